@@ -1,0 +1,5 @@
+// The one main() of a test program. Catch2 3 brings its own in a library.
+#if !__has_include(<catch2/catch_all.hpp>)
+#define CATCH_CONFIG_MAIN
+#include <catch2/catch.hpp>
+#endif

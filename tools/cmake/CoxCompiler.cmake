@@ -1,0 +1,65 @@
+# What holds for everything compiled here: the compiler's age, sanitizers, where programs go, ccache.
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "coxswain needs g++ 12 or newer; ${CMAKE_CXX_COMPILER} is ${CMAKE_CXX_COMPILER_VERSION}")
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+  message(FATAL_ERROR "coxswain needs clang 16 or newer; ${CMAKE_CXX_COMPILER} is ${CMAKE_CXX_COMPILER_VERSION}")
+endif()
+
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Kind of build" FORCE)
+  endif()
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  find_program(COX_CCACHE ccache)
+  mark_as_advanced(COX_CCACHE)
+  if(COX_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${COX_CCACHE}")
+  endif()
+endif()
+
+if(BUILD_SHARED_LIBS)
+  set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+endif()
+
+if(COX_SANITIZE)
+  add_compile_options(-fsanitize=${COX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${COX_SANITIZE})
+endif()
+if(COX_STATIC_DEPENDENCIES)
+  add_link_options(-static-libstdc++ -static-libgcc)
+endif()
+
+# Put before a test's command line. g++ 12's ThreadSanitizer cannot map its shadow where the kernel randomises addresses
+# over more than 28 bits, so its programs run without randomisation where that is permitted.
+set(COX_TEST_LAUNCHER "")
+if(COX_SANITIZE MATCHES "thread")
+  find_program(COX_SETARCH setarch)
+  mark_as_advanced(COX_SETARCH)
+  if(COX_SETARCH)
+    execute_process(COMMAND "${COX_SETARCH}" -R true RESULT_VARIABLE refused OUTPUT_QUIET ERROR_QUIET)
+    if(refused EQUAL 0)
+      set(COX_TEST_LAUNCHER "${COX_SETARCH}" -R)
+    endif()
+  endif()
+endif()
+
+# Language level and warnings of one of our own targets.
+function(cox_configure_target target)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
+  if(COX_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fno-semantic-interposition)  # inline as if it were not position independent
+    if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+      target_compile_options(${target} PRIVATE -Wno-restrict)  # false alarms on std::string, GCC bug 105329
+    endif()
+    if(COX_SANITIZE)
+      # Instrumented code hides initialisations from the first; the second marks fences, which our own code names.
+      target_compile_options(${target} PRIVATE -Wno-error=maybe-uninitialized -Wno-error=tsan)
+    endif()
+  endif()
+endfunction()

@@ -1,0 +1,85 @@
+# The packages we build on. Each is an imported target; a missing one is an error that names the Debian package, or is
+# downloaded (headers only) when COX_FETCH_DEPENDENCIES is on. An installed coxswain finds the packages itself.
+
+include(FetchContent)
+
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)  # Boost's own package file instead of CMake's module
+endif()
+
+# cox_fetch_headers(name target include_directory FetchContent arguments...)
+# Downloads `name` and offers its headers as `target`; `include_directory` is relative to the download.
+function(cox_fetch_headers name target include_directory)
+  FetchContent_Declare(${name} ${ARGN} SOURCE_SUBDIR none)  # there is no such folder: nothing of theirs is built
+  FetchContent_MakeAvailable(${name})
+  FetchContent_GetProperties(${name})
+  add_library(${target} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${target} INTERFACE "${${name}_SOURCE_DIR}/${include_directory}")
+endfunction()
+
+macro(cox_missing package debian_package)
+  if(NOT COX_FETCH_DEPENDENCIES)
+    message(FATAL_ERROR "${package} is missing: install ${debian_package}, or set COX_FETCH_DEPENDENCIES=ON")
+  endif()
+  message(STATUS "${package} is missing here and is downloaded")
+endmacro()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+find_package(Boost 1.74 QUIET)
+if(NOT TARGET Boost::headers)
+  cox_missing("Boost 1.74" libboost-dev)
+  cox_fetch_headers(boost Boost::headers "" URL
+    https://archives.boost.io/release/1.83.0/source/boost_1_83_0.tar.gz
+    URL_HASH SHA256=c0685b68dd44cc46574cce86c4e17c0f611b15e195be9848dfd0769a0a207628)
+endif()
+
+find_package(ConcurrentQueue QUIET)
+if(NOT TARGET concurrentqueue::concurrentqueue)
+  cox_missing(concurrentqueue.h libconcurrentqueue-dev)
+  cox_fetch_headers(concurrentqueue concurrentqueue::concurrentqueue ""
+    GIT_REPOSITORY https://github.com/cameron314/concurrentqueue.git GIT_TAG v1.0.4 GIT_SHALLOW ON)
+endif()
+
+find_package(fmt 8 QUIET)
+if(NOT TARGET fmt::fmt)
+  cox_missing(fmt libfmt-dev)
+  cox_fetch_headers(fmt fmt::fmt include
+    GIT_REPOSITORY https://github.com/fmtlib/fmt.git GIT_TAG 9.1.0 GIT_SHALLOW ON)
+  target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
+endif()
+
+find_package(spdlog 1.9 QUIET)
+if(NOT TARGET spdlog::spdlog)
+  cox_missing(spdlog libspdlog-dev)
+  cox_fetch_headers(spdlog spdlog::spdlog include
+    GIT_REPOSITORY https://github.com/gabime/spdlog.git GIT_TAG v1.11.0 GIT_SHALLOW ON)
+  target_compile_definitions(spdlog::spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
+  target_link_libraries(spdlog::spdlog INTERFACE fmt::fmt)
+endif()
+
+if(COX_BUILD_TOOLS OR COX_BUILD_PERF OR COX_BUILD_TESTS)
+  find_package(CLI11 2.1 QUIET)
+  if(NOT TARGET CLI11::CLI11)
+    cox_missing(CLI11 libcli11-dev)
+    cox_fetch_headers(cli11 CLI11::CLI11 include
+      GIT_REPOSITORY https://github.com/CLIUtils/CLI11.git GIT_TAG v2.3.2 GIT_SHALLOW ON)
+  endif()
+  find_package(nlohmann_json 3.10 QUIET)
+  if(NOT TARGET nlohmann_json::nlohmann_json)
+    cox_missing(nlohmann_json nlohmann-json3-dev)
+    cox_fetch_headers(nlohmann_json nlohmann_json::nlohmann_json single_include
+      GIT_REPOSITORY https://github.com/nlohmann/json.git GIT_TAG v3.11.3 GIT_SHALLOW ON)
+  endif()
+endif()
+
+if(COX_BUILD_TESTS)
+  find_package(Catch2 QUIET)
+  if(NOT TARGET Catch2::Catch2)
+    cox_missing(Catch2 catch2)
+    cox_fetch_headers(catch2 Catch2::Catch2 single_include
+      GIT_REPOSITORY https://github.com/catchorg/Catch2.git GIT_TAG v2.13.10 GIT_SHALLOW ON)
+    set(Catch2_VERSION 2.13.10)
+  endif()
+endif()

@@ -1,0 +1,18 @@
+# Installs this build into a folder of its own and builds and runs tests/install against it.
+set(prefix "${CMAKE_CURRENT_BINARY_DIR}/install/prefix")
+set(consumer "${CMAKE_CURRENT_BINARY_DIR}/install/consumer")
+
+add_test(NAME "install: clean prefix" COMMAND "${CMAKE_COMMAND}" -E rm -rf "${prefix}" "${consumer}")
+add_test(NAME "install: into the prefix"
+  COMMAND "${CMAKE_COMMAND}" --install "${PROJECT_BINARY_DIR}" --prefix "${prefix}")
+add_test(NAME "install: consumer finds the package, builds and runs"
+  COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${CMAKE_CURRENT_SOURCE_DIR}/install" "${consumer}"
+    --build-generator "${CMAKE_GENERATOR}"
+    --build-options "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
+      "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}" "-DCMAKE_BUILD_TYPE=Debug"
+    --test-command "${consumer}/consumer")
+set_tests_properties("install: clean prefix" PROPERTIES FIXTURES_SETUP clean_prefix)
+set_tests_properties("install: into the prefix" PROPERTIES
+  FIXTURES_REQUIRED clean_prefix FIXTURES_SETUP installed_tree TIMEOUT 120)
+set_tests_properties("install: consumer finds the package, builds and runs" PROPERTIES
+  FIXTURES_REQUIRED installed_tree TIMEOUT 300)

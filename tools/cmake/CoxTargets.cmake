@@ -1,0 +1,53 @@
+# One target per folder, and the include form <coxswain/FOLDER/FILE.hpp> for all of them.
+
+set(COX_INCLUDE_DIR "${PROJECT_BINARY_DIR}/include")
+
+# Links each named top-level folder that exists into <build>/include/coxswain/.
+function(cox_link_folders)
+  file(MAKE_DIRECTORY "${COX_INCLUDE_DIR}/coxswain")
+  foreach(folder IN LISTS ARGN)
+    if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
+      file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${folder}" "${COX_INCLUDE_DIR}/coxswain/${folder}" SYMBOLIC)
+    endif()
+  endforeach()
+endfunction()
+
+# cox_add_library(name LINK targets...)
+# coxswain::<name> from the current folder's sources; without any it is header-only. Installed with its headers.
+function(cox_add_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK")
+  set(target coxswain_${name})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS LIST_DIRECTORIES false "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(sources)
+    set(scope PUBLIC)
+    add_library(${target} ${sources})
+    cox_configure_target(${target})
+    set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  else()
+    set(scope INTERFACE)
+    add_library(${target} INTERFACE)
+    target_compile_features(${target} INTERFACE cxx_std_20)
+  endif()
+  add_library(coxswain::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(${target} ${scope}
+    $<BUILD_INTERFACE:${COX_INCLUDE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} ${scope} ${arg_LINK})
+
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  install(TARGETS ${target} EXPORT coxswainTargets)
+  install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/coxswain/${folder}"
+    FILES_MATCHING PATTERN "*.hpp")
+endfunction()
+
+# cox_add_program(target SOURCES files... [LINK targets...])
+# A program of ours: umbrella, warnings, launcher.
+function(cox_add_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
+  add_executable(${target} ${arg_SOURCES})
+  cox_configure_target(${target})
+  target_link_libraries(${target} PRIVATE coxswain::coxswain ${arg_LINK})
+  if(COX_TEST_LAUNCHER)
+    set_target_properties(${target} PROPERTIES CROSSCOMPILING_EMULATOR "${COX_TEST_LAUNCHER}")
+  endif()
+endfunction()

@@ -1,0 +1,16 @@
+# cmake -D EXPECTED=N -P ExpectExit.cmake -- command...    Fails unless the command exits with N.
+set(command "")
+set(separator_seen FALSE)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(index RANGE ${last})
+  if(separator_seen)
+    list(APPEND command "${CMAKE_ARGV${index}}")
+  elseif(CMAKE_ARGV${index} STREQUAL "--")
+    set(separator_seen TRUE)
+  endif()
+endforeach()
+
+execute_process(COMMAND ${command} RESULT_VARIABLE result)
+if(NOT result STREQUAL EXPECTED)
+  message(FATAL_ERROR "ended with '${result}', expected exit code ${EXPECTED}")
+endif()
