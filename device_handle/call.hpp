@@ -1,0 +1,269 @@
+#pragma once
+
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/call_options.hpp>
+#include <coxswain/device_handle/completion.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/service_cell.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+// What travels through a mailbox when a client calls a device, by what becomes of the closure's result:
+//
+//   PostedTask    submit: nobody waits; an exception goes to the service's sink
+//   Call          submit_blocking, exclusive: the caller waits on its own stack frame
+//   AsyncTask     submit_async: a completion handler gets it (submit_async.hpp)
+//   Guarded<T>    any of them with CallOptions
+//
+// The closures themselves are "bodies": objects called once on the device thread, without arguments.
+
+namespace cox::detail {
+
+[[nodiscard]] inline std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) {
+  std::string what = std::string("call not carried out: ") + to_string(kind) + ": ";
+  switch (kind) {
+    case CallError::Kind::Cancelled: what += "its stop_token was triggered before it started"; break;
+    case CallError::Kind::Expired: what += "its deadline passed before it started"; break;
+    default: what += "the device was shut down before it started"; break;
+  }
+  what += " on " + device.to_string();
+  if (options == nullptr) return std::make_exception_ptr(CallError(kind, what));
+  if (options->label != nullptr) what += std::string(", ") + options->label;
+  what += std::string(" (") + options->site.file_name() + ":" + std::to_string(options->site.line()) + ")";
+  return std::make_exception_ptr(CallError(kind, what, options->site));
+}
+
+/// What keeps a task from starting: its stop_token or its deadline.
+[[nodiscard]] inline std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept {
+  if (options.stop.stop_requested()) return CallError::Kind::Cancelled;
+  if (options.deadline && std::chrono::steady_clock::now() >= *options.deadline) return CallError::Kind::Expired;
+  return std::nullopt;
+}
+
+[[nodiscard]] constexpr Outcome outcome_of(CallError::Kind kind) noexcept {
+  return kind == CallError::Kind::Expired ? Outcome::Expired : Outcome::Cancelled;
+}
+
+/// A task that asks its options before it starts.
+template <class Device, Task T>
+class Guarded {
+ public:
+  Guarded(CallOptions options, T&& task) : options_(std::move(options)), task_(std::move(task)) {}
+
+  Outcome operator()() noexcept {
+    if (const auto kind = obstacle(options_)) {
+      task_.discard(*kind);
+      return outcome_of(*kind);
+    }
+    Device::name_running(options_.label, options_.site);
+    return task_();
+  }
+  void discard(CallError::Kind why) noexcept { task_.discard(why); }
+
+ private:
+  CallOptions options_;
+  T task_;
+};
+
+/// What a body returned or threw.
+template <class R>
+class CallResult {
+  using Value = std::conditional_t<std::is_reference_v<R>, std::add_pointer_t<R>, R>;
+
+ public:
+  template <class Body>
+  void run(Body& body) noexcept {
+    try {
+      if constexpr (std::is_void_v<R>) {
+        body();
+      } else if constexpr (std::is_reference_v<R>) {
+        value_.emplace(std::addressof(body()));
+      } else {
+        value_.emplace(body());
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+  void fail(std::exception_ptr error) noexcept { error_ = std::move(error); }
+
+  [[nodiscard]] bool failed() const noexcept { return error_ != nullptr; }
+  [[nodiscard]] std::exception_ptr error() const noexcept { return error_; }
+
+  R get() && {
+    if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+    if constexpr (std::is_reference_v<R>) {
+      return static_cast<R>(**value_);
+    } else if constexpr (!std::is_void_v<R>) {
+      return std::move(*value_);
+    }
+  }
+
+ private:
+  struct Nothing {};
+  std::optional<std::conditional_t<std::is_void_v<R>, Nothing, Value>> value_;
+  std::exception_ptr error_;
+};
+
+/// A call whose caller waits. Lives on the caller's stack, so the body may borrow from there; the mailbox carries a
+/// pointer. The body is destroyed on the device thread before the caller wakes (L6).
+template <class Body>
+class Call {
+  using R = std::invoke_result_t<Body&>;
+
+ public:
+  explicit Call(Body&& body, DeviceId device) : body_(std::in_place, std::move(body)), device_(device) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  /// What the mailbox carries.
+  struct Ticket {
+    Call* call;
+    Outcome operator()() const noexcept { return call->run(); }
+    void discard(CallError::Kind why) const noexcept { call->discard(why); }
+  };
+  [[nodiscard]] Ticket ticket() noexcept { return {this}; }
+
+  /// Blocks; returns what the body returned or throws what it threw.
+  R wait(std::chrono::nanoseconds spin) {
+    completion_.wait(spin);
+    return std::move(result_).get();
+  }
+
+ private:
+  Outcome run() noexcept {
+    result_.run(*body_);
+    const Outcome outcome = result_.failed() ? Outcome::Failed : Outcome::Completed;
+    body_.reset();
+    completion_.signal();  // the caller may be gone after this
+    return outcome;
+  }
+  void discard(CallError::Kind why) noexcept {
+    body_.reset();
+    result_.fail(call_error(why, device_, nullptr));
+    completion_.signal();
+  }
+
+  std::optional<Body> body_;
+  CallResult<R> result_;
+  Completion completion_;
+  DeviceId device_;
+};
+
+/// A call whose caller waits, but not longer than its options allow. The caller may leave while the task is queued, so
+/// the two sides share this; whoever claims the body first decides.
+template <class Device, class Body>
+class GuardedCall {
+  using R = std::invoke_result_t<Body&>;
+
+ public:
+  GuardedCall(CallOptions options, Body&& body, DeviceId device)
+      : options_(std::move(options)), body_(std::in_place, std::move(body)), device_(device) {}
+  GuardedCall(const GuardedCall&) = delete;
+  GuardedCall& operator=(const GuardedCall&) = delete;
+
+  struct Ticket {
+    std::shared_ptr<GuardedCall> call;
+    Outcome operator()() const noexcept { return call->run(); }
+    void discard(CallError::Kind why) const noexcept { call->discard(why); }
+  };
+
+  R wait() {
+    {
+      const std::stop_callback on_stop(options_.stop, [this] { completion_.nudge(); });
+      const bool answered =
+          completion_.wait_until(options_.deadline, [this] { return options_.stop.stop_requested(); });
+      if (!answered) give_up();
+    }
+    if (left_) std::rethrow_exception(call_error(why_, device_, &options_));
+    return std::move(result_).get();
+  }
+
+ private:
+  enum class Claim : std::uint8_t { Queued, Started, Left };
+
+  bool claim(Claim claim) noexcept {
+    Claim expected = Claim::Queued;
+    return claim_.compare_exchange_strong(expected, claim, std::memory_order_acq_rel);
+  }
+
+  // The caller: leaves if the task has not started, else waits for its end.
+  void give_up() noexcept {
+    why_ = obstacle(options_).value_or(CallError::Kind::Expired);
+    if (claim(Claim::Left)) {
+      left_ = true;
+      body_.reset();
+    } else {
+      completion_.wait({});
+    }
+  }
+
+  Outcome run() noexcept {
+    const auto kind = obstacle(options_);
+    if (!claim(Claim::Started)) return outcome_of(why_);
+    Outcome outcome = Outcome::Completed;
+    if (kind) {
+      outcome = outcome_of(*kind);
+      result_.fail(call_error(*kind, device_, &options_));
+    } else {
+      Device::name_running(options_.label, options_.site);
+      result_.run(*body_);
+      if (result_.failed()) outcome = Outcome::Failed;
+    }
+    body_.reset();
+    completion_.signal();
+    return outcome;
+  }
+  void discard(CallError::Kind why) noexcept {
+    if (!claim(Claim::Started)) return;
+    body_.reset();
+    result_.fail(call_error(why, device_, &options_));
+    completion_.signal();
+  }
+
+  CallOptions options_;
+  std::optional<Body> body_;
+  CallResult<R> result_;
+  Completion completion_;
+  std::atomic<Claim> claim_{Claim::Queued};
+  DeviceId device_;
+  // The caller's, and of the device thread once it has seen Claim::Left:
+  CallError::Kind why_ = CallError::Kind::Expired;
+  bool left_ = false;
+};
+
+/// A task nobody waits for. `F` takes the service; the size of the task is that of F.
+template <class S, class Device, class F>
+class PostedTask {
+ public:
+  explicit PostedTask(F&& f) : f_(std::move(f)) {}
+
+  Outcome operator()() noexcept {
+    ServiceCell<S>& cell = Device::template cell_here<S>();
+    try {
+      const typename ServiceCell<S>::Borrow service(cell);
+      std::invoke(std::move(f_), *service);
+      return Outcome::Completed;
+    } catch (...) {
+      cell.report(std::current_exception(), StreamId::current());
+      return Outcome::Failed;
+    }
+  }
+  void discard(CallError::Kind) noexcept {}
+
+ private:
+  F f_;
+};
+
+}  // namespace cox::detail

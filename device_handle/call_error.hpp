@@ -1,0 +1,48 @@
+#pragma once
+
+#include <coxswain/device_handle/error.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace cox {
+
+/// A call to a device that was not carried out. What a task itself throws is never wrapped in one (law L5).
+class CallError : public Error {
+ public:
+  enum class Kind : std::uint8_t {
+    Closed,             ///< The device was shut down, or is being shut down (L4).
+    Forked,             ///< The process is a forked child: the device threads stayed with the parent.
+    WouldDeadlock,      ///< The calling device thread would wait for itself, directly or through others (L10).
+    Cancelled,          ///< The call's stop_token was triggered before the task started.
+    Expired,            ///< The call's deadline passed before the task started.
+    QueueFull,          ///< The queue is at its capacity and its policy is Fail.
+    AlreadyRegistered,  ///< insert() of a service that the device has.
+    UnknownDevice,      ///< No such device.
+  };
+
+  CallError(Kind kind, const std::string& what, std::source_location site = std::source_location::current(),
+            std::exception_ptr cause = nullptr)
+      : Error(what, site, std::move(cause)), kind_(kind) {}
+
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+[[nodiscard]] constexpr const char* to_string(CallError::Kind kind) noexcept {
+  switch (kind) {
+    case CallError::Kind::Closed: return "closed";
+    case CallError::Kind::Forked: return "forked";
+    case CallError::Kind::WouldDeadlock: return "would_deadlock";
+    case CallError::Kind::Cancelled: return "cancelled";
+    case CallError::Kind::Expired: return "expired";
+    case CallError::Kind::QueueFull: return "queue_full";
+    case CallError::Kind::AlreadyRegistered: return "already_registered";
+    case CallError::Kind::UnknownDevice: return "unknown_device";
+  }
+  return "unknown";
+}
+
+}  // namespace cox

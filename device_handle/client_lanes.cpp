@@ -1,0 +1,58 @@
+#include <coxswain/device_handle/client_lanes.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+namespace cox {
+namespace {
+
+struct Lease {
+  std::uint64_t serial;
+  std::weak_ptr<Mailbox> mailbox;
+  Mailbox::Lane* lane;
+};
+
+constinit thread_local bool ending = false;
+
+struct Leases {
+  std::vector<Lease> all;
+
+  Leases() = default;
+  Leases(const Leases&) = delete;
+  Leases& operator=(const Leases&) = delete;
+  ~Leases() {
+    ending = true;
+    for (const Lease& lease : all) {
+      if (const auto mailbox = lease.mailbox.lock()) mailbox->release_lane(*lease.lane);
+    }
+  }
+};
+
+thread_local Leases leases;
+
+}  // namespace
+
+std::uint64_t ClientLanes::next_serial() noexcept {
+  static constinit std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);  // relaxed: only uniqueness matters
+}
+
+Mailbox::Lane* ClientLanes::find_or_acquire(std::uint64_t serial, std::shared_ptr<Mailbox> mailbox) {
+  Cached& cached = cache_[serial % cache_.size()];
+  if (ending) {
+    cached = {};
+    return nullptr;
+  }
+  auto found = std::ranges::find(leases.all, serial, &Lease::serial);
+  if (found == leases.all.end()) {
+    std::erase_if(leases.all, [](const Lease& lease) { return lease.mailbox.expired(); });
+    leases.all.push_back({serial, mailbox, &mailbox->acquire_lane()});
+    found = std::prev(leases.all.end());
+  }
+  cached = {serial, found->lane};
+  return found->lane;
+}
+
+}  // namespace cox

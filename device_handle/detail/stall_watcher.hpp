@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+namespace cox {
+class DeviceThread;
+}
+
+namespace cox::detail {
+
+/// Has the process's one watcher thread look at `thread` from time to time. Starts the watcher if need be.
+void watch_for_stalls(const std::shared_ptr<DeviceThread>& thread);
+
+/// No more. With the last device thread the watcher ends; blocks until it has.
+void stop_watching(const std::shared_ptr<DeviceThread>& thread);
+
+}  // namespace cox::detail

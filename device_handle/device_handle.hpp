@@ -1,0 +1,265 @@
+#pragma once
+
+#include <coxswain/device_handle/call.hpp>
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/call_options.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/device_thread.hpp>
+#include <coxswain/device_handle/registry.hpp>
+#include <coxswain/device_handle/service_cell.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/stage.hpp>
+#include <coxswain/device_handle/statistics.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/submit_async.hpp>
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace cox {
+
+/// A client's way to the service S of one device. S lives on the device's thread, is built there exactly once, and is
+/// touched by nobody else; clients hand that thread closures taking an S&.
+///
+/// Handles are cheap to copy and may be used from any thread. The laws of docs/design.md hold for every call; in short:
+/// closures run in the order in which their calls were made (L1), each exactly once (L2), promptly (L3), under the
+/// caller's StreamId (L9), and are destroyed on the device thread right after (L6).
+///
+/// Every call throws CallError Closed once the device's shutdown has begun, Forked in a forked child, QueueFull at the
+/// queue's capacity under QueuePolicy::Fail; the closure then never runs. Under QueuePolicy::Block a call waits for
+/// room, except on device threads.
+///
+/// From a task of this device thread: submit queues behind what is there; submit_blocking to another service runs at
+/// once, ahead of the queue (the one exception to L1), to a service that is on the stack it throws CallError
+/// WouldDeadlock; exclusive runs at once; inside exclusive, calls of all services of the thread run at once.
+template <class S, class Device>
+class BasicDeviceHandle {
+ public:
+  using Service = S;
+
+  /// The handle of S on `device`. The first call starts the device's thread if need be and builds S(device) on it;
+  /// blocks until that is done. Throws what the constructor of S throws; the next get tries again.
+  [[nodiscard]] static BasicDeviceHandle get(DeviceId device)
+    requires std::constructible_from<S, DeviceId>
+  {
+    return open(device, [device] { return std::make_unique<ServiceCell<S>>(device, device); });
+  }
+
+  /// Registers a ready service. Blocks until it has been moved to the device's thread. Throws CallError
+  /// AlreadyRegistered if the device has an S.
+  static BasicDeviceHandle insert(DeviceId device, S service)
+    requires std::move_constructible<S>
+  {
+    bool inserted = false;
+    BasicDeviceHandle handle = open(device, [&] {
+      inserted = true;
+      return std::make_unique<ServiceCell<S>>(device, std::move(service));
+    });
+    if (!inserted) {
+      throw CallError(CallError::Kind::AlreadyRegistered, "cannot insert a service: already_registered: " +
+                                                              device.to_string() + " has one of that type");
+    }
+    return handle;
+  }
+
+  /// Fire and forget: queues `f(S&)` and returns. What `f` throws goes to S::on_task_error, else to the process's task
+  /// error callback (L5). Captures up to 40 bytes lie in the queue's own cache line, up to 4 KiB in recycled memory.
+  template <class F>
+    requires std::invocable<std::decay_t<F>, S&>
+  void submit(F&& f) {
+    post(detail::PostedTask<S, Device, std::decay_t<F>>(std::decay_t<F>(std::forward<F>(f))));
+  }
+  template <class F>
+    requires std::invocable<std::decay_t<F>, S&>
+  void submit(F&& f, CallOptions options) {
+    using Posted = detail::PostedTask<S, Device, std::decay_t<F>>;
+    post(detail::Guarded<Device, Posted>(std::move(options), Posted(std::decay_t<F>(std::forward<F>(f)))));
+  }
+
+  /// Runs `f(S&)` on the device thread and blocks until it is done: returns its value or throws what it threw,
+  /// unchanged. `f` may borrow from the caller's stack. Throws CallError WouldDeadlock where the calling device thread
+  /// would wait for itself, directly or through others (L10).
+  template <class F>
+    requires std::invocable<std::decay_t<F>&, S&>
+  std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f) {
+    if (device_->on_this_thread()) return run_inside(service_body(f));
+    return call(service_body(std::forward<F>(f)));
+  }
+  template <class F>
+    requires std::invocable<std::decay_t<F>&, S&>
+  std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, CallOptions options) {
+    if (device_->on_this_thread()) {
+      throw_obstacle(options);
+      return run_inside(service_body(f));
+    }
+    return call(service_body(std::forward<F>(f)), std::move(options));
+  }
+
+  /// Queues `f(S&)` and completes `token` (any Boost.Asio completion token) with void(std::exception_ptr, R), or
+  /// void(std::exception_ptr) if `f` returns nothing. The handler runs on its associated executor, else on
+  /// boost::asio::system_executor, with the caller's StreamId; never on the device thread. Does not block.
+  template <class F, class CompletionToken>
+    requires std::invocable<std::decay_t<F>&, S&>
+  auto submit_async(F&& f, CompletionToken&& token) {
+    return initiate_async([](BasicDeviceHandle& self, auto&& task) { self.post(std::move(task)); }, std::forward<F>(f),
+                          std::forward<CompletionToken>(token));
+  }
+  template <class F, class CompletionToken>
+    requires std::invocable<std::decay_t<F>&, S&>
+  auto submit_async(F&& f, CallOptions options, CompletionToken&& token) {
+    return initiate_async(
+        [options = std::move(options)](BasicDeviceHandle& self, auto&& task) mutable {
+          using T = std::decay_t<decltype(task)>;
+          self.post(detail::Guarded<Device, T>(std::move(options), std::move(task)));
+        },
+        std::forward<F>(f), std::forward<CompletionToken>(token));
+  }
+
+  /// Occupies the device thread: `f()` runs on it, and calls made inside to services of the same thread run inline, in
+  /// order, with nobody else's in between. Blocks; returns what `f` returns or throws what it threw.
+  template <class F>
+    requires std::invocable<std::decay_t<F>&>
+  std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f) {
+    auto body = [device = device_.get(), f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
+      const typename Device::ExclusiveScope scope(*device);
+      return std::invoke(f);
+    };
+    if (device_->on_this_thread()) return run_inline(body);
+    return call(std::move(body));
+  }
+
+  /// A hint that more calls are not soon to come. Nothing waits for it (L3).
+  void flush_queue() noexcept {}
+
+  [[nodiscard]] DeviceId device_id() const noexcept { return device_->device(); }
+
+  /// What S::utilities() returned when S was built. Does not ask the device thread.
+  [[nodiscard]] auto utilities() const
+    requires HasUtilities<S>
+  {
+    return cell_->utilities();
+  }
+
+  /// Whether tasks run on the caller's thread.
+  [[nodiscard]] static constexpr bool is_blocking() noexcept { return Device::is_blocking; }
+
+  /// Of the thread, all its services together. Does not ask the device thread.
+  [[nodiscard]] Statistics statistics() const { return device_->statistics(); }
+
+ private:
+  BasicDeviceHandle(std::shared_ptr<Device> device, ServiceCell<S>& cell) : device_(std::move(device)), cell_(&cell) {}
+
+  template <class Build>
+  static BasicDeviceHandle open(DeviceId id, Build&& build) {
+    for (;;) {
+      std::shared_ptr<Device> device = Registry<Device>::find_or_start(id, stage_of<S>());
+      if (auto* const cell = device->services().template find<S>()) return {std::move(device), *cell};
+      auto body = [&]() -> ServiceCell<S>& { return device->services().template find_or_build<S>(id, build); };
+      if (device->on_this_thread()) {
+        ServiceCell<S>& cell = body();
+        return {std::move(device), cell};
+      }
+      try {
+        ServiceCell<S>& cell = wait_for(*device, std::move(body));
+        return {std::move(device), cell};
+      } catch (const CallError& error) {
+        // Shut down between the two steps: open it anew, unless this is the end.
+        if (error.kind() != CallError::Kind::Closed || Registry<Device>::find(id, stage_of<S>()) == device) throw;
+      }
+    }
+  }
+
+  // The body of a call of this service.
+  template <class F>
+  auto service_body(F&& f) {
+    return [cell = cell_, f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
+      const typename ServiceCell<S>::Borrow service(*cell);
+      return std::invoke(f, *service);
+    };
+  }
+
+  template <Task T>
+  void post(T&& task) {
+    if (device_->on_this_thread() && device_->exclusive() && !cell_->borrowed()) {
+      device_->account_inline(task());
+    } else {
+      device_->post(std::move(task));
+    }
+  }
+
+  template <class Body>
+  static auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
+    const WaitScope waiting(device);
+    if (waiting.ring()) throw_would_deadlock(device.device(), "its thread waits for the calling thread");
+    detail::Call<Body> call(std::move(body), device.device());
+    const bool woke = device.post(call.ticket());
+    // Who had to wake the device thread sleeps at once: spinning would hold up the thread it waits for.
+    return call.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
+  }
+
+  template <class Body>
+  auto call(Body&& body) -> std::invoke_result_t<Body&> {
+    return wait_for(*device_, std::move(body));
+  }
+
+  template <class Body>
+  auto call(Body&& body, CallOptions options) -> std::invoke_result_t<Body&> {
+    const WaitScope waiting(*device_);
+    if (waiting.ring()) throw_would_deadlock(device_id(), "its thread waits for the calling thread");
+    using GuardedCall = detail::GuardedCall<Device, Body>;
+    const auto shared = std::make_shared<GuardedCall>(std::move(options), std::move(body), device_id());
+    device_->post(typename GuardedCall::Ticket{shared});
+    return shared->wait();
+  }
+
+  // On the device thread: at once, ahead of the queue.
+  template <class Body>
+  auto run_inside(Body&& body) -> std::invoke_result_t<Body&> {
+    if (cell_->borrowed()) throw_would_deadlock(device_id(), "a task of the same service is on the stack");
+    return run_inline(body);
+  }
+
+  template <class Body>
+  auto run_inline(Body& body) -> std::invoke_result_t<Body&> {
+    detail::CallResult<std::invoke_result_t<Body&>> result;
+    result.run(body);
+    device_->account_inline(result.failed() ? Outcome::Failed : Outcome::Completed);
+    return std::move(result).get();
+  }
+
+  template <class Post, class F, class CompletionToken>
+  auto initiate_async(Post&& post, F&& f, CompletionToken&& token) {
+    using R = std::invoke_result_t<std::decay_t<F>&, S&>;
+    return detail::initiate<R>(
+        [self = *this, post = std::forward<Post>(post), body = service_body(std::forward<F>(f))](auto&& handler) mutable {
+          using Handler = std::decay_t<decltype(handler)>;
+          using T = detail::AsyncTask<std::decay_t<decltype(body)>, Handler>;
+          post(self, T(std::move(body), std::move(handler), self.device_id()));
+        },
+        token);
+  }
+
+  void throw_obstacle(const CallOptions& options) {
+    if (const auto kind = detail::obstacle(options)) {
+      device_->account_inline(detail::outcome_of(*kind));
+      std::rethrow_exception(detail::call_error(*kind, device_id(), &options));
+    }
+  }
+
+  [[noreturn]] static void throw_would_deadlock(DeviceId device, const char* why) {
+    throw CallError(CallError::Kind::WouldDeadlock,
+                    "call refused: would_deadlock: " + device.to_string() + " cannot answer: " + why);
+  }
+
+  std::shared_ptr<Device> device_;
+  ServiceCell<S>* cell_;  // lives as long as *device_
+};
+
+/// A client's way to a service on its device's own thread.
+template <class S>
+using DeviceHandle = BasicDeviceHandle<S, DeviceThread>;
+
+}  // namespace cox

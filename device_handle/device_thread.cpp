@@ -1,0 +1,209 @@
+#include <coxswain/device_handle/device_thread.hpp>
+
+#include <coxswain/device_handle/spin_wait.hpp>
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+namespace cox {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a stuck task is given to end after its thread was told to discard the rest.
+constexpr std::chrono::milliseconds grace{100};
+constexpr std::chrono::milliseconds look_again{1};
+
+// Asks the scheduler for short slices. A thread woken by a client that goes on computing is put on the client's
+// processor; with the standard slice it would start at the next tick, milliseconds later. Linux 6.12 and newer take the
+// slice of a normal thread from sched_runtime; older ones ignore it.
+void ask_for_short_slices() noexcept {
+  struct {
+    std::uint32_t size;
+    std::uint32_t policy;
+    std::uint64_t flags;
+    std::int32_t nice;
+    std::uint32_t priority;
+    std::uint64_t runtime;
+    std::uint64_t deadline;
+    std::uint64_t period;
+  } attributes{};
+  static_assert(sizeof attributes == 48);
+  attributes.size = sizeof attributes;
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 || attributes.policy != SCHED_OTHER) return;
+  attributes.size = sizeof attributes;
+  attributes.runtime = 100'000;  // ns, the shortest that the kernel takes
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+}  // namespace
+
+std::shared_ptr<DeviceThread> DeviceThread::start(DeviceId device, Stage stage) {
+  prepare_platform();
+  std::shared_ptr<DeviceThread> self(new DeviceThread(device, stage, device_thread_options(device)));
+  self->thread_ = std::thread([self] { self->main(); });
+  return self;
+}
+
+DeviceThread::DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options)
+    : device_(device),
+      stage_(stage),
+      options_(std::move(options)),
+      mailbox_(options_.queue_policy, options_.queue_capacity) {}
+
+DeviceThread::~DeviceThread() {
+  // Never shut down: the process is exiting, or is a forked child, where the thread does not exist.
+  if (thread_.joinable()) thread_.detach();
+}
+
+void DeviceThread::prepare_thread() const noexcept {
+  sigset_t signals;  // they are for the program's own threads
+  sigfillset(&signals);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&signals, fault);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  char name[24];
+  std::snprintf(name, sizeof name, "cox-%c%u-%u", stage_ == Stage::Upstream ? 'u' : 'd', unsigned{device_.type},
+                unsigned{device_.index});
+  name[15] = '\0';  // the longest that the system takes
+  pthread_setname_np(pthread_self(), name);
+  if (!options_.cpus.empty()) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int cpu : options_.cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // a processor that is not there: stays as it is
+  }
+  ask_for_short_slices();
+}
+
+void DeviceThread::main() {
+  prepare_thread();
+  current_ = this;
+  const HeldNode held(*this);
+  if (run_until_closing()) finish();
+}
+
+// Returns false if the mailbox was taken from this thread.
+bool DeviceThread::run_until_closing() {
+  for (;;) {
+    if (!spin()) return false;
+    if (mailbox_.closing()) return true;
+    ledger_.parked();
+    if (mailbox_.park()) ledger_.woken();
+  }
+}
+
+// Runs what comes until nothing has come for the spin time or the mailbox is closing. Returns false if it was taken.
+bool DeviceThread::spin() {
+  for (SpinWait idle(options_.spin);;) {
+    if (run_ready() != 0) {
+      if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return false;
+      idle.restart();
+    } else if (mailbox_.closing() || !idle.again()) {
+      return true;
+    }
+  }
+}
+
+std::size_t DeviceThread::run_ready() {
+  last_stamp_ = 0;
+  return mailbox_.run_ready([this](const Mailbox::Item& item) { return run(item); });
+}
+
+// Returns false if the mailbox was taken from this thread meanwhile.
+bool DeviceThread::run(const Mailbox::Item& item) {
+  const bool timed = options_.histograms && stamps_are_time();
+  const std::uint64_t submitted = item.stamp;
+  const std::uint64_t start = timed && last_stamp_ == 0 ? SystemPlatform::now_early() : last_stamp_;
+  Outcome outcome = Outcome::Cancelled;
+  running_.enter(item.ops->type);
+  if (discarding_.load(std::memory_order_relaxed)) [[unlikely]] {
+    item.ops->discard(item.object, CallError::Kind::Closed);
+  } else {
+    const StreamScope scope(StreamId{item.stream});
+    outcome = item.ops->run(item.object);
+  }
+  running_.leave();
+  ledger_.ended(outcome);
+  if (timed) {
+    last_stamp_ = SystemPlatform::now_early();
+    // Clock reads of two processors that are not ordered by anything may be out of order by a little.
+    ledger_.timed(start > submitted ? start - submitted : 0, last_stamp_ > start ? last_stamp_ - start : 0);
+  }
+  SystemPlatform::light_barrier();  // pairs with take_over(): we see the request or it sees us outside a task
+  return custody_.load(std::memory_order_acquire) == Custody::Kept || keep_custody();
+}
+
+// A request is being made; whoever changes it first decides.
+bool DeviceThread::keep_custody() noexcept {
+  Custody expected = Custody::Requested;
+  custody_.compare_exchange_strong(expected, Custody::Kept, std::memory_order_acq_rel);
+  return expected != Custody::Taken;
+}
+
+void DeviceThread::finish() {
+  mailbox_.settle();
+  while (!mailbox_.empty()) {
+    run_ready();
+    if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return;
+  }
+  services_.close();
+  ended_.signal();
+}
+
+ShutdownOutcome DeviceThread::join(Clock::time_point deadline) {
+  ShutdownOutcome outcome = ShutdownOutcome::Drained;
+  if (!ended_.wait_until(deadline)) {
+    outcome = ShutdownOutcome::Discarded;
+    discarding_.store(true, std::memory_order_relaxed);
+    const auto patience = Clock::now() + grace;
+    while (!ended_.wait_until(Clock::now() + look_again)) {
+      if (Clock::now() >= patience && take_over()) return ShutdownOutcome::Abandoned;
+    }
+  }
+  thread_.join();
+  return outcome;
+}
+
+// Takes the consumer's role from a thread that is inside a task and may never come back: if it does, it touches nothing
+// of the mailbox any more. Its services stay as they are, for the task may be using them.
+bool DeviceThread::take_over() {
+  custody_.store(Custody::Requested, std::memory_order_seq_cst);
+  SystemPlatform::heavy_barrier();  // pairs with the light_barrier in run()
+  Custody expected = Custody::Requested;
+  const Custody next = running_.in_task() ? Custody::Taken : Custody::Kept;
+  if (!custody_.compare_exchange_strong(expected, next, std::memory_order_acq_rel) || next == Custody::Kept) return false;
+  thread_.detach();
+  mailbox_.strand_segments();
+  mailbox_.settle();
+  mailbox_.discard_ready([this](Outcome discarded) { ledger_.ended(discarded); });
+  return true;
+}
+
+Statistics DeviceThread::statistics() const {
+  Statistics statistics = ledger_.snapshot(mailbox_.accepted(), nanoseconds_per_stamp());
+  statistics.queue_bytes = mailbox_.bytes();
+  return statistics;
+}
+
+void DeviceThread::throw_refused(PushResult result) const {
+  const std::string where = device_.to_string() + " " + to_string(stage_);
+  switch (result) {
+    case PushResult::Forked:
+      throw CallError(CallError::Kind::Forked,
+                      "call refused: forked: this process is a forked child, the threads of " + where + " stayed with its parent");
+    case PushResult::Full:
+      throw CallError(CallError::Kind::QueueFull, "call refused: queue_full: " + where + " has " +
+                                                      std::to_string(options_.queue_capacity) +
+                                                      " closures queued, its capacity");
+    default:
+      throw CallError(CallError::Kind::Closed, "call refused: closed: " + where + " is shut down or being shut down");
+  }
+}
+
+}  // namespace cox

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/client_lanes.hpp>
+#include <coxswain/device_handle/completion.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/device_thread_options.hpp>
+#include <coxswain/device_handle/ledger.hpp>
+#include <coxswain/device_handle/mailbox.hpp>
+#include <coxswain/device_handle/running_task.hpp>
+#include <coxswain/device_handle/service_table.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/stage.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/wait_graph.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+namespace cox {
+
+/// The thread that owns one stage of one device: it runs the closures of its mailbox in order, and nothing else touches
+/// its services.
+///
+///     run what is ready -> nothing for `spin`? -> park -> woken by a push -> run what is ready -> ...
+///                                        closing? -> run the rest -> close the services -> end
+class DeviceThread final : public WaitNode, public std::enable_shared_from_this<DeviceThread> {
+ public:
+  static constexpr bool is_blocking = false;
+
+  /// Starts the thread. Throws std::system_error if the system has none.
+  [[nodiscard]] static std::shared_ptr<DeviceThread> start(DeviceId device, Stage stage);
+
+  ~DeviceThread() override;
+
+  [[nodiscard]] DeviceId device() const noexcept { return device_; }
+  [[nodiscard]] Stage stage() const noexcept { return stage_; }
+  [[nodiscard]] const DeviceThreadOptions& options() const noexcept { return options_; }
+  [[nodiscard]] ServiceTable& services() noexcept { return services_; }
+
+  // ---- any thread ----------------------------------------------------------------------------------------------
+
+  [[nodiscard]] bool on_this_thread() const noexcept { return current_ == this; }
+
+  /// Queues `task` with the caller's StreamId. Blocks only under QueuePolicy::Block at capacity, and never on a device
+  /// thread. Returns whether it had to wake the device thread. Throws CallError Closed, Forked, QueueFull; then the
+  /// task is destroyed unrun by its owner.
+  template <Task T>
+  bool post(T&& task) {
+    const std::uint64_t stream = StreamId::current().value;
+    const bool never_wait = current_ != nullptr;
+    Mailbox::Lane* const lane = ClientLanes::of(serial_, [this] { return shared_mailbox(); });
+    PushResult result{};
+    if (lane != nullptr) [[likely]] {
+      result = mailbox_.push(*lane, std::move(task), stream, never_wait);
+    } else {
+      Mailbox::Lane& leased = mailbox_.acquire_lane();
+      result = mailbox_.push(leased, std::move(task), stream, never_wait);
+      mailbox_.release_lane(leased);
+    }
+    if (result > PushResult::Woke) [[unlikely]] throw_refused(result);
+    return result == PushResult::Woke;
+  }
+
+  [[nodiscard]] Statistics statistics() const;
+  [[nodiscard]] const RunningTask& running() const noexcept { return running_; }
+  void count_stall() noexcept { ledger_.stalled(); }
+
+  /// Refuses new calls from now on (L4).
+  void close() noexcept { mailbox_.close(); }
+
+  /// In a forked child: refuses new calls; the thread does not exist here.
+  void mark_forked() noexcept { mailbox_.mark_forked(); }
+
+  /// After close(): waits until the thread has ended; from `deadline` on, makes it discard what has not started, and
+  /// takes over from it if it is stuck. Once. Not on this thread.
+  ShutdownOutcome join(std::chrono::steady_clock::time_point deadline);
+
+  // ---- this device thread --------------------------------------------------------------------------------------
+
+  /// The device thread that is calling, or nullptr.
+  [[nodiscard]] static DeviceThread* current() noexcept { return current_; }
+
+  /// The cell of S on the calling device thread, where it has been built.
+  template <class S>
+  [[nodiscard]] static ServiceCell<S>& cell_here() {
+    static constinit thread_local ServiceCell<S>* cell = nullptr;
+    if (cell == nullptr) [[unlikely]] cell = current_->services_.find<S>();
+    return *cell;
+  }
+
+  /// Names the task that is running for the stall detector.
+  static void name_running(const char* label, const std::source_location& site) noexcept {
+    current_->running_.name(label, site);
+  }
+
+  /// Accounts for a task that runs inside another one.
+  void account_inline(Outcome outcome) noexcept {
+    ledger_.accepted_inline();
+    ledger_.ended(outcome);
+  }
+
+  /// Calls of this thread's services run inline while this lives. Nests.
+  class ExclusiveScope {
+   public:
+    explicit ExclusiveScope(DeviceThread& thread) noexcept : thread_(thread) { ++thread_.exclusive_depth_; }
+    ~ExclusiveScope() { --thread_.exclusive_depth_; }
+    ExclusiveScope(const ExclusiveScope&) = delete;
+    ExclusiveScope& operator=(const ExclusiveScope&) = delete;
+
+   private:
+    DeviceThread& thread_;
+  };
+  [[nodiscard]] bool exclusive() const noexcept { return exclusive_depth_ != 0; }
+
+ private:
+  // Who may use the consumer half of the mailbox: this thread, until join() has taken it from a stuck one.
+  enum class Custody : std::uint8_t { Kept, Requested, Taken };
+
+  DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options);
+
+  void main();
+  void prepare_thread() const noexcept;
+  bool run_until_closing();
+  bool spin();
+  std::size_t run_ready();
+  bool run(const Mailbox::Item& item);
+  bool keep_custody() noexcept;
+  void finish();
+  bool take_over();
+  std::shared_ptr<Mailbox> shared_mailbox() { return {shared_from_this(), &mailbox_}; }
+  [[noreturn]] void throw_refused(PushResult result) const;
+
+  static inline constinit thread_local DeviceThread* current_ = nullptr;
+
+  const DeviceId device_;
+  const Stage stage_;
+  const DeviceThreadOptions options_;
+  const std::uint64_t serial_ = ClientLanes::next_serial();
+  Mailbox mailbox_;
+  ServiceTable services_;
+  Ledger ledger_;
+  RunningTask running_;
+  std::uint64_t last_stamp_ = 0;  // when the last task of this round ended
+  int exclusive_depth_ = 0;
+  std::atomic<bool> discarding_{false};
+  std::atomic<Custody> custody_{Custody::Kept};
+  Completion ended_;
+  std::thread thread_;
+};
+
+}  // namespace cox

@@ -1,0 +1,60 @@
+#include <coxswain/device_handle/inline_device.hpp>
+
+#include <coxswain/device_handle/registry.hpp>
+
+namespace cox {
+
+std::shared_ptr<InlineDevice> InlineDevice::start(DeviceId device, Stage stage) {
+  return std::shared_ptr<InlineDevice>(new InlineDevice(device, stage));
+}
+
+InlineDevice::InlineDevice(DeviceId device, Stage stage)
+    : device_(device), stage_(stage), options_(device_thread_options(device)) {}
+
+std::unique_lock<std::timed_mutex> InlineDevice::enter() {
+  throw_if_forked(device_);  // another thread may have held the lock when the process forked
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    const WaitScope waiting(*this);
+    if (waiting.ring()) {
+      throw CallError(CallError::Kind::WouldDeadlock,
+                      "call refused: would_deadlock: the thread in " + device_.to_string() + " waits for this one");
+    }
+    lock.lock();
+  }
+  return lock;
+}
+
+InlineDevice::Entry::Entry(InlineDevice& device)
+    : device_(device), outer_(current_), lock_(device.enter()), held_(device) {
+  device_.owner_.store(this_thread(), std::memory_order_relaxed);
+  current_ = &device_;
+}
+
+InlineDevice::Entry::~Entry() {
+  current_ = outer_;
+  device_.owner_.store(nullptr, std::memory_order_relaxed);
+}
+
+void InlineDevice::run_pending() {
+  while (!pending_.empty()) {
+    const Pending next = std::move(pending_.front());
+    pending_.pop_front();
+    const StreamScope scope(next.stream);
+    ledger_.ended(next.task->run());
+  }
+}
+
+ShutdownOutcome InlineDevice::join(std::chrono::steady_clock::time_point deadline) {
+  const std::unique_lock lock(mutex_, deadline);
+  if (!lock.owns_lock()) return ShutdownOutcome::Abandoned;
+  closed_ = true;
+  services_.close();
+  return ShutdownOutcome::Drained;
+}
+
+void InlineDevice::throw_closed() const {
+  throw CallError(CallError::Kind::Closed, "call refused: closed: " + device_.to_string() + " is shut down");
+}
+
+}  // namespace cox

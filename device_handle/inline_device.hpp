@@ -1,0 +1,146 @@
+#pragma once
+
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/device_thread_options.hpp>
+#include <coxswain/device_handle/ledger.hpp>
+#include <coxswain/device_handle/service_table.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/stage.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task.hpp>
+#include <coxswain/device_handle/wait_graph.hpp>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <utility>
+
+namespace cox {
+
+/// The contract of a DeviceThread without a thread: tasks run on the caller's thread, one at a time, under a recursive
+/// lock. For debugging, and as a peer in measurements.
+class InlineDevice final : public WaitNode, public std::enable_shared_from_this<InlineDevice> {
+ public:
+  static constexpr bool is_blocking = true;
+
+  [[nodiscard]] static std::shared_ptr<InlineDevice> start(DeviceId device, Stage stage);
+
+  [[nodiscard]] DeviceId device() const noexcept { return device_; }
+  [[nodiscard]] Stage stage() const noexcept { return stage_; }
+  [[nodiscard]] const DeviceThreadOptions& options() const noexcept { return options_; }
+  [[nodiscard]] ServiceTable& services() noexcept { return services_; }
+
+  /// Whether the calling thread is in a task of this device.
+  [[nodiscard]] bool on_this_thread() const noexcept { return owner_.load(std::memory_order_relaxed) == this_thread(); }
+
+  /// Runs `task` and what it queues, on the calling thread. From inside a task of this device: queues it behind what is
+  /// there. Blocks while another thread is in. Throws CallError Closed, Forked, WouldDeadlock.
+  template <Task T>
+  bool post(T&& task) {
+    if (on_this_thread()) {
+      if (closed_) throw_closed();
+      pending_.push_back({std::make_unique<Erased<std::decay_t<T>>>(std::move(task)), StreamId::current()});
+      ledger_.accepted_inline();
+      return false;
+    }
+    Entry entry(*this);
+    if (closed_) throw_closed();
+    ledger_.accepted_inline();
+    ledger_.ended(task());
+    run_pending();
+    return false;
+  }
+
+  [[nodiscard]] Statistics statistics() const { return ledger_.snapshot(0, 1.0); }
+
+  void close() noexcept {}
+  void mark_forked() noexcept {}
+
+  /// Closes the device once the thread that is in has left. If it does not by `deadline`: Abandoned, and closed later.
+  ShutdownOutcome join(std::chrono::steady_clock::time_point deadline);
+
+  template <class S>
+  [[nodiscard]] static ServiceCell<S>& cell_here() {
+    return *current_->services_.find<S>();
+  }
+
+  static void name_running(const char*, const std::source_location&) noexcept {}
+
+  void account_inline(Outcome outcome) noexcept {
+    ledger_.accepted_inline();
+    ledger_.ended(outcome);
+  }
+
+  class ExclusiveScope {
+   public:
+    explicit ExclusiveScope(InlineDevice& device) noexcept : device_(device) { ++device_.exclusive_depth_; }
+    ~ExclusiveScope() { --device_.exclusive_depth_; }
+    ExclusiveScope(const ExclusiveScope&) = delete;
+    ExclusiveScope& operator=(const ExclusiveScope&) = delete;
+
+   private:
+    InlineDevice& device_;
+  };
+  [[nodiscard]] bool exclusive() const noexcept { return exclusive_depth_ != 0; }
+
+ private:
+  struct Pending {
+    struct Base {
+      virtual ~Base() = default;
+      virtual Outcome run() noexcept = 0;
+    };
+    std::unique_ptr<Base> task;
+    StreamId stream;
+  };
+
+  template <Task T>
+  struct Erased final : Pending::Base {
+    explicit Erased(T&& moved) : task(std::move(moved)) {}
+    Outcome run() noexcept override { return task(); }
+    T task;
+  };
+
+  // The calling thread is in the device until the end of the scope.
+  class Entry {
+   public:
+    explicit Entry(InlineDevice& device);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    InlineDevice& device_;
+    InlineDevice* const outer_;
+    std::unique_lock<std::timed_mutex> lock_;
+    HeldNode held_;
+  };
+
+  InlineDevice(DeviceId device, Stage stage);
+
+  [[nodiscard]] static const void* this_thread() noexcept {
+    static constinit thread_local char mark = 0;
+    return &mark;
+  }
+  [[nodiscard]] std::unique_lock<std::timed_mutex> enter();
+  void run_pending();
+  [[noreturn]] void throw_closed() const;
+
+  static inline constinit thread_local InlineDevice* current_ = nullptr;  // the innermost that this thread is in
+
+  const DeviceId device_;
+  const Stage stage_;
+  const DeviceThreadOptions options_;
+  std::timed_mutex mutex_;
+  std::atomic<const void*> owner_{nullptr};  // relaxed: a thread only asks whether it is itself
+  // Guarded by mutex_:
+  ServiceTable services_;
+  std::deque<Pending> pending_;
+  int exclusive_depth_ = 0;
+  bool closed_ = false;
+  Ledger ledger_;
+};
+
+}  // namespace cox

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <coxswain/device_handle/task.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace cox {
+
+inline constexpr std::size_t cache_line = 64;
+
+/// One client thread's way to one device thread: a single-producer single-consumer queue of closures, built in place in
+/// successive cache lines ("cells") of recycled segments, each stamped with the time of its submission.
+///
+///     segment: [ link | cell | cell cell | cell | end ]--> [ link | cell ...
+///                                  ^ one task of two cells
+///
+/// A cell is published by its stamp, which is stored last and is never 0; so the producer writes nothing but the cell
+/// itself, and no word is written by both sides. The producer half is called by the thread that owns the lane, the
+/// consumer half by the device thread.
+template <class Platform>
+class Lane {
+  template <class T>
+  using atomic = typename Platform::template atomic<T>;
+  using Pool = typename Platform::BlockPool;
+
+  struct alignas(cache_line) Cell {
+    atomic<std::uint64_t> stamp{0};  // 0: not published
+    const TaskOps* ops;              // nullptr: the rest of the segment is unused
+    std::uint64_t stream;
+    // the task follows, 40 bytes of it in this cell
+  };
+  static_assert(sizeof(Cell) == cache_line);
+  static constexpr std::size_t cell_header = sizeof(atomic<std::uint64_t>) + sizeof(const TaskOps*) + sizeof(std::uint64_t);
+
+  struct alignas(cache_line) Segment {
+    static constexpr std::size_t capacity = Pool::block_bytes / cache_line - 1;
+    atomic<Segment*> next{nullptr};
+    Cell cells[capacity];
+  };
+  static_assert(sizeof(Segment) <= Pool::block_bytes);
+
+  // Tasks above this go through a BoxedTask, so that a segment never strands more than a quarter of itself.
+  static constexpr std::size_t max_cells = std::max<std::size_t>(Segment::capacity / 4, 1);
+
+ public:
+  /// A published task, owned by the lane's memory until it is run or discarded.
+  struct Item {
+    const TaskOps* ops;
+    void* object;
+    std::uint64_t stream;
+    std::uint64_t stamp;
+  };
+
+  Lane() = default;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // ---- producer half -------------------------------------------------------------------------------------------
+
+  /// Appends `task`, stamped with the clock (`early`: as now_early() reads it). Throws what its move constructor throws and std::bad_alloc; then
+  /// nothing was appended.
+  template <Task T>
+  void push(T&& task, std::uint64_t stream, Pool& pool, bool early) {
+    static constexpr const TaskOps& ops = task_ops<T, cell_header, cache_line>;
+    if constexpr (ops.cells > max_cells || alignof(T) > cache_line) {
+      push(BoxedTask<T, Pool>(std::move(task), pool), stream, pool, early);
+    } else {
+      Cell* const cell = reserve(ops.cells, pool);
+      ::new (reinterpret_cast<std::byte*>(cell) + ops.offset) T(std::move(task));
+      cell->ops = &ops;
+      cell->stream = stream;
+      last_stamp_ = std::max(early ? Platform::now_early() : Platform::now(), last_stamp_ + 1);
+      cell->stamp.store(last_stamp_, std::memory_order_release);  // pairs with front(): the task is built
+      cursor_ = cell + ops.cells;
+      pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+  }
+
+  /// Tasks ever pushed. Any thread; exact when the owner is at rest.
+  [[nodiscard]] std::uint64_t pushed() const noexcept { return pushed_.load(std::memory_order_relaxed); }
+
+  // ---- consumer half -------------------------------------------------------------------------------------------
+
+  /// The stamp of the oldest task, or 0 if none is published. Gives drained segments back to `pool`.
+  [[nodiscard]] std::uint64_t front_stamp(Pool& pool) noexcept {
+    for (;;) {
+      if (head_ != head_end_) {
+        const std::uint64_t stamp = head_->stamp.load(std::memory_order_acquire);  // pairs with push()
+        if (stamp == 0 || head_->ops != nullptr) return stamp;
+      }
+      Segment* const segment = head_link_->load(std::memory_order_acquire);  // pairs with reserve()
+      if (segment == nullptr) return 0;
+      if (head_segment_ != nullptr) retire(head_segment_, pool);
+      head_segment_ = segment;
+      head_link_ = &segment->next;
+      head_ = segment->cells;
+      head_end_ = segment->cells + Segment::capacity;
+    }
+  }
+
+  /// Removes the oldest task; front_stamp() has just returned non-zero. The item's memory stays valid until the next
+  /// call of front_stamp().
+  [[nodiscard]] Item pop() noexcept {
+    Cell* const cell = head_;
+    const TaskOps* const ops = cell->ops;
+    head_ = cell + ops->cells;
+    __builtin_prefetch(head_ + 1);
+    return {ops, reinterpret_cast<std::byte*>(cell) + ops->offset, cell->stream,
+            cell->stamp.load(std::memory_order_relaxed)};
+  }
+
+  /// The segment being read is not given back when it is drained: a task in it may be running on a thread that was
+  /// given up.
+  void strand_segment() noexcept { head_segment_ = nullptr; }
+
+  /// Frees the segments; every item has been popped. Any thread, when neither half is in use.
+  void free_segments(Pool& pool) noexcept {
+    [[maybe_unused]] const std::uint64_t none = front_stamp(pool);
+    if (head_segment_ != nullptr) pool.release(std::exchange(head_segment_, nullptr));
+  }
+
+ private:
+  Cell* reserve(std::size_t cells, Pool& pool) {
+    if (static_cast<std::size_t>(cursor_end_ - cursor_) < cells) [[unlikely]] add_segment(pool);
+    return cursor_;
+  }
+
+  void add_segment(Pool& pool) {
+    auto* const segment = ::new (pool.take()) Segment;  // all its stamps are 0
+    link_->store(segment, std::memory_order_release);   // pairs with front_stamp(): the stamps are 0
+    if (cursor_ != cursor_end_) {
+      cursor_->ops = nullptr;
+      cursor_->stamp.store(1, std::memory_order_release);  // pairs with front_stamp(): ops
+    }
+    link_ = &segment->next;
+    cursor_ = segment->cells;
+    cursor_end_ = segment->cells + Segment::capacity;
+  }
+
+  static void retire(Segment* segment, Pool& pool) noexcept { pool.give_back(segment); }
+
+  atomic<Segment*> first_{nullptr};
+
+  // Written by the producer alone, on a line of its own: the consumer must not slow it down.
+  alignas(cache_line) Cell* cursor_ = nullptr;
+  Cell* cursor_end_ = nullptr;
+  atomic<Segment*>* link_ = &first_;
+  std::uint64_t last_stamp_ = 0;
+  atomic<std::uint64_t> pushed_{0};
+
+ public:
+  /// Non-zero while the owner is between its check that the mailbox is open and the end of its push.
+  atomic<std::uint32_t> busy{0};
+  /// Closures the owner may still push before it must ask for more; see Mailbox.
+  std::uint32_t credits = 0;
+
+  // Written by the consumer, except when it does not attend to the lane.
+  alignas(cache_line) atomic<std::uint32_t> attended{0};
+  Lane* next_arrival = nullptr;
+
+ private:
+  Cell* head_ = nullptr;
+  Cell* head_end_ = nullptr;
+  atomic<Segment*>* head_link_ = &first_;
+  Segment* head_segment_ = nullptr;
+
+ public:
+  // Written when a thread takes or leaves the lane.
+  alignas(cache_line) atomic<std::uint32_t> owned{1};
+  Lane* next = nullptr;
+};
+
+}  // namespace cox

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <coxswain/device_handle/histogram.hpp>
+#include <coxswain/device_handle/statistics.hpp>
+#include <coxswain/device_handle/task.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace cox {
+
+/// The figures that one device thread keeps about itself. Written by that thread alone (hence no read-modify-write
+/// instruction), read by any: all its words are relaxed, because they carry nothing but themselves.
+class Ledger {
+ public:
+  void ended(Outcome outcome) noexcept { bump(outcomes_[static_cast<std::size_t>(outcome)]); }
+  void accepted_inline() noexcept { bump(accepted_inline_); }
+  void parked() noexcept { bump(parks_); }
+  void woken() noexcept { bump(wakes_); }
+  void stalled() noexcept { stalls_.fetch_add(1, std::memory_order_relaxed); }  // by the stall watcher
+
+  /// In stamp ticks.
+  void timed(std::uint64_t wait, std::uint64_t run) noexcept {
+    wait_.record(wait);
+    run_.record(run);
+  }
+
+  /// `queued`: tasks accepted through the mailbox.
+  [[nodiscard]] Statistics snapshot(std::uint64_t queued, double nanoseconds_per_tick) const noexcept {
+    Statistics s;
+    s.completed = read(outcomes_[static_cast<std::size_t>(Outcome::Completed)]);
+    s.failed = read(outcomes_[static_cast<std::size_t>(Outcome::Failed)]);
+    s.cancelled = read(outcomes_[static_cast<std::size_t>(Outcome::Cancelled)]);
+    s.expired = read(outcomes_[static_cast<std::size_t>(Outcome::Expired)]);
+    s.accepted = queued + read(accepted_inline_);
+    s.parks = read(parks_);
+    s.wakes = read(wakes_);
+    s.stalls = read(stalls_);
+    const std::uint64_t ended = s.completed + s.failed + s.cancelled + s.expired;
+    s.depth = s.accepted > ended ? static_cast<std::size_t>(s.accepted - ended) : 0;
+    s.wait = wait_.snapshot(nanoseconds_per_tick);
+    s.run = run_.snapshot(nanoseconds_per_tick);
+    return s;
+  }
+
+ private:
+  using Count = std::atomic<std::uint64_t>;
+
+  static void bump(Count& count) noexcept {
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  static std::uint64_t read(const Count& count) noexcept { return count.load(std::memory_order_relaxed); }
+
+  std::array<Count, 4> outcomes_{};
+  Count accepted_inline_{0};
+  Count parks_{0};
+  Count wakes_{0};
+  Count stalls_{0};
+  LiveHistogram wait_;
+  LiveHistogram run_;
+};
+
+}  // namespace cox

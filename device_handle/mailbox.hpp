@@ -1,0 +1,441 @@
+#pragma once
+
+#include <coxswain/device_handle/lane.hpp>
+#include <coxswain/device_handle/platform.hpp>
+#include <coxswain/device_handle/queue_policy.hpp>
+#include <coxswain/device_handle/task.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace cox {
+
+/// What became of a push.
+enum class PushResult : std::uint8_t {
+  Queued,  ///< Accepted; the device thread is awake and will find it.
+  Woke,    ///< Accepted; the device thread was parked and has been woken by this push.
+  Closed,  ///< Refused: close() was called (L4).
+  Forked,  ///< Refused: this process is a forked child.
+  Full,    ///< Refused: at capacity, and the policy is Fail.
+};
+
+/// The ordered lane from any number of client threads to one device thread.
+///
+/// Every client thread has a Lane of its own and stamps what it pushes; the device thread reads the clock (T), then
+/// every lane, and runs in stamp order what was stamped before T.
+///
+/// Law L1 holds: let submit(a) return before submit(b) is called. Then a was published before b was stamped, hence
+/// stamp(a) < stamp(b). The device thread runs b only after it has read a T > stamp(b), and looks at the lanes after
+/// reading T; a was published by then, so it is seen, and being stamped earlier it runs first. Compare Dodds, Haas and
+/// Kirsch, "A Scalable, Correct Time-Stamped Stack" (POPL 2015), for the idea of ordering by interval stamps.
+///
+/// A lane that the device thread attends to alone needs no exact stamp: whoever pushes to another lane first must put
+/// that lane among the arrivals, which ends the privilege. So if submit(b) on another lane returned before submit(a) on
+/// the sole lane is called, a finds the privilege gone and is stamped exactly; and what is stamped early before is
+/// stamped in the past, never in the future. The privilege is one word, `arrivals_`, either a mark naming the sole lane
+/// or the list of lanes that arrived.
+///
+/// The device thread attends to a lane from its first push until it parks. What the client pays for that is one load
+/// of its own lane's `attended`: the store-load fences between "publish, then look whether anyone attends" and "stop
+/// attending, then look whether anything was published" are all on the side that parks (heavy_barrier).
+///
+///        push, attended               push, not attended: add to arrivals, wake
+///          .----.                    .--------------------------------------.
+///          v    |                    |                                      v
+///     [attended] ------- park() --> [not attended]                     [arrived] -- next round --> [attended]
+///
+/// Closing is the same bargain: a push marks its lane busy, then looks whether the mailbox is open; the device thread
+/// sees that it is closed, fences, and waits until no lane is busy. What was accepted is then there to be run (L2).
+template <class Platform>
+class BasicMailbox {
+  template <class T>
+  using atomic = typename Platform::template atomic<T>;
+  using Pool = typename Platform::BlockPool;
+
+ public:
+  using Lane = cox::Lane<Platform>;
+  using Item = typename Lane::Item;
+
+  /// `capacity`: closures queued at most, under the policies Block and Fail.
+  explicit BasicMailbox(QueuePolicy policy = QueuePolicy::Grow, std::size_t capacity = 0)
+      : policy_(policy), capacity_(capacity), credit_chunk_(chunk_of(capacity)) {
+    attended_.reserve(64);
+  }
+  BasicMailbox(const BasicMailbox&) = delete;
+  BasicMailbox& operator=(const BasicMailbox&) = delete;
+
+  /// Discards what is still queued. No other thread uses the mailbox any more.
+  ~BasicMailbox() {
+    settle();
+    discard_ready([](Outcome) {});
+    for (Lane* lane = lanes_.load(std::memory_order_relaxed); lane != nullptr;) {
+      lane->free_segments(pool_);
+      delete std::exchange(lane, lane->next);
+    }
+  }
+
+  // ---- client threads ------------------------------------------------------------------------------------------
+
+  /// A lane for the calling thread alone, until it releases it. Lanes of ended threads are used again. Lock-free.
+  [[nodiscard]] Lane& acquire_lane() {
+    for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
+      // acquire: pairs with release_lane(), the former owner's producer half
+      if (lane->owned.load(std::memory_order_relaxed) == 0 && lane->owned.exchange(1, std::memory_order_acquire) == 0) {
+        return *lane;
+      }
+    }
+    auto* const lane = new Lane;
+    lane->next = lanes_.load(std::memory_order_relaxed);
+    while (!lanes_.compare_exchange_weak(lane->next, lane, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+    return *lane;
+  }
+
+  void release_lane(Lane& lane) noexcept {
+    if (lane.credits != 0) granted_.fetch_sub(std::exchange(lane.credits, 0U), std::memory_order_relaxed);
+    lane.owned.store(0, std::memory_order_release);  // pairs with acquire_lane()
+  }
+
+  /// Queues `task` behind everything pushed before by anyone (L1). Under the policy Block at capacity it waits, unless
+  /// `never_wait` (a device thread is never blocked by a full queue). If refused, `task` is untouched.
+  /// Throws what the task's move constructor throws and std::bad_alloc; then nothing was queued.
+  template <Task T>
+  PushResult push(Lane& lane, T&& task, std::uint64_t stream, bool never_wait = false) {
+    if (policy_ != QueuePolicy::Grow && lane.credits == 0) {
+      if (const PushResult granted = acquire_credits(lane, never_wait); granted != PushResult::Queued) return granted;
+    }
+    const BusyScope busy(lane);
+    Platform::light_barrier();  // pairs with settle(): we see the closed state or it sees us busy
+    if (const State state = state_.load(std::memory_order_acquire); state != State::Open) [[unlikely]] {
+      return refusal(state);
+    }
+    lane.push(std::move(task), stream, pool_, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
+    if (policy_ != QueuePolicy::Grow) --lane.credits;
+    Platform::light_barrier();  // pairs with park(): we see that nobody attends or it sees the task
+    if (lane.attended.load(std::memory_order_relaxed) == 0) [[unlikely]] return arrive(lane);
+    return PushResult::Queued;
+  }
+
+  /// From now on every push is refused. The device thread runs what was accepted. Any thread, idempotent.
+  void close() noexcept {
+    State expected = State::Open;
+    state_.compare_exchange_strong(expected, State::Closing, std::memory_order_seq_cst);
+    credit_word_.fetch_add(1, std::memory_order_seq_cst);
+    Platform::wake_all(credit_word_);
+    wake();
+  }
+
+  /// In a forked child: every push is refused, nothing else may be called.
+  void mark_forked() noexcept { state_.store(State::Forked, std::memory_order_seq_cst); }
+
+  /// Tasks ever accepted. Exact when the clients are at rest.
+  [[nodiscard]] std::uint64_t accepted() const noexcept {
+    std::uint64_t sum = 0;
+    for (const Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
+      sum += lane->pushed();
+    }
+    return sum;
+  }
+
+  /// Bytes held by lanes and blocks, queued and recycled.
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    std::size_t sum = pool_.bytes();
+    for (const Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
+      sum += sizeof(Lane);
+    }
+    return sum;
+  }
+
+  // ---- the device thread ---------------------------------------------------------------------------------------
+
+  /// Runs, in order, what was pushed before this call and perhaps more, by `run(const Item&)`, which must run or discard
+  /// the item by its ops. If it returns false the mailbox is not touched any more. Returns how many items there were.
+  template <class Run>
+  std::size_t run_ready(Run&& run) {
+    Tally tally(*this);
+    if (attended_.size() == 1 && !run_sole(*attended_.front().lane, run, tally)) return tally.count;
+    const std::uint64_t before = Platform::now_fenced();  // T; the lanes are read after it
+    attend_to_arrivals();
+    for (Attended& entry : attended_) entry.stamp = entry.lane->front_stamp(pool_);
+    for (;;) {
+      const Choice choice = choose(before);
+      if (choice.first == nullptr) return tally.count;
+      Lane& lane = *choice.first->lane;
+      std::uint64_t stamp = choice.first->stamp;
+      do {  // all of this lane that is older than the front of every other lane
+        if (!run_front(lane, run, tally)) return tally.count;
+        stamp = lane.front_stamp(pool_);
+      } while (stamp != 0 && stamp < choice.limit);
+      choice.first->stamp = stamp;
+    }
+  }
+
+  /// Blocks until there may be something to do. No push is missed: each either is seen here or sees `attended` false
+  /// and wakes (L3). Returns whether the thread slept.
+  bool park() {
+    end_privilege();
+    parked_.store(1, std::memory_order_relaxed);
+    for (const Attended& entry : attended_) entry.lane->attended.store(0, std::memory_order_relaxed);
+    Platform::heavy_barrier();  // pairs with the light_barrier of push(), and the seq_cst of arrive() and close()
+    bool work = arrivals_.load(std::memory_order_acquire) != 0 || closing();
+    std::erase_if(attended_, [&](const Attended& entry) {
+      if (entry.lane->front_stamp(pool_) == 0) return true;
+      work = true;
+      // Its owner may have found it unattended meanwhile: then it is among the arrivals.
+      return entry.lane->attended.exchange(1, std::memory_order_acq_rel) != 0;
+    });
+    bool slept = false;
+    while (!work && parked_.load(std::memory_order_acquire) == 1) {
+      Platform::park(parked_, 1);
+      slept = true;
+    }
+    parked_.store(0, std::memory_order_relaxed);
+    return slept;
+  }
+
+  [[nodiscard]] bool closing() const noexcept { return state_.load(std::memory_order_seq_cst) != State::Open; }
+
+  /// After closing() became true: waits until no push is in progress and attends to every lane. What run_ready() and
+  /// discard_ready() find from then on is all there will ever be.
+  void settle() {
+    state_.store(State::Closing, std::memory_order_seq_cst);
+    Platform::heavy_barrier();  // pairs with the light_barrier of push()
+    arrivals_.store(0, std::memory_order_relaxed);
+    attended_.clear();
+    for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
+      while (lane->busy.load(std::memory_order_acquire) != 0) Platform::pause();  // acquire: what it published
+      lane->attended.store(1, std::memory_order_relaxed);
+      attended_.push_back({0, lane});
+    }
+  }
+
+  /// Whether anything is left; after settle().
+  [[nodiscard]] bool empty() noexcept {
+    for (const Attended& entry : attended_) {
+      if (entry.lane->front_stamp(pool_) != 0) return false;
+    }
+    return true;
+  }
+
+  /// Destroys unrun what is queued, answering whoever waits for it (L2), and calls `account(Outcome::Cancelled)` for
+  /// each. After settle().
+  template <class Account>
+  void discard_ready(Account&& account) noexcept {
+    for (const Attended& entry : attended_) {
+      while (entry.lane->front_stamp(pool_) != 0) {
+        const Item item = entry.lane->pop();
+        item.ops->discard(item.object, CallError::Kind::Closed);
+        account(Outcome::Cancelled);
+      }
+    }
+  }
+
+  /// Called by a thread that takes over from a device thread stuck in a task: the segments being read stay allocated.
+  void strand_segments() noexcept {
+    for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
+      lane->strand_segment();
+    }
+  }
+
+ private:
+  enum class State : std::uint32_t { Open, Closing, Forked };
+
+  struct Attended {
+    std::uint64_t stamp;  // of its front, 0 if it had none when last looked at
+    Lane* lane;
+  };
+
+  struct Choice {
+    Attended* first;      // the lane with the oldest front, or nullptr
+    std::uint64_t limit;  // run from it what is stamped before this
+  };
+
+  class BusyScope {
+   public:
+    explicit BusyScope(Lane& lane) noexcept : lane_(lane) { lane_.busy.store(1, std::memory_order_relaxed); }
+    ~BusyScope() { lane_.busy.store(0, std::memory_order_release); }  // pairs with settle()
+    BusyScope(const BusyScope&) = delete;
+    BusyScope& operator=(const BusyScope&) = delete;
+
+   private:
+    Lane& lane_;
+  };
+
+  static PushResult refusal(State state) noexcept {
+    return state == State::Forked ? PushResult::Forked : PushResult::Closed;
+  }
+
+  // -- order
+
+  // Counts what a round has run, and returns its credits.
+  struct Tally {
+    explicit Tally(BasicMailbox& of) noexcept : mailbox(of) {}
+    ~Tally() {
+      if (uncredited != 0) mailbox.return_credits(uncredited);
+    }
+    Tally(const Tally&) = delete;
+    Tally& operator=(const Tally&) = delete;
+
+    void add() noexcept {
+      ++count;
+      if (mailbox.policy_ != QueuePolicy::Grow && ++uncredited >= mailbox.credit_chunk_) {
+        mailbox.return_credits(std::exchange(uncredited, 0));
+      }
+    }
+
+    BasicMailbox& mailbox;
+    std::size_t count = 0;
+    std::size_t uncredited = 0;
+  };
+
+  template <class Run>
+  bool run_front(Lane& lane, Run& run, Tally& tally) {
+    const Item item = lane.pop();
+    if (!run(item)) {
+      tally.uncredited = 0;  // the mailbox is not ours any more
+      return false;
+    }
+    tally.add();
+    return true;
+  }
+
+  // Runs what there is in a lane that has the sole privilege, without asking the clock: had anything of another lane to
+  // run before an item seen here, its push would have ended the privilege before that item was published. Returns false
+  // if there is nothing more to do in this round.
+  template <class Run>
+  bool run_sole(Lane& lane, Run& run, Tally& tally) {
+    while (lane.front_stamp(pool_) != 0) {
+      // After the acquire load of the item's stamp: see above.
+      if (arrivals_.load(std::memory_order_relaxed) != sole_mark(lane)) return true;
+      if (!run_front(lane, run, tally)) return false;
+    }
+    return arrivals_.load(std::memory_order_relaxed) != sole_mark(lane);
+  }
+
+  // The value of arrivals_ while `lane` is the only one attended to. Lanes are aligned: bit 0 tells it from a list.
+  static std::uintptr_t sole_mark(const Lane& lane) noexcept { return reinterpret_cast<std::uintptr_t>(&lane) | 1U; }
+  static bool is_mark(std::uintptr_t word) noexcept { return (word & 1U) != 0; }
+
+  void attend_to_arrivals() {
+    std::uintptr_t word = arrivals_.load(std::memory_order_relaxed);
+    if (is_mark(word)) return;
+    if (word == 0) {
+      if (attended_.size() == 1 && Platform::clock_runs()) {
+        arrivals_.compare_exchange_strong(word, sole_mark(*attended_.front().lane), std::memory_order_relaxed);
+      }
+      return;
+    }
+    word = arrivals_.exchange(0, std::memory_order_acquire);  // pairs with arrive()
+    for (auto* lane = reinterpret_cast<Lane*>(word); lane != nullptr; lane = lane->next_arrival) {
+      attended_.push_back({0, lane});
+    }
+  }
+
+  void end_privilege() noexcept {
+    std::uintptr_t word = arrivals_.load(std::memory_order_relaxed);
+    if (is_mark(word)) arrivals_.compare_exchange_strong(word, 0, std::memory_order_relaxed);
+  }
+
+  Choice choose(std::uint64_t before) noexcept {
+    Choice choice{nullptr, before};
+    std::uint64_t oldest = before;
+    for (Attended& entry : attended_) {
+      if (entry.stamp == 0 || entry.stamp >= choice.limit) continue;
+      if (entry.stamp < oldest) {
+        choice.limit = oldest;
+        oldest = entry.stamp;
+        choice.first = &entry;
+      } else {
+        choice.limit = entry.stamp;
+      }
+    }
+    return choice;
+  }
+
+  // -- waking
+
+  PushResult arrive(Lane& lane) noexcept {
+    if (lane.attended.exchange(1, std::memory_order_seq_cst) == 0) {
+      std::uintptr_t word = arrivals_.load(std::memory_order_relaxed);
+      do {
+        lane.next_arrival = is_mark(word) ? nullptr : reinterpret_cast<Lane*>(word);
+      } while (!arrivals_.compare_exchange_weak(word, reinterpret_cast<std::uintptr_t>(&lane),
+                                                std::memory_order_seq_cst, std::memory_order_relaxed));
+    }
+    return wake() ? PushResult::Woke : PushResult::Queued;
+  }
+
+  bool wake() noexcept {
+    if (parked_.load(std::memory_order_seq_cst) == 0 || parked_.exchange(0, std::memory_order_seq_cst) == 0) return false;
+    Platform::wake(parked_);
+    return true;
+  }
+
+  // -- back-pressure: `granted_` closures may be or have been queued; `finished_` of them are gone again. A lane draws
+  //    credits in chunks, so that the shared words are touched once a chunk.
+
+  static constexpr std::uint32_t chunk_of(std::size_t capacity) noexcept {
+    return static_cast<std::uint32_t>(std::clamp<std::size_t>(capacity / 256, 1, 32));
+  }
+
+  PushResult acquire_credits(Lane& lane, bool never_wait) {
+    for (;;) {
+      const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
+      if (const State state = state_.load(std::memory_order_seq_cst); state != State::Open) return refusal(state);
+      std::uint64_t granted = granted_.load(std::memory_order_relaxed);
+      const std::uint64_t queued = granted - finished_.load(std::memory_order_seq_cst);
+      const std::uint64_t free = queued < capacity_ ? capacity_ - queued : 0;
+      if (free == 0 && !never_wait) {
+        if (policy_ == QueuePolicy::Fail) return PushResult::Full;
+        waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(): it sees us or we see them
+        if (granted_.load(std::memory_order_seq_cst) - finished_.load(std::memory_order_seq_cst) >= capacity_) {
+          Platform::park(credit_word_, ticket);
+        }
+        waiters_.fetch_sub(1, std::memory_order_relaxed);
+        continue;
+      }
+      const auto chunk = free == 0 ? 1U : static_cast<std::uint32_t>(std::min<std::uint64_t>(free, credit_chunk_));
+      if (granted_.compare_exchange_weak(granted, granted + chunk, std::memory_order_relaxed)) {
+        lane.credits = chunk;
+        return PushResult::Queued;
+      }
+    }
+  }
+
+  // Waiters sleep until half of the capacity is free: waking them for every slot would cost more than the work.
+  void return_credits(std::size_t count) noexcept {
+    const std::uint64_t finished = finished_.fetch_add(count, std::memory_order_seq_cst) + count;
+    if (waiters_.load(std::memory_order_seq_cst) != 0 &&
+        granted_.load(std::memory_order_relaxed) - finished <= capacity_ / 2) {
+      credit_word_.fetch_add(1, std::memory_order_seq_cst);
+      Platform::wake_all(credit_word_);
+    }
+  }
+
+  const QueuePolicy policy_;
+  const std::size_t capacity_;
+  const std::uint32_t credit_chunk_;
+  Pool pool_;
+
+  // Read by every push, written once.
+  alignas(cache_line) atomic<State> state_{State::Open};
+  atomic<Lane*> lanes_{nullptr};  // every lane there ever was
+  // Read by every push, written by clients that find nobody attending and by the parking device thread: rarely.
+  atomic<std::uintptr_t> arrivals_{0};
+  atomic<std::uint32_t> parked_{0};  // 1: the device thread sleeps or is about to
+
+  // Back-pressure only.
+  alignas(cache_line) atomic<std::uint64_t> granted_{0};
+  alignas(cache_line) atomic<std::uint64_t> finished_{0};
+  atomic<std::uint32_t> waiters_{0};
+  atomic<std::uint32_t> credit_word_{0};
+
+  // The device thread's own.
+  alignas(cache_line) std::vector<Attended> attended_;
+};
+
+using Mailbox = BasicMailbox<SystemPlatform>;
+
+}  // namespace cox

@@ -1,0 +1,223 @@
+#include <coxswain/device_handle/registry.hpp>
+
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/detail/stall_watcher.hpp>
+#include <coxswain/device_handle/device_thread.hpp>
+#include <coxswain/device_handle/inline_device.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/statistics.hpp>
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace cox {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Key = std::pair<DeviceId, Stage>;
+
+constexpr std::chrono::seconds exit_timeout{10};
+
+template <class Device>
+struct Entry {
+  std::shared_ptr<Device> device;
+  bool closing = false;
+};
+
+struct Devices {
+  std::mutex mutex;
+  std::condition_variable changed;  // an entry was removed
+  std::map<Key, Entry<DeviceThread>> threads;
+  std::map<Key, Entry<InlineDevice>> inlines;
+  bool exiting = false;
+  bool forked = false;
+
+  template <class Device>
+  auto& of() {
+    if constexpr (std::is_same_v<Device, DeviceThread>) {
+      return threads;
+    } else {
+      return inlines;
+    }
+  }
+};
+
+Devices& devices();
+
+// At process exit the devices are drained while the rest of the process still stands.
+struct ExitGuard {
+  ~ExitGuard() {
+    {
+      const std::scoped_lock lock(devices().mutex);
+      devices().exiting = true;
+      if (devices().forked) return;
+    }
+    shutdown_all(exit_timeout);
+  }
+};
+
+void before_fork() { devices().mutex.lock(); }
+void in_parent() { devices().mutex.unlock(); }
+void in_child() {
+  devices().forked = true;
+  for (auto& [key, entry] : devices().threads) entry.device->mark_forked();
+  devices().mutex.unlock();
+}
+
+Devices& devices() {
+  static auto& instance = *[] {
+    pthread_atfork(before_fork, in_parent, in_child);
+    return new Devices;  // never destroyed: handles and device threads may outlive static destructors
+  }();
+  return instance;
+}
+
+[[noreturn]] void throw_forked(DeviceId device) {
+  throw CallError(CallError::Kind::Forked, "call refused: forked: this process is a forked child, the threads of " +
+                                               device.to_string() + " stayed with its parent");
+}
+
+// What one shutdown has taken out of service.
+struct Closing {
+  std::vector<std::pair<Key, std::shared_ptr<DeviceThread>>> threads;
+  std::vector<std::pair<Key, std::shared_ptr<InlineDevice>>> inlines;
+};
+
+template <class Matches>
+Closing mark_closing(Devices& all, const Matches& matches) {
+  Closing closing;
+  for (auto& [key, entry] : all.threads) {
+    if (!matches(key.first) || entry.device->on_this_thread()) continue;
+    if (!std::exchange(entry.closing, true)) closing.threads.emplace_back(key, entry.device);
+  }
+  for (auto& [key, entry] : all.inlines) {
+    if (!matches(key.first) || entry.device->on_this_thread()) continue;
+    if (!std::exchange(entry.closing, true)) closing.inlines.emplace_back(key, entry.device);
+  }
+  return closing;
+}
+
+template <class Matches>
+ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseconds timeout, bool skip_own) {
+  const auto deadline = Clock::now() + timeout;
+  Devices& all = devices();
+  std::unique_lock lock(all.mutex);
+  if (all.forked) throw_forked({});
+  const auto own = [](const auto& entry) { return entry.second.device->on_this_thread(); };
+  const auto refuse_own = [&](auto& map) {
+    for (auto& entry : map) {
+      if (matches(entry.first.first) && own(entry)) {
+        throw CallError(CallError::Kind::WouldDeadlock, "shutdown refused: would_deadlock: called from a task of " +
+                                                            entry.first.first.to_string());
+      }
+    }
+  };
+  if (!skip_own) {
+    refuse_own(all.threads);
+    refuse_own(all.inlines);
+  }
+  std::vector<WaitNode*> targets;
+  const auto add_targets = [&](auto& map) {
+    for (auto& entry : map) {
+      if (matches(entry.first.first) && !own(entry)) targets.push_back(entry.second.device.get());
+    }
+  };
+  if (HeldNode::any()) {
+    add_targets(all.threads);
+    add_targets(all.inlines);
+  }
+  const WaitScope waiting(std::move(targets));
+  if (waiting.ring()) {
+    throw CallError(CallError::Kind::WouldDeadlock, "shutdown refused: would_deadlock: it waits for the calling thread");
+  }
+  Closing closing = mark_closing(all, matches);
+  lock.unlock();
+
+  ShutdownOutcome worst = ShutdownOutcome::Drained;
+  for (const auto& item : closing.threads) item.second->close();
+  for (const auto& item : closing.threads) worst = std::max(worst, item.second->join(deadline));
+  for (const auto& item : closing.threads) detail::stop_watching(item.second);
+  for (const auto& item : closing.inlines) worst = std::max(worst, item.second->join(deadline));
+
+  lock.lock();
+  for (const auto& item : closing.threads) all.threads.erase(item.first);
+  for (const auto& item : closing.inlines) all.inlines.erase(item.first);
+  all.changed.notify_all();
+  // Another shutdown of the same devices may still be under way.
+  const auto gone = [&] {
+    const auto open = [&](const auto& entry) { return matches(entry.first.first) && entry.second.closing && !own(entry); };
+    return std::ranges::none_of(all.threads, open) && std::ranges::none_of(all.inlines, open);
+  };
+  all.changed.wait_until(lock, deadline + std::chrono::seconds(1), gone);
+  lock.unlock();
+  return worst;
+}
+
+}  // namespace
+
+template <class Device>
+std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage stage) {
+  Devices& all = devices();
+  static ExitGuard exit_guard;
+  std::unique_lock lock(all.mutex);
+  for (;;) {
+    if (all.forked) throw_forked(device);
+    auto& map = all.template of<Device>();
+    const auto found = map.find({device, stage});
+    if (found == map.end()) break;
+    if (!found->second.closing) return found->second.device;
+    if (DeviceThread::current() != nullptr || HeldNode::any()) {
+      throw CallError(CallError::Kind::Closed, "cannot open a service: closed: " + device.to_string() +
+                                                   " is being shut down and the caller is a device thread");
+    }
+    all.changed.wait(lock);
+  }
+  if (all.exiting) {
+    throw CallError(CallError::Kind::Closed,
+                    "cannot open a service: closed: the process is exiting, " + device.to_string() + " stays shut");
+  }
+  std::shared_ptr<Device> started = Device::start(device, stage);
+  all.template of<Device>().emplace(Key{device, stage}, Entry<Device>{started});
+  lock.unlock();
+  if constexpr (std::is_same_v<Device, DeviceThread>) {
+    if (started->options().stall_threshold.count() > 0) detail::watch_for_stalls(started);
+  }
+  return started;
+}
+
+template <class Device>
+std::shared_ptr<Device> Registry<Device>::find(DeviceId device, Stage stage) {
+  Devices& all = devices();
+  const std::scoped_lock lock(all.mutex);
+  const auto found = all.template of<Device>().find({device, stage});
+  return found == all.template of<Device>().end() ? nullptr : found->second.device;
+}
+
+template struct Registry<DeviceThread>;
+template struct Registry<InlineDevice>;
+
+void throw_if_forked(DeviceId device) {
+  if (devices().forked) throw_forked(device);  // written only while the child has one thread
+}
+
+ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout) {
+  return shutdown_matching([device](DeviceId id) { return id == device; }, timeout, false);
+}
+
+ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout) {
+  return shutdown_matching([](DeviceId) { return true; }, timeout, devices().exiting);
+}
+
+Statistics statistics(DeviceId device, Stage stage) {
+  const auto thread = Registry<DeviceThread>::find(device, stage);
+  return thread != nullptr ? thread->statistics() : Statistics{};
+}
+
+}  // namespace cox

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/stage.hpp>
+
+#include <memory>
+
+namespace cox {
+
+class DeviceThread;
+class InlineDevice;
+
+/// The process's devices of one kind (DeviceThread or InlineDevice), by device and stage. No lock is held while a
+/// thread starts up or a service is built: bringing up one device never waits for another.
+template <class Device>
+struct Registry {
+  /// The device's thread of that stage, started if there is none. While the device is being shut down, waits for the end
+  /// of that; on a device thread throws CallError Closed instead. Throws CallError Forked, Closed (the process is
+  /// exiting), std::system_error.
+  [[nodiscard]] static std::shared_ptr<Device> find_or_start(DeviceId device, Stage stage);
+
+  /// The same, or nullptr.
+  [[nodiscard]] static std::shared_ptr<Device> find(DeviceId device, Stage stage);
+};
+
+extern template struct Registry<DeviceThread>;
+extern template struct Registry<InlineDevice>;
+
+/// Throws CallError Forked in a forked child of a process that has used the library.
+void throw_if_forked(DeviceId device);
+
+}  // namespace cox

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/stage.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+
+#include <concepts>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace cox {
+
+template <class S>
+concept HasUtilities = requires(const S& service) { service.utilities(); };
+
+template <class S>
+concept HasErrorSink = requires(S& service, std::exception_ptr error, StreamId stream) {
+  service.on_task_error(std::move(error), stream);
+};
+
+/// The stage that S asks for by a static member `stage`; Downstream without one.
+template <class S>
+[[nodiscard]] constexpr Stage stage_of() noexcept {
+  if constexpr (requires { { S::stage } -> std::convertible_to<Stage>; }) {
+    return S::stage;
+  } else {
+    return Stage::Downstream;
+  }
+}
+
+class ServiceCellBase {
+ public:
+  ServiceCellBase() = default;
+  ServiceCellBase(const ServiceCellBase&) = delete;
+  ServiceCellBase& operator=(const ServiceCellBase&) = delete;
+  virtual ~ServiceCellBase() = default;
+
+  /// Destroys the service; the cell stays. Device thread.
+  virtual void close() noexcept = 0;
+};
+
+/// Where one service lives on one device thread, together with what its handles may know without asking it.
+template <class S>
+class ServiceCell final : public ServiceCellBase {
+  static auto utilities_of(const S& service) {
+    if constexpr (HasUtilities<S>) {
+      return service.utilities();
+    } else {
+      return nullptr;
+    }
+  }
+
+ public:
+  using Utilities = decltype(utilities_of(std::declval<const S&>()));
+
+  /// The service is used by one task at a time: while this lives, that is the one. Device thread.
+  class Borrow {
+   public:
+    explicit Borrow(ServiceCell& cell) noexcept : cell_(cell) { cell_.borrowed_ = true; }
+    ~Borrow() { cell_.borrowed_ = false; }
+    Borrow(const Borrow&) = delete;
+    Borrow& operator=(const Borrow&) = delete;
+    [[nodiscard]] S& operator*() const noexcept { return *cell_.service_; }
+
+   private:
+    ServiceCell& cell_;
+  };
+
+  template <class... Args>
+  explicit ServiceCell(DeviceId device, Args&&... args)
+      : device_(device), service_(std::in_place, std::forward<Args>(args)...), utilities_(utilities_of(*service_)) {}
+
+  /// Whether a task of this service is on the stack. Device thread.
+  [[nodiscard]] bool borrowed() const noexcept { return borrowed_; }
+
+  /// Takes what a fire-and-forget task threw to the service's sink, else to the process-wide callback. Device thread.
+  void report(std::exception_ptr error, StreamId stream) noexcept {
+    if constexpr (HasErrorSink<S>) {
+      try {
+        service_->on_task_error(error, stream);
+        return;
+      } catch (...) {
+        report_task_error({device_, stream, std::current_exception()});
+      }
+    }
+    report_task_error({device_, stream, std::move(error)});
+  }
+
+  /// Any thread.
+  [[nodiscard]] const Utilities& utilities() const noexcept { return utilities_; }
+
+  void close() noexcept override { service_.reset(); }
+
+ private:
+  DeviceId device_;
+  std::optional<S> service_;
+  Utilities utilities_;
+  bool borrowed_ = false;
+};
+
+}  // namespace cox

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/stage.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace cox {
+
+/// A task that has held a device thread longer than DeviceThreadOptions::stall_threshold.
+struct Stall {
+  DeviceId device;
+  Stage stage;
+  std::string task;  ///< Its label and call site if the call gave them, else the type of its closure.
+  std::chrono::milliseconds held;
+  std::size_t waiting;  ///< Tasks queued behind it.
+
+  /// One line.
+  [[nodiscard]] std::string to_string() const;
+};
+
+/// Called once for each such task, on a thread of the library's own; must not throw. Replaces the former one; an empty
+/// function restores the default, which writes to_string() to the standard error stream.
+void set_stall_callback(std::function<void(const Stall&)> callback);
+
+}  // namespace cox

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+namespace cox {
+
+/// Identity of a logical stream of work. Every call to a device carries the caller's StreamId (law L9): work of one
+/// StreamId runs in order on the device, work of two may overlap. A pure value; it owns nothing.
+struct StreamId {
+  std::uint64_t value = 0;
+
+  friend constexpr auto operator<=>(StreamId, StreamId) = default;
+
+  /// The calling thread's stream: the innermost StreamScope if there is one, else an id of this thread's own, drawn
+  /// at first use and kept for the thread's life. Inside a task it is the submitter's.
+  [[nodiscard]] static StreamId current() noexcept;
+
+  /// A fresh id that no other call has returned or will return in this process.
+  [[nodiscard]] static StreamId allocate() noexcept;
+
+  /// Calls `f()` with this id as StreamId::current(); the previous one is restored after, also after a throw.
+  template <class F>
+  decltype(auto) executes(F&& f) const;
+};
+
+namespace detail {
+
+struct ThreadStream {
+  StreamId id{};       // what current() returns, once `known`
+  bool known = false;  // false until a scope is entered or the thread has drawn an id of its own
+};
+
+inline ThreadStream& thread_stream() noexcept {
+  static constinit thread_local ThreadStream stream;
+  return stream;
+}
+
+}  // namespace detail
+
+/// Makes `id` the calling thread's StreamId::current() until the end of the scope. Scopes nest.
+class StreamScope {
+ public:
+  explicit StreamScope(StreamId id) noexcept : previous_(std::exchange(detail::thread_stream(), {id, true})) {}
+  ~StreamScope() { detail::thread_stream() = previous_; }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  detail::ThreadStream previous_;
+};
+
+namespace detail {
+StreamId first_stream_of_thread() noexcept;
+}
+
+inline StreamId StreamId::current() noexcept {
+  const detail::ThreadStream& stream = detail::thread_stream();
+  return stream.known ? stream.id : detail::first_stream_of_thread();
+}
+
+template <class F>
+decltype(auto) StreamId::executes(F&& f) const {
+  const StreamScope scope(*this);
+  return std::forward<F>(f)();
+}
+
+}  // namespace cox
+
+template <>
+struct std::hash<cox::StreamId> {
+  std::size_t operator()(cox::StreamId id) const noexcept { return std::hash<std::uint64_t>{}(id.value); }
+};

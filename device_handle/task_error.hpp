@@ -1,0 +1,29 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+
+#include <exception>
+#include <functional>
+#include <string>
+
+namespace cox {
+
+/// What a fire-and-forget task threw and its service had no `on_task_error` for (law L5).
+struct TaskError {
+  DeviceId device;
+  StreamId stream;
+  std::exception_ptr error;
+};
+
+/// Called on the device thread for every such error; must not throw and not block. Replaces the former one; an empty
+/// function restores the default, which writes one line to the standard error stream, so that no error is lost.
+void set_task_error_callback(std::function<void(const TaskError&)> callback);
+
+/// Hands `error` to the callback. For implementers of services.
+void report_task_error(const TaskError& error) noexcept;
+
+/// One line on what `error` holds: the what() of a std::exception, else "unknown exception".
+[[nodiscard]] std::string describe(const std::exception_ptr& error);
+
+}  // namespace cox

@@ -1,0 +1,53 @@
+#include <coxswain/device_handle/wait_graph.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace cox {
+namespace {
+
+constinit thread_local HeldNode* innermost = nullptr;
+
+std::mutex& graph_mutex() {
+  static auto& mutex = *new std::mutex;  // never destroyed: device threads may outlive static destructors
+  return mutex;
+}
+
+}  // namespace
+
+HeldNode::HeldNode(WaitNode& node) noexcept : node_(node), outer_(innermost) { innermost = this; }
+
+HeldNode::~HeldNode() { innermost = outer_; }
+
+bool HeldNode::any() noexcept { return innermost != nullptr; }
+
+bool WaitNode::reaches(const WaitNode& target) const noexcept {
+  return this == &target ||
+         std::ranges::any_of(waits_for_, [&](const WaitNode* next) { return next->reaches(target); });  // no rings here
+}
+
+WaitScope::WaitScope(std::vector<WaitNode*> targets) {
+  if (innermost == nullptr || targets.empty()) return;
+  const std::scoped_lock lock(graph_mutex());
+  for (const HeldNode* held = innermost; held != nullptr; held = held->outer_) {
+    for (const WaitNode* target : targets) ring_ = ring_ || target->reaches(held->node_);
+  }
+  if (ring_) return;
+  for (const HeldNode* held = innermost; held != nullptr; held = held->outer_) {
+    auto& edges = held->node_.waits_for_;
+    edges.insert(edges.end(), targets.begin(), targets.end());
+  }
+  announced_ = std::move(targets);
+}
+
+WaitScope::~WaitScope() {
+  if (announced_.empty()) return;
+  const std::scoped_lock lock(graph_mutex());
+  for (const HeldNode* held = innermost; held != nullptr; held = held->outer_) {
+    auto& edges = held->node_.waits_for_;  // scopes nest: ours are the last
+    edges.resize(edges.size() - announced_.size());
+  }
+}
+
+}  // namespace cox

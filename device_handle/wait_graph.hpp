@@ -1,0 +1,61 @@
+#pragma once
+
+#include <vector>
+
+namespace cox {
+
+/// Who waits for whom among the things that a thread can hold up: device threads, and inline devices whose lock a
+/// thread holds. A ring in this graph is a deadlock, and is found before the last edge is drawn (law L10).
+///
+///     device thread A, in a task, blocks on B  =>  edge A -> B until B has answered
+///
+/// Client threads hold nothing and are not in the graph.
+class WaitNode {
+ public:
+  WaitNode() = default;
+  WaitNode(const WaitNode&) = delete;
+  WaitNode& operator=(const WaitNode&) = delete;
+  virtual ~WaitNode() = default;
+
+ private:
+  friend class HeldNode;
+  friend class WaitScope;
+  [[nodiscard]] bool reaches(const WaitNode& target) const noexcept;
+  std::vector<WaitNode*> waits_for_;  // guarded by the graph's mutex
+};
+
+/// The calling thread holds `node` up until the end of the scope. Scopes nest.
+class HeldNode {
+ public:
+  explicit HeldNode(WaitNode& node) noexcept;
+  ~HeldNode();
+  HeldNode(const HeldNode&) = delete;
+  HeldNode& operator=(const HeldNode&) = delete;
+
+  /// Whether the calling thread holds anything up.
+  [[nodiscard]] static bool any() noexcept;
+
+ private:
+  friend class WaitScope;
+  WaitNode& node_;
+  HeldNode* const outer_;
+};
+
+/// Announces that everything the calling thread holds up will wait for the targets. If that closes a ring, `ring()` is
+/// true, nothing was announced, and the caller must not wait. Costs nothing for a thread that holds nothing.
+class WaitScope {
+ public:
+  explicit WaitScope(WaitNode& target) : WaitScope(std::vector<WaitNode*>(HeldNode::any() ? 1 : 0, &target)) {}
+  explicit WaitScope(std::vector<WaitNode*> targets);
+  ~WaitScope();
+  WaitScope(const WaitScope&) = delete;
+  WaitScope& operator=(const WaitScope&) = delete;
+
+  [[nodiscard]] bool ring() const noexcept { return ring_; }
+
+ private:
+  std::vector<WaitNode*> announced_;
+  bool ring_ = false;
+};
+
+}  // namespace cox
