@@ -77,6 +77,7 @@ class Lane {
       last_stamp_ = std::max(early ? Platform::now_early() : Platform::now(), last_stamp_ + 1);
       cell->stamp.store(last_stamp_, std::memory_order_release);  // pairs with front(): the task is built
       cursor_ = cell + ops.cells;
+      prefetch_spare(cell, ops.cells);
       pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
   }
@@ -121,7 +122,10 @@ class Lane {
   /// Frees the segments; every item has been popped. Any thread, when neither half is in use.
   void free_segments(Pool& pool) noexcept {
     [[maybe_unused]] const std::uint64_t none = front_stamp(pool);
-    if (head_segment_ != nullptr) pool.release(std::exchange(head_segment_, nullptr));
+    for (Segment* const segment : {std::exchange(head_segment_, nullptr), std::exchange(spare_, nullptr),
+                                   returned_.exchange(nullptr, std::memory_order_relaxed)}) {
+      if (segment != nullptr) pool.release(segment);
+    }
   }
 
  private:
@@ -131,18 +135,44 @@ class Lane {
   }
 
   void add_segment(Pool& pool) {
-    auto* const segment = ::new (pool.take()) Segment;  // all its stamps are 0
-    link_->store(segment, std::memory_order_release);   // pairs with front_stamp(): the stamps are 0
+    if (spare_ == nullptr) spare_ = static_cast<Segment*>(take(pool));
+    void* const next_spare = take(pool);                  // it may throw: nothing has changed yet
+    auto* const segment = ::new (spare_) Segment;         // all its stamps are 0
+    spare_ = static_cast<Segment*>(next_spare);
+    link_->store(segment, std::memory_order_release);  // pairs with front_stamp(): the stamps are 0
     if (cursor_ != cursor_end_) {
       cursor_->ops = nullptr;
       cursor_->stamp.store(1, std::memory_order_release);  // pairs with front_stamp(): ops
     }
     link_ = &segment->next;
+    segment_ = segment;
     cursor_ = segment->cells;
     cursor_end_ = segment->cells + Segment::capacity;
   }
 
-  static void retire(Segment* segment, Pool& pool) noexcept { pool.give_back(segment); }
+  // The memory of a segment: the one that the consumer drained last, which both sides have in their caches, if it is
+  // there.
+  void* take(Pool& pool) {
+    Segment* const segment = returned_.load(std::memory_order_acquire);  // pairs with retire()
+    if (segment == nullptr) return pool.take();
+    returned_.store(nullptr, std::memory_order_relaxed);
+    return segment;
+  }
+
+  void retire(Segment* segment, Pool& pool) noexcept {
+    if (returned_.load(std::memory_order_relaxed) == nullptr) {
+      returned_.store(segment, std::memory_order_release);  // pairs with take(): we are done with it
+    } else {
+      pool.give_back(segment);
+    }
+  }
+
+  // The consumer has the lines of a recycled segment in its cache. While one segment is being filled, those of the next
+  // are fetched for writing, a line for each line written, so that no store has to wait for them.
+  void prefetch_spare(const Cell* cell, std::uint32_t cells) const noexcept {
+    const Cell* const ahead = spare_->cells + (cell - segment_->cells);
+    for (std::uint32_t i = 0; i < cells; ++i) Platform::prefetch_for_write(ahead + i);
+  }
 
   atomic<Segment*> first_{nullptr};
 
@@ -150,6 +180,8 @@ class Lane {
   alignas(cache_line) Cell* cursor_ = nullptr;
   Cell* cursor_end_ = nullptr;
   atomic<Segment*>* link_ = &first_;
+  Segment* segment_ = nullptr;
+  Segment* spare_ = nullptr;  // memory for the next one; nothing is built in it yet
   std::uint64_t last_stamp_ = 0;
   atomic<std::uint64_t> pushed_{0};
 
@@ -159,12 +191,16 @@ class Lane {
   /// Closures the owner may still push before it must ask for more; see Mailbox.
   std::uint32_t credits = 0;
 
-  // Written by the consumer, except when it does not attend to the lane.
+  // Read by the producer at every push, written rarely: when the consumer starts or stops attending to the lane, and
+  // when it has drained a segment.
   alignas(cache_line) atomic<std::uint32_t> attended{0};
   Lane* next_arrival = nullptr;
 
  private:
-  Cell* head_ = nullptr;
+  atomic<Segment*> returned_{nullptr};  // drained; put there by the consumer, taken by the producer
+
+  // Written by the consumer alone, at every pop.
+  alignas(cache_line) Cell* head_ = nullptr;
   Cell* head_end_ = nullptr;
   atomic<Segment*>* head_link_ = &first_;
   Segment* head_segment_ = nullptr;

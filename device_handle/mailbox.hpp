@@ -177,7 +177,9 @@ class BasicMailbox {
   bool park() {
     end_privilege();
     parked_.store(1, std::memory_order_relaxed);
-    for (const Attended& entry : attended_) entry.lane->attended.store(0, std::memory_order_relaxed);
+    pool_.trim();
+    // release: pairs with arrive(), which links the lane anew
+    for (const Attended& entry : attended_) entry.lane->attended.store(0, std::memory_order_release);
     Platform::heavy_barrier();  // pairs with the light_barrier of push(), and the seq_cst of arrive() and close()
     bool work = arrivals_.load(std::memory_order_acquire) != 0 || closing();
     std::erase_if(attended_, [&](const Attended& entry) {
