@@ -85,7 +85,7 @@ class BasicDeviceHandle {
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f) {
-    if (device_->on_this_thread()) return run_inside(service_body(f));
+    if (device_->on_this_thread()) return run_inside(service_body(std::forward<F>(f)));
     return call(service_body(std::forward<F>(f)));
   }
   template <class F>
@@ -93,7 +93,7 @@ class BasicDeviceHandle {
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, CallOptions options) {
     if (device_->on_this_thread()) {
       throw_obstacle(options);
-      return run_inside(service_body(f));
+      return run_inside(service_body(std::forward<F>(f)));
     }
     return call(service_body(std::forward<F>(f)), std::move(options));
   }

@@ -193,19 +193,22 @@ class Lane {
 
   // Read by the producer at every push, written rarely: when the consumer starts or stops attending to the lane, and
   // when it has drained a segment.
-  alignas(cache_line) atomic<std::uint32_t> attended{0};
+  alignas(cache_line) atomic<std::uint32_t> attended{0};  // written by the consumer alone
+  atomic<std::uint32_t> arrived{0};                       // 1: among the arrivals, or being put there
   Lane* next_arrival = nullptr;
 
  private:
   atomic<Segment*> returned_{nullptr};  // drained; put there by the consumer, taken by the producer
 
-  // Written by the consumer alone, at every pop.
+  // The consumer's own, written at every pop.
   alignas(cache_line) Cell* head_ = nullptr;
   Cell* head_end_ = nullptr;
   atomic<Segment*>* head_link_ = &first_;
   Segment* head_segment_ = nullptr;
 
  public:
+  bool in_round = false;  // it is in the consumer's list of lanes to look at
+
   // Written when a thread takes or leaves the lane.
   alignas(cache_line) atomic<std::uint32_t> owned{1};
   Lane* next = nullptr;

@@ -87,6 +87,7 @@ class BasicMailbox {
       }
     }
     auto* const lane = new Lane;
+    lane_count_.fetch_add(1, std::memory_order_relaxed);
     lane->next = lanes_.load(std::memory_order_relaxed);
     while (!lanes_.compare_exchange_weak(lane->next, lane, std::memory_order_release, std::memory_order_relaxed)) {
     }
@@ -178,15 +179,18 @@ class BasicMailbox {
     end_privilege();
     parked_.store(1, std::memory_order_relaxed);
     pool_.trim();
-    // release: pairs with arrive(), which links the lane anew
-    for (const Attended& entry : attended_) entry.lane->attended.store(0, std::memory_order_release);
+    for (const Attended& entry : attended_) entry.lane->attended.store(0, std::memory_order_relaxed);
     Platform::heavy_barrier();  // pairs with the light_barrier of push(), and the seq_cst of arrive() and close()
     bool work = arrivals_.load(std::memory_order_acquire) != 0 || closing();
     std::erase_if(attended_, [&](const Attended& entry) {
-      if (entry.lane->front_stamp(pool_) == 0) return true;
-      work = true;
-      // Its owner may have found it unattended meanwhile: then it is among the arrivals.
-      return entry.lane->attended.exchange(1, std::memory_order_acq_rel) != 0;
+      const bool idle = entry.lane->front_stamp(pool_) == 0;
+      if (idle) {
+        entry.lane->in_round = false;
+      } else {
+        work = true;  // it stays, even if its owner is putting it among the arrivals: its tasks may precede others' (L1)
+        entry.lane->attended.store(1, std::memory_order_relaxed);
+      }
+      return idle;
     });
     bool slept = false;
     while (!work && parked_.load(std::memory_order_acquire) == 1) {
@@ -204,13 +208,14 @@ class BasicMailbox {
   void settle() {
     state_.store(State::Closing, std::memory_order_seq_cst);
     Platform::heavy_barrier();  // pairs with the light_barrier of push()
-    arrivals_.store(0, std::memory_order_relaxed);
     attended_.clear();
     for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
       while (lane->busy.load(std::memory_order_acquire) != 0) Platform::pause();  // acquire: what it published
       lane->attended.store(1, std::memory_order_relaxed);
+      lane->in_round = true;
       attended_.push_back({0, lane});
     }
+    arrivals_.store(0, std::memory_order_relaxed);  // whoever put a lane there was busy
   }
 
   /// Whether anything is left; after settle().
@@ -330,8 +335,11 @@ class BasicMailbox {
       return;
     }
     word = arrivals_.exchange(0, std::memory_order_acquire);  // pairs with arrive()
-    for (auto* lane = reinterpret_cast<Lane*>(word); lane != nullptr; lane = lane->next_arrival) {
-      attended_.push_back({0, lane});
+    for (auto* next = reinterpret_cast<Lane*>(word); next != nullptr;) {
+      Lane* const lane = std::exchange(next, next->next_arrival);
+      lane->arrived.store(0, std::memory_order_release);  // from here on next_arrival is its owner's again
+      lane->attended.store(1, std::memory_order_relaxed);
+      if (!std::exchange(lane->in_round, true)) attended_.push_back({0, lane});
     }
   }
 
@@ -359,7 +367,7 @@ class BasicMailbox {
   // -- waking
 
   PushResult arrive(Lane& lane) noexcept {
-    if (lane.attended.exchange(1, std::memory_order_seq_cst) == 0) {
+    if (lane.arrived.exchange(1, std::memory_order_seq_cst) == 0) {
       std::uintptr_t word = arrivals_.load(std::memory_order_relaxed);
       do {
         lane.next_arrival = is_mark(word) ? nullptr : reinterpret_cast<Lane*>(word);
@@ -376,7 +384,9 @@ class BasicMailbox {
   }
 
   // -- back-pressure: `granted_` closures may be or have been queued; `finished_` of them are gone again. A lane draws
-  //    credits in chunks, so that the shared words are touched once a chunk.
+  //    credits in chunks, so that the shared words are touched once a chunk. A lane that falls silent keeps the rest of
+  //    its chunk; so that all of them together never keep more than a quarter of the capacity, chunks are given only to
+  //    as many lanes, and beyond that single credits.
 
   static constexpr std::uint32_t chunk_of(std::size_t capacity) noexcept {
     return static_cast<std::uint32_t>(std::clamp<std::size_t>(capacity / 256, 1, 32));
@@ -398,7 +408,9 @@ class BasicMailbox {
         waiters_.fetch_sub(1, std::memory_order_relaxed);
         continue;
       }
-      const auto chunk = free == 0 ? 1U : static_cast<std::uint32_t>(std::min<std::uint64_t>(free, credit_chunk_));
+      const bool few_lanes = lane_count_.load(std::memory_order_relaxed) * credit_chunk_ <= capacity_ / 4;
+      const std::uint32_t wanted = few_lanes ? credit_chunk_ : 1;
+      const auto chunk = free == 0 ? 1U : static_cast<std::uint32_t>(std::min<std::uint64_t>(free, wanted));
       if (granted_.compare_exchange_weak(granted, granted + chunk, std::memory_order_relaxed)) {
         lane.credits = chunk;
         return PushResult::Queued;
@@ -430,6 +442,7 @@ class BasicMailbox {
 
   // Back-pressure only.
   alignas(cache_line) atomic<std::uint64_t> granted_{0};
+  atomic<std::uint64_t> lane_count_{0};
   alignas(cache_line) atomic<std::uint64_t> finished_{0};
   atomic<std::uint32_t> waiters_{0};
   atomic<std::uint32_t> credit_word_{0};
