@@ -1,0 +1,22 @@
+#pragma once
+
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/managed_memory.hpp>
+
+#include <cstddef>
+
+namespace cox {
+
+/// A window of an allocation as an operation uses it. Keeps the memory alive, but is not counted as a handle.
+struct Binding {
+  ManagedMemory memory;
+  std::size_t offset_start = 0;  ///< bytes left out at the front
+  std::size_t offset_end = 0;    ///< bytes left out at the back
+  StreamId stream;               ///< the stream that the memory was allocated on
+  std::size_t size = 0;          ///< bytes of the whole allocation
+
+  /// Bytes of the window.
+  [[nodiscard]] std::size_t size_in_used() const noexcept { return size - offset_start - offset_end; }
+};
+
+}  // namespace cox

@@ -1,0 +1,88 @@
+#include <coxswain/runtime/completion_thread.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/detail/thread_name.hpp>
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace cox {
+
+/// Shared with the thread, so that the last owner may let go on the thread itself.
+struct CompletionThread::State {
+  DeviceId device;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<UniqueFunction<void()>> functions;
+  std::thread thread;
+  bool started = false;
+  bool stopped = false;
+
+  void call(UniqueFunction<void()>& function) const noexcept {
+    try {
+      function();
+    } catch (...) {
+      report_task_error({device, StreamId{}, std::current_exception()});
+    }
+    function.reset();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return stopped || !functions.empty(); });
+      if (functions.empty()) return;
+      UniqueFunction<void()> function = std::move(functions.front());
+      functions.pop_front();
+      lock.unlock();
+      call(function);
+      lock.lock();
+    }
+  }
+};
+
+CompletionThread::CompletionThread(DeviceId device) : state_(std::make_shared<State>()) { state_->device = device; }
+
+CompletionThread::~CompletionThread() { stop(); }
+
+void CompletionThread::execute(UniqueFunction<void()> function) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->stopped) {
+      if (!state_->started) {
+        state_->thread = std::thread([state = state_] {
+          detail::name_this_thread("cox-done-" + std::to_string(state->device.type) + "." +
+                                   std::to_string(state->device.index));
+          state->run();
+        });
+        state_->started = true;
+      }
+      state_->functions.push_back(std::move(function));
+      state_->changed.notify_one();
+      return;
+    }
+  }
+  state_->call(function);
+}
+
+void CompletionThread::stop() noexcept {
+  std::thread thread;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopped = true;
+    state_->changed.notify_one();
+    thread.swap(state_->thread);
+  }
+  if (!thread.joinable()) return;
+  if (thread.get_id() == std::this_thread::get_id()) {
+    thread.detach();  // It runs what is left and ends; its state is its own.
+  } else {
+    thread.join();
+  }
+}
+
+}  // namespace cox

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/memory_layout_policy.hpp>
+#include <coxswain/runtime/memory_usage.hpp>
+#include <coxswain/runtime/promise.hpp>
+#include <coxswain/runtime/server_communication.hpp>
+#include <coxswain/runtime/server_utilities.hpp>
+#include <coxswain/runtime/upload.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+namespace cox {
+
+/// What a device must be able to do. A server lives on its device's thread, is built there from a DeviceId, and is only
+/// ever called there; none of its operations waits for the device. Operations of one stream take effect in the order of
+/// the calls. A server proves itself with a static_assert after its class.
+///
+/// - initialize_memory(memory, size, caller) -> bool: puts `size` bytes of storage behind the memory. On failure keeps
+/// the
+///   cause in the memory's state and among the stream's errors, and returns false.
+/// - write(uploads, caller): copies host bytes into device memory, in order; stops at the first that cannot be done,
+/// whose
+///   cause joins the stream's errors.
+/// - read(downloads, caller, promise): completes the promise with one Bytes for each download, when the stream has come
+/// to
+///   it. If work queued before on the stream failed, completes it with ServerError Unhealthy instead and clears those
+///   errors; a fault of the request itself is an IoError.
+/// - launch(kernel, count, arguments, mode, caller): queues the kernel. Any failure joins the stream's errors.
+/// - sync(caller, promise): completes the promise when all work of the stream so far is done; errors as in read.
+/// - flush(caller): throws the stream's errors so far as ServerError Unhealthy, and clears them.
+/// - memory_usage(caller): of the whole device. Throws ServerError Unhealthy while the stream has errors; keeps them.
+/// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
+/// - enumerate_devices(type): the devices of that type that this kind of server can open. Any thread.
+template <class S>
+concept ComputeServer = std::constructible_from<S, DeviceId> && std::movable<S> && ServerCommunication<S> &&
+    MemoryLayoutPolicy<typename S::LayoutPolicy> && std::movable<typename S::Kernel> &&
+    requires(S& server, const S& constant, ManagedMemory memory, std::size_t size, const Caller& caller,
+             Uploads uploads, Downloads downloads, Promise<std::vector<Bytes>> contents, Promise<void> done,
+             typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
+             std::exception_ptr error, StreamId stream, std::uint16_t type) {
+  typename S::Info;
+  { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
+  { server.write(std::move(uploads), caller) } -> std::same_as<void>;
+  { server.read(std::move(downloads), caller, std::move(contents)) } -> std::same_as<void>;
+  { server.launch(std::move(kernel), count, std::move(arguments), mode, caller) } -> std::same_as<void>;
+  { server.sync(caller, std::move(done)) } -> std::same_as<void>;
+  { server.flush(caller) } -> std::same_as<void>;
+  { server.memory_usage(caller) } -> std::same_as<MemoryUsage>;
+  { server.on_task_error(error, stream) } -> std::same_as<void>;
+  { constant.utilities() } -> std::same_as<std::shared_ptr<const ServerUtilities<S>>>;
+  { S::enumerate_devices(type) } -> std::same_as<std::vector<DeviceId>>;
+};
+
+}  // namespace cox

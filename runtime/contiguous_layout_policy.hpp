@@ -1,0 +1,23 @@
+#pragma once
+
+#include <coxswain/runtime/memory_layout_policy.hpp>
+
+#include <cstddef>
+
+namespace cox {
+
+/// Every tensor row-major without padding, whatever strategy is asked for.
+class ContiguousLayoutPolicy {
+ public:
+  explicit ContiguousLayoutPolicy(std::size_t alignment) noexcept : alignment_(alignment) {}
+
+  [[nodiscard]] TensorExtent extent(const MemoryLayoutDescriptor& tensor) const;
+  [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
+
+ private:
+  std::size_t alignment_;
+};
+
+static_assert(MemoryLayoutPolicy<ContiguousLayoutPolicy>);
+
+}  // namespace cox

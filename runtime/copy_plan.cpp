@@ -1,0 +1,62 @@
+#include <coxswain/runtime/copy_plan.hpp>
+
+#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/io_error.hpp>
+
+#include <string>
+
+namespace cox {
+namespace {
+
+std::string describe(const CopyDescriptor& tensor) {
+  return "a tensor of shape " + to_string(tensor.shape) + ", strides " + to_string(tensor.strides) +
+         " and elements of " + std::to_string(tensor.elem_size) + " B";
+}
+
+bool strides_are_pitched(const Shape& shape, const Strides& strides) {
+  const std::size_t rank = shape.size();
+  if (rank == 0) return true;
+  if (strides[rank - 1] != 1) return false;
+  if (rank > 1 && strides[rank - 2] < shape[rank - 1]) return false;
+  for (std::size_t i = 0; i + 2 < rank; ++i)
+    if (checked_product(shape[i + 1], strides[i + 1]) != strides[i]) return false;
+  return true;
+}
+
+}  // namespace
+
+CopyPlan plan_copy(const CopyDescriptor& tensor) {
+  const Shape& shape = tensor.shape;
+  const std::size_t rank = shape.size();
+  if (rank != tensor.strides.size())
+    throw IoError(IoError::Kind::RankMismatch, describe(tensor) + " has " + std::to_string(rank) + " extents and " +
+                                                   std::to_string(tensor.strides.size()) + " strides");
+  if (tensor.elem_size == 0) throw IoError(IoError::Kind::ElementSize, describe(tensor) + " cannot be copied");
+  const auto count = element_count(shape);
+  const auto bytes = count ? checked_product(*count, tensor.elem_size) : count;
+  if (!bytes) throw IoError(IoError::Kind::BufferTooBig, describe(tensor) + " exceeds the address space");
+  if (*bytes == 0) return {};
+  if (!strides_are_pitched(shape, tensor.strides))
+    throw IoError(IoError::Kind::UnsupportedStrides,
+                  describe(tensor) + " cannot be copied: only the last dimension may be padded");
+
+  CopyPlan plan;
+  plan.row_bytes = (rank == 0 ? 1 : shape.back()) * tensor.elem_size;
+  plan.rows = *bytes / plan.row_bytes;
+  const auto pitch = rank < 2 ? plan.row_bytes : checked_product(tensor.strides[rank - 2], tensor.elem_size);
+  const auto before_last = pitch ? checked_product(plan.rows - 1, *pitch) : pitch;
+  const auto reach = before_last ? checked_sum(*before_last, plan.row_bytes) : before_last;
+  if (!reach || *reach > tensor.binding.size_in_used())
+    throw IoError(IoError::Kind::OutOfBounds, describe(tensor) + " reaches beyond the " +
+                                                  format_byte_count(tensor.binding.size_in_used()) + " of its memory");
+  plan.pitch = *pitch;
+  return plan;
+}
+
+void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes) {
+  if (plan.size() != bytes)
+    throw IoError(IoError::Kind::SizeMismatch, describe(tensor) + " needs " + format_byte_count(plan.size()) +
+                                                   ", but " + format_byte_count(bytes) + " were given");
+}
+
+}  // namespace cox

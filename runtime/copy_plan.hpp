@@ -1,0 +1,29 @@
+#pragma once
+
+#include <coxswain/runtime/copy_descriptor.hpp>
+
+#include <cstddef>
+
+namespace cox {
+
+/// A tensor copy as rows: `rows` times `row_bytes`, dense on the host, `pitch` bytes apart on the device.
+struct CopyPlan {
+  std::size_t rows = 0;
+  std::size_t row_bytes = 0;
+  std::size_t pitch = 0;
+
+  /// Bytes on the host side.
+  [[nodiscard]] std::size_t size() const noexcept { return rows * row_bytes; }
+  /// One copy does it.
+  [[nodiscard]] bool is_linear() const noexcept { return rows <= 1 || pitch == row_bytes; }
+};
+
+/// Accepts row-major strides where only the last dimension is padded; rank 0 is one element; an empty tensor is an
+/// empty plan, whatever its strides. Throws IoError: RankMismatch, ElementSize, UnsupportedStrides, BufferTooBig, and
+/// OutOfBounds if the tensor reaches beyond its binding.
+[[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor);
+
+/// Throws IoError SizeMismatch unless `bytes` is what the plan moves.
+void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes);
+
+}  // namespace cox

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/promise.hpp>
+
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/system_executor.hpp>
+
+#include <chrono>
+#include <coroutine>
+#include <exception>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace cox {
+
+/// The result of an operation that a device completes later. Driven by completion: no thread is held for it. Dropping
+/// it at any time is safe and cancels nothing; buffers that the device still uses live on until it is done with them.
+/// Move-only. One of get(), async_get() and co_await takes the result, once.
+template <class T>
+class Future {
+ public:
+  Future() noexcept = default;
+
+  /// Not default-constructed, not moved from, result not taken. All below require it.
+  [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
+  /// The result is there; get() will not block.
+  [[nodiscard]] bool ready() const { return state_->ready(); }
+  /// Blocks until the result is there.
+  void wait() const { state_->wait(); }
+  /// Blocks until the result is there or the time is over; returns whether it is there.
+  template <class Rep, class Period>
+  [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> time) const {
+    return state_->wait_until(std::chrono::steady_clock::now() + time);
+  }
+  /// Blocks until the result is there, and takes it: returns the value, or throws what the operation failed with.
+  T get() {
+    const auto state = std::exchange(state_, nullptr);
+    state->wait();
+    return take(*state);
+  }
+
+  /// Takes the result by any Asio completion token; signature void(std::exception_ptr, T), or void(std::exception_ptr)
+  /// for Future<void>. The handler runs on its associated executor, or on the device's completion thread if it has
+  /// none, never inside this call; StreamId::current() is what it was here (L9).
+  template <class CompletionToken>
+  auto async_get(CompletionToken&& token) {
+    using Signature = typename SignatureOf<T>::type;
+    return boost::asio::async_initiate<CompletionToken, Signature>(
+        [](auto handler, std::shared_ptr<State> state) { initiate(std::move(handler), std::move(state)); }, token,
+        std::exchange(state_, nullptr));
+  }
+
+  /// For coroutines other than Asio's (those use async_get with use_awaitable). Resumes on the device's completion
+  /// thread, with the StreamId that the coroutine had.
+  auto operator co_await() && { return Awaiter{std::exchange(state_, nullptr)}; }
+
+ private:
+  friend class Promise<T>;
+  using State = detail::FutureState<T>;
+  template <class V>
+  struct SignatureOf {
+    using type = void(std::exception_ptr, V);
+  };
+  template <class V>
+  requires std::is_void_v<V>
+  struct SignatureOf<V> {
+    using type = void(std::exception_ptr);
+  };
+
+  struct Awaiter {
+    std::shared_ptr<State> state;
+    [[nodiscard]] bool await_ready() const { return state->ready(); }
+    void await_suspend(std::coroutine_handle<> coroutine) {
+      State& shared = *state;
+      shared.when_ready([coroutine, stream = StreamId::current(), helper = shared.helper()] {
+        helper->execute([coroutine, stream] { stream.executes(coroutine); });
+      });
+    }
+    T await_resume() { return take(*state); }
+  };
+
+  explicit Future(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+  static T take(State& state) {
+    if (auto error = state.take_error()) std::rethrow_exception(std::move(error));
+    if constexpr (!std::is_void_v<T>) return state.take_value();
+  }
+
+  template <class Handler>
+  static void deliver(Handler& handler, State& state, StreamId stream) {
+    const StreamScope scope(stream);
+    auto error = state.take_error();
+    if constexpr (std::is_void_v<T>) {
+      std::move(handler)(std::move(error));
+    } else {
+      T value = error ? T{} : state.take_value();
+      std::move(handler)(std::move(error), std::move(value));
+    }
+  }
+
+  template <class Handler>
+  static void initiate(Handler handler, std::shared_ptr<State> state) {
+    const auto executor = boost::asio::get_associated_executor(handler);
+    const StreamId stream = StreamId::current();
+    State& shared = *state;
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(executor)>, boost::asio::system_executor>) {
+      shared.when_ready([handler = std::move(handler), state = std::move(state), stream]() mutable {
+        const auto helper = state->helper();
+        helper->execute([handler = std::move(handler), state = std::move(state), stream]() mutable {
+          deliver(handler, *state, stream);
+        });
+      });
+    } else {
+      // The guard keeps the executor's context running until the handler is there.
+      auto work = boost::asio::make_work_guard(executor);
+      shared.when_ready(
+          [handler = std::move(handler), state = std::move(state), stream, work = std::move(work)]() mutable {
+            boost::asio::post(work.get_executor(), [handler = std::move(handler), state = std::move(state),
+                                                    stream]() mutable { deliver(handler, *state, stream); });
+          });
+    }
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace cox

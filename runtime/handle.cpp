@@ -1,0 +1,27 @@
+#include <coxswain/runtime/handle.hpp>
+
+#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/io_error.hpp>
+
+namespace cox {
+
+void Handle::require_room(std::size_t bytes) const {
+  if (bytes > size_in_used())
+    throw IoError(IoError::Kind::OutOfBounds, "an offset of " + format_byte_count(bytes) + " reaches beyond the " +
+                                                  format_byte_count(size_in_used()) + " that the handle refers to");
+}
+
+Handle Handle::offset_start(std::size_t bytes) const& { return Handle(*this).offset_start(bytes); }
+Handle Handle::offset_start(std::size_t bytes) && {
+  require_room(bytes);
+  offset_start_ += bytes;
+  return std::move(*this);
+}
+Handle Handle::offset_end(std::size_t bytes) const& { return Handle(*this).offset_end(bytes); }
+Handle Handle::offset_end(std::size_t bytes) && {
+  require_room(bytes);
+  offset_end_ += bytes;
+  return std::move(*this);
+}
+
+}  // namespace cox

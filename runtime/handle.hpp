@@ -1,0 +1,64 @@
+#pragma once
+
+#include <coxswain/runtime/binding.hpp>
+#include <coxswain/runtime/copy_descriptor.hpp>
+
+#include <cstddef>
+#include <utility>
+
+namespace cox {
+
+/// A user's reference to device memory, or to a window of it. Minted by the client without asking the device. Copyable
+/// and usable from any thread; using it on another stream than its own makes that stream wait for exactly what it must.
+/// The memory is freed after the last handle is gone and all work that was given it has run (L11).
+class Handle {
+ public:
+  Handle() noexcept = default;
+  Handle(ManagedMemoryHandle memory, StreamId stream, std::size_t size) noexcept
+      : memory_(std::move(memory)), stream_(stream), size_(size) {}
+
+  [[nodiscard]] const ManagedMemoryHandle& memory() const noexcept { return memory_; }
+  /// The stream that the memory was allocated on.
+  [[nodiscard]] StreamId stream() const noexcept { return stream_; }
+  /// Bytes of the whole allocation.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Bytes of the window: what reads give and kernels see.
+  [[nodiscard]] std::size_t size_in_used() const noexcept { return size_ - offset_start_ - offset_end_; }
+  [[nodiscard]] std::size_t offset_start() const noexcept { return offset_start_; }
+  [[nodiscard]] std::size_t offset_end() const noexcept { return offset_end_; }
+  /// No other handle refers to this memory, so that changing it in place is nobody else's business.
+  [[nodiscard]] bool can_mut() const noexcept { return memory_.can_mut(); }
+
+  /// The same memory without its first `bytes`, counted from this window. Throws IoError OutOfBounds.
+  [[nodiscard]] Handle offset_start(std::size_t bytes) const&;
+  [[nodiscard]] Handle offset_start(std::size_t bytes) &&;
+  /// The same memory without its last `bytes`, counted from this window. Throws IoError OutOfBounds.
+  [[nodiscard]] Handle offset_end(std::size_t bytes) const&;
+  [[nodiscard]] Handle offset_end(std::size_t bytes) &&;
+
+  /// For an operation: keeps the memory alive without being counted as a handle.
+  [[nodiscard]] Binding binding() const& { return bind(memory_.memory()); }
+  /// Gives the handle up; it is empty afterwards.
+  [[nodiscard]] Binding binding() && { return bind(std::move(memory_).into_memory()); }
+  /// This window as a tensor, for tensor reads and writes.
+  [[nodiscard]] CopyDescriptor copy_descriptor(Shape shape, Strides strides, std::size_t elem_size) const& {
+    return {binding(), std::move(shape), std::move(strides), elem_size};
+  }
+  [[nodiscard]] CopyDescriptor copy_descriptor(Shape shape, Strides strides, std::size_t elem_size) && {
+    return {std::move(*this).binding(), std::move(shape), std::move(strides), elem_size};
+  }
+
+ private:
+  [[nodiscard]] Binding bind(ManagedMemory memory) const noexcept {
+    return {std::move(memory), offset_start_, offset_end_, stream_, size_};
+  }
+  void require_room(std::size_t bytes) const;
+
+  ManagedMemoryHandle memory_;
+  std::size_t offset_start_ = 0;
+  std::size_t offset_end_ = 0;
+  StreamId stream_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace cox

@@ -1,0 +1,182 @@
+#include <coxswain/runtime/log.hpp>
+
+#include <coxswain/device_handle/error.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/place.hpp>
+
+#include <spdlog/async.h>
+#include <spdlog/async_logger.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace cox {
+namespace {
+
+constexpr std::array<std::string_view, log_subsystem_count> names{
+    "cox.device_handle", "cox.runtime", "cox.memory", "cox.host", "cox.cuda", "cox.collectives"};
+
+spdlog::level::level_enum to_spdlog(LogLevel level) noexcept {
+  static constexpr std::array levels{spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
+                                     spdlog::level::warn,  spdlog::level::err,   spdlog::level::off};
+  static_assert(levels.size() == static_cast<std::size_t>(LogLevel::Off) + 1);
+  return levels[static_cast<std::size_t>(level)];
+}
+
+LogLevel from_spdlog(spdlog::level::level_enum level) noexcept {
+  switch (level) {
+    case spdlog::level::trace: return LogLevel::Trace;
+    case spdlog::level::debug: return LogLevel::Debug;
+    case spdlog::level::info: return LogLevel::Info;
+    case spdlog::level::warn: return LogLevel::Warn;
+    default: return LogLevel::Error;
+  }
+}
+
+/// Hands messages to the user's callback; counts flushes, so that log::flush can wait for one.
+class CallbackSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  using Callback = std::function<void(LogSubsystem, LogLevel, std::string_view)>;
+  explicit CallbackSink(Callback callback) : callback_(std::move(callback)) {}
+  CallbackSink(const CallbackSink&) = delete;
+  CallbackSink& operator=(const CallbackSink&) = delete;
+  // The log's thread used this under the mutex. Its reference is counted inside spdlog's library, where
+  // ThreadSanitizer does not look; the mutex shows it that the last use is over.
+  ~CallbackSink() override { const std::lock_guard lock(mutex_); }
+
+  void wake_at_flush(std::promise<void> promise) {
+    const std::lock_guard lock(waiting_mutex_);
+    waiting_.push_back(std::move(promise));
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (!callback_) return;
+    const std::string_view name(message.logger_name.data(), message.logger_name.size());
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (names[i] == name)
+        callback_(static_cast<LogSubsystem>(i), from_spdlog(message.level),
+                  std::string_view(message.payload.data(), message.payload.size()));
+  }
+  void flush_() override {
+    const std::lock_guard lock(waiting_mutex_);
+    for (std::promise<void>& promise : waiting_) promise.set_value();
+    waiting_.clear();
+  }
+
+ private:
+  Callback callback_;
+  std::mutex waiting_mutex_;
+  std::vector<std::promise<void>> waiting_;
+};
+
+struct Backend {
+  explicit Backend(LogOptions options)
+      : pool(std::make_shared<spdlog::details::thread_pool>(options.queue_capacity, 1)),
+        callback(std::make_shared<CallbackSink>(std::move(options.callback))) {
+    std::vector<spdlog::sink_ptr> sinks;
+    if (options.to_stderr) sinks.push_back(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    if (options.file) sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file->string()));
+    sinks.push_back(callback);  // Last: when it sees a flush, the others have flushed.
+    for (const std::string_view name : names) {
+      loggers.push_back(std::make_shared<spdlog::async_logger>(std::string(name), sinks.begin(), sinks.end(), pool,
+                                                               spdlog::async_overflow_policy::overrun_oldest));
+      loggers.back()->set_level(spdlog::level::trace);  // log::enabled has decided
+      loggers.back()->flush_on(spdlog::level::err);
+    }
+  }
+
+  std::shared_ptr<spdlog::details::thread_pool> pool;
+  std::shared_ptr<CallbackSink> callback;
+  std::vector<std::shared_ptr<spdlog::async_logger>> loggers;
+};
+
+/// Stops the log when the process exits without log::stop().
+struct Holder {
+  std::mutex mutex;
+  std::shared_ptr<Backend> backend;
+
+  Holder() = default;
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+  ~Holder() { swap_in(nullptr, LogLevel::Off); }
+
+  void swap_in(std::shared_ptr<Backend> next, LogLevel level) noexcept {
+    {
+      const std::lock_guard lock(mutex);
+      backend.swap(next);
+      for (auto& each : log::detail::levels) each.store(level, std::memory_order_relaxed);
+    }
+    next.reset();  // Joins the old log's thread, with the lock free.
+  }
+  std::shared_ptr<Backend> get() {
+    const std::lock_guard lock(mutex);
+    return backend;
+  }
+};
+
+Holder& holder() {
+  static Holder instance;
+  return instance;
+}
+
+void log_task_error(const TaskError& task) {
+  log::write(LogSubsystem::DeviceHandle, LogLevel::Error, [&] {
+    return "a task failed on " + Place{task.device, task.stream}.to_string() + ": " + describe(task.error);
+  });
+}
+
+}  // namespace
+
+std::string_view to_string(LogSubsystem subsystem) noexcept { return names[static_cast<std::size_t>(subsystem)]; }
+
+namespace log {
+
+void start(LogOptions options) {
+  const LogLevel level = options.level;
+  std::shared_ptr<Backend> backend;
+  try {
+    backend = std::make_shared<Backend>(std::move(options));
+  } catch (const spdlog::spdlog_ex& error) {
+    throw Error(std::string("the log cannot be started: ") + error.what());
+  }
+  holder().swap_in(std::move(backend), level);
+  set_task_error_callback(log_task_error);
+}
+
+void stop() noexcept {
+  set_task_error_callback(nullptr);
+  holder().swap_in(nullptr, LogLevel::Off);
+}
+
+void flush() {
+  const auto backend = holder().get();
+  if (!backend) return;
+  std::promise<void> flushed;
+  const std::future<void> done = flushed.get_future();
+  backend->callback->wake_at_flush(std::move(flushed));
+  // Asked again, because a full queue drops the oldest messages, also this one.
+  do backend->loggers.front()->flush();
+  while (done.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready);
+}
+
+void set_level(LogSubsystem subsystem, LogLevel level) noexcept {
+  detail::levels[static_cast<std::size_t>(subsystem)].store(level, std::memory_order_relaxed);
+}
+
+void detail::emit(LogSubsystem subsystem, LogLevel level, const std::string& message) noexcept {
+  try {
+    if (const auto backend = holder().get())
+      backend->loggers[static_cast<std::size_t>(subsystem)]->log(to_spdlog(level), message);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a message that cannot be formed must not become a failure
+  }
+}
+
+}  // namespace log
+}  // namespace cox

@@ -1,0 +1,18 @@
+#include <coxswain/runtime/managed_memory.hpp>
+
+namespace cox {
+namespace {
+
+std::atomic<std::uint64_t> last_generation{0};
+std::atomic<std::uint64_t> last_memory{0};
+
+}  // namespace
+
+std::uint64_t MemoryOwner::next_generation() noexcept {
+  return last_generation.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+ManagedMemory::Record::Record(const MemoryOwner& memory_owner) noexcept
+    : owner(memory_owner), id(last_memory.fetch_add(1, std::memory_order_relaxed) + 1) {}
+
+}  // namespace cox

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace cox {
+
+/// Which server a memory belongs to. `generation` is unique to each server the process ever built, so that a handle
+/// from before a shutdown of its device is recognised.
+struct MemoryOwner {
+  DeviceId device;
+  std::uint64_t generation = 0;
+
+  friend bool operator==(const MemoryOwner&, const MemoryOwner&) = default;
+  /// A generation that no other server of this process has. Any thread.
+  [[nodiscard]] static std::uint64_t next_generation() noexcept;
+};
+
+/// The storage that a server put behind a memory. Destroyed when the last handle, binding and piece of stream work that
+/// refers to it is gone (L11), on whichever thread that happens.
+class MemoryResource {
+ public:
+  MemoryResource() = default;
+  MemoryResource(const MemoryResource&) = delete;
+  MemoryResource& operator=(const MemoryResource&) = delete;
+  virtual ~MemoryResource() = default;
+};
+
+/// What the device thread knows about a memory. Read and written there only, until the last reference dies.
+struct MemoryState {
+  std::shared_ptr<MemoryResource> resource;  ///< null until initialised
+  std::exception_ptr failure;                ///< why the allocation failed, if it did (L12)
+};
+
+/// A counted reference to one allocation: minted by the client, before the device has any memory for it, and bound to
+/// storage on the device thread. Copies may be made and dropped on any thread; the last one frees the memory. Closures
+/// waiting in a queue hold references, so dropping a handle never takes memory from queued work.
+class ManagedMemory {
+ public:
+  ManagedMemory() noexcept = default;
+  /// Throws std::bad_alloc only.
+  [[nodiscard]] static ManagedMemory mint(const MemoryOwner& owner) { return ManagedMemory(new Record(owner)); }
+
+  ManagedMemory(const ManagedMemory& other) noexcept : record_(other.record_) {
+    if (record_ != nullptr) record_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  ManagedMemory(ManagedMemory&& other) noexcept : record_(std::exchange(other.record_, nullptr)) {}
+  ManagedMemory& operator=(ManagedMemory other) noexcept {
+    std::swap(record_, other.record_);
+    return *this;
+  }
+  ~ManagedMemory() {
+    // Release: what this thread did with the memory is visible to whoever frees it; acquire, in the one that frees.
+    if (record_ != nullptr && record_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete record_;
+  }
+
+  /// False for a default-constructed or moved-from reference.
+  [[nodiscard]] explicit operator bool() const noexcept { return record_ != nullptr; }
+  friend bool operator==(const ManagedMemory&, const ManagedMemory&) = default;
+
+  // Precondition of all below: not empty.
+  [[nodiscard]] const MemoryOwner& owner() const noexcept { return record_->owner; }
+  /// Unique in the process; names the memory in messages.
+  [[nodiscard]] std::uint64_t id() const noexcept { return record_->id; }
+  /// Device thread of the owner only.
+  [[nodiscard]] MemoryState& state() const noexcept { return record_->state; }
+
+ private:
+  friend class ManagedMemoryHandle;
+  struct Record {
+    explicit Record(const MemoryOwner& memory_owner) noexcept;
+    std::atomic<std::uint32_t> references{1};
+    std::atomic<std::uint32_t> handles{0};  // how many of the references are handles
+    MemoryOwner owner;
+    std::uint64_t id;
+    MemoryState state;
+  };
+  explicit ManagedMemory(Record* record) noexcept : record_(record) {}
+
+  Record* record_ = nullptr;
+};
+
+/// A reference that also counts as a user's handle. As long as there is only one, its user may change the memory in
+/// place without anyone else noticing.
+class ManagedMemoryHandle {
+ public:
+  ManagedMemoryHandle() noexcept = default;
+  explicit ManagedMemoryHandle(ManagedMemory memory) noexcept : memory_(std::move(memory)) { count_in(); }
+  ManagedMemoryHandle(const ManagedMemoryHandle& other) noexcept : memory_(other.memory_) { count_in(); }
+  ManagedMemoryHandle(ManagedMemoryHandle&& other) noexcept : memory_(std::move(other.memory_)) {}
+  ManagedMemoryHandle& operator=(ManagedMemoryHandle other) noexcept {
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+  ~ManagedMemoryHandle() { count_out(); }
+
+  [[nodiscard]] const ManagedMemory& memory() const noexcept { return memory_; }
+  /// Turns this handle into a plain reference; the handle is empty afterwards.
+  [[nodiscard]] ManagedMemory into_memory() && noexcept {
+    count_out();
+    return std::move(memory_);
+  }
+  /// No other handle refers to the memory. Queued work may: it is ordered by the stream.
+  [[nodiscard]] bool can_mut() const noexcept {
+    // Acquire pairs with the release in count_out: what the last other user did with its handle has happened.
+    return memory_ && memory_.record_->handles.load(std::memory_order_acquire) == 1;
+  }
+
+ private:
+  void count_in() noexcept {
+    if (memory_) memory_.record_->handles.fetch_add(1, std::memory_order_relaxed);
+  }
+  void count_out() noexcept {
+    if (memory_) memory_.record_->handles.fetch_sub(1, std::memory_order_release);
+  }
+
+  ManagedMemory memory_;
+};
+
+}  // namespace cox

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/shape.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace cox {
+
+enum class MemoryLayoutStrategy : std::uint8_t {
+  Contiguous,  ///< No padding.
+  Optimized,   ///< Laid out for fast access: rows padded where the device gains by it.
+};
+
+/// A tensor that is to be allocated.
+struct MemoryLayoutDescriptor {
+  MemoryLayoutStrategy strategy = MemoryLayoutStrategy::Contiguous;
+  Shape shape;
+  std::size_t elem_size = 1;  ///< bytes
+
+  [[nodiscard]] static MemoryLayoutDescriptor optimized(Shape shape, std::size_t elem_size) {
+    return {MemoryLayoutStrategy::Optimized, std::move(shape), elem_size};
+  }
+  [[nodiscard]] static MemoryLayoutDescriptor contiguous(Shape shape, std::size_t elem_size) {
+    return {MemoryLayoutStrategy::Contiguous, std::move(shape), elem_size};
+  }
+};
+
+/// A tensor that has been allocated: where it is, and how it lies there.
+struct MemoryLayout {
+  Handle memory;
+  Strides strides;  ///< elements
+
+  /// For reading or writing the tensor of this shape that the layout was made for.
+  [[nodiscard]] CopyDescriptor copy_descriptor(Shape shape, std::size_t elem_size) const {
+    return memory.copy_descriptor(std::move(shape), strides, elem_size);
+  }
+};
+
+}  // namespace cox

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/memory_layout.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+namespace cox {
+
+/// Where one tensor lies, before it has memory.
+struct TensorExtent {
+  std::size_t size = 0;  ///< bytes, padding included
+  Strides strides;       ///< elements
+};
+
+/// How a device wants tensors to lie in its memory. Pure arithmetic, called on client threads, so that an allocation
+/// needs no answer from the device. `extent` throws IoError BufferTooBig and ElementSize; `alignment` is in bytes, a
+/// power of two, and holds for each tensor of an allocation.
+template <class P>
+concept MemoryLayoutPolicy = std::copyable<P> && requires(const P& policy, const MemoryLayoutDescriptor& tensor) {
+  { policy.extent(tensor) } -> std::same_as<TensorExtent>;
+  { policy.alignment() }
+  noexcept->std::same_as<std::size_t>;
+};
+
+/// Tensors that share one allocation.
+struct AllocationLayout {
+  Handle base;                         ///< the whole allocation
+  SmallVector<MemoryLayout, 1> parts;  ///< one for each tensor, in order, at aligned offsets of `base`
+};
+
+/// Lays `tensors` out in one allocation on `stream` and mints its handles. Throws what `policy.extent` throws, and
+/// IoError BufferTooBig if the sum does not fit.
+template <MemoryLayoutPolicy P>
+[[nodiscard]] AllocationLayout lay_out(const P& policy, const MemoryOwner& owner, StreamId stream,
+                                       std::span<const MemoryLayoutDescriptor> tensors);
+
+namespace detail {
+/// Hands out the handles of one allocation. `extents[i]` starts at the sum of what is before it, each rounded up.
+[[nodiscard]] AllocationLayout place_extents(const MemoryOwner& owner, StreamId stream, std::size_t alignment,
+                                             std::span<TensorExtent> extents);
+}  // namespace detail
+
+template <MemoryLayoutPolicy P>
+AllocationLayout lay_out(const P& policy, const MemoryOwner& owner, StreamId stream,
+                         std::span<const MemoryLayoutDescriptor> tensors) {
+  SmallVector<TensorExtent, 1> extents;
+  extents.reserve(tensors.size());
+  for (const MemoryLayoutDescriptor& tensor : tensors) extents.push_back(policy.extent(tensor));
+  return detail::place_extents(owner, stream, policy.alignment(), {extents.data(), extents.size()});
+}
+
+}  // namespace cox

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+
+#include <string>
+
+namespace cox {
+
+/// Where an operation ran or should have run: what every error of the runtime names.
+struct Place {
+  DeviceId device;
+  StreamId stream;
+
+  /// "DeviceId(type=0, index=1), stream 7".
+  [[nodiscard]] std::string to_string() const {
+    return device.to_string() + ", stream " + std::to_string(stream.value);
+  }
+};
+
+}  // namespace cox

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/detail/future_state.hpp>
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace cox {
+
+template <class T>
+class Future;
+
+/// The completing side of a Future. Move-only; exactly one of set_value and set_error is called, from any thread.
+/// Destroyed without either, it completes the future with CallError Closed: everyone who waits gets an answer (L2).
+template <class T>
+class Promise {
+ public:
+  /// `helper` runs those completion handlers that have no executor of their own.
+  explicit Promise(std::shared_ptr<CompletionThread> helper)
+      : state_(std::make_shared<detail::FutureState<T>>(std::move(helper))) {}
+  Promise(Promise&&) noexcept = default;
+  Promise& operator=(Promise&& other) noexcept {
+    if (this != &other) {
+      abandon();
+      state_ = std::move(other.state_);
+    }
+    return *this;
+  }
+  ~Promise() { abandon(); }
+
+  /// The future of this promise; call once.
+  [[nodiscard]] Future<T> future() const { return Future<T>(state_); }
+
+  template <class V = T>
+  requires(!std::is_void_v<T>) void set_value(V value) {
+    std::exchange(state_, nullptr)->complete(nullptr, std::optional<T>(std::move(value)));
+  }
+  void set_value() requires std::is_void_v<T> { std::exchange(state_, nullptr)->complete(nullptr, detail::Nothing{}); }
+  void set_error(std::exception_ptr error) { std::exchange(state_, nullptr)->complete(std::move(error), std::nullopt); }
+
+ private:
+  void abandon() noexcept {
+    if (const auto state = std::exchange(state_, nullptr))
+      state->complete(std::make_exception_ptr(CallError(CallError::Kind::Closed,
+                                                        "the operation was discarded unrun: its device was closed")),
+                      std::nullopt);
+  }
+
+  std::shared_ptr<detail::FutureState<T>> state_;
+};
+
+}  // namespace cox

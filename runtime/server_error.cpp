@@ -1,0 +1,30 @@
+#include <coxswain/runtime/server_error.hpp>
+
+#include <array>
+#include <coxswain/device_handle/task_error.hpp>
+
+namespace cox {
+
+ServerError ServerError::unhealthy(const Place& place, std::vector<std::exception_ptr> errors, std::size_t forgotten,
+                                   std::source_location site) {
+  const std::size_t count = errors.size() + forgotten;
+  std::string what = place.to_string() + " is unhealthy: " + std::to_string(count) +
+                     (count == 1 ? " queued operation failed: " : " queued operations failed, the first with: ") +
+                     describe(errors.front());
+  if (forgotten > 0) what += " (" + std::to_string(forgotten) + " later failures were not kept)";
+  ServerError error{Kind::Unhealthy, what, site, errors.front()};
+  error.errors_ = std::move(errors);
+  return error;
+}
+
+ServerError ServerError::unsupported(const std::string& operation, const Place& place, std::source_location site) {
+  return {Kind::Unsupported, operation + " is not supported on " + place.to_string(), site};
+}
+
+const char* to_string(ServerError::Kind kind) noexcept {
+  static constexpr std::array names{"generic", "validation", "launch", "profile", "io", "unhealthy", "unsupported"};
+  static_assert(names.size() == static_cast<std::size_t>(ServerError::Kind::Unsupported) + 1);
+  return names[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace cox

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <coxswain/device_handle/error.hpp>
+#include <coxswain/runtime/place.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <source_location>
+#include <string>
+#include <vector>
+
+namespace cox {
+
+/// A server could not do what was asked, or earlier queued work of the stream failed.
+class ServerError : public Error {
+ public:
+  enum class Kind : std::uint8_t {
+    Generic,
+    Validation,   ///< The request makes no sense; nothing was queued.
+    Launch,       ///< cause() is a LaunchError.
+    Profile,      ///< cause() is a ProfileError.
+    Io,           ///< cause() is an IoError.
+    Unhealthy,    ///< Work queued earlier on the stream failed; errors() has all of it, first cause first (L12).
+    Unsupported,  ///< This server has no such operation.
+  };
+
+  ServerError(Kind kind, const std::string& what, std::source_location site = std::source_location::current(),
+              std::exception_ptr cause = nullptr)
+      : Error(what, site, std::move(cause)), kind_(kind) {}
+
+  /// The failures that work queued on a stream left behind, in the order they happened. cause() is the first.
+  /// `forgotten` says how many more there were than are kept. Precondition: `errors` is not empty.
+  [[nodiscard]] static ServerError unhealthy(const Place& place, std::vector<std::exception_ptr> errors,
+                                             std::size_t forgotten, std::source_location site);
+  [[nodiscard]] static ServerError unsupported(const std::string& operation, const Place& place,
+                                               std::source_location site);
+
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  [[nodiscard]] const std::vector<std::exception_ptr>& errors() const noexcept { return errors_; }
+
+ private:
+  Kind kind_;
+  std::vector<std::exception_ptr> errors_;
+};
+
+[[nodiscard]] const char* to_string(ServerError::Kind kind) noexcept;
+
+}  // namespace cox

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <coxswain/runtime/completion_thread.hpp>
+#include <coxswain/runtime/device_properties.hpp>
+#include <coxswain/runtime/managed_memory.hpp>
+
+#include <memory>
+
+namespace cox {
+
+/// The facts about a server that clients read without asking the device. Made once by the server, then never changed.
+template <class Server>
+struct ServerUtilities {
+  /// The device, and the server's generation on it.
+  MemoryOwner owner;
+  DeviceProperties properties;
+  typename Server::Info info;
+  typename Server::LayoutPolicy layout_policy;
+  /// Runs the completion handlers of the device's futures that have no executor of their own.
+  std::shared_ptr<CompletionThread> completion_thread;
+};
+
+}  // namespace cox

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/copy_descriptor.hpp>
+#include <coxswain/runtime/small_vector.hpp>
+
+namespace cox {
+
+/// Host bytes on their way into a tensor of device memory.
+struct Upload {
+  CopyDescriptor destination;
+  Bytes source;
+};
+
+using Uploads = SmallVector<Upload, 1>;
+using Downloads = SmallVector<CopyDescriptor, 1>;
+
+}  // namespace cox

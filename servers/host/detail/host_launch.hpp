@@ -1,0 +1,41 @@
+#pragma once
+
+#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/device_properties.hpp>
+#include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/small_vector.hpp>
+#include <coxswain/servers/host/detail/host_range.hpp>
+#include <coxswain/servers/host/host_kernel.hpp>
+
+#include <memory>
+#include <optional>
+#include <source_location>
+
+namespace cox::detail {
+
+/// A launch that has been checked and waits for its turn on the stream.
+struct HostLaunch {
+  struct Argument {
+    HostRange range;
+    Access access = Access::Write;
+  };
+
+  HostKernel kernel;
+  CubeCount::Static count;                 ///< unless `dynamic_count`
+  std::optional<HostRange> dynamic_count;  ///< holds x, y, z as u32 by the time of run()
+  SmallVector<Argument, 8> arguments;
+  MetadataBindingInfo info;
+  ExecutionMode mode = ExecutionMode::Checked;
+  std::shared_ptr<const HardwareProperties> hardware;
+  Place place;
+  std::source_location site;
+
+  /// Runs the kernel for every cube, on the calling thread. Throws LaunchError: TooManyResources (dynamic count),
+  /// OutOfBounds, ArgumentCount and ArgumentType from its accesses, KernelFailed with what else it threw.
+  void run();
+};
+
+}  // namespace cox::detail

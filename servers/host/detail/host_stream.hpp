@@ -1,0 +1,81 @@
+#pragma once
+
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/servers/host/detail/host_threads.hpp>
+#include <coxswain/servers/host/detail/stream_errors.hpp>
+#include <coxswain/servers/host/detail/timeline.hpp>
+
+#include <boost/asio/strand.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <source_location>
+
+namespace cox::detail {
+
+/// One stream of a host device: pieces of work that run one after the other on the device's threads. A piece that must
+/// wait for another stream is passed over to that stream's timeline and comes back when it is its turn: no thread
+/// blocks. Pieces wait only for what was queued before them on the device, so that they never wait for each other in a
+/// ring.
+class HostStream : public std::enable_shared_from_this<HostStream> {
+ public:
+  HostStream(const Place& place, const HostThreads::Executor& executor)
+      : place_(place), strand_(executor), timeline_(std::make_shared<Timeline>()) {}
+
+  // Device thread
+  // -------------------------------------------------------------------------------------------------------
+
+  /// The event of the piece that submit queues next.
+  [[nodiscard]] HostEvent next_event() const { return {timeline_, submitted_ + 1}; }
+  /// Queues `work`, to run after all pieces before it and after `waits`. Its captures are gone before its event is
+  /// reached. What it throws joins the stream's errors. Does not block.
+  void submit(HostEvents waits, UniqueFunction<void()> work);
+  /// A failure found while work was being queued joins the stream's errors.
+  void fail(std::exception_ptr error) { record(2 * submitted_ + 1, std::move(error)); }
+  /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none.
+  [[nodiscard]] std::exception_ptr take_errors(std::source_location site);
+  /// As take_errors, but they stay.
+  [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const { return errors_.peek(place_, site); }
+  /// Nothing queued, nothing to tell.
+  [[nodiscard]] bool idle() const { return timeline_->reached(submitted_) && errors_.empty(); }
+  /// Blocks until everything submitted has run.
+  void drain() { timeline_->wait(submitted_); }
+
+  // The piece of work with this event, while it runs
+  // ----------------------------------------------------------------------
+
+  /// The failures of what was queued before that piece, as take_errors.
+  [[nodiscard]] std::exception_ptr take_errors_before(const HostEvent& event, std::source_location site) {
+    return errors_.take_before(2 * event.value, place_, site);
+  }
+
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
+
+ private:
+  struct Piece {
+    HostEvents waits;
+    UniqueFunction<void()> work;
+  };
+
+  // Positions of errors: piece n fails at 2n, what is found between queuing n and n + 1 is at 2n + 1.
+  void record(std::uint64_t position, std::exception_ptr error);
+  // On the strand:
+  void accept(Piece piece);
+  void run_ready();
+  bool wait_for_others(Piece& piece);
+  void run(Piece piece);
+
+  Place place_;
+  boost::asio::strand<HostThreads::Executor> strand_;
+  std::shared_ptr<Timeline> timeline_;
+  StreamErrors errors_;
+  std::uint64_t submitted_ = 0;  // device thread only
+  std::uint64_t started_ = 0;    // strand only
+  std::deque<Piece> pieces_;     // strand only
+  bool waiting_ = false;         // strand only: the first piece waits for another stream
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <coxswain/runtime/place.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <source_location>
+#include <vector>
+
+namespace cox::detail {
+
+/// The failures of a stream's queued work that nobody has been told yet (L12). Each has the position in the stream at
+/// which it happened, so that a read or sync takes what came before it and nothing that came later. Any thread.
+class StreamErrors {
+ public:
+  /// As many are kept (L7); the rest is counted.
+  static constexpr std::size_t kept = 64;
+
+  void add(std::uint64_t position, std::exception_ptr error);
+  [[nodiscard]] bool empty() const;
+  /// ServerError Unhealthy with all failures before `position`, which are forgotten; null if there are none.
+  [[nodiscard]] std::exception_ptr take_before(std::uint64_t position, const Place& place, std::source_location site);
+  /// As take_before for all failures, but they stay.
+  [[nodiscard]] std::exception_ptr peek(const Place& place, std::source_location site) const;
+
+ private:
+  struct Failure {
+    std::uint64_t position;
+    std::exception_ptr error;
+  };
+  static std::exception_ptr unhealthy(std::vector<Failure> failures, std::size_t forgotten, const Place& place,
+                                      std::source_location site);
+
+  mutable std::mutex mutex_;
+  std::vector<Failure> failures_;  // guarded by mutex_
+  std::size_t forgotten_ = 0;      // guarded by mutex_
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <coxswain/runtime/cube_dim.hpp>
+#include <coxswain/servers/host/kernel_context.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace cox {
+
+/// A kernel of the host server: a callable that is run once for each cube, one cube after the other, on a thread of the
+/// device. Cheap to copy; copies share the callable, so launches on different streams may call it at the same time.
+/// What it throws fails the launch with LaunchError KernelFailed.
+class HostKernel {
+ public:
+  using Function = std::function<void(const KernelContext&)>;
+
+  /// `buffers`: how many the kernel takes. An empty function is found out at launch (LaunchError NullFunction).
+  HostKernel(std::string name, CubeDim cube_dim, std::size_t buffers, Function function)
+      : definition_(
+            std::make_shared<const Definition>(Definition{std::move(name), cube_dim, buffers, std::move(function)})) {}
+
+  [[nodiscard]] const std::string& name() const noexcept { return definition_->name; }
+  [[nodiscard]] const CubeDim& cube_dim() const noexcept { return definition_->cube_dim; }
+  [[nodiscard]] std::size_t buffer_count() const noexcept { return definition_->buffers; }
+  [[nodiscard]] const Function& function() const noexcept { return definition_->function; }
+
+ private:
+  struct Definition {
+    std::string name;
+    CubeDim cube_dim;
+    std::size_t buffers;
+    Function function;
+  };
+  std::shared_ptr<const Definition> definition_;
+};
+
+}  // namespace cox

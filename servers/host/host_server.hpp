@@ -1,0 +1,64 @@
+#pragma once
+
+#include <coxswain/runtime/compute_client.hpp>
+#include <coxswain/runtime/compute_server.hpp>
+#include <coxswain/runtime/pitched_layout_policy.hpp>
+#include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/servers/host/host_options.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+namespace cox {
+
+/// The compute server of a host device: CPU memory with a capacity, and threads that run streams. The device thread
+/// only checks, orders and queues; copies and kernels run on the device's threads, each stream in order, different
+/// streams side by side, ordered among each other where they share a buffer (read after write, write after read, write
+/// after write). Destroying it blocks until all queued work has run, then frees all memory of the device, also that of
+/// handles which are still alive (L13); their later use is IoError StaleHandle.
+class HostServer {
+ public:
+  using Kernel = HostKernel;
+  using LayoutPolicy = PitchedLayoutPolicy;
+  struct Info {
+    std::size_t threads = 0;  ///< that run the streams
+  };
+  static constexpr bool communication_enabled = false;
+  /// Bytes: of every allocation, and of the rows of optimised layouts, as on the GPUs.
+  static constexpr std::size_t memory_alignment = 512;
+
+  /// Starts the device's threads. Throws CallError UnknownDevice unless `device` is one of host_device_count() devices
+  /// of type 0.
+  explicit HostServer(DeviceId device);
+  HostServer(HostServer&&) noexcept;
+  HostServer& operator=(HostServer&&) noexcept;
+  ~HostServer();
+
+  [[nodiscard]] std::shared_ptr<const ServerUtilities<HostServer>> utilities() const;
+  [[nodiscard]] static std::vector<DeviceId> enumerate_devices(std::uint16_t type);
+
+  // As ComputeServer says. Device thread only; none of them waits for streams.
+  bool initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller);
+  void write(Uploads uploads, const Caller& caller);
+  void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
+  void launch(HostKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
+              const Caller& caller);
+  void sync(const Caller& caller, Promise<void> promise);
+  void flush(const Caller& caller);
+  [[nodiscard]] MemoryUsage memory_usage(const Caller& caller);
+  void on_task_error(std::exception_ptr error, StreamId stream);
+
+ private:
+  class Device;
+  std::unique_ptr<Device> device_;
+};
+
+static_assert(ComputeServer<HostServer>);
+
+/// A client of a host device.
+using HostClient = ComputeClient<HostServer>;
+
+}  // namespace cox

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/cube_dim.hpp>
+#include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/servers/host/buffer_view.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+namespace cox {
+
+/// What a host kernel sees of one cube. Valid during the call only.
+class KernelContext {
+ public:
+  struct Buffer {
+    std::byte* data = nullptr;
+    std::size_t size = 0;  ///< bytes
+    Access access = Access::Write;
+  };
+
+  KernelContext(CubeDim dim, CubeCount::Static count, std::span<const Buffer> buffers,
+                std::span<const std::uint64_t> words, ExecutionMode mode) noexcept
+      : dim_(dim), count_(count), buffers_(buffers), words_(words), mode_(mode) {}
+
+  /// This cube's place among the cubes.
+  [[nodiscard]] const std::array<std::uint32_t, 3>& cube_index() const noexcept { return index_; }
+  /// This cube's number, x running fastest.
+  [[nodiscard]] std::uint64_t linear_cube_index() const noexcept {
+    return index_[0] + std::uint64_t{count_.x} * (index_[1] + std::uint64_t{count_.y} * index_[2]);
+  }
+  [[nodiscard]] const CubeCount::Static& cube_count() const noexcept { return count_; }
+  [[nodiscard]] const CubeDim& cube_dim() const noexcept { return dim_; }
+  /// The number of this cube's first unit among all units; its units are this and the following unit_count() - 1.
+  [[nodiscard]] std::uint64_t first_unit() const noexcept { return linear_cube_index() * dim_.unit_count(); }
+  /// Calls f(unit) with the number, among all units, of each unit of this cube.
+  template <class F>
+  void for_each_unit(F&& f) const {
+    const std::uint64_t first = first_unit();
+    const std::uint64_t count = dim_.unit_count();
+    for (std::uint64_t unit = first; unit < first + count; ++unit) f(unit);
+  }
+
+  [[nodiscard]] std::size_t buffer_count() const noexcept { return buffers_.size(); }
+  /// Buffer `i` as elements of T, to read and write; const T to read. Throws LaunchError ArgumentCount if there is no
+  /// such buffer, ArgumentType if its bytes are no whole number of aligned T, or if it was given to be read and T is
+  /// not const.
+  template <class T>
+  requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] BufferView<T> buffer(std::size_t i) const {
+    const Buffer& given = require_buffer(i, sizeof(T), alignof(T), std::is_const_v<T>);
+    return {reinterpret_cast<T*>(given.data), given.size / sizeof(T), i, mode_ != ExecutionMode::Unchecked};
+  }
+
+  [[nodiscard]] std::size_t scalar_count() const noexcept { return words_.size(); }
+  /// Scalar `i`, as it was given to KernelArguments::with_scalar<T>. Throws LaunchError ArgumentCount if there is none.
+  template <class T>
+  requires(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t)) [[nodiscard]] T
+      scalar(std::size_t i) const {
+    T value;
+    std::memcpy(&value, require_word(i), sizeof(T));
+    return value;
+  }
+  /// All words of the metadata.
+  [[nodiscard]] std::span<const std::uint64_t> words() const noexcept { return words_; }
+
+  /// For the server, between cubes.
+  void set_cube_index(const std::array<std::uint32_t, 3>& index) noexcept { index_ = index; }
+
+ private:
+  [[nodiscard]] const Buffer& require_buffer(std::size_t i, std::size_t size, std::size_t alignment, bool reads) const;
+  [[nodiscard]] const std::uint64_t* require_word(std::size_t i) const;
+
+  std::array<std::uint32_t, 3> index_{};
+  CubeDim dim_;
+  CubeCount::Static count_;
+  std::span<const Buffer> buffers_;
+  std::span<const std::uint64_t> words_;
+  ExecutionMode mode_;
+};
+
+}  // namespace cox

@@ -1,0 +1,170 @@
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/runtime/future.hpp>
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+
+#include <chrono>
+#include <coroutine>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+using cox::Future;
+using cox::Promise;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::shared_ptr<cox::CompletionThread> make_helper() {
+  return std::make_shared<cox::CompletionThread>(cox::DeviceId{});
+}
+
+}  // namespace
+
+TEST_CASE("A future gives the value that its promise was given, on another thread") {
+  Promise<std::unique_ptr<int>> promise(make_helper());
+  auto future = promise.future();
+  REQUIRE_FALSE(future.ready());
+  REQUIRE_FALSE(future.wait_for(0ms));
+  std::thread thread([promise = std::move(promise)]() mutable { promise.set_value(std::make_unique<int>(4)); });
+  REQUIRE(*future.get() == 4);
+  REQUIRE_FALSE(future.valid());
+  thread.join();
+}
+
+TEST_CASE("A future throws what its promise was given") {
+  Promise<void> promise(make_helper());
+  auto future = promise.future();
+  promise.set_error(std::make_exception_ptr(std::out_of_range("far")));
+  REQUIRE(future.wait_for(0ms));
+  REQUIRE_THROWS_AS(future.get(), std::out_of_range);
+}
+
+TEST_CASE("L2: a promise that dies without an answer answers Closed") {
+  Future<int> future;
+  {
+    Promise<int> promise(make_helper());
+    future = promise.future();
+    promise = Promise<int>(make_helper());
+    REQUIRE(future.ready());
+  }
+  try {
+    future.get();
+    FAIL("an answer was made up");
+  } catch (const cox::CallError& error) {
+    REQUIRE(error.kind() == cox::CallError::Kind::Closed);
+  }
+}
+
+TEST_CASE("A future may be dropped before and after its promise is fulfilled") {
+  Promise<int> promise(make_helper());
+  { const auto dropped = promise.future(); }
+  promise.set_value(1);
+}
+
+TEST_CASE("A plain handler runs on the completion thread, with the StreamId of who asked") {
+  const auto helper = make_helper();
+  for (const bool ready_before : {false, true}) {
+    Promise<int> promise(helper);
+    auto future = promise.future();
+    if (ready_before) promise.set_value(3);
+    std::promise<std::pair<std::thread::id, cox::StreamId>> seen;
+    cox::StreamId{77}.executes([&] {
+      future.async_get([&](std::exception_ptr error, int value) {
+        REQUIRE(error == nullptr);
+        REQUIRE(value == 3);
+        seen.set_value({std::this_thread::get_id(), cox::StreamId::current()});
+      });
+    });
+    if (!ready_before) promise.set_value(3);
+    const auto [thread, stream] = seen.get_future().get();
+    REQUIRE(thread != std::this_thread::get_id());
+    REQUIRE(stream == cox::StreamId{77});
+  }
+  helper->stop();
+}
+
+TEST_CASE("A handler runs on the executor that it is bound to, which is kept running for it") {
+  boost::asio::io_context context;
+  Promise<void> promise(make_helper());
+  std::thread::id where;
+  promise.future().async_get(
+      boost::asio::bind_executor(context, [&](std::exception_ptr) { where = std::this_thread::get_id(); }));
+  std::thread thread([promise = std::move(promise)]() mutable { promise.set_value(); });
+  context.run();
+  REQUIRE(where == std::this_thread::get_id());
+  thread.join();
+}
+
+TEST_CASE("L9: an Asio coroutine keeps its StreamId across an await of a future") {
+  boost::asio::io_context context;
+  Promise<int> promise(make_helper());
+  int result = 0;
+  cox::StreamId stream;
+  boost::asio::co_spawn(
+      context,
+      [&, future = promise.future()]() mutable -> boost::asio::awaitable<void> {
+        const cox::StreamId mine{123};
+        auto operation = mine.executes([&] { return future.async_get(boost::asio::use_awaitable); });
+        const cox::StreamScope scope(mine);
+        result = co_await std::move(operation);
+        stream = cox::StreamId::current();
+      },
+      boost::asio::detached);
+  std::thread thread([promise = std::move(promise)]() mutable { promise.set_value(5); });
+  context.run();
+  REQUIRE(result == 5);
+  REQUIRE(stream == cox::StreamId{123});
+  thread.join();
+}
+
+TEST_CASE("use_future completes with the value or the error") {
+  const auto helper = make_helper();
+  Promise<int> good(helper);
+  auto value = good.future().async_get(boost::asio::use_future);
+  good.set_value(6);
+  REQUIRE(value.get() == 6);
+  Promise<int> bad(helper);
+  auto error = bad.future().async_get(boost::asio::use_future);
+  bad.set_error(std::make_exception_ptr(std::out_of_range("far")));
+  REQUIRE_THROWS_AS(error.get(), std::out_of_range);
+}
+
+namespace {
+
+/// The simplest coroutine there is: runs until its first await, and is resumed by whom it awaits.
+struct Detached {
+  struct promise_type {
+    Detached get_return_object() { return {}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+};
+
+Detached await_future(Future<int> future, std::promise<std::pair<int, cox::StreamId>>& done) {
+  const int value = co_await std::move(future);
+  done.set_value({value, cox::StreamId::current()});
+}
+
+}  // namespace
+
+TEST_CASE("L9: any coroutine may await a future and keeps its StreamId") {
+  const auto helper = make_helper();
+  Promise<int> promise(helper);
+  std::promise<std::pair<int, cox::StreamId>> done;
+  cox::StreamId{55}.executes([&] { await_future(promise.future(), done); });
+  promise.set_value(8);
+  const auto [value, stream] = done.get_future().get();
+  REQUIRE(value == 8);
+  REQUIRE(stream == cox::StreamId{55});
+  helper->stop();
+}

@@ -1,0 +1,74 @@
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/runtime/managed_memory.hpp>
+
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using cox::ManagedMemory;
+using cox::ManagedMemoryHandle;
+using cox::MemoryOwner;
+
+namespace {
+
+struct Resource final : cox::MemoryResource {
+  explicit Resource(bool& gone) : gone_(gone) {}
+  ~Resource() override { gone_ = true; }
+  bool& gone_;
+};
+
+}  // namespace
+
+TEST_CASE("L11: memory is freed when the last handle and binding is gone, not before") {
+  bool freed = false;
+  ManagedMemoryHandle handle(ManagedMemory::mint({}));
+  handle.memory().state().resource = std::make_shared<Resource>(freed);
+  ManagedMemory queued = handle.memory();
+  handle = ManagedMemoryHandle();
+  REQUIRE_FALSE(freed);
+  ManagedMemory moved = std::move(queued);
+  queued = ManagedMemory();
+  REQUIRE_FALSE(freed);
+  moved = ManagedMemory::mint({});
+  REQUIRE(freed);
+}
+
+TEST_CASE("Memory may be changed in place while one handle refers to it, whatever bindings do") {
+  ManagedMemoryHandle handle(ManagedMemory::mint({}));
+  const ManagedMemory binding = handle.memory();
+  REQUIRE(handle.can_mut());
+  {
+    const ManagedMemoryHandle other = handle;
+    REQUIRE_FALSE(handle.can_mut());
+  }
+  REQUIRE(handle.can_mut());
+  ManagedMemoryHandle moved = std::move(handle);
+  REQUIRE(moved.can_mut());
+  const ManagedMemory detached = std::move(moved).into_memory();
+  REQUIRE(detached == binding);
+  REQUIRE_FALSE(moved.can_mut());  // NOLINT(bugprone-use-after-move): promised to be empty
+}
+
+TEST_CASE("Memories and generations have ids of their own") {
+  REQUIRE(ManagedMemory::mint({}).id() != ManagedMemory::mint({}).id());
+  REQUIRE(MemoryOwner::next_generation() != MemoryOwner::next_generation());
+}
+
+TEST_CASE("Handles of one memory may be copied and dropped on many threads") {
+  bool freed = false;
+  {
+    ManagedMemoryHandle handle(ManagedMemory::mint({}));
+    handle.memory().state().resource = std::make_shared<Resource>(freed);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([handle] {
+        for (int n = 0; n < 1000; ++n) ManagedMemoryHandle(ManagedMemoryHandle(handle).memory());
+      });
+    for (auto& thread : threads) thread.join();
+    threads.clear();
+    REQUIRE(handle.can_mut());
+  }
+  REQUIRE(freed);
+}
