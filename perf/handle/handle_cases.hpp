@@ -1,0 +1,108 @@
+#pragma once
+
+#include <coxswain/perf/handle/after_idle.hpp>
+#include <coxswain/perf/handle/idle_cost.hpp>
+#include <coxswain/perf/handle/steady_state.hpp>
+#include <coxswain/perf/harness/suite.hpp>
+#include <coxswain/perf/queue/cases.hpp>
+
+#include <chrono>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace cox::perf {
+
+/// Figures F4 to F6 over the lanes `named`; the smaller cases of perf_queue do the rest.
+template <class... L>
+class HandleCases {
+ public:
+  HandleCases(Suite& suite, bool quick, Named<L>... named)
+      : suite_(suite), quick_(quick), named_(std::move(named)...) {}
+
+  void add_after_idle() {
+    const unsigned calls = quick_ ? 20 : 100;
+    Case blocking{
+        .figure = "F4",
+        .name = "blocking call after 10 ms idle",
+        .metrics = {{"p50", "us"}, {"p90", "us"}},
+        .contenders = {{"bare_futex", [calls] { return futex_after_idle(calls); }, "wake, wait for the answer"}},
+        .most_rounds = 5};
+    Case lone{.figure = "F4",
+              .name = "lone submit after 10 ms idle, client computes",
+              .metrics = {{"p50", "us"}, {"p90", "us"}, {"in submit, p50", "us"}},
+              .contenders = {},
+              .most_rounds = 5};
+    each([&]<class Lane>(const Named<Lane>& lane) {
+      blocking.contenders.push_back({lane.name, [calls] { return blocking_after_idle<Lane>(calls); }});
+      lone.contenders.push_back({lane.name, [calls] { return lone_submit_after_idle<Lane>(calls); }});
+    });
+    suite_.add(std::move(blocking));
+    suite_.add(std::move(lone));
+  }
+
+  void add_idle_cost() {
+    const std::chrono::seconds watched(quick_ ? 1 : 5);
+    Case idle{.figure = "F5",
+              .name = "idle consumer",
+              .metrics = {{"CPU", "% of a core"}, {"context switches", "per second"}},
+              .contenders = {},
+              .most_rounds = 2};
+    each([&]<class Lane>(const Named<Lane>& lane) {
+      idle.contenders.push_back({lane.name, [watched] { return idle_cost<Lane>(watched); }});
+    });
+    suite_.add(std::move(idle));
+  }
+
+  void add_allocations() {
+    for (const unsigned outstanding : {50u, 1'000u}) {
+      add_allocations_of<8>(outstanding);
+      add_allocations_of<40>(outstanding);
+      add_allocations_of<128>(outstanding);
+      add_allocations_of<512>(outstanding);
+      add_allocations_of<1024>(outstanding);
+      add_allocations_of<4096>(outstanding);
+    }
+  }
+
+  void add_memory_at_rest() {
+    for (const std::size_t capacity : {bounded_capacity, std::size_t{0}}) {
+      Case rest{.figure = "F6",
+                .name = std::string("at rest after 1,000,000 closures") + (capacity == 0 ? ", growing" : ", bounded"),
+                .metrics = {{"growth of the process", "KiB"}, {"its own figure", "KiB"}},
+                .contenders = {},
+                .fresh_process = true,
+                .most_rounds = 3};
+      each([&]<class Lane>(const Named<Lane>& lane) {
+        rest.contenders.push_back({lane.name, [capacity] { return memory_at_rest<Lane>(capacity); }, lane.note});
+      });
+      suite_.add(std::move(rest));
+    }
+  }
+
+ private:
+  template <std::size_t Bytes>
+  void add_allocations_of(unsigned outstanding) {
+    Case added{.figure = "F6",
+               .name = std::to_string(Bytes) + " B, " + std::to_string(outstanding) + " outstanding",
+               .metrics = {{"", "allocations per submit"}},
+               .contenders = {},
+               .most_rounds = 2};
+    each([&]<class Lane>(const Named<Lane>& lane) {
+      added.contenders.push_back(
+          {lane.name, [outstanding] { return allocations_per_submit<Lane, Bytes>(outstanding); }});
+    });
+    suite_.add(std::move(added));
+  }
+
+  template <class Visit>
+  void each(Visit visit) {
+    std::apply([&](const auto&... named) { (visit(named), ...); }, named_);
+  }
+
+  Suite& suite_;
+  const bool quick_;
+  std::tuple<Named<L>...> named_;
+};
+
+}  // namespace cox::perf

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace cox::perf {
+
+/// Runs this program again with `arguments`, blocks until it ends, and returns the numbers that it printed.
+/// Throws std::runtime_error if it cannot be started or ends with another code than 0.
+std::vector<double> numbers_from_fresh_process(const std::vector<std::string>& arguments);
+
+}  // namespace cox::perf
