@@ -1,0 +1,56 @@
+#include <coxswain/tools/cox/command_line.hpp>
+
+#include <coxswain/runtime/config_error.hpp>
+#include <coxswain/tools/cox/argument_error.hpp>
+#include <coxswain/tools/cox/device_unavailable.hpp>
+#include <coxswain/tools/cox/devices_command.hpp>
+#include <coxswain/tools/cox/stress_command.hpp>
+#include <coxswain/tools/cox/version.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+
+namespace cox::tools {
+namespace {
+
+// "cox" or "cox stress", as far as it was said.
+std::string spoken_name(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? "cox" : "cox " + chosen.front()->get_name();
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  CLI::App app("Coxswain: one thread for each device", "cox");
+  app.set_version_flag("--version", "cox " + std::string(version));
+  app.require_subcommand(0, 1);
+  DevicesCommand devices(app);
+  StressCommand stress(app);
+  const auto complain = [&](const std::string& what, ExitCode code) {
+    err << spoken_name(app) << ": " << first_line(what) << "\n";
+    return code;
+  };
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as CLI11 wants it
+    if (devices.chosen()) return devices.run(out);
+    if (stress.chosen()) return stress.run(out, err);
+    throw ArgumentError("a subcommand is needed: devices or stress; see cox --help");
+  } catch (const CLI::Success& request) {  // --help, --version
+    static_cast<void>(app.exit(request, out, err));
+    return ExitCode::Ok;
+  } catch (const CLI::ParseError& error) {
+    return complain(error.what(), ExitCode::BadArguments);
+  } catch (const ArgumentError& error) {
+    return complain(error.what(), ExitCode::BadArguments);
+  } catch (const ConfigError& error) {
+    return complain(error.what(), ExitCode::BadArguments);
+  } catch (const DeviceUnavailable& error) {
+    return complain(error.what(), ExitCode::NoDevice);
+  }
+}
+
+}  // namespace cox::tools

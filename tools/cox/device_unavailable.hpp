@@ -1,0 +1,13 @@
+#pragma once
+
+#include <stdexcept>
+
+namespace cox::tools {
+
+/// A device that was asked for cannot be had on this machine or in this build. `what()` is one line.
+class DeviceUnavailable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace cox::tools

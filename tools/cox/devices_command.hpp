@@ -1,0 +1,32 @@
+#pragma once
+
+#include <coxswain/tools/cox/exit_code.hpp>
+
+#include <ostream>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace cox::tools {
+
+/// `cox devices`: what devices there are.
+class DevicesCommand {
+ public:
+  /// Adds itself to `app`, which outlives it.
+  explicit DevicesCommand(CLI::App& app);
+  DevicesCommand(const DevicesCommand&) = delete;
+  DevicesCommand& operator=(const DevicesCommand&) = delete;
+
+  [[nodiscard]] bool chosen() const;
+  /// Opens each device, tells about it, and closes all again. Throws ArgumentError, ConfigError, DeviceUnavailable.
+  [[nodiscard]] ExitCode run(std::ostream& out) const;
+
+ private:
+  CLI::App& command_;
+  std::string devices_;
+  bool json_ = false;
+};
+
+}  // namespace cox::tools

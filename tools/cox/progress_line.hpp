@@ -1,0 +1,38 @@
+#pragma once
+
+#include <coxswain/tools/cox/stress/progress.hpp>
+
+#include <ostream>
+
+namespace cox::tools {
+
+/// Shows progress on `err`: on a terminal one line that is written anew each second, else a line every ten seconds.
+class ProgressLine {
+ public:
+  ProgressLine(std::ostream& err, bool terminal) noexcept : err_(err), terminal_(terminal) {}
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  /// Ends the line.
+  ~ProgressLine() {
+    if (open_) err_ << "\n" << std::flush;
+  }
+
+  void show(const stress::Progress& progress) {
+    constexpr double between = 10;  // seconds
+    if (terminal_) {
+      err_ << "\r" << to_string(progress) << "\x1b[K" << std::flush;  // clears what the last one leaves
+      open_ = true;
+    } else if (progress.seconds >= last_ + between) {
+      err_ << to_string(progress) << std::endl;
+      last_ = progress.seconds;
+    }
+  }
+
+ private:
+  std::ostream& err_;
+  bool terminal_;
+  bool open_ = false;
+  double last_ = 0;
+};
+
+}  // namespace cox::tools

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cox::tools {
+
+/// One part of "name=value,name=value".
+struct Setting {
+  std::string_view name;
+  std::string_view value;
+};
+
+/// The parts of `text`, which they refer to. `option` names the option in the ArgumentError for a part without a name,
+/// a value, or with a name that was there before.
+[[nodiscard]] std::vector<Setting> parse_settings(std::string_view option, std::string_view text);
+
+/// Throws ArgumentError unless `text` is a whole number from `minimum` to `maximum`.
+[[nodiscard]] std::uint64_t parse_count(std::string_view option, std::string_view text, std::uint64_t minimum,
+                                        std::uint64_t maximum);
+
+/// Throws ArgumentError unless `text` is a number.
+[[nodiscard]] double parse_number(std::string_view option, std::string_view text);
+
+/// Throws ArgumentError unless `text` is a number from 0 to 1.
+[[nodiscard]] double parse_probability(std::string_view option, std::string_view text);
+
+/// "64", "64B", "4KiB", "1MiB", "2GiB", "64KB", "1MB", "2GB", in bytes. Throws ArgumentError.
+[[nodiscard]] std::size_t parse_size(std::string_view option, std::string_view text);
+
+/// "'a', 'b' or 'c'", for messages.
+[[nodiscard]] std::string one_of(const std::vector<std::string_view>& names);
+
+}  // namespace cox::tools

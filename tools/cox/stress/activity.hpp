@@ -1,0 +1,19 @@
+#pragma once
+
+#include <coxswain/tools/cox/stress/operation.hpp>
+
+#include <atomic>
+#include <cstdint>
+
+namespace cox::stress {
+
+/// What one client is doing, for those who watch it. Written by its thread; relaxed: figures for people.
+struct alignas(64) Activity {
+  std::atomic<std::uint64_t> operations{0};  ///< done
+  std::atomic<std::uint64_t> faults{0};      ///< of these, with an injected fault
+  std::atomic<Operation> operation{Operation::Submit};
+  std::atomic<std::uint32_t> device{0};  ///< Index.
+  std::atomic<bool> finished{false};
+};
+
+}  // namespace cox::stress

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <coxswain/device_handle/statistics.hpp>
+#include <coxswain/tools/cox/stress/tally.hpp>
+#include <coxswain/tools/cox/stress/truth.hpp>
+
+#include <cstddef>
+
+namespace cox::stress {
+
+/// At rest, compares what a device counted with itself and with what the clients expect, and the canaries (L2).
+void check_balance(Truth& truth, std::size_t device, const Tally& expected, const Statistics& counted);
+
+}  // namespace cox::stress

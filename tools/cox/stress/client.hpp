@@ -1,0 +1,99 @@
+#pragma once
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/tools/cox/stress/activity.hpp>
+#include <coxswain/tools/cox/stress/blocking_client.hpp>
+#include <coxswain/tools/cox/stress/data_client.hpp>
+#include <coxswain/tools/cox/stress/exclusive_client.hpp>
+#include <coxswain/tools/cox/stress/latencies.hpp>
+#include <coxswain/tools/cox/stress/program.hpp>
+#include <coxswain/tools/cox/stress/submit_client.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cox::stress {
+
+/// One client thread's work: goes through its program until told to stop, with all checks.
+template <class Backend>
+class Client {
+ public:
+  using Handle = typename Backend::template Handle<OrderAuditor>;
+  using Compute = typename Backend::Compute;
+
+  Client(const Options& options, Truth& truth, std::uint32_t client, const std::vector<Handle>& handles,
+         const std::vector<Compute>& computes, std::vector<Exchange>& exchanges, std::size_t share)
+      : program_(options, client),
+        book_(truth, client),
+        submit_(book_, handles),
+        blocking_(book_, handles),
+        exclusive_(book_, handles),
+        data_(book_, computes, exchanges, share),
+        unanswered_(handles.size()) {}
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Does operations until `stop`, a violation, or `most` are done; then waits for its work on the devices.
+  void run(std::uint64_t most, const std::atomic<bool>& stop, Activity& activity) noexcept {
+    Plan plan;
+    try {
+      for (std::uint64_t number = 0; number < most; ++number) {
+        // Relaxed: the flag guards nothing.
+        if (stop.load(std::memory_order_relaxed) || book_.truth().violations().any()) break;
+        plan = program_.at(number);
+        activity.operation.store(plan.operation, std::memory_order_relaxed);
+        activity.device.store(static_cast<std::uint32_t>(plan.device), std::memory_order_relaxed);
+        latencies_[plan.operation].record(perform(plan));
+        activity.operations.store(number + 1, std::memory_order_relaxed);
+        if (plan.fault != Fault::None)
+          activity.faults.store(activity.faults.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      }
+      data_.finish();
+    } catch (...) {
+      const Ticket ticket = book_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, 0);
+      book_.truth().violated(Law::Isolation, ticket, std::string(to_string(plan.operation)) + " succeeds",
+                             "it threw: " + describe(std::current_exception()));
+    }
+  }
+
+  [[nodiscard]] const Latencies& latencies() const noexcept { return latencies_; }
+  [[nodiscard]] const std::vector<Tally>& tallies() const noexcept { return book_.tallies(); }
+
+ private:
+  [[nodiscard]] std::uint64_t perform(const Plan& plan) {
+    switch (plan.operation) {
+      case Operation::Submit: return submit(plan);
+      case Operation::Blocking: return blocking_.blocking(plan);
+      case Operation::Exclusive: return exclusive_.exclusive(plan);
+      case Operation::Create: return data_.create(plan);
+      case Operation::Read: return data_.read(plan);
+      case Operation::Launch: return data_.launch(plan);
+    }
+    return 0;
+  }
+
+  // Waits now and then, which bounds the closures in the queues and with them the memory of a run.
+  [[nodiscard]] std::uint64_t submit(const Plan& plan) {
+    constexpr std::uint32_t most_unanswered = 4096;
+    if (++unanswered_[plan.device] > most_unanswered) {
+      blocking_.barrier(plan.device, plan.number);
+      unanswered_[plan.device] = 1;
+    }
+    return submit_.submit(plan);
+  }
+
+  Program program_;
+  TicketBook book_;
+  SubmitClient<Handle> submit_;
+  BlockingClient<Handle> blocking_;
+  ExclusiveClient<Handle> exclusive_;
+  DataClient<Compute> data_;
+  std::vector<std::uint32_t> unanswered_;  // by device: submitted since the last barrier
+  Latencies latencies_;
+};
+
+}  // namespace cox::stress

@@ -1,0 +1,213 @@
+#pragma once
+
+#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/tools/cox/stress/buffer.hpp>
+#include <coxswain/tools/cox/stress/data_stream.hpp>
+#include <coxswain/tools/cox/stress/exchange.hpp>
+#include <coxswain/tools/cox/stress/kernel_step.hpp>
+#include <coxswain/tools/cox/stress/program.hpp>
+#include <coxswain/tools/cox/stress/stopwatch.hpp>
+#include <coxswain/tools/cox/stress/ticket_book.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace cox::stress {
+
+/// Does the operations on device memory: create, read and launch, on two streams of each device, with buffers that it
+/// swaps with other clients. Each returns how long the call under test took, in nanoseconds. Compute is a ComputeClient
+/// of host devices or stands in for it. One thread.
+template <class Compute>
+class DataClient {
+ public:
+  /// `share`: bytes of each device that this client may use.
+  DataClient(TicketBook& book, const std::vector<Compute>& devices, std::vector<Exchange>& exchanges,
+             std::size_t share);
+
+  std::uint64_t create(const Plan& plan);
+  std::uint64_t read(const Plan& plan);
+  std::uint64_t launch(const Plan& plan);
+  /// Waits for all work, checks what is left to check, and drops the buffers.
+  void finish();
+
+ private:
+  static constexpr std::size_t most_buffers = 8;
+
+  struct Device {
+    std::vector<DataStream<Compute>> streams;
+    std::vector<Buffer> buffers;
+    std::size_t touched = 0;  // bytes of buffers used since the streams were last waited for
+  };
+  using Words32 = std::span<const std::uint32_t>;
+
+  [[nodiscard]] Ticket ticket(const Plan& plan, std::size_t stream) const {
+    return book_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, static_cast<std::uint8_t>(stream));
+  }
+  [[nodiscard]] std::size_t pick_stream(Random& random) const {
+    return static_cast<std::size_t>(random.below(Truth::streams_per_client));
+  }
+  std::uint64_t add_buffer(const Plan& plan, const Compute& client, Random& random);
+  [[nodiscard]] Buffer& pick_buffer(const Plan& plan, const Compute& client, Random& random);
+  void touch(const Plan& plan, std::size_t bytes);
+  void swap_now_and_then(const Plan& plan, Random& random);
+  void settle(std::size_t device, Ticket ticket);
+
+  TicketBook& book_;
+  std::vector<Exchange>& exchanges_;
+  std::size_t share_;
+  std::vector<Device> devices_;
+};
+
+template <class Compute>
+DataClient<Compute>::DataClient(TicketBook& book, const std::vector<Compute>& devices, std::vector<Exchange>& exchanges,
+                                std::size_t share)
+    : book_(book), exchanges_(exchanges), share_(share), devices_(devices.size()) {
+  const Truth::Streams& streams = book.truth().streams(book.client());
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    for (std::size_t s = 0; s < streams.size(); ++s) {
+      Compute client = devices[d];
+      if (s > 0) client.set_stream(streams[s]);  // the first is the thread's own
+      devices_[d].streams.emplace_back(book.truth(), std::move(client));
+    }
+  }
+}
+
+template <class Compute>
+std::uint64_t DataClient<Compute>::create(const Plan& plan) {
+  Random random(plan.choice);
+  swap_now_and_then(plan, random);
+  return add_buffer(plan, devices_[plan.device].streams[pick_stream(random)].client(), random);
+}
+
+template <class Compute>
+std::uint64_t DataClient<Compute>::add_buffer(const Plan& plan, const Compute& client, Random& random) {
+  touch(plan, plan.bytes);
+  Words words = seeded_words(plan.bytes / sizeof(std::uint32_t), random);
+  const std::uint64_t way = random.below(4);
+  Bytes bytes = way == 0 ? Bytes() : Bytes::copy_of(words);
+  Handle handle;
+  const Stopwatch stopwatch;
+  if (way == 0) {
+    handle = client.create_from_slice(Words32(words));
+  } else if (way == 1) {
+    handle = client.empty(plan.bytes);
+    client.write(handle, std::move(bytes));
+  } else {
+    handle = client.create(std::move(bytes));
+  }
+  const std::uint64_t time = stopwatch.elapsed();
+  std::vector<Buffer>& buffers = devices_[plan.device].buffers;
+  if (buffers.size() >= most_buffers) {
+    // Dropped at once, whatever work still uses it (L11).
+    buffers.erase(buffers.begin() + static_cast<std::ptrdiff_t>(random.below(buffers.size())));
+  }
+  buffers.push_back({std::move(handle), std::move(words)});
+  return time;
+}
+
+template <class Compute>
+Buffer& DataClient<Compute>::pick_buffer(const Plan& plan, const Compute& client, Random& random) {
+  std::vector<Buffer>& buffers = devices_[plan.device].buffers;
+  if (buffers.empty()) static_cast<void>(add_buffer(plan, client, random));
+  return buffers[static_cast<std::size_t>(random.below(buffers.size()))];
+}
+
+// Bounds the memory that queued work holds.
+template <class Compute>
+void DataClient<Compute>::touch(const Plan& plan, std::size_t bytes) {
+  constexpr std::size_t padding = 512;
+  Device& device = devices_[plan.device];
+  device.touched += bytes + padding;
+  if (device.touched <= share_ / 4) return;
+  settle(plan.device, ticket(plan, 0));
+  device.touched = bytes + padding;
+}
+
+template <class Compute>
+void DataClient<Compute>::swap_now_and_then(const Plan& plan, Random& random) {
+  constexpr std::uint64_t one_in = 4;
+  const bool now = random.below(one_in) == 0;
+  const auto slot = static_cast<std::size_t>(random.below(1U << 16U));
+  std::vector<Buffer>& buffers = devices_[plan.device].buffers;
+  if (!now || buffers.empty()) return;
+  const std::size_t given = slot % buffers.size();
+  Buffer taken = exchanges_[plan.device].swap(slot, std::move(buffers[given]));
+  if (taken.expected.empty()) {
+    buffers.erase(buffers.begin() + static_cast<std::ptrdiff_t>(given));
+  } else {
+    buffers[given] = std::move(taken);
+  }
+}
+
+template <class Compute>
+std::uint64_t DataClient<Compute>::read(const Plan& plan) {
+  Random random(plan.choice);
+  swap_now_and_then(plan, random);
+  const std::size_t index = pick_stream(random);
+  DataStream<Compute>& stream = devices_[plan.device].streams[index];
+  const Buffer& buffer = pick_buffer(plan, stream.client(), random);
+  touch(plan, buffer.bytes());
+
+  // All of it, or a window.
+  constexpr std::size_t word = sizeof(std::uint32_t);
+  const std::size_t words = buffer.expected.size();
+  std::size_t first = 0;
+  std::size_t count = words;
+  if (random.below(4) == 0) {
+    first = static_cast<std::size_t>(random.below(words));
+    count = 1 + static_cast<std::size_t>(random.below(words - first));
+  }
+  const Handle window = buffer.handle.offset_start(first * word).offset_end((words - first - count) * word);
+  const Words32 expected = Words32(buffer.expected).subspan(first, count);
+  if (random.below(4) == 0) return stream.read_later(window, expected, ticket(plan, index));
+  return stream.read_now(window, expected, ticket(plan, index));
+}
+
+template <class Compute>
+std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
+  Random random(plan.choice);
+  swap_now_and_then(plan, random);
+  const std::size_t index = pick_stream(random);
+  DataStream<Compute>& stream = devices_[plan.device].streams[index];
+  const Compute& client = stream.client();
+  Buffer& y = pick_buffer(plan, client, random);
+  const Buffer& x = pick_buffer(plan, client, random);
+  touch(plan, y.bytes() + x.bytes());
+  if (plan.fault == Fault::Throw) return stream.launch_throwing(y, ticket(plan, index));
+
+  KernelStep step = KernelStep::choose(y, x, random);
+  CubeCount count = CubeCount::of_1d(step.cubes);
+  if (random.below(8) == 0) {
+    // Read from device memory when it is the kernel's turn; the handle is dropped long before that.
+    const std::array<std::uint32_t, 3> extents{step.cubes, 1, 1};
+    count = CubeCount::dynamic(client.create_from_slice(Words32(extents)));
+  }
+  const ExecutionMode mode = random.below(2) == 0 ? ExecutionMode::Checked : ExecutionMode::Unchecked;
+  const Stopwatch stopwatch;
+  client.launch(*step.kernel, std::move(count), std::move(step.arguments), mode);
+  return stopwatch.elapsed();
+}
+
+template <class Compute>
+void DataClient<Compute>::settle(std::size_t device, Ticket ticket) {
+  for (DataStream<Compute>& stream : devices_[device].streams) {
+    ticket.stream = static_cast<std::uint8_t>(&stream - devices_[device].streams.data());
+    stream.settle(ticket);
+  }
+}
+
+template <class Compute>
+void DataClient<Compute>::finish() {
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    devices_[d].buffers.clear();
+    settle(d, book_.write(d, {}, Fate::Runs, 0));
+  }
+}
+
+}  // namespace cox::stress

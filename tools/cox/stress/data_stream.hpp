@@ -1,0 +1,116 @@
+#pragma once
+
+#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/future.hpp>
+#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/tools/cox/stress/buffer.hpp>
+#include <coxswain/tools/cox/stress/comparison.hpp>
+#include <coxswain/tools/cox/stress/host_kernels.hpp>
+#include <coxswain/tools/cox/stress/stopwatch.hpp>
+#include <coxswain/tools/cox/stress/stream_faults.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace cox::stress {
+
+/// One stream of a client on a device: its reads, and its failures until they surface where they must (L12). Each
+/// operation returns how long the call took, in nanoseconds. Compute is a ComputeClient or stands in for it. One
+/// thread.
+template <class Compute>
+class DataStream {
+ public:
+  DataStream(Truth& truth, Compute client) : truth_(&truth), client_(std::move(client)) {}
+
+  [[nodiscard]] const Compute& client() const noexcept { return client_; }
+
+  /// Reads the window and compares. If launches have failed, the first try is told so, and the second one reads.
+  std::uint64_t read_now(const Handle& window, std::span<const std::uint32_t> expected, const Ticket& ticket) {
+    const Stopwatch stopwatch;
+    try {
+      const Bytes got = client_.read_one(window);
+      const std::uint64_t time = stopwatch.elapsed();
+      check_surfaced(*truth_, ticket, std::exchange(faults_, {}), nullptr);
+      check_bytes(*truth_, ticket, expected, got.span());
+      return time;
+    } catch (const ServerError&) {
+      check_surfaced(*truth_, ticket, std::exchange(faults_, {}), std::current_exception());
+    }
+    if (truth_->violations().any()) return stopwatch.elapsed();
+    return read_now(window, expected, ticket);
+  }
+
+  /// Asks for the window as it is now; compares when two more such reads have been asked for, or in settle.
+  std::uint64_t read_later(const Handle& window, std::span<const std::uint32_t> expected, const Ticket& ticket) {
+    constexpr std::size_t most_reads = 2;
+    Words copy(expected.begin(), expected.end());
+    const std::array<Handle, 1> handles{window};
+    const Stopwatch stopwatch;
+    auto future = client_.read_async(handles);
+    const std::uint64_t time = stopwatch.elapsed();
+    reads_.push_back({std::move(future), std::move(copy), std::exchange(faults_, {}), ticket});
+    if (reads_.size() <= most_reads) return time;
+    PendingRead oldest = std::move(reads_.front());
+    reads_.erase(reads_.begin());
+    collect(oldest);
+    return time;
+  }
+
+  /// Launches a kernel that throws; the failure is expected at the next read or sync.
+  std::uint64_t launch_throwing(const Buffer& buffer, const Ticket& ticket) {
+    constexpr std::size_t most_faults = 32;
+    if (faults_.size() >= most_faults) settle(ticket);
+    HostKernel kernel = HostKernels::throwing(ticket.client, ticket.sequence);
+    faults_.push_back(ticket.sequence);
+    const Stopwatch stopwatch;
+    client_.launch(std::move(kernel), CubeCount::single(), KernelArguments{}.with_buffer(buffer.handle));
+    return stopwatch.elapsed();
+  }
+
+  /// Waits for everything on the stream, and checks what is left to check.
+  void settle(const Ticket& ticket) {
+    std::exception_ptr error;
+    try {
+      client_.sync().get();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    check_surfaced(*truth_, ticket, std::exchange(faults_, {}), error);
+    for (PendingRead& read : reads_) collect(read);
+    reads_.clear();
+  }
+
+ private:
+  struct PendingRead {
+    Future<std::vector<Bytes>> future;
+    Words expected;
+    StreamFaults faults;
+    Ticket ticket;
+  };
+
+  void collect(PendingRead& read) {
+    std::exception_ptr error;
+    std::vector<Bytes> got;
+    try {
+      got = read.future.get();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    check_surfaced(*truth_, read.ticket, read.faults, error);
+    if (error == nullptr) check_bytes(*truth_, read.ticket, read.expected, got.front().span());
+  }
+
+  Truth* truth_;
+  Compute client_;
+  StreamFaults faults_;
+  std::vector<PendingRead> reads_;
+};
+
+}  // namespace cox::stress

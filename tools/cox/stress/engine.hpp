@@ -1,0 +1,231 @@
+#pragma once
+
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/tools/cox/argument_error.hpp>
+#include <coxswain/tools/cox/device_list.hpp>
+#include <coxswain/tools/cox/device_unavailable.hpp>
+#include <coxswain/tools/cox/stress/balance.hpp>
+#include <coxswain/tools/cox/stress/client.hpp>
+#include <coxswain/tools/cox/stress/crew.hpp>
+#include <coxswain/tools/cox/stress/monitor.hpp>
+#include <coxswain/tools/cox/stress/process.hpp>
+#include <coxswain/tools/cox/stress/report.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cox::stress {
+
+/// The library as it is. Tests put others in its place, which break a law.
+struct LibraryBackend {
+  template <class S>
+  using Handle = DeviceHandle<S>;
+  using Compute = HostClient;
+};
+
+/// One run from opening the devices to closing them again. Once.
+template <class Backend>
+class Engine {
+ public:
+  using Handle = typename Backend::template Handle<OrderAuditor>;
+  using Compute = typename Backend::Compute;
+
+  explicit Engine(Options options)
+      : options_(std::move(options)),
+        threads_before_(thread_count()),
+        truth_(options_.devices, options_.clients),
+        crew_(options_.clients) {}
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Blocks until the time is up, the operations are done, `interrupted` is set, or a law is broken; then closes all
+  /// devices of the process. Throws DeviceUnavailable, or ArgumentError if the devices are too small for the payload.
+  [[nodiscard]] Report run(const std::atomic<bool>& interrupted, const ProgressSink& progress);
+
+ private:
+  void open();
+  void work();
+  void close();
+  void check_memory();
+  void check_closed();
+  void check_counts();
+  [[nodiscard]] std::size_t queued() const;
+  [[nodiscard]] std::uint64_t operations_of(std::uint32_t client) const;
+
+  const Options options_;
+  const std::size_t threads_before_;
+  Truth truth_;
+  std::vector<Handle> handles_;
+  std::vector<Compute> computes_;
+  std::vector<MemoryUsage> memory_before_;
+  std::vector<Exchange> exchanges_;
+  std::vector<std::unique_ptr<Client<Backend>>> clients_;
+  Crew crew_;
+  Report report_;
+};
+
+/// Runs an Engine. If clients are stuck, the engine is left behind for them and the report says so.
+template <class Backend = LibraryBackend>
+[[nodiscard]] Report run(Options options, const std::atomic<bool>& interrupted, const ProgressSink& progress) {
+  auto engine = std::make_unique<Engine<Backend>>(std::move(options));
+  Report report = engine->run(interrupted, progress);
+  if (report.abandoned) static_cast<void>(engine.release());
+  return report;
+}
+
+template <class Backend>
+Report Engine<Backend>::run(const std::atomic<bool>& interrupted, const ProgressSink& progress) {
+  open();
+  report_.seed = options_.seed;
+  report_.clients = options_.clients;
+  report_.devices = options_.devices;
+  for (std::size_t i = 0; i < operation_count; ++i)
+    report_.done[i] = options_.mix.weight(static_cast<Operation>(i)) > 0;
+  work();
+  Monitor monitor(options_, crew_, truth_, [this] { return queued(); });
+  const Monitor::End end = monitor.watch(interrupted, progress);
+  report_.seconds = monitor.seconds();
+  report_.interrupted = end == Monitor::End::Interrupted;
+  report_.abandoned = end == Monitor::End::Stuck;
+  if (report_.abandoned) {
+    crew_.abandon();
+  } else {
+    crew_.join();
+    close();
+  }
+  report_.violations = truth_.violations().all();
+  report_.peak_rss_bytes = peak_resident_bytes();
+  return report_;
+}
+
+template <class Backend>
+void Engine<Backend>::open() {
+  std::size_t capacity = std::numeric_limits<std::size_t>::max();
+  for (std::size_t i = 0; i < options_.devices.size(); ++i) {
+    const DeviceId device = options_.devices[i];
+    try {
+      computes_.push_back(Compute::load(device));
+      handles_.push_back(Handle::insert(device, OrderAuditor(truth_, i)));
+      memory_before_.push_back(computes_.back().memory_usage());
+    } catch (const std::exception& error) {
+      shutdown_all();
+      throw tools::DeviceUnavailable("device " + tools::device_name(device) + " cannot be had: " + error.what());
+    }
+    capacity = std::min(capacity, computes_.back().properties().memory.capacity);
+    exchanges_.emplace_back(std::size_t{options_.clients});
+  }
+  const std::size_t share = capacity / options_.clients;
+  if (options_.payload.largest > share / 8) {
+    shutdown_all();
+    throw tools::ArgumentError("--payload: buffers of " + format_byte_count(options_.payload.largest) +
+                               " are too large: with " + std::to_string(options_.clients) + " clients on a device of " +
+                               format_byte_count(capacity) + " the most is " + format_byte_count(share / 8));
+  }
+  for (std::uint32_t client = 0; client < options_.clients; ++client) {
+    // Made here, but the first stream is the thread's own: see work().
+    for (StreamId& stream : truth_.streams(client)) stream = StreamId::allocate();
+    clients_.push_back(
+        std::make_unique<Client<Backend>>(options_, truth_, client, handles_, computes_, exchanges_, share));
+  }
+}
+
+template <class Backend>
+void Engine<Backend>::work() {
+  crew_.start([this](std::uint32_t client) { truth_.streams(client)[0] = StreamId::current(); },
+              [this](std::uint32_t client) {
+                clients_[client]->run(operations_of(client), crew_.stopped(), crew_.activity(client));
+              });
+}
+
+template <class Backend>
+std::uint64_t Engine<Backend>::operations_of(std::uint32_t client) const {
+  if (!options_.operations) return std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t all = *options_.operations;
+  return all / options_.clients + (client < all % options_.clients ? 1 : 0);
+}
+
+template <class Backend>
+std::size_t Engine<Backend>::queued() const {
+  std::size_t depth = 0;
+  for (const Handle& handle : handles_) depth += handle.statistics().depth;
+  return depth;
+}
+
+template <class Backend>
+void Engine<Backend>::close() {
+  exchanges_.clear();
+  check_memory();
+  const ShutdownOutcome outcome = shutdown_all();
+  if (outcome != ShutdownOutcome::Drained)
+    truth_.violations().add(
+        {.law = Law::Teardown, .expected = "shutdown_all drains the devices", .got = "work was discarded"});
+  check_closed();
+  check_counts();
+  for (const auto& client : clients_) report_.latencies.merge(client->latencies());
+  clients_.clear();
+  computes_.clear();
+  handles_.clear();
+  const std::size_t threads = settled_thread_count(threads_before_);
+  if (threads > threads_before_)
+    truth_.violations().add({.law = Law::Teardown,
+                             .expected = std::to_string(threads_before_) + " threads, as before the run",
+                             .got = std::to_string(threads)});
+}
+
+template <class Backend>
+void Engine<Backend>::check_memory() {
+  for (std::size_t i = 0; i < computes_.size(); ++i) {
+    Violation violation{.law = Law::Teardown, .device = options_.devices[i]};
+    const MemoryUsage& before = memory_before_[i];
+    violation.expected = std::to_string(before.number_allocs) + " allocations, as before the run";
+    try {
+      const MemoryUsage now = computes_[i].memory_usage();
+      if (now.number_allocs == before.number_allocs && now.bytes_in_use == before.bytes_in_use) continue;
+      violation.got = to_string(now);
+    } catch (const std::exception& error) {
+      violation.got = error.what();
+    }
+    truth_.violations().add(std::move(violation));
+  }
+}
+
+template <class Backend>
+void Engine<Backend>::check_closed() {
+  for (std::size_t i = 0; i < handles_.size(); ++i) {
+    Ticket ticket;
+    ticket.device = static_cast<std::uint8_t>(i);
+    ticket.fate = Fate::Dropped;
+    try {
+      handles_[i].submit(SmallClosure{Canary(truth_, ticket)});
+      truth_.violated(Law::Closed, ticket, "CallError closed after shutdown", "the call was accepted");
+    } catch (const CallError& error) {
+      if (error.kind() != CallError::Kind::Closed)
+        truth_.violated(Law::Closed, ticket, "CallError closed after shutdown", error.what());
+    }
+  }
+}
+
+template <class Backend>
+void Engine<Backend>::check_counts() {
+  for (std::size_t i = 0; i < handles_.size(); ++i) {
+    Tally expected{.canaries = 1};  // of check_closed
+    for (const auto& client : clients_) expected += client->tallies()[i];
+    const Statistics counted = handles_[i].statistics();
+    report_.statistics += counted;
+    // After a violation the clients' expectations need not hold any more.
+    if (!truth_.violations().any()) check_balance(truth_, i, expected, counted);
+  }
+}
+
+}  // namespace cox::stress

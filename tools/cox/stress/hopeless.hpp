@@ -1,0 +1,41 @@
+#pragma once
+
+#include <coxswain/device_handle/call_options.hpp>
+#include <coxswain/tools/cox/stress/cargo.hpp>
+#include <coxswain/tools/cox/stress/program.hpp>
+#include <coxswain/tools/cox/stress/stopwatch.hpp>
+#include <coxswain/tools/cox/stress/ticket_book.hpp>
+
+#include <stop_token>
+#include <utility>
+
+namespace cox::stress {
+
+/// Makes sure that a call with the returned options never runs, as the plan's fault says: its deadline is past, or its
+/// stop_token is triggered, by the caller now or by a closure queued ahead of it.
+template <class Handle>
+[[nodiscard]] CallOptions hopeless_options(Handle& device, TicketBook& book, const Plan& plan, Random& random) {
+  CallOptions options{.deadline = {}, .stop = {}, .label = "stress, to be dropped"};
+  if (plan.fault == Fault::Expire) {
+    options.deadline = Stopwatch::Clock::now();
+    return options;
+  }
+  std::stop_source source;
+  options.stop = source.get_token();
+  if (random.below(2) == 0) {
+    source.request_stop();
+    return options;
+  }
+  const Ticket ticket = book.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, 0, random);
+  device.submit([canary = book.canary(ticket), source = std::move(source)](OrderAuditor& auditor) mutable {
+    auditor.run_unattended(canary);
+    source.request_stop();
+  });
+  book.accepted(ticket);
+  Tally& tally = book.tally(plan.device);
+  ++tally.completed;
+  ++tally.audited;
+  return options;
+}
+
+}  // namespace cox::stress

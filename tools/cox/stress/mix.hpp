@@ -1,0 +1,35 @@
+#pragma once
+
+#include <coxswain/tools/cox/stress/operation.hpp>
+#include <coxswain/tools/cox/stress/random.hpp>
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace cox::stress {
+
+/// How often each operation is done, relative to the others.
+class Mix {
+ public:
+  using Weights = std::array<std::uint32_t, operation_count>;
+  static constexpr std::uint32_t largest_weight = 1'000'000;
+
+  Mix() noexcept : Mix(Weights{40, 10, 2, 10, 10, 20}) {}
+  /// At least one weight is not 0.
+  explicit Mix(const Weights& weights) noexcept;
+
+  /// "submit=40,read=10"; what is not named is not done. Throws ArgumentError.
+  [[nodiscard]] static Mix parse(std::string_view option, std::string_view text);
+
+  [[nodiscard]] std::uint32_t weight(Operation operation) const noexcept {
+    return weights_[static_cast<std::size_t>(operation)];
+  }
+  [[nodiscard]] Operation pick(Random& random) const noexcept;
+
+ private:
+  Weights weights_;
+  std::uint64_t total_;
+};
+
+}  // namespace cox::stress

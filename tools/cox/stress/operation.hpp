@@ -1,0 +1,29 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace cox::stress {
+
+/// What a client can do in one step.
+enum class Operation : std::uint8_t {
+  Submit,     ///< Fire and forget.
+  Blocking,   ///< submit_blocking.
+  Exclusive,  ///< Several calls with nobody else's in between.
+  Create,     ///< A new buffer with seeded content.
+  Read,       ///< A buffer's content, compared byte for byte.
+  Launch,     ///< A kernel on one or two buffers, recomputed on the CPU.
+};
+
+inline constexpr std::array<std::string_view, 6> operation_names{"submit", "blocking", "exclusive",
+                                                                 "create", "read",     "launch"};
+inline constexpr std::size_t operation_count = operation_names.size();
+static_assert(operation_count == static_cast<std::size_t>(Operation::Launch) + 1);
+
+[[nodiscard]] constexpr std::string_view to_string(Operation operation) noexcept {
+  return operation_names[static_cast<std::size_t>(operation)];
+}
+
+}  // namespace cox::stress

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/tools/cox/stress/fault.hpp>
+#include <coxswain/tools/cox/stress/mix.hpp>
+#include <coxswain/tools/cox/stress/payload.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace cox::stress {
+
+/// What a run does.
+struct Options {
+  static constexpr std::uint32_t most_clients = 1024;
+
+  std::vector<DeviceId> devices;
+  std::optional<std::chrono::duration<double>> duration;  ///< Ends after this time,
+  std::optional<std::uint64_t> operations;                ///< or when all clients together have done so many.
+  std::uint32_t clients = 8;
+  std::uint64_t seed = 0;
+  Mix mix;
+  Payload payload;
+  FaultRates faults;
+  /// A client that gets no answer for so long is reported as stuck.
+  std::chrono::seconds patience{60};
+};
+
+}  // namespace cox::stress

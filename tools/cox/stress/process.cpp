@@ -1,0 +1,45 @@
+#include <coxswain/tools/cox/stress/process.hpp>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace cox::stress {
+
+std::uint64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  if (!(statm >> total >> resident)) return 0;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::uint64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::size_t thread_count() {
+  static const bool started_one = (std::thread([] {}).join(), true);
+  static_cast<void>(started_one);
+  std::size_t threads = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++threads;
+  return threads;
+}
+
+std::size_t settled_thread_count(std::size_t count) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  std::size_t threads = thread_count();
+  while (threads > count && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+    threads = thread_count();
+  }
+  return threads;
+}
+
+}  // namespace cox::stress

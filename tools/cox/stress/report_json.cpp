@@ -1,0 +1,63 @@
+#include <coxswain/tools/cox/device_list.hpp>
+#include <coxswain/tools/cox/stress/report.hpp>
+
+#include <nlohmann/json.hpp>
+
+namespace cox::stress {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double microseconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1'000; }
+
+Json operation_json(const Histogram& histogram, double seconds) {
+  return {{"count", histogram.count()},
+          {"rate", seconds > 0 ? static_cast<double>(histogram.count()) / seconds : 0.0},
+          {"p50_us", microseconds(histogram.quantile(0.5))},
+          {"p99_us", microseconds(histogram.quantile(0.99))},
+          {"p999_us", microseconds(histogram.quantile(0.999))},
+          {"max_us", microseconds(histogram.max())}};
+}
+
+Json violation_json(const Violation& violation) {
+  Json json{{"law", to_string(violation.law)},
+            {"where", violation.where()},
+            {"expected", violation.expected},
+            {"got", violation.got}};
+  if (violation.client) json["client"] = *violation.client;
+  if (violation.device) json["device"] = tools::device_name(*violation.device);
+  if (violation.stream) json["stream"] = *violation.stream;
+  if (violation.sequence && !violation.sequence->none()) json["operation"] = violation.sequence->operation();
+  return json;
+}
+
+}  // namespace
+
+std::string json(const Report& report) {
+  Json devices = Json::array();
+  for (const DeviceId device : report.devices) devices.push_back(tools::device_name(device));
+  Json operations = Json::object();
+  for (std::size_t i = 0; i < operation_count; ++i) {
+    const auto operation = static_cast<Operation>(i);
+    if (report.done[i]) operations[to_string(operation)] = operation_json(report.latencies[operation], report.seconds);
+  }
+  Json violations = Json::array();
+  for (const Violation& violation : report.violations) violations.push_back(violation_json(violation));
+  const Statistics& s = report.statistics;
+  const Json json{{"ok", report.ok()},
+                  {"seed", report.seed},
+                  {"seconds", report.seconds},
+                  {"devices", std::move(devices)},
+                  {"operations", std::move(operations)},
+                  {"conservation",
+                   {{"accepted", s.accepted},
+                    {"completed", s.completed},
+                    {"failed", s.failed},
+                    {"cancelled", s.cancelled},
+                    {"expired", s.expired}}},
+                  {"violations", std::move(violations)},
+                  {"peak_rss_bytes", report.peak_rss_bytes}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace cox::stress

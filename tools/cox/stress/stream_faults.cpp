@@ -1,0 +1,60 @@
+#include <coxswain/tools/cox/stress/stream_faults.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/tools/cox/stress/injected_fault.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace cox::stress {
+namespace {
+
+bool is_fault(const std::exception_ptr& failure, const Ticket& ticket, Sequence sequence) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const LaunchError& launch) {
+    if (launch.kind() != LaunchError::Kind::KernelFailed || launch.cause() == nullptr) return false;
+    try {
+      std::rethrow_exception(launch.cause());
+    } catch (const InjectedFault& fault) {
+      return fault.is(ticket.client, sequence);
+    } catch (...) {
+      return false;
+    }
+  } catch (...) {
+    return false;
+  }
+}
+
+bool has_faults(const ServerError& error, const Ticket& ticket, const StreamFaults& faults) {
+  if (error.kind() != ServerError::Kind::Unhealthy || error.errors().size() != faults.size()) return false;
+  for (std::size_t i = 0; i < faults.size(); ++i)
+    if (!is_fault(error.errors()[i], ticket, faults[i])) return false;
+  return true;
+}
+
+std::string expectation(const StreamFaults& faults) {
+  if (faults.empty()) return "the stream is healthy";
+  return "ServerError unhealthy with " + std::to_string(faults.size()) + " failed launches, the first of " +
+         to_string(faults.front());
+}
+
+}  // namespace
+
+void check_surfaced(Truth& truth, const Ticket& ticket, const StreamFaults& faults, const std::exception_ptr& error) {
+  if (error == nullptr) {
+    if (!faults.empty()) truth.violated(Law::Errors, ticket, expectation(faults), "no error");
+    return;
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (const ServerError& unhealthy) {
+    if (!faults.empty() && has_faults(unhealthy, ticket, faults)) return;
+  } catch (...) {
+  }
+  truth.violated(Law::Errors, ticket, expectation(faults), describe(error));
+}
+
+}  // namespace cox::stress

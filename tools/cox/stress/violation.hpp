@@ -1,0 +1,30 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/tools/cox/stress/law.hpp>
+#include <coxswain/tools/cox/stress/sequence.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace cox::stress {
+
+/// One thing that was seen and must not be.
+struct Violation {
+  Law law = Law::Order;
+  std::string expected{};
+  std::string got{};
+  std::optional<std::uint32_t> client{};
+  std::optional<DeviceId> device{};
+  std::optional<std::uint64_t> stream{};
+  std::optional<Sequence> sequence{};  ///< Of the closure or piece of work; tells the operation.
+
+  /// "client 3, device host:1, stream 17, operation 4711", as far as it is known.
+  [[nodiscard]] std::string where() const;
+};
+
+/// Several lines: the law, where, what was expected, what was seen.
+[[nodiscard]] std::string to_string(const Violation& violation);
+
+}  // namespace cox::stress

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <coxswain/tools/cox/stress/violation.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+namespace cox::stress {
+
+/// The violations of a run, in the order in which they were seen. Any thread.
+class ViolationLog {
+ public:
+  /// As many are kept; what follows the first is mostly its consequence.
+  static constexpr std::size_t kept = 16;
+
+  void add(Violation violation) {
+    const std::lock_guard lock(mutex_);
+    if (violations_.size() < kept) violations_.push_back(std::move(violation));
+    any_.store(true, std::memory_order_relaxed);
+  }
+  /// Relaxed: only a hint to stop; the violations themselves are behind the mutex.
+  [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::vector<Violation> all() const {
+    const std::lock_guard lock(mutex_);
+    return violations_;
+  }
+
+ private:
+  std::atomic<bool> any_{false};
+  mutable std::mutex mutex_;
+  std::vector<Violation> violations_;  // guarded by mutex_
+};
+
+}  // namespace cox::stress

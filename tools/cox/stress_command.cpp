@@ -1,0 +1,112 @@
+#include <coxswain/tools/cox/stress_command.hpp>
+
+#include <coxswain/tools/cox/argument_error.hpp>
+#include <coxswain/tools/cox/device_list.hpp>
+#include <coxswain/tools/cox/interruption.hpp>
+#include <coxswain/tools/cox/progress_line.hpp>
+#include <coxswain/tools/cox/settings.hpp>
+#include <coxswain/tools/cox/stress/engine.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <random>
+#include <system_error>
+
+namespace cox::tools {
+namespace {
+
+constexpr int standard_seconds = 10;
+constexpr double most_seconds = 1e8;
+constexpr std::uint64_t most_operations = std::uint64_t{1} << 56U;
+
+std::chrono::duration<double> parse_seconds(const std::string& text) {
+  const double seconds = parse_number("--seconds", text);
+  if (!(seconds > 0 && seconds <= most_seconds))
+    throw ArgumentError("--seconds: '" + text + "' is not more than 0 and at most 100000000");
+  return std::chrono::duration<double>(seconds);
+}
+
+// Throws ArgumentError unless the file can be written; leaves it as it is.
+void require_writable(const std::string& path) {
+  errno = 0;
+  if (!std::ofstream(path, std::ios::app))
+    throw ArgumentError("--json: cannot write '" + path + "': " + std::generic_category().message(errno));
+}
+
+bool write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text << std::flush;
+  return file.good();
+}
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32U) | device();
+}
+
+}  // namespace
+
+StressCommand::StressCommand(CLI::App& app)
+    : command_(*app.add_subcommand("stress", "Run devices hard and check that every law holds")) {
+  command_.add_option("--devices", devices_, "host, host:COUNT, cuda or cuda:INDEX,INDEX")->capture_default_str();
+  auto* seconds = command_.add_option("--seconds", seconds_, "Stop after this time (default: 10)");
+  command_.add_option("--operations", operations_, "Stop after so many operations of all clients together")
+      ->excludes(seconds);
+  command_.add_option("--clients", clients_, "Client threads")->capture_default_str();
+  command_.add_option("--seed", seed_, "Of everything that is chosen (default: by chance, and shown)");
+  command_.add_option(
+      "--mix", mix_, "How often each is done (default: submit=40,blocking=10,exclusive=2,create=10,read=10,launch=20)");
+  command_.add_option("--payload", payload_, "Bytes of a buffer, SMALLEST:LARGEST (default: 64:1MiB)");
+  command_.add_option("--fault", fault_, "How often what goes wrong, such as throw=0.001,cancel=0.001,expire=0.001");
+  command_.add_option("--json", json_, "Write the result to this file");
+  command_.add_flag("--quiet", quiet_, "No progress and no table");
+}
+
+bool StressCommand::chosen() const { return command_.parsed(); }
+
+stress::Options StressCommand::options() const {
+  stress::Options options;
+  if (!operations_.empty()) options.operations = parse_count("--operations", operations_, 1, most_operations);
+  if (!seconds_.empty()) options.duration = parse_seconds(seconds_);
+  if (!options.operations && !options.duration) options.duration = std::chrono::seconds(standard_seconds);
+  options.clients = static_cast<std::uint32_t>(parse_count("--clients", clients_, 1, stress::Options::most_clients));
+  if (!mix_.empty()) options.mix = stress::Mix::parse("--mix", mix_);
+  if (!payload_.empty()) options.payload = stress::Payload::parse("--payload", payload_);
+  if (!fault_.empty()) options.faults = stress::FaultRates::parse("--fault", fault_);
+  options.seed =
+      seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
+  if (!json_.empty()) require_writable(json_);
+  options.devices = parse_devices("--devices", devices_);  // last: a bad argument comes before a missing device
+  return options;
+}
+
+ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
+  const stress::Options options = this->options();
+  stress::Report report;
+  {
+    const Interruption interruption;
+    ProgressLine line(err, &err == &std::cerr && isatty(STDERR_FILENO) == 1);
+    const auto show = [&line](const stress::Progress& progress) { line.show(progress); };
+    report = stress::run(options, interruption.flag(), quiet_ ? stress::ProgressSink() : show);
+  }
+  if (!quiet_) out << table(report);
+  out << verdict(report) << std::flush;
+  ExitCode code = report.ok() ? ExitCode::Ok : ExitCode::Violation;
+  if (!json_.empty() && !write_file(json_, json(report))) {
+    err << "cox stress: --json: '" << json_ << "' could not be written\n" << std::flush;
+    code = ExitCode::Violation;
+  }
+  if (report.abandoned) std::_Exit(static_cast<int>(code));
+  return code;
+}
+
+}  // namespace cox::tools

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <coxswain/tools/cox/exit_code.hpp>
+#include <coxswain/tools/cox/stress/options.hpp>
+
+#include <ostream>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace cox::tools {
+
+/// `cox stress`: runs the devices hard and checks that every law holds.
+class StressCommand {
+ public:
+  /// Adds itself to `app`, which outlives it.
+  explicit StressCommand(CLI::App& app);
+  StressCommand(const StressCommand&) = delete;
+  StressCommand& operator=(const StressCommand&) = delete;
+
+  [[nodiscard]] bool chosen() const;
+  /// Blocks for the whole run. SIGINT and SIGTERM end it early, with the report so far. If clients are stuck it ends
+  /// the process. Throws ArgumentError, ConfigError, DeviceUnavailable.
+  [[nodiscard]] ExitCode run(std::ostream& out, std::ostream& err) const;
+
+ private:
+  [[nodiscard]] stress::Options options() const;
+
+  CLI::App& command_;
+  std::string devices_ = "host";
+  std::string seconds_;
+  std::string operations_;
+  std::string clients_ = "8";
+  std::string seed_;
+  std::string mix_;
+  std::string payload_;
+  std::string fault_;
+  std::string json_;
+  bool quiet_ = false;
+};
+
+}  // namespace cox::tools

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string_view>
+
+namespace cox::tools {
+
+/// Of the project, as in CMakeLists.txt.
+inline constexpr std::string_view version = "0.1.0";
+
+}  // namespace cox::tools
