@@ -39,12 +39,16 @@ class BlockPool {
 
   /// Device thread only (or whoever took over its role).
   void give_back(void* block) noexcept {
-    if (retained_.load(std::memory_order_relaxed) < retained_limit && free_.enqueue(giver_, block)) {
+    if (!sealed_.load(std::memory_order_acquire) && retained_.load(std::memory_order_relaxed) < retained_limit &&
+        free_.enqueue(giver_, block)) {
       retained_.fetch_add(1, std::memory_order_relaxed);
     } else {
       release(block);
     }
   }
+
+  /// From now on give_back() frees, and may be called from any thread.
+  void seal() noexcept { sealed_.store(true, std::memory_order_release); }
 
   /// Bytes of all blocks, in use and free.
   [[nodiscard]] std::size_t bytes() const noexcept { return allocated_.load(std::memory_order_relaxed) * block_bytes; }
@@ -68,6 +72,7 @@ class BlockPool {
  private:
   moodycamel::ConcurrentQueue<void*> free_{retained_limit};
   moodycamel::ProducerToken giver_;
+  std::atomic<bool> sealed_{false};
   std::atomic<std::ptrdiff_t> retained_{0};  // relaxed: a bound, not a hand-over
   std::atomic<std::size_t> allocated_{0};    // relaxed: a figure to show
 };

@@ -7,6 +7,7 @@
 #include <coxswain/device_handle/service_cell.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task.hpp>
+#include <coxswain/device_handle/wait_graph.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -123,7 +124,8 @@ class Call {
   using R = std::invoke_result_t<Body&>;
 
  public:
-  explicit Call(Body&& body, DeviceId device) : body_(std::in_place, std::move(body)), device_(device) {}
+  Call(Body&& body, DeviceId device, WaitScope& waiting)
+      : body_(std::in_place, std::move(body)), waiting_(waiting), device_(device) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
@@ -146,18 +148,21 @@ class Call {
     result_.run(*body_);
     const Outcome outcome = result_.failed() ? Outcome::Failed : Outcome::Completed;
     body_.reset();
+    waiting_.answered();
     completion_.signal();  // the caller may be gone after this
     return outcome;
   }
   void discard(CallError::Kind why) noexcept {
     body_.reset();
     result_.fail(call_error(why, device_, nullptr));
+    waiting_.answered();
     completion_.signal();
   }
 
   std::optional<Body> body_;
   CallResult<R> result_;
   Completion completion_;
+  WaitScope& waiting_;
   DeviceId device_;
 };
 
@@ -168,8 +173,8 @@ class GuardedCall {
   using R = std::invoke_result_t<Body&>;
 
  public:
-  GuardedCall(CallOptions options, Body&& body, DeviceId device)
-      : options_(std::move(options)), body_(std::in_place, std::move(body)), device_(device) {}
+  GuardedCall(CallOptions options, Body&& body, DeviceId device, WaitScope& waiting)
+      : options_(std::move(options)), body_(std::in_place, std::move(body)), waiting_(waiting), device_(device) {}
   GuardedCall(const GuardedCall&) = delete;
   GuardedCall& operator=(const GuardedCall&) = delete;
 
@@ -222,6 +227,7 @@ class GuardedCall {
       if (result_.failed()) outcome = Outcome::Failed;
     }
     body_.reset();
+    waiting_.answered();
     completion_.signal();
     return outcome;
   }
@@ -229,6 +235,7 @@ class GuardedCall {
     if (!claim(Claim::Started)) return;
     body_.reset();
     result_.fail(call_error(why, device_, &options_));
+    waiting_.answered();
     completion_.signal();
   }
 
@@ -237,6 +244,7 @@ class GuardedCall {
   CallResult<R> result_;
   Completion completion_;
   std::atomic<Claim> claim_{Claim::Queued};
+  WaitScope& waiting_;  // the caller's; only while it waits, that is after Claim::Started
   DeviceId device_;
   // The caller's, and of the device thread once it has seen Claim::Left:
   CallError::Kind why_ = CallError::Kind::Expired;

@@ -6,17 +6,19 @@
 #include <vector>
 
 namespace cox {
-namespace {
 
-struct Lease {
+struct ClientLanes::Lease {
   std::uint64_t serial;
   std::weak_ptr<Mailbox> mailbox;
   Mailbox::Lane* lane;
 };
 
+namespace {
 constinit thread_local bool ending = false;
+}
 
-struct Leases {
+// What the calling thread holds, given back when it ends.
+struct ClientLanes::Leases {
   std::vector<Lease> all;
 
   Leases() = default;
@@ -24,15 +26,12 @@ struct Leases {
   Leases& operator=(const Leases&) = delete;
   ~Leases() {
     ending = true;
+    cache_ = {};
     for (const Lease& lease : all) {
       if (const auto mailbox = lease.mailbox.lock()) mailbox->release_lane(*lease.lane);
     }
   }
 };
-
-thread_local Leases leases;
-
-}  // namespace
 
 std::uint64_t ClientLanes::next_serial() noexcept {
   static constinit std::atomic<std::uint64_t> next{1};
@@ -45,9 +44,11 @@ Mailbox::Lane* ClientLanes::find_or_acquire(std::uint64_t serial, std::shared_pt
     cached = {};
     return nullptr;
   }
+  thread_local Leases leases;
   auto found = std::ranges::find(leases.all, serial, &Lease::serial);
   if (found == leases.all.end()) {
     std::erase_if(leases.all, [](const Lease& lease) { return lease.mailbox.expired(); });
+    leases.all.reserve(leases.all.size() + 1);  // a lane that is acquired is kept track of
     leases.all.push_back({serial, mailbox, &mailbox->acquire_lane()});
     found = std::prev(leases.all.end());
   }

@@ -30,6 +30,9 @@ class ClientLanes {
     Mailbox::Lane* lane;
   };
 
+  struct Lease;
+  struct Leases;
+
   static Mailbox::Lane* find_or_acquire(std::uint64_t serial, std::shared_ptr<Mailbox> mailbox);
 
   static inline constinit thread_local std::array<Cached, 16> cache_{};

@@ -76,7 +76,7 @@ class BasicDeviceHandle {
     requires std::invocable<std::decay_t<F>, S&>
   void submit(F&& f, CallOptions options) {
     using Posted = detail::PostedTask<S, Device, std::decay_t<F>>;
-    post(detail::Guarded<Device, Posted>(std::move(options), Posted(std::decay_t<F>(std::forward<F>(f)))));
+    post(detail::Guarded<Device, Posted>(options, Posted(std::decay_t<F>(std::forward<F>(f)))), options);
   }
 
   /// Runs `f(S&)` on the device thread and blocks until it is done: returns its value or throws what it threw,
@@ -113,7 +113,7 @@ class BasicDeviceHandle {
     return initiate_async(
         [options = std::move(options)](BasicDeviceHandle& self, auto&& task) mutable {
           using T = std::decay_t<decltype(task)>;
-          self.post(detail::Guarded<Device, T>(std::move(options), std::move(task)));
+          self.post(detail::Guarded<Device, T>(options, std::move(task)), options);
         },
         std::forward<F>(f), std::forward<CompletionToken>(token));
   }
@@ -181,20 +181,37 @@ class BasicDeviceHandle {
     };
   }
 
-  template <Task T>
-  void post(T&& task) {
-    if (device_->on_this_thread() && device_->exclusive() && !cell_->borrowed()) {
-      device_->account_inline(task());
+  // Options, if there are any, bound the wait for room in the queue.
+  template <Task T, class... Options>
+  void post(T&& task, const Options&... options) {
+    if (!device_->on_this_thread() || !device_->exclusive()) {
+      device_->post(std::move(task), options...);
+    } else if (device_->inline_calls().in_task()) {
+      device_->inline_calls().defer([self = *this, task = std::move(task)]() mutable noexcept { self.post_again(task); });
+    } else if (cell_->borrowed()) {  // by the task that called exclusive
+      device_->post(std::move(task), options...);
     } else {
-      device_->post(std::move(task));
+      throw_if_closed();
+      const typename Device::CurrentScope current(*device_);
+      device_->inline_calls().run([&] { device_->account_inline(task()); });
+    }
+  }
+
+  // The call has returned long ago: an error goes where those of tasks go.
+  template <Task T>
+  void post_again(T& task) noexcept {
+    try {
+      post(std::move(task));
+    } catch (...) {
+      report_task_error({device_id(), StreamId::current(), std::current_exception()});
     }
   }
 
   template <class Body>
   static auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
-    const WaitScope waiting(device);
+    WaitScope waiting(device);
     if (waiting.ring()) throw_would_deadlock(device.device(), "its thread waits for the calling thread");
-    detail::Call<Body> call(std::move(body), device.device());
+    detail::Call<Body> call(std::move(body), device.device(), waiting);
     const bool woke = device.post(call.ticket());
     // Who had to wake the device thread sleeps at once: spinning would hold up the thread it waits for.
     return call.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
@@ -207,11 +224,11 @@ class BasicDeviceHandle {
 
   template <class Body>
   auto call(Body&& body, CallOptions options) -> std::invoke_result_t<Body&> {
-    const WaitScope waiting(*device_);
+    WaitScope waiting(*device_);
     if (waiting.ring()) throw_would_deadlock(device_id(), "its thread waits for the calling thread");
     using GuardedCall = detail::GuardedCall<Device, Body>;
-    const auto shared = std::make_shared<GuardedCall>(std::move(options), std::move(body), device_id());
-    device_->post(typename GuardedCall::Ticket{shared});
+    const auto shared = std::make_shared<GuardedCall>(options, std::move(body), device_id(), waiting);
+    device_->post(typename GuardedCall::Ticket{shared}, options);
     return shared->wait();
   }
 
@@ -219,13 +236,14 @@ class BasicDeviceHandle {
   template <class Body>
   auto run_inside(Body&& body) -> std::invoke_result_t<Body&> {
     if (cell_->borrowed()) throw_would_deadlock(device_id(), "a task of the same service is on the stack");
+    throw_if_closed();
     return run_inline(body);
   }
 
   template <class Body>
   auto run_inline(Body& body) -> std::invoke_result_t<Body&> {
     detail::CallResult<std::invoke_result_t<Body&>> result;
-    result.run(body);
+    device_->inline_calls().run([&] { result.run(body); });
     device_->account_inline(result.failed() ? Outcome::Failed : Outcome::Completed);
     return std::move(result).get();
   }
@@ -240,6 +258,13 @@ class BasicDeviceHandle {
           post(self, T(std::move(body), std::move(handler), self.device_id()));
         },
         token);
+  }
+
+  // From a destructor of a service that is destroyed later than S.
+  void throw_if_closed() const {
+    if (cell_->open()) return;
+    throw CallError(CallError::Kind::Closed, "call refused: closed: the service is destroyed, " +
+                                                 device_id().to_string() + " is being shut down");
   }
 
   void throw_obstacle(const CallOptions& options) {

@@ -1,5 +1,6 @@
 #include <coxswain/device_handle/device_thread.hpp>
 
+#include <coxswain/device_handle/call.hpp>
 #include <coxswain/device_handle/spin_wait.hpp>
 
 #include <pthread.h>
@@ -7,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <utility>
@@ -101,8 +103,9 @@ bool DeviceThread::run_until_closing() {
 // Runs what comes until nothing has come for the spin time or the mailbox is closing. Returns false if it was taken.
 bool DeviceThread::spin() {
   for (SpinWait idle(options_.spin);;) {
-    if (run_ready() != 0) {
-      if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return false;
+    const bool ran = run_ready() != 0;
+    if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return false;
+    if (ran) {
       idle.restart();
     } else if (mailbox_.closing() || !idle.again()) {
       return true;
@@ -152,8 +155,18 @@ void DeviceThread::finish() {
     run_ready();
     if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return;
   }
+  running_.enter(&typeid(ServiceTable));  // a destructor may get stuck as a task may
   services_.close();
+  running_.leave();
   ended_.signal();
+}
+
+// A stop request has no way to end a futex wait; it is looked for from time to time.
+void DeviceThread::await_room(const CallOptions& options) {
+  if (const auto kind = detail::obstacle(options)) std::rethrow_exception(detail::call_error(*kind, device_, &options));
+  auto until = options.deadline.value_or(Clock::time_point::max());
+  if (options.stop.stop_possible()) until = std::min(until, Clock::now() + look_again);
+  mailbox_.await_room(until);
 }
 
 ShutdownOutcome DeviceThread::join(Clock::time_point deadline) {
@@ -161,9 +174,11 @@ ShutdownOutcome DeviceThread::join(Clock::time_point deadline) {
   if (!ended_.wait_until(deadline)) {
     outcome = ShutdownOutcome::Discarded;
     discarding_.store(true, std::memory_order_relaxed);
-    const auto patience = Clock::now() + grace;
+    std::uint64_t serial = running_.serial();
+    auto stuck_since = Clock::now();
     while (!ended_.wait_until(Clock::now() + look_again)) {
-      if (Clock::now() >= patience && take_over()) return ShutdownOutcome::Abandoned;
+      if (std::exchange(serial, running_.serial()) != serial) stuck_since = Clock::now();
+      if (Clock::now() - stuck_since >= grace && take_over()) return ShutdownOutcome::Abandoned;
     }
   }
   thread_.join();
@@ -179,7 +194,7 @@ bool DeviceThread::take_over() {
   const Custody next = running_.in_task() ? Custody::Taken : Custody::Kept;
   if (!custody_.compare_exchange_strong(expected, next, std::memory_order_acq_rel) || next == Custody::Kept) return false;
   thread_.detach();
-  mailbox_.strand_segments();
+  mailbox_.prepare_take_over();
   mailbox_.settle();
   mailbox_.discard_ready([this](Outcome discarded) { ledger_.ended(discarded); });
   return true;

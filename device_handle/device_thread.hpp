@@ -1,10 +1,12 @@
 #pragma once
 
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/call_options.hpp>
 #include <coxswain/device_handle/client_lanes.hpp>
 #include <coxswain/device_handle/completion.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
+#include <coxswain/device_handle/inline_calls.hpp>
 #include <coxswain/device_handle/ledger.hpp>
 #include <coxswain/device_handle/mailbox.hpp>
 #include <coxswain/device_handle/running_task.hpp>
@@ -50,17 +52,17 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   /// task is destroyed unrun by its owner.
   template <Task T>
   bool post(T&& task) {
-    const std::uint64_t stream = StreamId::current().value;
-    const bool never_wait = current_ != nullptr;
-    Mailbox::Lane* const lane = ClientLanes::of(serial_, [this] { return shared_mailbox(); });
+    const PushResult result = push(std::move(task), current_ != nullptr ? Room::Exceed : Room::Wait);
+    if (result > PushResult::Woke) [[unlikely]] throw_refused(result);
+    return result == PushResult::Woke;
+  }
+
+  /// The same; waits for room no longer than `options` allow, and throws CallError Cancelled or Expired then.
+  template <Task T>
+  bool post(T&& task, const CallOptions& options) {
+    if (current_ != nullptr || options_.queue_policy != QueuePolicy::Block) return post(std::move(task));
     PushResult result{};
-    if (lane != nullptr) [[likely]] {
-      result = mailbox_.push(*lane, std::move(task), stream, never_wait);
-    } else {
-      Mailbox::Lane& leased = mailbox_.acquire_lane();
-      result = mailbox_.push(leased, std::move(task), stream, never_wait);
-      mailbox_.release_lane(leased);
-    }
+    while ((result = push(std::move(task), Room::Refuse)) == PushResult::Full) await_room(options);
     if (result > PushResult::Woke) [[unlikely]] throw_refused(result);
     return result == PushResult::Woke;
   }
@@ -73,7 +75,10 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   void close() noexcept { mailbox_.close(); }
 
   /// In a forked child: refuses new calls; the thread does not exist here.
-  void mark_forked() noexcept { mailbox_.mark_forked(); }
+  void mark_forked() noexcept {
+    mailbox_.mark_forked();
+    if (on_this_thread()) current_ = nullptr;  // forked inside a task
+  }
 
   /// After close(): waits until the thread has ended; from `deadline` on, makes it discard what has not started, and
   /// takes over from it if it is stuck. Once. Not on this thread.
@@ -106,15 +111,24 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   /// Calls of this thread's services run inline while this lives. Nests.
   class ExclusiveScope {
    public:
-    explicit ExclusiveScope(DeviceThread& thread) noexcept : thread_(thread) { ++thread_.exclusive_depth_; }
+    explicit ExclusiveScope(DeviceThread& thread) noexcept : thread_(thread), inner_(thread.inline_calls_) {
+      ++thread_.exclusive_depth_;
+    }
     ~ExclusiveScope() { --thread_.exclusive_depth_; }
     ExclusiveScope(const ExclusiveScope&) = delete;
     ExclusiveScope& operator=(const ExclusiveScope&) = delete;
 
    private:
     DeviceThread& thread_;
+    InlineCalls::Level inner_;
   };
   [[nodiscard]] bool exclusive() const noexcept { return exclusive_depth_ != 0; }
+  [[nodiscard]] InlineCalls& inline_calls() noexcept { return inline_calls_; }
+
+  /// The device whose cells cell_here() finds: on a device thread there is only one.
+  struct CurrentScope {
+    explicit CurrentScope(DeviceThread&) noexcept {}
+  };
 
  private:
   // Who may use the consumer half of the mailbox: this thread, until join() has taken it from a stuck one.
@@ -122,6 +136,24 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
 
   DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options);
 
+  template <Task T>
+  PushResult push(T&& task, Room room) {
+    const std::uint64_t stream = StreamId::current().value;
+    if (Mailbox::Lane* const lane = ClientLanes::of(serial_, [this] { return shared_mailbox(); })) [[likely]] {
+      return mailbox_.push(*lane, std::move(task), stream, room);
+    }
+    Mailbox::Lane& lane = mailbox_.acquire_lane();  // the thread is ending and has given its own back
+    const LaneReturn back{mailbox_, lane};
+    return mailbox_.push(lane, std::move(task), stream, room);
+  }
+
+  struct LaneReturn {
+    Mailbox& mailbox;
+    Mailbox::Lane& lane;
+    ~LaneReturn() { mailbox.release_lane(lane); }
+  };
+
+  void await_room(const CallOptions& options);
   void main();
   void prepare_thread() const noexcept;
   bool run_until_closing();
@@ -146,6 +178,7 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   RunningTask running_;
   std::uint64_t last_stamp_ = 0;  // when the last task of this round ended
   int exclusive_depth_ = 0;
+  InlineCalls inline_calls_;
   std::atomic<bool> discarding_{false};
   std::atomic<Custody> custody_{Custody::Kept};
   Completion ended_;

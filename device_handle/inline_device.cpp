@@ -2,7 +2,14 @@
 
 #include <coxswain/device_handle/registry.hpp>
 
+#include <thread>
+
 namespace cox {
+namespace {
+
+constexpr std::chrono::milliseconds look_again{1};
+
+}  // namespace
 
 std::shared_ptr<InlineDevice> InlineDevice::start(DeviceId device, Stage stage) {
   return std::shared_ptr<InlineDevice>(new InlineDevice(device, stage));
@@ -11,7 +18,7 @@ std::shared_ptr<InlineDevice> InlineDevice::start(DeviceId device, Stage stage) 
 InlineDevice::InlineDevice(DeviceId device, Stage stage)
     : device_(device), stage_(stage), options_(device_thread_options(device)) {}
 
-std::unique_lock<std::timed_mutex> InlineDevice::enter() {
+std::unique_lock<std::mutex> InlineDevice::enter() {
   throw_if_forked(device_);  // another thread may have held the lock when the process forked
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
@@ -25,16 +32,12 @@ std::unique_lock<std::timed_mutex> InlineDevice::enter() {
   return lock;
 }
 
-InlineDevice::Entry::Entry(InlineDevice& device)
-    : device_(device), outer_(current_), lock_(device.enter()), held_(device) {
+InlineDevice::Entry::Entry(InlineDevice& device, std::unique_lock<std::mutex> lock)
+    : device_(device), lock_(std::move(lock)), current_(device), held_(device) {
   device_.owner_.store(this_thread(), std::memory_order_relaxed);
-  current_ = &device_;
 }
 
-InlineDevice::Entry::~Entry() {
-  current_ = outer_;
-  device_.owner_.store(nullptr, std::memory_order_relaxed);
-}
+InlineDevice::Entry::~Entry() { device_.owner_.store(nullptr, std::memory_order_relaxed); }
 
 void InlineDevice::run_pending() {
   while (!pending_.empty()) {
@@ -46,8 +49,13 @@ void InlineDevice::run_pending() {
 }
 
 ShutdownOutcome InlineDevice::join(std::chrono::steady_clock::time_point deadline) {
-  const std::unique_lock lock(mutex_, deadline);
-  if (!lock.owns_lock()) return ShutdownOutcome::Abandoned;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  while (!lock.owns_lock()) {
+    if (std::chrono::steady_clock::now() >= deadline) return ShutdownOutcome::Abandoned;
+    std::this_thread::sleep_for(look_again);
+    [[maybe_unused]] const bool now_ours = lock.try_lock();
+  }
+  const Entry entry(*this, std::move(lock));  // destructors may call
   closed_ = true;
   services_.close();
   return ShutdownOutcome::Drained;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/call_options.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
+#include <coxswain/device_handle/inline_calls.hpp>
 #include <coxswain/device_handle/ledger.hpp>
 #include <coxswain/device_handle/service_table.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
@@ -39,6 +41,10 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   /// Runs `task` and what it queues, on the calling thread. From inside a task of this device: queues it behind what is
   /// there. Blocks while another thread is in. Throws CallError Closed, Forked, WouldDeadlock.
   template <Task T>
+  bool post(T&& task, const CallOptions&) {
+    return post(std::move(task));
+  }
+  template <Task T>
   bool post(T&& task) {
     if (on_this_thread()) {
       if (closed_) throw_closed();
@@ -46,7 +52,7 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
       ledger_.accepted_inline();
       return false;
     }
-    Entry entry(*this);
+    const Entry entry(*this, enter());
     if (closed_) throw_closed();
     ledger_.accepted_inline();
     ledger_.ended(task());
@@ -57,7 +63,7 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   [[nodiscard]] Statistics statistics() const { return ledger_.snapshot(0, 1.0); }
 
   void close() noexcept {}
-  void mark_forked() noexcept {}
+  void mark_forked() noexcept { owner_.store(nullptr, std::memory_order_relaxed); }  // forked inside a task
 
   /// Closes the device once the thread that is in has left. If it does not by `deadline`: Abandoned, and closed later.
   ShutdownOutcome join(std::chrono::steady_clock::time_point deadline);
@@ -76,15 +82,31 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
 
   class ExclusiveScope {
    public:
-    explicit ExclusiveScope(InlineDevice& device) noexcept : device_(device) { ++device_.exclusive_depth_; }
+    explicit ExclusiveScope(InlineDevice& device) noexcept : device_(device), inner_(device.inline_calls_) {
+      ++device_.exclusive_depth_;
+    }
     ~ExclusiveScope() { --device_.exclusive_depth_; }
     ExclusiveScope(const ExclusiveScope&) = delete;
     ExclusiveScope& operator=(const ExclusiveScope&) = delete;
 
    private:
     InlineDevice& device_;
+    InlineCalls::Level inner_;
   };
   [[nodiscard]] bool exclusive() const noexcept { return exclusive_depth_ != 0; }
+  [[nodiscard]] InlineCalls& inline_calls() noexcept { return inline_calls_; }
+
+  /// cell_here() finds the cells of `device` while this lives: the thread may be in several.
+  class CurrentScope {
+   public:
+    explicit CurrentScope(InlineDevice& device) noexcept : outer_(std::exchange(current_, &device)) {}
+    ~CurrentScope() { current_ = outer_; }
+    CurrentScope(const CurrentScope&) = delete;
+    CurrentScope& operator=(const CurrentScope&) = delete;
+
+   private:
+    InlineDevice* outer_;
+  };
 
  private:
   struct Pending {
@@ -106,15 +128,15 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   // The calling thread is in the device until the end of the scope.
   class Entry {
    public:
-    explicit Entry(InlineDevice& device);
+    Entry(InlineDevice& device, std::unique_lock<std::mutex> lock);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
 
    private:
     InlineDevice& device_;
-    InlineDevice* const outer_;
-    std::unique_lock<std::timed_mutex> lock_;
+    std::unique_lock<std::mutex> lock_;
+    CurrentScope current_;
     HeldNode held_;
   };
 
@@ -124,7 +146,7 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
     static constinit thread_local char mark = 0;
     return &mark;
   }
-  [[nodiscard]] std::unique_lock<std::timed_mutex> enter();
+  [[nodiscard]] std::unique_lock<std::mutex> enter();
   void run_pending();
   [[noreturn]] void throw_closed() const;
 
@@ -133,12 +155,13 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   const DeviceId device_;
   const Stage stage_;
   const DeviceThreadOptions options_;
-  std::timed_mutex mutex_;
+  std::mutex mutex_;
   std::atomic<const void*> owner_{nullptr};  // relaxed: a thread only asks whether it is itself
   // Guarded by mutex_:
   ServiceTable services_;
   std::deque<Pending> pending_;
   int exclusive_depth_ = 0;
+  InlineCalls inline_calls_;
   bool closed_ = false;
   Ledger ledger_;
 };

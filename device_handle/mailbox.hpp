@@ -5,6 +5,7 @@
 #include <coxswain/device_handle/queue_policy.hpp>
 #include <coxswain/device_handle/task.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,6 +20,13 @@ enum class PushResult : std::uint8_t {
   Closed,  ///< Refused: close() was called (L4).
   Forked,  ///< Refused: this process is a forked child.
   Full,    ///< Refused: at capacity, and the policy is Fail.
+};
+
+/// What a push does at capacity under QueuePolicy::Block.
+enum class Room : std::uint8_t {
+  Wait,    ///< Waits for room.
+  Refuse,  ///< Returns Full.
+  Exceed,  ///< Queues all the same: a device thread is never blocked by a full queue.
 };
 
 /// The ordered lane from any number of client threads to one device thread.
@@ -99,13 +107,13 @@ class BasicMailbox {
     lane.owned.store(0, std::memory_order_release);  // pairs with acquire_lane()
   }
 
-  /// Queues `task` behind everything pushed before by anyone (L1). Under the policy Block at capacity it waits, unless
-  /// `never_wait` (a device thread is never blocked by a full queue). If refused, `task` is untouched.
+  /// Queues `task` behind everything pushed before by anyone (L1). At capacity, under the policy Block, `room` decides.
+  /// If refused, `task` is untouched.
   /// Throws what the task's move constructor throws and std::bad_alloc; then nothing was queued.
   template <Task T>
-  PushResult push(Lane& lane, T&& task, std::uint64_t stream, bool never_wait = false) {
+  PushResult push(Lane& lane, T&& task, std::uint64_t stream, Room room = Room::Wait) {
     if (policy_ != QueuePolicy::Grow && lane.credits == 0) {
-      if (const PushResult granted = acquire_credits(lane, never_wait); granted != PushResult::Queued) return granted;
+      if (const PushResult granted = acquire_credits(lane, room); granted != PushResult::Queued) return granted;
     }
     const BusyScope busy(lane);
     Platform::light_barrier();  // pairs with settle(): we see the closed state or it sees us busy
@@ -126,6 +134,16 @@ class BasicMailbox {
     credit_word_.fetch_add(1, std::memory_order_seq_cst);
     Platform::wake_all(credit_word_);
     wake();
+  }
+
+  /// Blocks until a push may find room, or until `deadline`.
+  void await_room(std::chrono::steady_clock::time_point deadline) noexcept {
+    const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
+    waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(), as in acquire_credits()
+    if (granted_.load(std::memory_order_seq_cst) - finished_.load(std::memory_order_seq_cst) >= capacity_ && !closing()) {
+      Platform::park_until(credit_word_, ticket, deadline);
+    }
+    waiters_.fetch_sub(1, std::memory_order_relaxed);
   }
 
   /// In a forked child: every push is refused, nothing else may be called.
@@ -239,8 +257,10 @@ class BasicMailbox {
     }
   }
 
-  /// Called by a thread that takes over from a device thread stuck in a task: the segments being read stay allocated.
-  void strand_segments() noexcept {
+  /// Called by a thread that takes over from a device thread stuck in a task. Should that one come back, it finds the
+  /// memory of its task where it was, and does not give any back to the pool.
+  void prepare_take_over() noexcept {
+    pool_.seal();
     for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
       lane->strand_segment();
     }
@@ -392,15 +412,15 @@ class BasicMailbox {
     return static_cast<std::uint32_t>(std::clamp<std::size_t>(capacity / 256, 1, 32));
   }
 
-  PushResult acquire_credits(Lane& lane, bool never_wait) {
+  PushResult acquire_credits(Lane& lane, Room room) {
     for (;;) {
       const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
       if (const State state = state_.load(std::memory_order_seq_cst); state != State::Open) return refusal(state);
       std::uint64_t granted = granted_.load(std::memory_order_relaxed);
       const std::uint64_t queued = granted - finished_.load(std::memory_order_seq_cst);
       const std::uint64_t free = queued < capacity_ ? capacity_ - queued : 0;
-      if (free == 0 && !never_wait) {
-        if (policy_ == QueuePolicy::Fail) return PushResult::Full;
+      if (free == 0 && (policy_ == QueuePolicy::Fail || room == Room::Refuse)) return PushResult::Full;
+      if (free == 0 && room == Room::Wait) {
         waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(): it sees us or we see them
         if (granted_.load(std::memory_order_seq_cst) - finished_.load(std::memory_order_seq_cst) >= capacity_) {
           Platform::park(credit_word_, ticket);

@@ -113,6 +113,11 @@ struct SystemPlatform {
 
   /// Blocks while `word` holds `expected`; may return early.
   static void park(atomic<std::uint32_t>& word, std::uint32_t expected) noexcept { detail::futex_wait(word, expected); }
+  /// The same, at most until `deadline`.
+  static void park_until(atomic<std::uint32_t>& word, std::uint32_t expected,
+                         std::chrono::steady_clock::time_point deadline) noexcept {
+    detail::futex_wait_until(word, expected, deadline);
+  }
   static void wake(atomic<std::uint32_t>& word) noexcept { detail::futex_wake(word, 1); }
   static void wake_all(atomic<std::uint32_t>& word) noexcept { detail::futex_wake(word, INT32_MAX); }
 };

@@ -50,6 +50,7 @@ struct Devices {
 };
 
 Devices& devices();
+void shutdown_others(std::chrono::milliseconds timeout) noexcept;
 
 // At process exit the devices are drained while the rest of the process still stands.
 struct ExitGuard {
@@ -59,7 +60,11 @@ struct ExitGuard {
       devices().exiting = true;
       if (devices().forked) return;
     }
-    shutdown_all(exit_timeout);
+    if (!HeldNode::any()) {
+      shutdown_all(exit_timeout);
+    } else {
+      shutdown_others(exit_timeout);
+    }
   }
 };
 
@@ -68,6 +73,8 @@ void in_parent() { devices().mutex.unlock(); }
 void in_child() {
   devices().forked = true;
   for (auto& [key, entry] : devices().threads) entry.device->mark_forked();
+  for (auto& [key, entry] : devices().inlines) entry.device->mark_forked();
+  HeldNode::forget();
   devices().mutex.unlock();
 }
 
@@ -105,7 +112,7 @@ Closing mark_closing(Devices& all, const Matches& matches) {
 }
 
 template <class Matches>
-ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseconds timeout, bool skip_own) {
+ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   Devices& all = devices();
   std::unique_lock lock(all.mutex);
@@ -119,10 +126,8 @@ ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseco
       }
     }
   };
-  if (!skip_own) {
-    refuse_own(all.threads);
-    refuse_own(all.inlines);
-  }
+  refuse_own(all.threads);
+  refuse_own(all.inlines);
   std::vector<WaitNode*> targets;
   const auto add_targets = [&](auto& map) {
     for (auto& entry : map) {
@@ -155,9 +160,23 @@ ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseco
     const auto open = [&](const auto& entry) { return matches(entry.first.first) && entry.second.closing && !own(entry); };
     return std::ranges::none_of(all.threads, open) && std::ranges::none_of(all.inlines, open);
   };
-  all.changed.wait_until(lock, deadline + std::chrono::seconds(1), gone);
-  lock.unlock();
+  if (!all.changed.wait_until(lock, deadline + std::chrono::seconds(1), gone)) worst = ShutdownOutcome::Abandoned;
   return worst;
+}
+
+// The process exits from inside a task: what waits for that task, or is it, cannot be joined. The rest is.
+void shutdown_others(std::chrono::milliseconds timeout) noexcept {
+  std::vector<DeviceId> ids;
+  {
+    const std::scoped_lock lock(devices().mutex);
+    for (const auto& [key, entry] : devices().threads) ids.push_back(key.first);
+  }
+  for (const DeviceId id : ids) {
+    try {
+      shutdown(id, timeout);
+    } catch (const CallError&) {  // would_deadlock
+    }
+  }
 }
 
 }  // namespace
@@ -185,7 +204,6 @@ std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage s
   }
   std::shared_ptr<Device> started = Device::start(device, stage);
   all.template of<Device>().emplace(Key{device, stage}, Entry<Device>{started});
-  lock.unlock();
   if constexpr (std::is_same_v<Device, DeviceThread>) {
     if (started->options().stall_threshold.count() > 0) detail::watch_for_stalls(started);
   }
@@ -208,11 +226,11 @@ void throw_if_forked(DeviceId device) {
 }
 
 ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout) {
-  return shutdown_matching([device](DeviceId id) { return id == device; }, timeout, false);
+  return shutdown_matching([device](DeviceId id) { return id == device; }, timeout);
 }
 
 ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout) {
-  return shutdown_matching([](DeviceId) { return true; }, timeout, devices().exiting);
+  return shutdown_matching([](DeviceId) { return true; }, timeout);
 }
 
 Statistics statistics(DeviceId device, Stage stage) {

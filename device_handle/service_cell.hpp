@@ -92,13 +92,20 @@ class ServiceCell final : public ServiceCellBase {
   /// Any thread.
   [[nodiscard]] const Utilities& utilities() const noexcept { return utilities_; }
 
-  void close() noexcept override { service_.reset(); }
+  /// Whether the service is still there. Device thread.
+  [[nodiscard]] bool open() const noexcept { return open_; }
+
+  void close() noexcept override {
+    open_ = false;  // first: its destructor may call
+    service_.reset();
+  }
 
  private:
   DeviceId device_;
   std::optional<S> service_;
   Utilities utilities_;
   bool borrowed_ = false;
+  bool open_ = true;
 };
 
 }  // namespace cox

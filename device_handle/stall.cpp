@@ -31,6 +31,7 @@ struct Watcher {
   std::condition_variable_any changed;
   std::vector<Watched> watched;
   std::function<void(const Stall&)> callback;
+  std::uint64_t additions = 0;
   std::jthread thread;
 };
 
@@ -78,11 +79,12 @@ void watch(const std::stop_token& stop, Watcher& w) {
       }
     }
     const auto callback = w.callback;
+    const std::uint64_t seen = w.additions;
     lock.unlock();
     for (const Stall& stall : found) report(stall, callback);
     lock.lock();
     const auto pause = std::clamp(period / 4, std::chrono::milliseconds(1), std::chrono::milliseconds(10'000));
-    w.changed.wait_for(lock, stop, pause, [] { return false; });
+    w.changed.wait_for(lock, stop, pause, [&w, seen] { return w.additions != seen; });
   }
 }
 
@@ -102,6 +104,8 @@ void detail::watch_for_stalls(const std::shared_ptr<DeviceThread>& thread) {
   Watcher& w = watcher();
   const std::scoped_lock lock(w.mutex);
   w.watched.push_back({thread, thread->options().stall_threshold});
+  ++w.additions;
+  w.changed.notify_all();
   if (!w.thread.joinable()) {
     w.thread = std::jthread([&w](const std::stop_token& stop) { watch(stop, w); });
   }

@@ -20,6 +20,8 @@ HeldNode::HeldNode(WaitNode& node) noexcept : node_(node), outer_(innermost) { i
 
 HeldNode::~HeldNode() { innermost = outer_; }
 
+void HeldNode::forget() noexcept { innermost = nullptr; }
+
 bool HeldNode::any() noexcept { return innermost != nullptr; }
 
 bool WaitNode::reaches(const WaitNode& target) const noexcept {
@@ -37,17 +39,21 @@ WaitScope::WaitScope(std::vector<WaitNode*> targets) {
   for (const HeldNode* held = innermost; held != nullptr; held = held->outer_) {
     auto& edges = held->node_.waits_for_;
     edges.insert(edges.end(), targets.begin(), targets.end());
+    waiting_.push_back(&held->node_);
   }
   announced_ = std::move(targets);
 }
 
-WaitScope::~WaitScope() {
-  if (announced_.empty()) return;
+WaitScope::~WaitScope() { answered(); }
+
+void WaitScope::answered() noexcept {
+  if (announced_.empty()) return;  // nothing announced; else only the lock tells whether somebody was here first
   const std::scoped_lock lock(graph_mutex());
-  for (const HeldNode* held = innermost; held != nullptr; held = held->outer_) {
-    auto& edges = held->node_.waits_for_;  // scopes nest: ours are the last
+  for (WaitNode* const node : waiting_) {
+    auto& edges = node->waits_for_;  // a thread's scopes nest, and an outer one is not answered before an inner one
     edges.resize(edges.size() - announced_.size());
   }
+  waiting_.clear();
 }
 
 }  // namespace cox

@@ -35,6 +35,9 @@ class HeldNode {
   /// Whether the calling thread holds anything up.
   [[nodiscard]] static bool any() noexcept;
 
+  /// In a forked child: the calling thread holds nothing up any more.
+  static void forget() noexcept;
+
  private:
   friend class WaitScope;
   WaitNode& node_;
@@ -53,7 +56,11 @@ class WaitScope {
 
   [[nodiscard]] bool ring() const noexcept { return ring_; }
 
+  /// The wait is over, though the waiter may not have noticed yet. Any thread, before it wakes the waiter.
+  void answered() noexcept;
+
  private:
+  std::vector<WaitNode*> waiting_;
   std::vector<WaitNode*> announced_;
   bool ring_ = false;
 };

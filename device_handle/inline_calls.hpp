@@ -1,0 +1,78 @@
+#pragma once
+
+#include <coxswain/device_handle/stream_id.hpp>
+
+#include <deque>
+#include <memory>
+#include <utility>
+
+namespace cox {
+
+/// Fire-and-forget calls made inside `exclusive`: they run at once, unless they come from a task that itself runs
+/// inline; then they run right after that task, in the order of the calls. Device thread only.
+class InlineCalls {
+ public:
+  /// While this lives, calls belong to a new, inner exclusive.
+  class Level {
+   public:
+    explicit Level(InlineCalls& calls) noexcept : calls_(calls), outer_(std::exchange(calls.in_task_, false)) {}
+    ~Level() { calls_.in_task_ = outer_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    InlineCalls& calls_;
+    bool outer_;
+  };
+
+  /// Whether a task of this level is on the stack.
+  [[nodiscard]] bool in_task() const noexcept { return in_task_; }
+
+  /// Keeps `again` to be called, with the caller's StreamId, when the task that is running has ended.
+  template <class F>
+  void defer(F&& again) {
+    deferred_.push_back(std::make_unique<Deferred<std::decay_t<F>>>(std::forward<F>(again)));
+  }
+
+  /// Runs `task()`, then what it has deferred. Its result is returned, or its exception thrown, after that.
+  template <class F>
+  decltype(auto) run(F&& task) {
+    const Drain drain{*this, std::exchange(in_task_, true)};
+    return std::forward<F>(task)();
+  }
+
+ private:
+  struct DeferredBase {
+    virtual ~DeferredBase() = default;
+    virtual void call() = 0;
+  };
+
+  template <class F>
+  struct Deferred final : DeferredBase {
+    explicit Deferred(F&& moved) : again(std::move(moved)), stream(StreamId::current()) {}
+    void call() override {
+      const StreamScope scope(stream);
+      again();
+    }
+    F again;
+    StreamId stream;
+  };
+
+  struct Drain {
+    InlineCalls& calls;
+    bool outer;
+    ~Drain() {
+      calls.in_task_ = outer;
+      while (!outer && !calls.deferred_.empty()) {
+        const auto next = std::move(calls.deferred_.front());
+        calls.deferred_.pop_front();
+        next->call();
+      }
+    }
+  };
+
+  std::deque<std::unique_ptr<DeferredBase>> deferred_;
+  bool in_task_ = false;
+};
+
+}  // namespace cox

@@ -1,0 +1,156 @@
+// L6: how long closures live, where they die, and what they may hold. One suite, both handles.
+
+#include <coxswain/tests/device_handle/contract.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+
+using namespace contract;
+
+namespace {
+
+/// A move-only capture of N bytes that counts how many of its kind are alive.
+template <std::size_t size, std::size_t alignment = 1>
+class Cargo {
+ public:
+  Cargo() {
+    for (std::size_t i = 0; i < size; ++i) bytes_[i] = static_cast<std::uint8_t>(i * 7 + 1);
+    ++alive;
+  }
+  Cargo(Cargo&& other) noexcept : bytes_(other.bytes_) { ++alive; }
+  Cargo& operator=(Cargo&&) = delete;
+  ~Cargo() { --alive; }
+
+  [[nodiscard]] bool intact() const {
+    for (std::size_t i = 0; i < size; ++i) {
+      if (bytes_[i] != static_cast<std::uint8_t>(i * 7 + 1)) return false;
+    }
+    return reinterpret_cast<std::uintptr_t>(this) % alignment == 0;
+  }
+
+  static inline std::atomic<int> alive{0};
+
+ private:
+  alignas(alignment) std::array<std::uint8_t, size> bytes_;
+};
+
+template <class Suite, std::size_t size, std::size_t alignment = 1>
+void carry() {
+  using Kind = Cargo<size, alignment>;
+  INFO(size << " bytes aligned to " << alignment);
+  {
+    const TestDevice device;
+    auto handle = Suite::template Handle<Alpha>::get(device);
+    std::atomic<int> intact{0};
+    for (int i = 0; i < 3; ++i) {
+      handle.submit([cargo = Kind(), &intact](Alpha&) { intact += cargo.intact() ? 1 : 0; });
+    }
+    handle.submit_blocking([](Alpha&) {});
+    CHECK(intact == 3);
+    CHECK(Kind::alive == 0);
+    handle.submit([cargo = Kind()](Alpha&) { throw std::runtime_error("with cargo"); }, cox::CallOptions{});
+    handle.submit_blocking([](Alpha&) {});
+    CHECK(Kind::alive == 0);
+  }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("L6: move-only captures of 1 byte to 1 MiB arrive whole and are destroyed exactly once", "[contract]",
+                   Threaded, Inline) {
+  cox::set_task_error_callback([](const cox::TaskError&) {});
+  carry<TestType, 1>();
+  carry<TestType, 32>();
+  carry<TestType, 33>();
+  carry<TestType, 40>();
+  carry<TestType, 41>();
+  carry<TestType, 1000>();
+  carry<TestType, 4096>();
+  carry<TestType, 5000>();
+  carry<TestType, 1U << 20U>();
+  cox::set_task_error_callback({});
+}
+
+TEMPLATE_TEST_CASE("L6: over-aligned captures lie where they must", "[contract]", Threaded, Inline) {
+  cox::set_task_error_callback([](const cox::TaskError&) {});
+  carry<TestType, 16, 16>();
+  carry<TestType, 64, 64>();
+  carry<TestType, 128, 128>();
+  carry<TestType, 4096, 4096>();
+  cox::set_task_error_callback({});
+}
+
+TEMPLATE_TEST_CASE("L6: a blocking closure is destroyed on the device thread before the caller wakes", "[contract]",
+                   Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  const auto thread = handle.submit_blocking([](Alpha&) { return std::this_thread::get_id(); });
+  CHECK((thread == std::this_thread::get_id()) == handle.is_blocking());
+  for (int i = 0; i < 1000; ++i) {
+    const Fate fate;
+    if (i % 3 == 0) {
+      handle.submit_blocking([ticket = fate.ticket()](Alpha&) {});
+    } else if (i % 3 == 1) {
+      CHECK_THROWS(handle.submit_blocking([ticket = fate.ticket()](Alpha&) { throw 1; }));
+    } else {
+      handle.exclusive([ticket = fate.ticket()] {});
+    }
+    REQUIRE(fate.deaths() == 1);
+    REQUIRE(fate.thread() == thread);
+  }
+}
+
+TEMPLATE_TEST_CASE("L6: so is one with options", "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  const auto thread = handle.submit_blocking([](Alpha&) { return std::this_thread::get_id(); });
+  for (int i = 0; i < 1000; ++i) {
+    const Fate fate;
+    handle.submit_blocking([ticket = fate.ticket()](Alpha&) {}, before(std::chrono::steady_clock::now() + 1h));
+    REQUIRE(fate.deaths() == 1);
+    REQUIRE(fate.thread() == thread);
+  }
+}
+
+TEMPLATE_TEST_CASE("L6: a fire-and-forget closure is destroyed on the device thread before the next task runs",
+                   "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  const auto thread = handle.submit_blocking([](Alpha&) { return std::this_thread::get_id(); });
+  for (int i = 0; i < 100; ++i) {
+    const Fate plain;
+    const Fate guarded;
+    handle.submit([ticket = plain.ticket()](Alpha&) {});
+    handle.submit([&](Alpha& alpha) { alpha.value = plain.deaths(); });
+    CHECK(handle.submit_blocking([](Alpha& alpha) { return alpha.value; }) == 1);
+    handle.submit([ticket = guarded.ticket()](Alpha&) {}, before(std::chrono::steady_clock::now() + 1h));
+    handle.submit([&](Alpha& alpha) { alpha.value = guarded.deaths(); });
+    CHECK(handle.submit_blocking([](Alpha& alpha) { return alpha.value; }) == 1);
+    CHECK(plain.thread() == thread);
+    CHECK(guarded.thread() == thread);
+  }
+}
+
+TEMPLATE_TEST_CASE("L6: a capture's destructor may itself submit", "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  using Handle = typename TestType::template Handle<Alpha>;
+  auto handle = Handle::get(device);
+  Gate ran;
+  std::shared_ptr<void> last_words(nullptr, [handle, ran](void*) mutable { handle.submit([ran](Alpha&) { ran.open(); }); });
+  handle.submit([held = std::move(last_words)](Alpha&) {});
+  CHECK(ran.opens_within(never));
+}
+
+TEMPLATE_TEST_CASE("A closure's destructor runs under the submitter's StreamId too", "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  const cox::StreamId stream = cox::StreamId::allocate();
+  std::atomic<std::uint64_t> seen{0};
+  stream.executes([&] {
+    handle.submit([held = std::shared_ptr<void>(nullptr, [&](void*) { seen = cox::StreamId::current().value; })](Alpha&) {});
+  });
+  handle.submit_blocking([](Alpha&) {});
+  CHECK(seen == stream.value);
+}

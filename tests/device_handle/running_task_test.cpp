@@ -1,0 +1,28 @@
+#include <coxswain/device_handle/running_task.hpp>
+
+#include <coxswain/tests/support/catch.hpp>
+
+#include <string>
+
+namespace {
+struct Recognisable {};
+}  // namespace
+
+TEST_CASE("A running task is named by its label and call site, else by its type", "[running_task]") {
+  cox::RunningTask running;
+  CHECK_FALSE(running.in_task());
+  CHECK_FALSE(running.to_string().empty());
+  running.enter(&typeid(Recognisable));
+  CHECK(running.in_task());
+  CHECK_THAT(running.to_string(), Catch::Matchers::Contains("Recognisable"));
+  const auto site = std::source_location::current();
+  running.name("upload", site);
+  CHECK_THAT(running.to_string(), Catch::Matchers::Contains("upload") && Catch::Matchers::Contains("running_task_test.cpp") &&
+                                      Catch::Matchers::Contains(std::to_string(site.line())));
+  const auto serial = running.serial();
+  running.leave();
+  CHECK_FALSE(running.in_task());
+  running.enter(&typeid(Recognisable));
+  CHECK(running.serial() != serial);
+  CHECK_THAT(running.to_string(), Catch::Matchers::Contains("Recognisable") && !Catch::Matchers::Contains("upload"));
+}

@@ -1,0 +1,271 @@
+// Forced ends and rings: what only a device with a thread can get into.
+
+#include <coxswain/tests/device_handle/contract.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <array>
+
+using namespace contract;
+using cox::ShutdownOutcome;
+
+namespace {
+
+/// Waits in its destructor.
+struct Lingering {
+  explicit Lingering(cox::DeviceId) {}
+  Lingering(Lingering&&) = default;
+  ~Lingering() { may_go.wait(); }
+  static inline Gate may_go;
+};
+
+}  // namespace
+
+TEST_CASE("L4: from the moment a shutdown begins calls throw closed, although a task still runs", "[shutdown]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  auto occupied = std::make_unique<Occupied<cox::DeviceHandle<Alpha>>>(handle);
+  std::atomic<bool> queued_ran{false};
+  handle.submit([&](Alpha&) { queued_ran = true; });
+  ShutdownOutcome outcome{};
+  std::thread closer([&] { outcome = device.close(); });
+  std::uint64_t accepted = 0;
+  const bool refused = eventually([&] {
+    const bool closed = kind_of([&] { handle.submit([](Alpha&) {}); }) == Kind::Closed;
+    if (!closed) ++accepted;
+    return closed;
+  });
+  CHECK(refused);
+  CHECK(kind_of([&] { handle.submit_blocking([](Alpha&) {}); }) == Kind::Closed);
+  CHECK_FALSE(queued_ran);
+  occupied.reset();
+  closer.join();
+  CHECK(outcome == ShutdownOutcome::Drained);
+  CHECK(queued_ran);
+  CHECK(conserved(handle.statistics()));
+}
+
+TEST_CASE("L2: a shutdown with 1,000 blocked callers answers all of them", "[shutdown]") {
+  constexpr int callers = sanitized ? 200 : 1000;
+  for (const bool forced : {false, true}) {
+    const TestDevice device;
+    auto handle = cox::DeviceHandle<Alpha>::get(device);
+    std::atomic<int> answered{0};
+    std::atomic<int> closed{0};
+    std::vector<std::thread> threads;
+    Gate started;
+    Gate gate;
+    handle.submit([started, gate](Alpha&) {
+      started.open();
+      gate.wait();
+    });
+    started.wait();
+    for (int t = 0; t < callers; ++t) {
+      threads.emplace_back([&, handle]() mutable {
+        const auto kind = kind_of([&] { handle.submit_blocking([&](Alpha&) { ++answered; }); });
+        if (kind == Kind::Closed) ++closed;
+      });
+    }
+    REQUIRE(eventually([&] { return handle.statistics().depth >= callers + 1; }));
+    if (forced) {
+      CHECK(device.close(1ms) == ShutdownOutcome::Abandoned);
+      for (auto& thread : threads) thread.join();
+      CHECK(closed == callers);
+      gate.open();
+    } else {
+      std::thread closer([&] { device.close(); });
+      REQUIRE(eventually([&] { return kind_of([&] { handle.submit([](Alpha&) {}); }) == Kind::Closed; }));
+      gate.open();
+      for (auto& thread : threads) thread.join();
+      closer.join();
+      CHECK(answered == callers);
+    }
+    REQUIRE(eventually([&] { return conserved(handle.statistics()); }));
+  }
+}
+
+TEST_CASE("L2: when the time is up, what has not started is destroyed exactly once and its callers are answered",
+          "[shutdown]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  const Fate fate;
+  std::atomic<bool> ran{false};
+  std::optional<Kind> kind;
+  Gate gate;
+  Gate started;
+  Gate first_died;
+  handle.submit([&](Alpha&) {
+    started.open();
+    gate.wait();
+  });
+  started.wait();
+  for (int i = 0; i < 1000; ++i) handle.submit([&, ticket = fate.ticket()](Alpha&) { ran = true; });
+  handle.submit([&, ticket = fate.ticket(), block = std::array<char, 2000>{}](Alpha&) { ran = block[0] == 0; });
+  handle.submit([&, ticket = fate.ticket()](Alpha&) { ran = true; }, before(std::chrono::steady_clock::now() + 1h));
+  std::thread caller([&] { kind = kind_of([&] { handle.submit_blocking([&](Alpha&) { ran = true; }); }); });
+  std::optional<Kind> guarded;
+  std::thread guarded_caller([&] {
+    guarded = kind_of([&] {
+      handle.submit_blocking([&](Alpha&) { ran = true; }, before(std::chrono::steady_clock::now() + 1h));
+    });
+  });
+  REQUIRE(eventually([&] { return handle.statistics().depth == 1005; }));
+  // The task ends within the grace that a stuck one is given.
+  std::thread closer;
+  ShutdownOutcome outcome{};
+  closer = std::thread([&] { outcome = device.close(0ms); });
+  std::uint64_t more = 0;
+  REQUIRE(eventually([&] {
+    const bool closed = kind_of([&] { handle.submit([](Alpha&) {}); }) == Kind::Closed;
+    if (!closed) ++more;
+    return closed;
+  }));
+  gate.open();
+  closer.join();
+  caller.join();
+  guarded_caller.join();
+  CHECK(outcome != ShutdownOutcome::Drained);
+  if (outcome == ShutdownOutcome::Discarded && !ran) {
+    CHECK(kind == Kind::Closed);
+    CHECK(guarded == Kind::Closed);
+    CHECK(handle.statistics().cancelled == 1004 + more);
+  }
+  CHECK(fate.deaths() == 1002);
+  CHECK(eventually([&] { return conserved(handle.statistics()); }));
+}
+
+TEST_CASE("A task that never returns is abandoned in bounded time and everyone who waits is answered", "[shutdown]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  const Fate fate;
+  Gate gate;
+  Gate started;
+  Gate returned;
+  handle.submit([gate, started, returned](Alpha&) {
+    started.open();
+    gate.wait();
+    returned.open();
+  });
+  started.wait();
+  std::optional<Kind> kind;
+  std::thread caller([&] { kind = kind_of([&] { handle.submit_blocking([](Alpha&) {}); }); });
+  for (int i = 0; i < 100; ++i) handle.submit([ticket = fate.ticket()](Alpha&) {});
+  REQUIRE(eventually([&] { return handle.statistics().depth == 102; }));
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(device.close(50ms) == ShutdownOutcome::Abandoned);
+  CHECK(std::chrono::steady_clock::now() - start < 5s);
+  caller.join();
+  CHECK(kind == Kind::Closed);
+  CHECK(fate.deaths() == 100);
+  CHECK(handle.statistics().cancelled == 101);
+  // The device is usable again while the old thread is still stuck, and after it has come back.
+  auto fresh = cox::DeviceHandle<Alpha>::get(device);
+  CHECK(fresh.submit_blocking([](Alpha&) { return 1; }) == 1);
+  gate.open();
+  CHECK(returned.opens_within(never));
+  CHECK(fresh.submit_blocking([](Alpha&) { return 2; }) == 2);
+  CHECK(eventually([&] { return conserved(handle.statistics()); }));
+}
+
+TEST_CASE("L2: a stuck task that comes back while its queue is being discarded harms nothing", "[shutdown]") {
+  for (int round = 0; round < (sanitized ? 3 : 10); ++round) {
+    const TestDevice device;
+    auto handle = cox::DeviceHandle<Alpha>::get(device);
+    Gate gate;
+    Gate started;
+    const Fate fate;
+    handle.submit([gate, started, block = std::array<char, 1000>{}](Alpha&) {  // in a recycled block
+      started.open();
+      gate.wait();
+      static_cast<void>(block);
+    });
+    started.wait();
+    std::shared_ptr<void> opener(nullptr, [gate](void*) { gate.open(); });
+    handle.submit([opener = std::move(opener)](Alpha&) {});  // dies first, lets the stuck task go on
+    for (int i = 0; i < 5000; ++i) {
+      handle.submit([ticket = fate.ticket(), block = std::array<char, 1000>{}](Alpha&) { static_cast<void>(block); });
+    }
+    CHECK(device.close(0ms) == ShutdownOutcome::Abandoned);
+    CHECK(fate.deaths() == 5000);
+    CHECK(eventually([&] { return conserved(handle.statistics()); }, 5s));
+  }
+}
+
+TEST_CASE("L13: a device that is busy discarding its queue is not abandoned", "[shutdown]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  Gate started;
+  std::atomic<int> deaths{0};
+  const auto slow_death = [&](void*) {
+    const auto end = std::chrono::steady_clock::now() + 1ms;
+    while (std::chrono::steady_clock::now() < end) {
+    }
+    ++deaths;
+  };
+  std::atomic<bool> let_go{false};
+  handle.submit([&](Alpha&) {
+    started.open();
+    while (!let_go) {
+    }
+  });
+  started.wait();
+  for (int i = 0; i < 400; ++i) handle.submit([held = std::shared_ptr<void>(nullptr, slow_death)](Alpha&) {});
+  std::thread closer;
+  ShutdownOutcome outcome{};
+  closer = std::thread([&] { outcome = device.close(0ms); });
+  REQUIRE(eventually([&] { return kind_of([&] { handle.submit([](Alpha&) {}); }) == Kind::Closed; }));
+  let_go = true;
+  closer.join();
+  CHECK(deaths == 400);
+  CHECK(outcome == ShutdownOutcome::Discarded);
+}
+
+TEST_CASE("A service whose destructor does not return keeps a shutdown no longer than its time", "[shutdown]") {
+  Lingering::may_go = Gate();
+  const TestDevice device;
+  static_cast<void>(cox::DeviceHandle<Lingering>::get(device));
+  Gate closed;
+  std::thread closer([&] {
+    device.close(20ms);
+    closed.open();
+  });
+  CHECK(closed.opens_within(5s));
+  Lingering::may_go.open();
+  closer.join();
+}
+
+TEST_CASE("A second shutdown does not say drained while the first still waits", "[shutdown]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  auto occupied = std::make_unique<Occupied<cox::DeviceHandle<Alpha>>>(handle);
+  std::atomic<bool> ran{false};
+  handle.submit([&](Alpha&) { ran = true; });
+  std::thread closer([&] { device.close(20s); });
+  REQUIRE(eventually([&] { return kind_of([&] { handle.submit([](Alpha&) {}); }) == Kind::Closed; }));
+  const auto outcome = device.close(1ms);
+  CHECK((outcome != ShutdownOutcome::Drained || ran));
+  occupied.reset();
+  closer.join();
+}
+
+TEST_CASE("shutdown_all ends every device, and get waits for a shutdown under way", "[shutdown]") {
+  const TestDevice one;
+  const TestDevice two;
+  auto a = cox::DeviceHandle<Alpha>::get(one);
+  auto b = cox::DeviceHandle<Alpha>::get(two);
+  auto occupied = std::make_unique<Occupied<cox::DeviceHandle<Alpha>>>(a);
+  ShutdownOutcome outcome{};
+  std::thread closer([&] { outcome = cox::shutdown_all(20s); });
+  REQUIRE(eventually([&] { return kind_of([&] { b.submit([](Alpha&) {}); }) == Kind::Closed; }));
+  std::atomic<bool> opened{false};
+  std::thread opener([&] {
+    static_cast<void>(cox::DeviceHandle<Alpha>::get(one));
+    opened = true;
+  });
+  CHECK_FALSE(opened);
+  occupied.reset();
+  closer.join();
+  opener.join();
+  CHECK(opened);
+  CHECK(outcome == ShutdownOutcome::Drained);
+  CHECK(cox::DeviceHandle<Alpha>::get(two).submit_blocking([](Alpha&) { return 1; }) == 1);
+}

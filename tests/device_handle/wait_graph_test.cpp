@@ -1,0 +1,63 @@
+// Parts of the core that stand alone: the waiting graph, completions, running tasks, the block pool.
+
+#include <coxswain/tests/device_handle/contract.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/device_handle/wait_graph.hpp>
+
+using namespace contract;
+using cox::HeldNode;
+using cox::WaitNode;
+using cox::WaitScope;
+
+TEST_CASE("L10: who holds nothing closes no ring", "[wait_graph]") {
+  WaitNode node;
+  CHECK_FALSE(HeldNode::any());
+  CHECK_FALSE(WaitScope(node).ring());
+}
+
+TEST_CASE("L10: waiting for what one holds is a ring", "[wait_graph]") {
+  WaitNode node;
+  const HeldNode held(node);
+  CHECK(HeldNode::any());
+  CHECK(WaitScope(node).ring());
+  WaitNode other;
+  CHECK_FALSE(WaitScope(other).ring());
+}
+
+TEST_CASE("L10: a ring over several threads is found by whoever closes it, and open again when one stops waiting",
+          "[wait_graph]") {
+  WaitNode a;
+  WaitNode b;
+  WaitNode c;
+  Gate b_waits;
+  Gate c_waits;
+  Gate leave;
+  Gate b_left;
+  std::thread holds_b([&] {
+    const HeldNode held(b);
+    {
+      const WaitScope waiting(c);
+      b_waits.open();
+      leave.wait();
+    }
+    b_left.open();
+  });
+  std::thread holds_c([&] {
+    b_waits.wait();
+    const HeldNode held(c);
+    const WaitScope waiting(a);
+    c_waits.open();
+    b_left.wait();
+  });
+  c_waits.wait();
+  const HeldNode held(a);
+  const bool ring = WaitScope(b).ring();
+  leave.open();
+  b_left.wait();
+  const bool ring_after = WaitScope(b).ring();
+  holds_b.join();
+  holds_c.join();
+  CHECK(ring);
+  CHECK_FALSE(ring_after);
+}

@@ -1,0 +1,28 @@
+#include <coxswain/servers/host/host_options.hpp>
+#include <coxswain/tests/tools/command.hpp>
+
+#include <coxswain/tests/support/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+using cox::tools::Command;
+using cox::tools::ExitCode;
+
+TEST_CASE("cox devices shows a row for each host device and why there are no CUDA devices") {
+  cox::reset_host_options();
+  const Command command = Command::run({"devices"});
+  CHECK(command.code == ExitCode::Ok);
+  for (const char* part : {"id", "kind", "name", "memory", "threads", "host:0", "host:3", "no CUDA device"})
+    CHECK(command.out.find(part) != std::string::npos);
+}
+
+TEST_CASE("cox devices --json gives an object for each device that was asked for") {
+  const Command command = Command::run({"devices", "--devices", "host:2", "--json"});
+  REQUIRE(command.code == ExitCode::Ok);
+  const auto json = nlohmann::json::parse(command.out);
+  REQUIRE(json.size() == 2);
+  CHECK(json[1]["id"] == "host:1");
+  CHECK(json[1]["kind"] == "host");
+  CHECK(json[1]["memory_bytes"].get<std::uint64_t>() > 0);
+  CHECK(json[1]["threads"].get<std::uint64_t>() > 0);
+}

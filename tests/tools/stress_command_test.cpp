@@ -1,0 +1,140 @@
+#include <coxswain/tests/tools/command.hpp>
+
+#include <coxswain/tests/support/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+using cox::tools::Command;
+using cox::tools::ExitCode;
+using Json = nlohmann::json;
+
+namespace {
+
+/// A file of this test's own that is gone after it.
+class TemporaryFile {
+ public:
+  TemporaryFile() : path_(std::filesystem::temp_directory_path() / ("cox-" + std::to_string(getpid()) + ".json")) {}
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+
+  [[nodiscard]] std::string path() const { return path_.string(); }
+  [[nodiscard]] Json parsed() const {
+    std::ifstream file(path_);
+    return Json::parse(file);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+const std::vector<std::string> short_run{"stress", "--devices", "host:2", "--operations", "20000",   "--clients",
+                                         "4",      "--seed",    "42",     "--payload",    "64:16KiB"};
+
+std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+}  // namespace
+
+TEST_CASE("A run that holds ends with code 0, the table, the conservation, the seed and ok") {
+  const Command command = Command::run(short_run);
+  CAPTURE(command.out, command.err);
+  CHECK(command.code == ExitCode::Ok);
+  CHECK(command.err.empty());
+  for (const char* part : {"submit", "blocking", "exclusive", "create", "read", "launch", "p99.9 us",
+                           "conservation: accepted ", "host:0 host:1", "peak memory", "seed 42", "\nok\n"})
+    CHECK(command.out.find(part) != std::string::npos);
+}
+
+TEST_CASE("The JSON has the keys of the design, and its conservation adds up under faults") {
+  const TemporaryFile file;
+  const Command command = Command::run(
+      with(short_run, {"--fault", "throw=0.02,cancel=0.02,expire=0.01", "--json", file.path(), "--quiet"}));
+  CAPTURE(command.out, command.err);
+  CHECK(command.code == ExitCode::Ok);
+  CHECK(command.out == "ok\n");
+
+  const Json json = file.parsed();
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  CHECK(keys == std::vector<std::string>{"conservation", "devices", "ok", "operations", "peak_rss_bytes", "seconds",
+                                         "seed", "violations"});
+  CHECK(json["ok"] == true);
+  CHECK(json["seed"] == 42);
+  CHECK(json["seconds"].get<double>() > 0);
+  CHECK(json["devices"] == Json{"host:0", "host:1"});
+  CHECK(json["violations"].empty());
+  CHECK(json["peak_rss_bytes"].get<std::uint64_t>() > 0);
+
+  std::uint64_t operations = 0;
+  for (const auto& [name, figures] : json["operations"].items()) {
+    CAPTURE(name);
+    for (const char* key : {"count", "rate", "p50_us", "p99_us", "p999_us", "max_us"}) CHECK(figures.contains(key));
+    CHECK(figures["p50_us"] <= figures["max_us"]);
+    operations += figures["count"].get<std::uint64_t>();
+  }
+  CHECK(operations == 20'000);
+
+  const Json& c = json["conservation"];
+  const auto count = [&c](const char* key) { return c[key].get<std::uint64_t>(); };
+  CHECK(count("accepted") == count("completed") + count("failed") + count("cancelled") + count("expired"));
+  CHECK(count("failed") > 0);
+  CHECK(count("cancelled") > 0);
+  CHECK(count("expired") > 0);
+}
+
+TEST_CASE("The same seed does the same operations") {
+  const TemporaryFile file;
+  std::vector<Json> counts;
+  for (int run = 0; run < 2; ++run) {
+    REQUIRE(Command::run(with(short_run, {"--json", file.path()})).code == ExitCode::Ok);
+    Json& count = counts.emplace_back();
+    for (const auto& [name, figures] : file.parsed()["operations"].items()) count[name] = figures["count"];
+  }
+  CHECK(counts[0] == counts[1]);
+}
+
+TEST_CASE("A seed by chance is shown, and only what is in the mix is done") {
+  const Command command = Command::run({"stress", "--devices", "host:1", "--operations", "100", "--mix", "submit=1"});
+  CHECK(command.code == ExitCode::Ok);
+  CHECK(command.out.find(", seed ") != std::string::npos);
+  CHECK(command.out.find("launch") == std::string::npos);
+}
+
+TEST_CASE("A run by time ends after it") {
+  const TemporaryFile file;
+  REQUIRE(Command::run({"stress", "--devices", "host:1", "--seconds", "0.2", "--clients", "2", "--payload", "64:4KiB",
+                        "--json", file.path()})
+              .code == ExitCode::Ok);
+  CHECK(file.parsed()["seconds"].get<double>() >= 0.2);
+}
+
+TEST_CASE("SIGINT ends a run early with its report") {
+  const Command command = [] {
+    std::jthread user([](std::stop_token stop) {
+      struct sigaction installed{};
+      // Until the run has put its handler in place.
+      while (!stop.stop_requested() && sigaction(SIGINT, nullptr, &installed) == 0 && installed.sa_handler == SIG_DFL)
+        std::this_thread::yield();
+      if (!stop.stop_requested()) kill(getpid(), SIGINT);
+    });
+    return Command::run(
+        {"stress", "--devices", "host:1", "--seconds", "1000", "--clients", "2", "--payload", "64:4KiB"});
+  }();
+  CHECK(command.code == ExitCode::Ok);
+  CHECK(command.out.find("interrupted") != std::string::npos);
+  CHECK(command.out.find("\nok\n") != std::string::npos);
+}
