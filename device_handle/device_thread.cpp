@@ -18,8 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a stuck task is given to end after its thread was told to discard the rest.
-constexpr std::chrono::milliseconds grace{100};
+// How long one task, or the destruction of one, may go on after the time was up before its thread is given up.
+constexpr std::chrono::milliseconds grace{1000};
 constexpr std::chrono::milliseconds look_again{1};
 
 // Asks the scheduler for short slices. A thread woken by a client that goes on computing is put on the client's

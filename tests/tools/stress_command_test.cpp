@@ -101,8 +101,9 @@ TEST_CASE("The same seed does the same operations") {
   std::vector<Json> counts;
   for (int run = 0; run < 2; ++run) {
     REQUIRE(Command::run(with(short_run, {"--json", file.path()})).code == ExitCode::Ok);
+    const Json json = file.parsed();
     Json& count = counts.emplace_back();
-    for (const auto& [name, figures] : file.parsed()["operations"].items()) count[name] = figures["count"];
+    for (const auto& [name, figures] : json["operations"].items()) count[name] = figures["count"];
   }
   CHECK(counts[0] == counts[1]);
 }

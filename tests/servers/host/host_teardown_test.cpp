@@ -10,7 +10,6 @@
 #include <future>
 #include <iterator>
 #include <string>
-#include <thread>
 #include <vector>
 
 using namespace cox::test;
@@ -68,26 +67,6 @@ TEST_CASE("L13: handles from before a shutdown are harmless, and refused afterwa
   REQUIRE(kind_of<IoError>([&] { (void)second.read_one(old); }) == IoError::Kind::StaleHandle);
   REQUIRE(
       mentions(message_of([&] { (void)second.read_one(old); }), {"DeviceId(type=0, index=0)", "before a shutdown"}));
-  cox::shutdown(device);
-}
-
-TEST_CASE("L2: a shutdown that runs out of time answers everyone who waits") {
-  const HostClient client = HostClient::load(device);
-  std::promise<void> inside;
-  std::promise<void> leave;
-  std::thread occupant([&] {
-    client.exclusive([&] {
-      inside.set_value();
-      leave.get_future().wait();
-    });
-  });
-  inside.get_future().wait();
-  auto waiting = client.sync();
-  std::thread stopper([&] { cox::shutdown(device, std::chrono::milliseconds(1)); });
-  REQUIRE(kind_of<CallError>([&] { waiting.get(); }) == CallError::Kind::Closed);
-  leave.set_value();
-  occupant.join();
-  stopper.join();
   cox::shutdown(device);
 }
 
