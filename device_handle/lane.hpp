@@ -115,15 +115,15 @@ class Lane {
             cell->stamp.load(std::memory_order_relaxed)};
   }
 
-  /// The segment being read is not given back when it is drained: a task in it may be running on a thread that was
-  /// given up.
-  void strand_segment() noexcept { head_segment_ = nullptr; }
+  /// The segment being read is not given back when it is drained, but kept until free_segments(): a task in it may be
+  /// running on a thread that was given up.
+  void strand_segment() noexcept { stranded_ = std::exchange(head_segment_, nullptr); }
 
   /// Frees the segments; every item has been popped. Any thread, when neither half is in use.
   void free_segments(Pool& pool) noexcept {
     [[maybe_unused]] const std::uint64_t none = front_stamp(pool);
-    for (Segment* const segment : {std::exchange(head_segment_, nullptr), std::exchange(spare_, nullptr),
-                                   returned_.exchange(nullptr, std::memory_order_relaxed)}) {
+    for (Segment* const segment : {std::exchange(head_segment_, nullptr), std::exchange(stranded_, nullptr),
+                                   std::exchange(spare_, nullptr), returned_.exchange(nullptr, std::memory_order_relaxed)}) {
       if (segment != nullptr) pool.release(segment);
     }
   }
@@ -205,6 +205,7 @@ class Lane {
   Cell* head_end_ = nullptr;
   atomic<Segment*>* head_link_ = &first_;
   Segment* head_segment_ = nullptr;
+  Segment* stranded_ = nullptr;
 
  public:
   bool in_round = false;  // it is in the consumer's list of lanes to look at

@@ -57,7 +57,7 @@ TEST_CASE("L1: two closures that change places are found") {
 }
 
 TEST_CASE("L1: order that holds for each client but not between clients is found") {
-  const Violation violation = first(stressed<FlawedBackend<LaggingFlaw>>("submit=50,blocking=1"));
+  const Violation violation = first(stressed<FlawedBackend<BatchingFlaw>>("submit=50,blocking=1"));
   CHECK(violation.law == Law::Order);
   CHECK(violation.expected.find("its call had returned before this one began") != std::string::npos);
 }

@@ -5,6 +5,7 @@
 #include <coxswain/tests/tools/flaw_period.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -44,26 +45,21 @@ class SwappingFlaw {
   StreamId stream_;                               // guarded by mutex_
 };
 
-/// Keeps the order of each client thread, and no other: now and then a closure waits for its client's next call.
+/// Keeps the order of each client thread, and no other: collects a client's closures and hands them over in batches.
 template <class S>
-class LaggingFlaw {
+class BatchingFlaw {
  public:
   template <class F>
   void submit(DeviceHandle<S>& handle, F&& f) {
-    before_other_call(handle);
-    if (++calls_ % flaw_period != 0) return handle.submit(std::forward<F>(f));
+    constexpr std::size_t batch = 16;
     const std::lock_guard lock(mutex_);
-    waiting_.insert_or_assign(std::this_thread::get_id(), Waiting{std::forward<F>(f), StreamId::current()});
+    std::vector<Waiting>& mine = waiting_[std::this_thread::get_id()];
+    mine.push_back({std::forward<F>(f), StreamId::current()});
+    if (mine.size() >= batch) hand_over(handle, mine);
   }
   void before_other_call(DeviceHandle<S>& handle) {
-    typename decltype(waiting_)::node_type node;
-    {
-      const std::lock_guard lock(mutex_);
-      node = waiting_.extract(std::this_thread::get_id());
-    }
-    if (node.empty()) return;
-    const StreamScope scope(node.mapped().stream);
-    handle.submit([late = std::move(node.mapped().closure)](S& service) mutable { late(service); });
+    const std::lock_guard lock(mutex_);
+    hand_over(handle, waiting_[std::this_thread::get_id()]);
   }
 
  private:
@@ -71,9 +67,17 @@ class LaggingFlaw {
     UniqueFunction<void(S&)> closure;
     StreamId stream;
   };
-  std::atomic<std::uint64_t> calls_{0};
+
+  void hand_over(DeviceHandle<S>& handle, std::vector<Waiting>& closures) {
+    for (Waiting& waiting : closures) {
+      const StreamScope scope(waiting.stream);
+      handle.submit([late = std::move(waiting.closure)](S& service) mutable { late(service); });
+    }
+    closures.clear();
+  }
+
   std::mutex mutex_;
-  std::map<std::thread::id, Waiting> waiting_;  // guarded by mutex_
+  std::map<std::thread::id, std::vector<Waiting>> waiting_;  // guarded by mutex_
 };
 
 /// Now and then accepts a closure and destroys it.

@@ -124,12 +124,16 @@ TEST_CASE("A run by time ends after it") {
 }
 
 TEST_CASE("SIGINT ends a run early with its report") {
-  const Command command = [] {
-    std::jthread user([](std::stop_token stop) {
-      struct sigaction installed{};
+  struct sigaction before{};
+  sigaction(SIGINT, nullptr, &before);
+  const Command command = [&before] {
+    std::jthread user([&before](std::stop_token stop) {
+      struct sigaction now = before;
       // Until the run has put its handler in place.
-      while (!stop.stop_requested() && sigaction(SIGINT, nullptr, &installed) == 0 && installed.sa_handler == SIG_DFL)
+      while (!stop.stop_requested() && now.sa_handler == before.sa_handler) {
         std::this_thread::yield();
+        sigaction(SIGINT, nullptr, &now);
+      }
       if (!stop.stop_requested()) kill(getpid(), SIGINT);
     });
     return Command::run(
