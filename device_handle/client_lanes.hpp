@@ -17,7 +17,8 @@ class ClientLanes {
   template <class GetMailbox>
   [[nodiscard]] static Mailbox::Lane* of(std::uint64_t serial, GetMailbox&& mailbox) {
     const Cached& cached = cache_[serial % cache_.size()];
-    if (cached.serial == serial) [[likely]] return cached.lane;
+    if (cached.serial == serial) [[likely]]
+      return cached.lane;
     return find_or_acquire(serial, mailbox());
   }
 

@@ -24,9 +24,9 @@ namespace cox {
 /// A client's way to the service S of one device. S lives on the device's thread, is built there exactly once, and is
 /// touched by nobody else; clients hand that thread closures taking an S&.
 ///
-/// Handles are cheap to copy and may be used from any thread. The laws of docs/design.md hold for every call; in short:
-/// closures run in the order in which their calls were made (L1), each exactly once (L2), promptly (L3), under the
-/// caller's StreamId (L9), and are destroyed on the device thread right after (L6).
+/// Handles are cheap to copy and may be used from any thread, a const one too. The laws of docs/design.md hold for
+/// every call; in short: closures run in the order in which their calls were made (L1), each exactly once (L2),
+/// promptly (L3), under the caller's StreamId (L9), and are destroyed on the device thread right after (L6).
 ///
 /// Every call throws CallError Closed once the device's shutdown has begun, Forked in a forked child, QueueFull at the
 /// queue's capacity under QueuePolicy::Fail; the closure then never runs. Under QueuePolicy::Block a call waits for
@@ -59,8 +59,8 @@ class BasicDeviceHandle {
       return std::make_unique<ServiceCell<S>>(device, std::move(service));
     });
     if (!inserted) {
-      throw CallError(CallError::Kind::AlreadyRegistered, "cannot insert a service: already_registered: " +
-                                                              device.to_string() + " has one of that type");
+      throw CallError(CallError::Kind::AlreadyRegistered,
+                      "cannot insert a service: already_registered: " + device.to_string() + " has one of that type");
     }
     return handle;
   }
@@ -69,12 +69,12 @@ class BasicDeviceHandle {
   /// error callback (L5). Captures up to 40 bytes lie in the queue's own cache line, up to 4 KiB in recycled memory.
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
-  void submit(F&& f) {
+  void submit(F&& f) const {
     post(detail::PostedTask<S, Device, std::decay_t<F>>(std::decay_t<F>(std::forward<F>(f))));
   }
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
-  void submit(F&& f, CallOptions options) {
+  void submit(F&& f, CallOptions options) const {
     using Posted = detail::PostedTask<S, Device, std::decay_t<F>>;
     post(detail::Guarded<Device, Posted>(options, Posted(std::decay_t<F>(std::forward<F>(f)))), options);
   }
@@ -84,13 +84,13 @@ class BasicDeviceHandle {
   /// would wait for itself, directly or through others (L10).
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
-  std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f) {
+  std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f) const {
     if (device_->on_this_thread()) return run_inside(service_body(std::forward<F>(f)));
     return call(service_body(std::forward<F>(f)));
   }
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
-  std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, CallOptions options) {
+  std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, CallOptions options) const {
     if (device_->on_this_thread()) {
       throw_obstacle(options);
       return run_inside(service_body(std::forward<F>(f)));
@@ -103,15 +103,15 @@ class BasicDeviceHandle {
   /// boost::asio::system_executor, with the caller's StreamId; never on the device thread. Does not block.
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
-  auto submit_async(F&& f, CompletionToken&& token) {
-    return initiate_async([](BasicDeviceHandle& self, auto&& task) { self.post(std::move(task)); }, std::forward<F>(f),
-                          std::forward<CompletionToken>(token));
+  auto submit_async(F&& f, CompletionToken&& token) const {
+    return initiate_async([](const BasicDeviceHandle& self, auto&& task) { self.post(std::move(task)); },
+                          std::forward<F>(f), std::forward<CompletionToken>(token));
   }
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
-  auto submit_async(F&& f, CallOptions options, CompletionToken&& token) {
+  auto submit_async(F&& f, CallOptions options, CompletionToken&& token) const {
     return initiate_async(
-        [options = std::move(options)](BasicDeviceHandle& self, auto&& task) mutable {
+        [options = std::move(options)](const BasicDeviceHandle& self, auto&& task) mutable {
           using T = std::decay_t<decltype(task)>;
           self.post(detail::Guarded<Device, T>(options, std::move(task)), options);
         },
@@ -122,7 +122,7 @@ class BasicDeviceHandle {
   /// order, with nobody else's in between. Blocks; returns what `f` returns or throws what it threw.
   template <class F>
     requires std::invocable<std::decay_t<F>&>
-  std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f) {
+  std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f) const {
     auto body = [device = device_.get(), f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
       const typename Device::ExclusiveScope scope(*device);
       return std::invoke(f);
@@ -132,7 +132,7 @@ class BasicDeviceHandle {
   }
 
   /// A hint that more calls are not soon to come. Nothing waits for it (L3).
-  void flush_queue() noexcept {}
+  void flush_queue() const noexcept {}
 
   [[nodiscard]] DeviceId device_id() const noexcept { return device_->device(); }
 
@@ -174,7 +174,7 @@ class BasicDeviceHandle {
 
   // The body of a call of this service.
   template <class F>
-  auto service_body(F&& f) {
+  auto service_body(F&& f) const {
     return [cell = cell_, f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
       const typename ServiceCell<S>::Borrow service(*cell);
       return std::invoke(f, *service);
@@ -183,11 +183,12 @@ class BasicDeviceHandle {
 
   // Options, if there are any, bound the wait for room in the queue.
   template <Task T, class... Options>
-  void post(T&& task, const Options&... options) {
+  void post(T&& task, const Options&... options) const {
     if (!device_->on_this_thread() || !device_->exclusive()) {
       device_->post(std::move(task), options...);
     } else if (device_->inline_calls().in_task()) {
-      device_->inline_calls().defer([self = *this, task = std::move(task)]() mutable noexcept { self.post_again(task); });
+      device_->inline_calls().defer(
+          [self = *this, task = std::move(task)]() mutable noexcept { self.post_again(task); });
     } else if (cell_->borrowed()) {  // by the task that called exclusive
       device_->post(std::move(task), options...);
     } else {
@@ -199,7 +200,7 @@ class BasicDeviceHandle {
 
   // The call has returned long ago: an error goes where those of tasks go.
   template <Task T>
-  void post_again(T& task) noexcept {
+  void post_again(T& task) const noexcept {
     try {
       post(std::move(task));
     } catch (...) {
@@ -218,12 +219,12 @@ class BasicDeviceHandle {
   }
 
   template <class Body>
-  auto call(Body&& body) -> std::invoke_result_t<Body&> {
+  auto call(Body&& body) const -> std::invoke_result_t<Body&> {
     return wait_for(*device_, std::move(body));
   }
 
   template <class Body>
-  auto call(Body&& body, CallOptions options) -> std::invoke_result_t<Body&> {
+  auto call(Body&& body, CallOptions options) const -> std::invoke_result_t<Body&> {
     WaitScope waiting(*device_);
     if (waiting.ring()) throw_would_deadlock(device_id(), "its thread waits for the calling thread");
     using GuardedCall = detail::GuardedCall<Device, Body>;
@@ -234,14 +235,14 @@ class BasicDeviceHandle {
 
   // On the device thread: at once, ahead of the queue.
   template <class Body>
-  auto run_inside(Body&& body) -> std::invoke_result_t<Body&> {
+  auto run_inside(Body&& body) const -> std::invoke_result_t<Body&> {
     if (cell_->borrowed()) throw_would_deadlock(device_id(), "a task of the same service is on the stack");
     throw_if_closed();
     return run_inline(body);
   }
 
   template <class Body>
-  auto run_inline(Body& body) -> std::invoke_result_t<Body&> {
+  auto run_inline(Body& body) const -> std::invoke_result_t<Body&> {
     detail::CallResult<std::invoke_result_t<Body&>> result;
     device_->inline_calls().run([&] { result.run(body); });
     device_->account_inline(result.failed() ? Outcome::Failed : Outcome::Completed);
@@ -249,10 +250,11 @@ class BasicDeviceHandle {
   }
 
   template <class Post, class F, class CompletionToken>
-  auto initiate_async(Post&& post, F&& f, CompletionToken&& token) {
+  auto initiate_async(Post&& post, F&& f, CompletionToken&& token) const {
     using R = std::invoke_result_t<std::decay_t<F>&, S&>;
     return detail::initiate<R>(
-        [self = *this, post = std::forward<Post>(post), body = service_body(std::forward<F>(f))](auto&& handler) mutable {
+        [self = *this, post = std::forward<Post>(post),
+         body = service_body(std::forward<F>(f))](auto&& handler) mutable {
           using Handler = std::decay_t<decltype(handler)>;
           using T = detail::AsyncTask<std::decay_t<decltype(body)>, Handler>;
           post(self, T(std::move(body), std::move(handler), self.device_id()));
@@ -267,7 +269,7 @@ class BasicDeviceHandle {
                                                  device_id().to_string() + " is being shut down");
   }
 
-  void throw_obstacle(const CallOptions& options) {
+  void throw_obstacle(const CallOptions& options) const {
     if (const auto kind = detail::obstacle(options)) {
       device_->account_inline(detail::outcome_of(*kind));
       std::rethrow_exception(detail::call_error(*kind, device_id(), &options));

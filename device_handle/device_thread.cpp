@@ -192,7 +192,8 @@ bool DeviceThread::take_over() {
   SystemPlatform::heavy_barrier();  // pairs with the light_barrier in run()
   Custody expected = Custody::Requested;
   const Custody next = running_.in_task() ? Custody::Taken : Custody::Kept;
-  if (!custody_.compare_exchange_strong(expected, next, std::memory_order_acq_rel) || next == Custody::Kept) return false;
+  if (!custody_.compare_exchange_strong(expected, next, std::memory_order_acq_rel) || next == Custody::Kept)
+    return false;
   thread_.detach();
   mailbox_.prepare_take_over();
   mailbox_.settle();
@@ -210,8 +211,8 @@ void DeviceThread::throw_refused(PushResult result) const {
   const std::string where = device_.to_string() + " " + to_string(stage_);
   switch (result) {
     case PushResult::Forked:
-      throw CallError(CallError::Kind::Forked,
-                      "call refused: forked: this process is a forked child, the threads of " + where + " stayed with its parent");
+      throw CallError(CallError::Kind::Forked, "call refused: forked: this process is a forked child, the threads of " +
+                                                   where + " stayed with its parent");
     case PushResult::Full:
       throw CallError(CallError::Kind::QueueFull, "call refused: queue_full: " + where + " has " +
                                                       std::to_string(options_.queue_capacity) +

@@ -53,7 +53,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   template <Task T>
   bool post(T&& task) {
     const PushResult result = push(std::move(task), current_ != nullptr ? Room::Exceed : Room::Wait);
-    if (result > PushResult::Woke) [[unlikely]] throw_refused(result);
+    if (result > PushResult::Woke) [[unlikely]]
+      throw_refused(result);
     return result == PushResult::Woke;
   }
 
@@ -63,7 +64,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
     if (current_ != nullptr || options_.queue_policy != QueuePolicy::Block) return post(std::move(task));
     PushResult result{};
     while ((result = push(std::move(task), Room::Refuse)) == PushResult::Full) await_room(options);
-    if (result > PushResult::Woke) [[unlikely]] throw_refused(result);
+    if (result > PushResult::Woke) [[unlikely]]
+      throw_refused(result);
     return result == PushResult::Woke;
   }
 
@@ -93,7 +95,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   template <class S>
   [[nodiscard]] static ServiceCell<S>& cell_here() {
     static constinit thread_local ServiceCell<S>* cell = nullptr;
-    if (cell == nullptr) [[unlikely]] cell = current_->services_.find<S>();
+    if (cell == nullptr) [[unlikely]]
+      cell = current_->services_.find<S>();
     return *cell;
   }
 

@@ -57,7 +57,8 @@ class Histogram {
 
   /// In nanoseconds: at least the fraction `q` (0 to 1) of what was recorded was no longer. 0 if empty.
   [[nodiscard]] std::uint64_t quantile(double q) const noexcept {
-    const auto rank = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::ceil(q * static_cast<double>(count_))));
+    const auto rank =
+        std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::ceil(q * static_cast<double>(count_))));
     std::uint64_t seen = 0;
     for (std::size_t i = 0; i < bucket_count; ++i) {
       seen += counts_[i];

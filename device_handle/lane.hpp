@@ -35,7 +35,8 @@ class Lane {
     // the task follows, 40 bytes of it in this cell
   };
   static_assert(sizeof(Cell) == cache_line);
-  static constexpr std::size_t cell_header = sizeof(atomic<std::uint64_t>) + sizeof(const TaskOps*) + sizeof(std::uint64_t);
+  static constexpr std::size_t cell_header =
+      sizeof(atomic<std::uint64_t>) + sizeof(const TaskOps*) + sizeof(std::uint64_t);
 
   struct alignas(cache_line) Segment {
     static constexpr std::size_t capacity = Pool::block_bytes / cache_line - 1;
@@ -62,8 +63,8 @@ class Lane {
 
   // ---- producer half -------------------------------------------------------------------------------------------
 
-  /// Appends `task`, stamped with the clock (`early`: as now_early() reads it). Throws what its move constructor throws and std::bad_alloc; then
-  /// nothing was appended.
+  /// Appends `task`, stamped with the clock (`early`: as now_early() reads it). Throws what its move constructor throws
+  /// and std::bad_alloc; then nothing was appended.
   template <Task T>
   void push(T&& task, std::uint64_t stream, Pool& pool, bool early) {
     static constexpr const TaskOps& ops = task_ops<T, cell_header, cache_line>;
@@ -122,22 +123,24 @@ class Lane {
   /// Frees the segments; every item has been popped. Any thread, when neither half is in use.
   void free_segments(Pool& pool) noexcept {
     [[maybe_unused]] const std::uint64_t none = front_stamp(pool);
-    for (Segment* const segment : {std::exchange(head_segment_, nullptr), std::exchange(stranded_, nullptr),
-                                   std::exchange(spare_, nullptr), returned_.exchange(nullptr, std::memory_order_relaxed)}) {
+    for (Segment* const segment :
+         {std::exchange(head_segment_, nullptr), std::exchange(stranded_, nullptr), std::exchange(spare_, nullptr),
+          returned_.exchange(nullptr, std::memory_order_relaxed)}) {
       if (segment != nullptr) pool.release(segment);
     }
   }
 
  private:
   Cell* reserve(std::size_t cells, Pool& pool) {
-    if (static_cast<std::size_t>(cursor_end_ - cursor_) < cells) [[unlikely]] add_segment(pool);
+    if (static_cast<std::size_t>(cursor_end_ - cursor_) < cells) [[unlikely]]
+      add_segment(pool);
     return cursor_;
   }
 
   void add_segment(Pool& pool) {
     if (spare_ == nullptr) spare_ = static_cast<Segment*>(take(pool));
-    void* const next_spare = take(pool);                  // it may throw: nothing has changed yet
-    auto* const segment = ::new (spare_) Segment;         // all its stamps are 0
+    void* const next_spare = take(pool);           // it may throw: nothing has changed yet
+    auto* const segment = ::new (spare_) Segment;  // all its stamps are 0
     spare_ = static_cast<Segment*>(next_spare);
     link_->store(segment, std::memory_order_release);  // pairs with front_stamp(): the stamps are 0
     if (cursor_ != cursor_end_) {

@@ -123,7 +123,8 @@ class BasicMailbox {
     lane.push(std::move(task), stream, pool_, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
     if (policy_ != QueuePolicy::Grow) --lane.credits;
     Platform::light_barrier();  // pairs with park(): we see that nobody attends or it sees the task
-    if (lane.attended.load(std::memory_order_relaxed) == 0) [[unlikely]] return arrive(lane);
+    if (lane.attended.load(std::memory_order_relaxed) == 0) [[unlikely]]
+      return arrive(lane);
     return PushResult::Queued;
   }
 
@@ -140,7 +141,8 @@ class BasicMailbox {
   void await_room(std::chrono::steady_clock::time_point deadline) noexcept {
     const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(), as in acquire_credits()
-    if (granted_.load(std::memory_order_seq_cst) - finished_.load(std::memory_order_seq_cst) >= capacity_ && !closing()) {
+    if (granted_.load(std::memory_order_seq_cst) - finished_.load(std::memory_order_seq_cst) >= capacity_ &&
+        !closing()) {
       Platform::park_until(credit_word_, ticket, deadline);
     }
     waiters_.fetch_sub(1, std::memory_order_relaxed);
@@ -169,8 +171,9 @@ class BasicMailbox {
 
   // ---- the device thread ---------------------------------------------------------------------------------------
 
-  /// Runs, in order, what was pushed before this call and perhaps more, by `run(const Item&)`, which must run or discard
-  /// the item by its ops. If it returns false the mailbox is not touched any more. Returns how many items there were.
+  /// Runs, in order, what was pushed before this call and perhaps more, by `run(const Item&)`, which must run or
+  /// discard the item by its ops. If it returns false the mailbox is not touched any more. Returns how many items there
+  /// were.
   template <class Run>
   std::size_t run_ready(Run&& run) {
     Tally tally(*this);
@@ -205,7 +208,8 @@ class BasicMailbox {
       if (idle) {
         entry.lane->in_round = false;
       } else {
-        work = true;  // it stays, even if its owner is putting it among the arrivals: its tasks may precede others' (L1)
+        work =
+            true;  // it stays, even if its owner is putting it among the arrivals: its tasks may precede others' (L1)
         entry.lane->attended.store(1, std::memory_order_relaxed);
       }
       return idle;
@@ -398,7 +402,8 @@ class BasicMailbox {
   }
 
   bool wake() noexcept {
-    if (parked_.load(std::memory_order_seq_cst) == 0 || parked_.exchange(0, std::memory_order_seq_cst) == 0) return false;
+    if (parked_.load(std::memory_order_seq_cst) == 0 || parked_.exchange(0, std::memory_order_seq_cst) == 0)
+      return false;
     Platform::wake(parked_);
     return true;
   }

@@ -121,8 +121,8 @@ ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseco
   const auto refuse_own = [&](auto& map) {
     for (auto& entry : map) {
       if (matches(entry.first.first) && own(entry)) {
-        throw CallError(CallError::Kind::WouldDeadlock, "shutdown refused: would_deadlock: called from a task of " +
-                                                            entry.first.first.to_string());
+        throw CallError(CallError::Kind::WouldDeadlock,
+                        "shutdown refused: would_deadlock: called from a task of " + entry.first.first.to_string());
       }
     }
   };
@@ -140,7 +140,8 @@ ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseco
   }
   const WaitScope waiting(std::move(targets));
   if (waiting.ring()) {
-    throw CallError(CallError::Kind::WouldDeadlock, "shutdown refused: would_deadlock: it waits for the calling thread");
+    throw CallError(CallError::Kind::WouldDeadlock,
+                    "shutdown refused: would_deadlock: it waits for the calling thread");
   }
   Closing closing = mark_closing(all, matches);
   lock.unlock();
@@ -157,7 +158,9 @@ ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseco
   all.changed.notify_all();
   // Another shutdown of the same devices may still be under way.
   const auto gone = [&] {
-    const auto open = [&](const auto& entry) { return matches(entry.first.first) && entry.second.closing && !own(entry); };
+    const auto open = [&](const auto& entry) {
+      return matches(entry.first.first) && entry.second.closing && !own(entry);
+    };
     return std::ranges::none_of(all.threads, open) && std::ranges::none_of(all.inlines, open);
   };
   if (!all.changed.wait_until(lock, deadline + std::chrono::seconds(1), gone)) worst = ShutdownOutcome::Abandoned;

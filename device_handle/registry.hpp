@@ -14,8 +14,8 @@ class InlineDevice;
 /// thread starts up or a service is built: bringing up one device never waits for another.
 template <class Device>
 struct Registry {
-  /// The device's thread of that stage, started if there is none. While the device is being shut down, waits for the end
-  /// of that; on a device thread throws CallError Closed instead. Throws CallError Forked, Closed (the process is
+  /// The device's thread of that stage, started if there is none. While the device is being shut down, waits for the
+  /// end of that; on a device thread throws CallError Closed instead. Throws CallError Forked, Closed (the process is
   /// exiting), std::system_error.
   [[nodiscard]] static std::shared_ptr<Device> find_or_start(DeviceId device, Stage stage);
 

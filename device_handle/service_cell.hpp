@@ -24,7 +24,9 @@ concept HasErrorSink = requires(S& service, std::exception_ptr error, StreamId s
 /// The stage that S asks for by a static member `stage`; Downstream without one.
 template <class S>
 [[nodiscard]] constexpr Stage stage_of() noexcept {
-  if constexpr (requires { { S::stage } -> std::convertible_to<Stage>; }) {
+  if constexpr (requires {
+                  { S::stage } -> std::convertible_to<Stage>;
+                }) {
     return S::stage;
   } else {
     return Stage::Downstream;

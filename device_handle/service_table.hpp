@@ -33,8 +33,8 @@ class ServiceTable {
     if (ServiceCell<S>* const cell = find<S>()) return *cell;
     const std::type_index type(typeid(S));
     if (!building_.insert(type).second) {
-      throw CallError(CallError::Kind::WouldDeadlock, "cannot open a service on " + device.to_string() +
-                                                          " from its own constructor: would_deadlock");
+      throw CallError(CallError::Kind::WouldDeadlock,
+                      "cannot open a service on " + device.to_string() + " from its own constructor: would_deadlock");
     }
     const Forget forget{building_, type};
     std::unique_ptr<ServiceCell<S>> cell = std::forward<Build>(build)();
@@ -61,8 +61,8 @@ class ServiceTable {
     ~Forget() { building.erase(type); }
   };
 
-  mutable std::mutex mutex_;      // guards entries_ against find() from other threads
-  std::vector<Entry> entries_;    // in order of construction
+  mutable std::mutex mutex_;            // guards entries_ against find() from other threads
+  std::vector<Entry> entries_;          // in order of construction
   std::set<std::type_index> building_;  // device thread only
 };
 

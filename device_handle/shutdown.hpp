@@ -16,9 +16,9 @@ enum class ShutdownOutcome : std::uint8_t {
 
 /// Shuts a device down: both its threads, all its services, its inline services too. From the first moment every new
 /// call throws CallError Closed (L4); what was accepted runs (L2); then the services are destroyed on their thread,
-/// youngest first, and the threads are joined (L13). Blocks, at most about `timeout` and a second. Idempotent; an unknown
-/// device is Drained. After it the device can be opened again. Not from a thread of that device: throws CallError
-/// WouldDeadlock; in a forked child: CallError Forked.
+/// youngest first, and the threads are joined (L13). Blocks, at most about `timeout` and a second. Idempotent; an
+/// unknown device is Drained. After it the device can be opened again. Not from a thread of that device: throws
+/// CallError WouldDeadlock; in a forked child: CallError Forked.
 ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
 /// Shuts every device down, all at once. Blocks, at most about `timeout` and a second. Is called at process exit.

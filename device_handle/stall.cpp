@@ -91,8 +91,8 @@ void watch(const std::stop_token& stop, Watcher& w) {
 }  // namespace
 
 std::string Stall::to_string() const {
-  return "a task has held " + device.to_string() + " " + cox::to_string(stage) + " for " + std::to_string(held.count()) +
-         " ms: " + task + "; " + std::to_string(waiting) + " wait behind it";
+  return "a task has held " + device.to_string() + " " + cox::to_string(stage) + " for " +
+         std::to_string(held.count()) + " ms: " + task + "; " + std::to_string(waiting) + " wait behind it";
 }
 
 void set_stall_callback(std::function<void(const Stall&)> callback) {

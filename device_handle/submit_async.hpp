@@ -31,9 +31,7 @@ struct AsyncSignature<void> {
 template <class R, class Start, class CompletionToken>
 auto initiate(Start&& start, CompletionToken& token) {
   return boost::asio::async_initiate<CompletionToken, typename AsyncSignature<R>::type>(
-      [start = std::forward<Start>(start)](auto&& handler) mutable {
-        start(std::forward<decltype(handler)>(handler));
-      },
+      [start = std::forward<Start>(start)](auto&& handler) mutable { start(std::forward<decltype(handler)>(handler)); },
       token);
 }
 
@@ -43,8 +41,8 @@ class AsyncTask {
   using R = std::invoke_result_t<Body&>;
   using Executor = boost::asio::associated_executor_t<Handler, boost::asio::system_executor>;
   // Keeps the executor's context from running out of work while the task is queued.
-  using Work = std::decay_t<typename boost::asio::prefer_result<
-      Executor, boost::asio::execution::outstanding_work_t::tracked_t>::type>;
+  using Work = std::decay_t<
+      typename boost::asio::prefer_result<Executor, boost::asio::execution::outstanding_work_t::tracked_t>::type>;
 
  public:
   AsyncTask(Body&& body, Handler&& handler, DeviceId device)

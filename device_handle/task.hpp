@@ -24,17 +24,18 @@ enum class Outcome : std::uint8_t {
 /// What a mailbox carries: a closure that deals with its own errors. Exactly one of `task()` and `task.discard(why)` is
 /// called, once, then the task is destroyed. `discard` answers whoever waits for a task that will not run.
 template <class T>
-concept Task = std::is_nothrow_destructible_v<T> && std::move_constructible<T> && requires(T task, CallError::Kind why) {
-  { task() } noexcept -> std::same_as<Outcome>;
-  { task.discard(why) } noexcept -> std::same_as<void>;
-};
+concept Task =
+    std::is_nothrow_destructible_v<T> && std::move_constructible<T> && requires(T task, CallError::Kind why) {
+      { task() } noexcept -> std::same_as<Outcome>;
+      { task.discard(why) } noexcept -> std::same_as<void>;
+    };
 
 /// The erased half of a task; one constant per closure type. `object` is the address of the task itself.
 struct TaskOps {
-  Outcome (*run)(void* object) noexcept;   ///< Runs the task, then destroys it.
+  Outcome (*run)(void* object) noexcept;                        ///< Runs the task, then destroys it.
   void (*discard)(void* object, CallError::Kind why) noexcept;  ///< Discards the task, then destroys it.
-  std::uint32_t offset;                    ///< Bytes from the start of the task's first cell to the task.
-  std::uint32_t cells;                     ///< Cells that the task takes.
+  std::uint32_t offset;  ///< Bytes from the start of the task's first cell to the task.
+  std::uint32_t cells;   ///< Cells that the task takes.
   const std::type_info* type;
 };
 
@@ -55,7 +56,9 @@ void discard_task(void* object, CallError::Kind why) noexcept {
   std::destroy_at(&task);
 }
 
-constexpr std::size_t round_up(std::size_t value, std::size_t step) noexcept { return (value + step - 1) / step * step; }
+constexpr std::size_t round_up(std::size_t value, std::size_t step) noexcept {
+  return (value + step - 1) / step * step;
+}
 
 }  // namespace detail
 
@@ -65,8 +68,8 @@ inline constexpr TaskOps task_ops{
     .run = &detail::run_task<T>,
     .discard = &detail::discard_task<T>,
     .offset = static_cast<std::uint32_t>(detail::round_up(header, alignof(T))),
-    .cells = static_cast<std::uint32_t>(
-        detail::round_up(detail::round_up(header, alignof(T)) + sizeof(T), cell_bytes) / cell_bytes),
+    .cells = static_cast<std::uint32_t>(detail::round_up(detail::round_up(header, alignof(T)) + sizeof(T), cell_bytes) /
+                                        cell_bytes),
     .type = &typeid(T),
 };
 

@@ -8,10 +8,10 @@ namespace cox {
 
 Bytes Bytes::uninitialized(std::size_t size) {
   if (size == 0) return {};
-  void* memory = ::operator new (size, std::align_val_t{alignment}, std::nothrow);
+  void* memory = ::operator new(size, std::align_val_t{alignment}, std::nothrow);
   if (memory == nullptr) throw IoError::out_of_host_memory(size);
   return adopt(static_cast<std::byte*>(memory), size, memory,
-               [](void* context) noexcept { ::operator delete (context, std::align_val_t{alignment}); });
+               [](void* context) noexcept { ::operator delete(context, std::align_val_t{alignment}); });
 }
 
 Bytes Bytes::zeroed(std::size_t size) {

@@ -40,16 +40,18 @@ class Bytes {
   /// A copy of `data`. Throws IoError OutOfHostMemory.
   [[nodiscard]] static Bytes copy_of(std::span<const std::byte> data);
   template <class T>
-  requires std::is_trivially_copyable_v<T>
-  [[nodiscard]] static Bytes copy_of(std::span<const T> data) { return copy_of(std::as_bytes(data)); }
+    requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] static Bytes copy_of(std::span<const T> data) {
+    return copy_of(std::as_bytes(data));
+  }
   template <class T>
-  requires std::is_trivially_copyable_v<T>
+    requires std::is_trivially_copyable_v<T>
   [[nodiscard]] static Bytes copy_of(const std::vector<T>& data) {
     return copy_of(std::as_bytes(std::span<const T>(data)));
   }
   /// Takes the vector over without copying its elements; its own alignment stays.
   template <class T>
-  requires std::is_trivially_copyable_v<T>
+    requires std::is_trivially_copyable_v<T>
   [[nodiscard]] static Bytes from_vector(std::vector<T> data) {
     auto owner = std::make_unique<std::vector<T>>(std::move(data));
     const auto bytes = std::as_writable_bytes(std::span<T>(*owner));
@@ -69,20 +71,20 @@ class Bytes {
   /// The bytes as elements of T. Throws IoError ElementSize if the size is no multiple of sizeof(T) or the data is not
   /// aligned for T.
   template <class T>
-  requires std::is_trivially_copyable_v<T>
+    requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::span<const T> as() const {
     require_elements(sizeof(T), alignof(T));
     return {reinterpret_cast<const T*>(data_), size_ / sizeof(T)};
   }
   template <class T>
-  requires std::is_trivially_copyable_v<T>
+    requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::span<T> as() {
     require_elements(sizeof(T), alignof(T));
     return {reinterpret_cast<T*>(data_), size_ / sizeof(T)};
   }
   /// A copy of the bytes as elements of T, whatever their alignment. Throws IoError ElementSize.
   template <class T>
-  requires std::is_trivially_copyable_v<T>
+    requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::vector<T> to_vector() const {
     require_elements(sizeof(T), 1);
     std::vector<T> elements(size_ / sizeof(T));

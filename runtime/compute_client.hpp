@@ -72,8 +72,8 @@ class ComputeClient {
     return create(Bytes::copy_of(data), site);
   }
   template <class T>
-  requires(std::is_trivially_copyable_v<T> && !std::is_same_v<std::remove_cv_t<T>, std::byte>) [[nodiscard]] Handle
-      create_from_slice(std::span<T> data, Site site = Site::current()) const {
+    requires(std::is_trivially_copyable_v<T> && !std::is_same_v<std::remove_cv_t<T>, std::byte>)
+  [[nodiscard]] Handle create_from_slice(std::span<T> data, Site site = Site::current()) const {
     return create_from_slice(std::as_bytes(data), site);
   }
   /// New memory with the content of `data`, which is given back once the device has it.
@@ -138,8 +138,8 @@ class ComputeClient {
   }
   /// Completes any Asio token with (std::exception_ptr, std::vector<Bytes>).
   template <class CompletionToken>
-  requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>) auto read_async(
-      std::span<const Handle> handles, CompletionToken&& token, Site site = Site::current()) const {
+    requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
+  auto read_async(std::span<const Handle> handles, CompletionToken&& token, Site site = Site::current()) const {
     return submit_read(whole(handles), site).async_get(std::forward<CompletionToken>(token));
   }
   /// As read_async; blocks for the result. In a task of this server itself: CallError WouldDeadlock (L10).
@@ -159,8 +159,9 @@ class ComputeClient {
     return submit_read(moved(std::move(tensors)), site);
   }
   template <class CompletionToken>
-  requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>) auto read_tensor_async(
-      std::vector<CopyDescriptor> tensors, CompletionToken&& token, Site site = Site::current()) const {
+    requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
+  auto read_tensor_async(std::vector<CopyDescriptor> tensors, CompletionToken&& token,
+                         Site site = Site::current()) const {
     return submit_read(moved(std::move(tensors)), site).async_get(std::forward<CompletionToken>(token));
   }
   /// As read_tensor_async; blocks for the result.
@@ -204,8 +205,8 @@ class ComputeClient {
   }
   /// Completes any Asio token with (std::exception_ptr).
   template <class CompletionToken>
-  requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>) auto sync(CompletionToken&& token,
-                                                                                Site site = Site::current()) const {
+    requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
+  auto sync(CompletionToken&& token, Site site = Site::current()) const {
     return sync(site).async_get(std::forward<CompletionToken>(token));
   }
   /// The memory of the whole device. Blocks for the device thread. Throws ServerError Unhealthy while the stream has

@@ -44,23 +44,24 @@ namespace cox {
 /// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
 /// - enumerate_devices(type): the devices of that type that this kind of server can open. Any thread.
 template <class S>
-concept ComputeServer = std::constructible_from<S, DeviceId> && std::movable<S> && ServerCommunication<S> &&
+concept ComputeServer =
+    std::constructible_from<S, DeviceId> && std::movable<S> && ServerCommunication<S> &&
     MemoryLayoutPolicy<typename S::LayoutPolicy> && std::movable<typename S::Kernel> &&
     requires(S& server, const S& constant, ManagedMemory memory, std::size_t size, const Caller& caller,
              Uploads uploads, Downloads downloads, Promise<std::vector<Bytes>> contents, Promise<void> done,
              typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
              std::exception_ptr error, StreamId stream, std::uint16_t type) {
-  typename S::Info;
-  { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
-  { server.write(std::move(uploads), caller) } -> std::same_as<void>;
-  { server.read(std::move(downloads), caller, std::move(contents)) } -> std::same_as<void>;
-  { server.launch(std::move(kernel), count, std::move(arguments), mode, caller) } -> std::same_as<void>;
-  { server.sync(caller, std::move(done)) } -> std::same_as<void>;
-  { server.flush(caller) } -> std::same_as<void>;
-  { server.memory_usage(caller) } -> std::same_as<MemoryUsage>;
-  { server.on_task_error(error, stream) } -> std::same_as<void>;
-  { constant.utilities() } -> std::same_as<std::shared_ptr<const ServerUtilities<S>>>;
-  { S::enumerate_devices(type) } -> std::same_as<std::vector<DeviceId>>;
-};
+      typename S::Info;
+      { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
+      { server.write(std::move(uploads), caller) } -> std::same_as<void>;
+      { server.read(std::move(downloads), caller, std::move(contents)) } -> std::same_as<void>;
+      { server.launch(std::move(kernel), count, std::move(arguments), mode, caller) } -> std::same_as<void>;
+      { server.sync(caller, std::move(done)) } -> std::same_as<void>;
+      { server.flush(caller) } -> std::same_as<void>;
+      { server.memory_usage(caller) } -> std::same_as<MemoryUsage>;
+      { server.on_task_error(error, stream) } -> std::same_as<void>;
+      { constant.utilities() } -> std::same_as<std::shared_ptr<const ServerUtilities<S>>>;
+      { S::enumerate_devices(type) } -> std::same_as<std::vector<DeviceId>>;
+    };
 
 }  // namespace cox

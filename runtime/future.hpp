@@ -67,7 +67,7 @@ class Future {
     using type = void(std::exception_ptr, V);
   };
   template <class V>
-  requires std::is_void_v<V>
+    requires std::is_void_v<V>
   struct SignatureOf<V> {
     using type = void(std::exception_ptr);
   };

@@ -44,8 +44,8 @@ struct KernelArguments {
   }
   /// Appends one word that holds `value`.
   template <class T>
-  requires(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t)) KernelArguments &&
-      with_scalar(T value) && {
+    requires(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t))
+  KernelArguments&& with_scalar(T value) && {
     std::uint64_t word = 0;
     std::memcpy(&word, &value, sizeof(T));
     info.data.push_back(word);

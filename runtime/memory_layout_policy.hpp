@@ -21,8 +21,7 @@ struct TensorExtent {
 template <class P>
 concept MemoryLayoutPolicy = std::copyable<P> && requires(const P& policy, const MemoryLayoutDescriptor& tensor) {
   { policy.extent(tensor) } -> std::same_as<TensorExtent>;
-  { policy.alignment() }
-  noexcept->std::same_as<std::size_t>;
+  { policy.alignment() } noexcept -> std::same_as<std::size_t>;
 };
 
 /// Tensors that share one allocation.

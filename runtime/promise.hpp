@@ -36,10 +36,15 @@ class Promise {
   [[nodiscard]] Future<T> future() const { return Future<T>(state_); }
 
   template <class V = T>
-  requires(!std::is_void_v<T>) void set_value(V value) {
+    requires(!std::is_void_v<T>)
+  void set_value(V value) {
     std::exchange(state_, nullptr)->complete(nullptr, std::optional<T>(std::move(value)));
   }
-  void set_value() requires std::is_void_v<T> { std::exchange(state_, nullptr)->complete(nullptr, detail::Nothing{}); }
+  void set_value()
+    requires std::is_void_v<T>
+  {
+    std::exchange(state_, nullptr)->complete(nullptr, detail::Nothing{});
+  }
   void set_error(std::exception_ptr error) { std::exchange(state_, nullptr)->complete(std::move(error), std::nullopt); }
 
  private:

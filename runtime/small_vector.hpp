@@ -23,16 +23,24 @@ class SmallVector {
   using value_type = T;
 
   SmallVector() noexcept = default;
-  SmallVector(std::initializer_list<T> values) requires std::copy_constructible<T> {
+  SmallVector(std::initializer_list<T> values)
+    requires std::copy_constructible<T>
+  {
     append(values.begin(), values.end());
   }
   template <std::input_iterator I>
   SmallVector(I first, I last) {
     append(first, last);
   }
-  SmallVector(const SmallVector& other) requires std::copy_constructible<T> { append(other.begin(), other.end()); }
+  SmallVector(const SmallVector& other)
+    requires std::copy_constructible<T>
+  {
+    append(other.begin(), other.end());
+  }
   SmallVector(SmallVector&& other) noexcept { take(other); }
-  SmallVector& operator=(const SmallVector& other) requires std::copy_constructible<T> {
+  SmallVector& operator=(const SmallVector& other)
+    requires std::copy_constructible<T>
+  {
     if (this != &other) *this = SmallVector(other);
     return *this;
   }
@@ -88,7 +96,9 @@ class SmallVector {
     if (count > capacity_) grow(count);
   }
 
-  friend bool operator==(const SmallVector& a, const SmallVector& b) requires std::equality_comparable<T> {
+  friend bool operator==(const SmallVector& a, const SmallVector& b)
+    requires std::equality_comparable<T>
+  {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
 

@@ -18,8 +18,9 @@ class UniqueFunction<R(A...)> {
  public:
   UniqueFunction() noexcept = default;
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, UniqueFunction> && std::is_invocable_r_v<R, std::decay_t<F>&, A...>)
-      UniqueFunction(F&& function) {  // NOLINT(google-explicit-constructor): a callable converts, as in the standard
+    requires(!std::is_same_v<std::remove_cvref_t<F>, UniqueFunction> &&
+             std::is_invocable_r_v<R, std::decay_t<F>&, A...>)
+  UniqueFunction(F&& function) {  // NOLINT(google-explicit-constructor): a callable converts, as in the standard
     using Callable = std::decay_t<F>;
     if constexpr (fits<Callable>) {
       ::new (static_cast<void*>(storage_)) Callable(std::forward<F>(function));
@@ -54,8 +55,8 @@ class UniqueFunction<R(A...)> {
   };
   static constexpr std::size_t inline_size = 64;
   template <class F>
-  static constexpr bool fits = sizeof(F) <= inline_size &&
-                               alignof(F) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<F>;
+  static constexpr bool fits =
+      sizeof(F) <= inline_size && alignof(F) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<F>;
   template <class F>
   static constexpr Operations inline_operations{
       [](void* at, A&&... arguments) -> R { return (*static_cast<F*>(at))(std::forward<A>(arguments)...); },

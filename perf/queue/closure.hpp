@@ -16,7 +16,8 @@ class Closure {
  public:
   Closure() = default;
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, Closure>) explicit Closure(F&& f) {
+    requires(!std::is_same_v<std::remove_cvref_t<F>, Closure>)
+  explicit Closure(F&& f) {
     using G = std::decay_t<F>;
     if constexpr (fits<G>) {
       ::new (storage_) G(std::forward<F>(f));

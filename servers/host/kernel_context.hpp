@@ -51,7 +51,7 @@ class KernelContext {
   /// such buffer, ArgumentType if its bytes are no whole number of aligned T, or if it was given to be read and T is
   /// not const.
   template <class T>
-  requires std::is_trivially_copyable_v<T>
+    requires std::is_trivially_copyable_v<T>
   [[nodiscard]] BufferView<T> buffer(std::size_t i) const {
     const Buffer& given = require_buffer(i, sizeof(T), alignof(T), std::is_const_v<T>);
     return {reinterpret_cast<T*>(given.data), given.size / sizeof(T), i, mode_ != ExecutionMode::Unchecked};
@@ -60,8 +60,8 @@ class KernelContext {
   [[nodiscard]] std::size_t scalar_count() const noexcept { return words_.size(); }
   /// Scalar `i`, as it was given to KernelArguments::with_scalar<T>. Throws LaunchError ArgumentCount if there is none.
   template <class T>
-  requires(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t)) [[nodiscard]] T
-      scalar(std::size_t i) const {
+    requires(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t))
+  [[nodiscard]] T scalar(std::size_t i) const {
     T value;
     std::memcpy(&value, require_word(i), sizeof(T));
     return value;

@@ -89,7 +89,9 @@ template <class Condition>
 class TestDevice {
  public:
   TestDevice() : id_{0, next_.fetch_add(1)} {}
-  explicit TestDevice(const cox::DeviceThreadOptions& options) : TestDevice() { set_device_thread_options(id_, options); }
+  explicit TestDevice(const cox::DeviceThreadOptions& options) : TestDevice() {
+    set_device_thread_options(id_, options);
+  }
   ~TestDevice() { close(); }
   TestDevice(const TestDevice&) = delete;
   TestDevice& operator=(const TestDevice&) = delete;

@@ -17,7 +17,8 @@
 using namespace contract;
 namespace asio = boost::asio;
 
-TEMPLATE_TEST_CASE("submit_async: a future gets the value, nothing, or what was thrown", "[contract]", Threaded, Inline) {
+TEMPLATE_TEST_CASE("submit_async: a future gets the value, nothing, or what was thrown", "[contract]", Threaded,
+                   Inline) {
   const TestDevice device;
   auto handle = TestType::template Handle<Alpha>::get(device);
   CHECK(handle.submit_async([](Alpha&) { return 5; }, asio::use_future).get() == 5);
@@ -41,7 +42,9 @@ TEMPLATE_TEST_CASE("submit_async: a callback gets its answer off the device thre
   std::promise<std::pair<std::thread::id, cox::StreamId>> seen;
   stream.executes([&] {
     handle.submit_async([](Alpha&) { return 1; },
-                        [&](const std::exception_ptr&, int) { seen.set_value({std::this_thread::get_id(), cox::StreamId::current()}); });
+                        [&](const std::exception_ptr&, int) {
+                          seen.set_value({std::this_thread::get_id(), cox::StreamId::current()});
+                        });
   });
   const auto [thread, id] = seen.get_future().get();
   CHECK(thread != device_thread);
@@ -54,7 +57,8 @@ TEMPLATE_TEST_CASE("submit_async: the handler runs on its own executor", "[contr
   asio::io_context context;
   std::thread::id thread;
   int value = 0;
-  handle.submit_async([](Alpha&) { return 8; }, asio::bind_executor(context, [&](const std::exception_ptr&, int result) {
+  handle.submit_async([](Alpha&) { return 8; },
+                      asio::bind_executor(context, [&](const std::exception_ptr&, int result) {
                         value = result;
                         thread = std::this_thread::get_id();
                       }));
@@ -102,8 +106,8 @@ TEMPLATE_TEST_CASE("L9: a coroutine keeps its StreamId across an await of ours",
   CHECK(cox::StreamId::current() == mine);
 }
 
-TEMPLATE_TEST_CASE("submit_async: the closure is dead before its answer is known, and the answer comes once", "[contract]",
-                   Threaded, Inline) {
+TEMPLATE_TEST_CASE("submit_async: the closure is dead before its answer is known, and the answer comes once",
+                   "[contract]", Threaded, Inline) {
   const TestDevice device;
   auto handle = TestType::template Handle<Alpha>::get(device);
   for (int i = 0; i < 500; ++i) {
@@ -144,13 +148,15 @@ TEMPLATE_TEST_CASE("submit_async: inside exclusive the task runs inline", "[cont
   CHECK(future.get() == 2);
 }
 
-TEMPLATE_TEST_CASE("L4: submit_async on a device that was shut down throws closed at once", "[contract]", Threaded, Inline) {
+TEMPLATE_TEST_CASE("L4: submit_async on a device that was shut down throws closed at once", "[contract]", Threaded,
+                   Inline) {
   const TestDevice device;
   auto handle = TestType::template Handle<Alpha>::get(device);
   device.close();
   const Fate fate;
-  CHECK(kind_of([&] { static_cast<void>(handle.submit_async([ticket = fate.ticket()](Alpha&) {}, asio::use_future)); }) ==
-        Kind::Closed);
+  CHECK(kind_of([&] {
+          static_cast<void>(handle.submit_async([ticket = fate.ticket()](Alpha&) {}, asio::use_future));
+        }) == Kind::Closed);
   CHECK(fate.deaths() == 1);
 }
 

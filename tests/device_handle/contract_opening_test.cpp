@@ -92,8 +92,8 @@ TEMPLATE_TEST_CASE("insert registers a ready service; a second one of its type i
     FAIL("a second one was taken");
   } catch (const cox::CallError& error) {
     CHECK(error.kind() == Kind::AlreadyRegistered);
-    CHECK_THAT(error.what(), Catch::Matchers::Contains("already_registered") &&
-                                 Catch::Matchers::Contains(device.id().to_string()));
+    CHECK_THAT(error.what(), Catch::Matchers::ContainsSubstring("already_registered") &&
+                                 Catch::Matchers::ContainsSubstring(device.id().to_string()));
   }
   CHECK(handle.submit_blocking([](Ready& ready) { return *ready.value; }) == 5);
 }
@@ -122,7 +122,8 @@ TEMPLATE_TEST_CASE("get finds what was inserted", "[contract]", Threaded, Inline
   CHECK(built == 1);
 }
 
-TEMPLATE_TEST_CASE("utilities, get of a known service and statistics need no round trip", "[contract]", Threaded, Inline) {
+TEMPLATE_TEST_CASE("utilities, get of a known service and statistics need no round trip", "[contract]", Threaded,
+                   Inline) {
   const TestDevice device;
   auto handle = TestType::template Handle<Informed>::get(device);
   const Occupied occupied(handle);

@@ -10,7 +10,8 @@ using namespace contract;
 namespace {
 
 struct OpensBeta {
-  explicit OpensBeta(cox::DeviceId id) : value(cox::DeviceHandle<Beta>::get(id).submit_blocking([](Beta& b) { return ++b.value; })) {}
+  explicit OpensBeta(cox::DeviceId id)
+      : value(cox::DeviceHandle<Beta>::get(id).submit_blocking([](Beta& b) { return ++b.value; })) {}
   int value;
 };
 struct OpensBetaInline {
@@ -64,7 +65,8 @@ TEST_CASE("From a task, submit queues behind what clients have queued", "[contra
     std::thread([&] { b.submit([&](Beta&) { order.emplace_back("from another thread"); }); }).join();
     a.submit([&](Alpha&) { order.emplace_back("from this thread"); });
   }
-  a.submit_blocking([](Alpha&) {});
+  a.submit_blocking([](Alpha&) {});  // the task has run and submitted
+  a.submit_blocking([](Alpha&) {});  // what it submitted has run
   CHECK(order == Order{"task", "from another thread", "from this thread", "from the task"});
 }
 
@@ -98,7 +100,8 @@ TEMPLATE_TEST_CASE("L10: from a task, submit_blocking to its own service throws 
     std::vector<std::optional<Kind>> seen;
     seen.push_back(kind_of([&] { a.submit_blocking([&](Alpha&) { ran = true; }); }));
     seen.push_back(kind_of([&] { a.submit_blocking([&](Alpha&) { ran = true; }, cox::CallOptions{}); }));
-    seen.push_back(b.submit_blocking([&](Beta&) { return kind_of([&] { a.submit_blocking([&](Alpha&) { ran = true; }); }); }));
+    seen.push_back(
+        b.submit_blocking([&](Beta&) { return kind_of([&] { a.submit_blocking([&](Alpha&) { ran = true; }); }); }));
     seen.push_back(kind_of([&] { a.exclusive([&] { a.submit_blocking([&](Alpha&) { ran = true; }); }); }));
     if (ran) seen.clear();
     return seen;
@@ -128,8 +131,9 @@ TEMPLATE_TEST_CASE("Inside exclusive everything runs inline, in order", "[contra
   CHECK(order == Order{"submit a", "1", "submit b", "2", "blocking a", "nested", "3", "new service"});
 }
 
-TEMPLATE_TEST_CASE("L1: inside exclusive, what a task submits to its own service runs before what is submitted after it",
-                   "[contract]", Threaded, Inline) {
+TEMPLATE_TEST_CASE(
+    "L1: inside exclusive, what a task submits to its own service runs before what is submitted after it", "[contract]",
+    Threaded, Inline) {
   const TestDevice device;
   auto a = TestType::template Handle<Alpha>::get(device);
   Order order;
@@ -160,8 +164,8 @@ TEMPLATE_TEST_CASE("Nobody else's task runs between the calls of an exclusive", 
   other.join();
 }
 
-TEMPLATE_TEST_CASE("From a task, exclusive runs inline; after an exclusive that throws, submit queues again", "[contract]",
-                   Threaded, Inline) {
+TEMPLATE_TEST_CASE("From a task, exclusive runs inline; after an exclusive that throws, submit queues again",
+                   "[contract]", Threaded, Inline) {
   const TestDevice device;
   auto a = TestType::template Handle<Alpha>::get(device);
   auto b = TestType::template Handle<Beta>::get(device);
@@ -199,9 +203,7 @@ TEMPLATE_TEST_CASE("A task of one device visits another that has no such service
   auto a = TestType::template Handle<Alpha>::get(here);
   auto other = TestType::template Handle<Beta>::get(there);
   Gate ran;
-  a.submit_blocking([&](Alpha&) {
-    other.submit_blocking([&](Beta&) { a.submit([ran](Alpha&) { ran.open(); }); });
-  });
+  a.submit_blocking([&](Alpha&) { other.submit_blocking([&](Beta&) { a.submit([ran](Alpha&) { ran.open(); }); }); });
   CHECK(ran.opens_within(never));
 }
 
@@ -232,7 +234,8 @@ TEMPLATE_TEST_CASE("A constructor opens another service and calls it", "[contrac
   CHECK(TestType::template Handle<Beta>::get(device).submit_blocking([](Beta& beta) { return beta.value; }) == 1);
 }
 
-TEMPLATE_TEST_CASE("L10: a constructor that opens its own service gets would_deadlock", "[contract]", Threaded, Inline) {
+TEMPLATE_TEST_CASE("L10: a constructor that opens its own service gets would_deadlock", "[contract]", Threaded,
+                   Inline) {
   const TestDevice device;
   using S = OpensItself<TestType>;
   CHECK(kind_of([&] { static_cast<void>(TestType::template Handle<S>::get(device)); }) == Kind::WouldDeadlock);

@@ -87,7 +87,8 @@ TEMPLATE_TEST_CASE("L13: after a shutdown the device can be opened again, with a
   }
 }
 
-TEMPLATE_TEST_CASE("A shutdown is idempotent, and one of an unknown device is drained", "[contract]", Threaded, Inline) {
+TEMPLATE_TEST_CASE("A shutdown is idempotent, and one of an unknown device is drained", "[contract]", Threaded,
+                   Inline) {
   const TestDevice device;
   CHECK(cox::shutdown({.type = 0, .index = 65'001}) == cox::ShutdownOutcome::Drained);
   static_cast<void>(TestType::template Handle<Alpha>::get(device));

@@ -134,7 +134,8 @@ TEMPLATE_TEST_CASE("L5: without a sink it goes to the process-wide callback, onc
   CHECK(cox::describe(errors[0].error) == "nobody waits");
 }
 
-TEMPLATE_TEST_CASE("L5: neither the error nor the sink's own is lost if the sink throws", "[contract]", Threaded, Inline) {
+TEMPLATE_TEST_CASE("L5: neither the error nor the sink's own is lost if the sink throws", "[contract]", Threaded,
+                   Inline) {
   const Callback callback;
   const TestDevice device;
   auto handle = TestType::template Handle<BrokenSink>::get(device);

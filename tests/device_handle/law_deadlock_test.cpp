@@ -31,7 +31,8 @@ UpSelf::UpSelf(cox::DeviceId id) { static_cast<void>(cox::DeviceHandle<DownOfUp>
 
 }  // namespace
 
-TEST_CASE("L10: of two devices whose tasks wait for each other one gets would_deadlock, the other its answer", "[L10]") {
+TEST_CASE("L10: of two devices whose tasks wait for each other one gets would_deadlock, the other its answer",
+          "[L10]") {
   for (int round = 0; round < 200; ++round) {
     const TestDevice zero;
     const TestDevice one;
@@ -93,9 +94,9 @@ TEST_CASE("L10: a device whose wait has been answered waits no more", "[L10]") {
     Handle b = Handle::get(one);
     std::optional<Kind> kind;
     const Gate a_done = in_task(a, [&, b]() mutable {
-      b.submit_blocking([&](Alpha&) { b.submit([&, a](Alpha&) mutable {
-        kind = kind_of([&] { a.submit_blocking([](Alpha&) {}); });
-      }); });
+      b.submit_blocking([&](Alpha&) {
+        b.submit([&, a](Alpha&) mutable { kind = kind_of([&] { a.submit_blocking([](Alpha&) {}); }); });
+      });
     });
     REQUIRE(a_done.opens_within(never));
     b.submit_blocking([](Alpha&) {});

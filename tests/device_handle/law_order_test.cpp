@@ -50,8 +50,14 @@ void small(Handle& handle, std::uint64_t i) {
 /// Every size, and now and then somebody who waits.
 void mixed(Handle& handle, std::uint64_t i) {
   switch (i % 16) {
-    case 3: handle.submit([i, big = std::array<char, 300>{}](Sequence& s) { s.take(i + static_cast<unsigned char>(big[0])); }); break;
-    case 7: handle.submit([i, big = std::array<char, 3000>{}](Sequence& s) { s.take(i + static_cast<unsigned char>(big[0])); }); break;
+    case 3:
+      handle.submit(
+          [i, big = std::array<char, 300>{}](Sequence& s) { s.take(i + static_cast<unsigned char>(big[0])); });
+      break;
+    case 7:
+      handle.submit(
+          [i, big = std::array<char, 3000>{}](Sequence& s) { s.take(i + static_cast<unsigned char>(big[0])); });
+      break;
     case 8: handle.submit([i](Sequence& s) { s.take(i); }, before(std::chrono::steady_clock::now() + 1h)); break;
     case 9: handle.exclusive([&] { handle.submit_blocking([i](Sequence& s) { s.take(i); }); }); break;
     case 13: handle.submit_blocking([i](Sequence& s) { s.take(i); }); break;
@@ -72,7 +78,9 @@ TEST_CASE("L1: hand-offs of closures of every size and of blocking calls come ou
   hand_off(3, a_million / 50, mixed);
 }
 
-TEST_CASE("L1: 10^7 hand-offs between two threads come out in order", "[.long][L1]") { hand_off(2, 10 * a_million, small); }
+TEST_CASE("L1: 10^7 hand-offs between two threads come out in order", "[.long][L1]") {
+  hand_off(2, 10 * a_million, small);
+}
 
 TEST_CASE("L1: hand-offs among threads that come and go come out in order", "[L1]") {
   const TestDevice device;
@@ -87,7 +95,8 @@ TEST_CASE("L1: hand-offs among threads that come and go come out in order", "[L1
   const auto sequence = handle.submit_blocking([](Sequence& s) { return s; });
   CHECK(sequence.next == number);
   CHECK(sequence.inversions == 0);
-  CHECK(eventually([&] { return handle.statistics().queue_bytes < 1U << 20U; }, 5s));  // the lanes of threads that ended were used again
+  CHECK(eventually([&] { return handle.statistics().queue_bytes < 1U << 20U; },
+                   5s));  // the lanes of threads that ended were used again
 }
 
 TEST_CASE("L1: hand-offs by a word that the device thread itself writes come out in order", "[L1]") {

@@ -133,7 +133,8 @@ TEST_CASE("L7: under Fail a mailbox takes its capacity and no more, and again af
 }
 
 TEST_CASE("L2: a push that is under way when the mailbox settles is run once", "[mailbox]") {
-  // The producer has published its task and is about to put its lane among the arrivals, when the device thread settles.
+  // The producer has published its task and is about to put its lane among the arrivals, when the device thread
+  // settles.
   cox::BasicMailbox<HookedPlatform> mailbox;
   Log log;
   Gate published;

@@ -104,9 +104,8 @@ TEST_CASE("L2: when the time is up, what has not started is destroyed exactly on
   std::thread caller([&] { kind = kind_of([&] { handle.submit_blocking([&](Alpha&) { ran = true; }); }); });
   std::optional<Kind> guarded;
   std::thread guarded_caller([&] {
-    guarded = kind_of([&] {
-      handle.submit_blocking([&](Alpha&) { ran = true; }, before(std::chrono::steady_clock::now() + 1h));
-    });
+    guarded = kind_of(
+        [&] { handle.submit_blocking([&](Alpha&) { ran = true; }, before(std::chrono::steady_clock::now() + 1h)); });
   });
   REQUIRE(eventually([&] { return handle.statistics().depth == 1005; }));
   // The task ends within the grace that a stuck one is given.

@@ -63,7 +63,9 @@ TEST_CASE("executes returns what its function returns", "[stream_id]") {
 
 TEST_CASE("A thread that first asks inside a scope gets an id of its own after it", "[stream_id]") {
   std::thread([] {
-    { const StreamScope scope(StreamId{5}); }
+    {
+      const StreamScope scope(StreamId{5});
+    }
     if (StreamId::current() == StreamId{5}) std::abort();
   }).join();
   SUCCEED();

@@ -17,7 +17,7 @@ class Adder {
 }  // namespace
 
 int main() {
-  auto handle = cox::DeviceHandle<Adder>::get({.type = 0, .index = 0});
+  const auto handle = cox::DeviceHandle<Adder>::get({.type = 0, .index = 0});
   for (int value = 1; value <= 4; ++value) {
     handle.submit([value](Adder& adder) { adder.add(value); });
   }

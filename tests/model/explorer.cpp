@@ -289,7 +289,7 @@ class FaultHandlerScope {
   FaultHandlerScope() = default;
 #else
   FaultHandlerScope() {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = [](int) {
       if (active_engine != nullptr && active_engine->running_thread() >= 0) active_engine->fail("segmentation fault");
       std::signal(SIGSEGV, SIG_DFL);
@@ -300,7 +300,7 @@ class FaultHandlerScope {
   ~FaultHandlerScope() { sigaction(SIGSEGV, &previous_, nullptr); }
 
  private:
-  struct sigaction previous_ {};
+  struct sigaction previous_{};
 
  public:
 #endif
@@ -458,7 +458,10 @@ void Engine::fail(std::string message) {
 unsigned Engine::choose(unsigned count) {
   if (count == 0 || count > 255) throw std::invalid_argument("a choice has 1 to 255 outcomes");
   if (count == 1 || repetition_) return 0;
-  if (depth_ == choices_.size()) choices_.push_back({static_cast<std::uint8_t>(count), 0});
+  if (depth_ == choices_.size()) {
+    choices_.resize(depth_ + 1);
+    choices_.back() = {static_cast<std::uint8_t>(count), 0};
+  }
   const Choice& choice = choices_[depth_++];
   if (choice.count != count)
     fail("the program under test is not deterministic: a choice has another number of outcomes than before");

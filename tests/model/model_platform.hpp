@@ -60,16 +60,24 @@ class Atomic {
   bool compare_exchange_weak(T& expected, T desired, std::memory_order order = std::memory_order_seq_cst) noexcept {
     return compare_exchange_strong(expected, desired, order, order);
   }
-  T fetch_add(T operand, std::memory_order = std::memory_order_seq_cst) noexcept requires std::is_integral_v<T> {
+  T fetch_add(T operand, std::memory_order = std::memory_order_seq_cst) noexcept
+    requires std::is_integral_v<T>
+  {
     return modify("fetch_add", [&](T old) { return static_cast<T>(old + operand); });
   }
-  T fetch_sub(T operand, std::memory_order = std::memory_order_seq_cst) noexcept requires std::is_integral_v<T> {
+  T fetch_sub(T operand, std::memory_order = std::memory_order_seq_cst) noexcept
+    requires std::is_integral_v<T>
+  {
     return modify("fetch_sub", [&](T old) { return static_cast<T>(old - operand); });
   }
-  T fetch_or(T operand, std::memory_order = std::memory_order_seq_cst) noexcept requires std::is_integral_v<T> {
+  T fetch_or(T operand, std::memory_order = std::memory_order_seq_cst) noexcept
+    requires std::is_integral_v<T>
+  {
     return modify("fetch_or", [&](T old) { return static_cast<T>(old | operand); });
   }
-  T fetch_and(T operand, std::memory_order = std::memory_order_seq_cst) noexcept requires std::is_integral_v<T> {
+  T fetch_and(T operand, std::memory_order = std::memory_order_seq_cst) noexcept
+    requires std::is_integral_v<T>
+  {
     return modify("fetch_and", [&](T old) { return static_cast<T>(old & operand); });
   }
 

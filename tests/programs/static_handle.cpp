@@ -12,6 +12,7 @@
 namespace {
 
 constinit std::atomic<int> runs{0};
+constinit std::atomic<int> late_runs{0};
 
 struct Service {
   explicit Service(cox::DeviceId) {}
@@ -49,9 +50,9 @@ struct Holder {
   int number_;
 };
 
-Holder early(1);                                              // built before the library is used
-const Handle opened_before_main = Handle::get({});            // uses it first
-Holder late(2);                                               // built after
+Holder early(1);                                    // built before the library is used
+const Handle opened_before_main = Handle::get({});  // uses it first
+Holder late(2);                                     // built after
 
 }  // namespace
 
@@ -63,7 +64,7 @@ int main() {
   in_main.handle = Handle::get({.type = 0, .index = 1});
   std::atexit([] {
     try {
-      Handle::get({.type = 0, .index = 2}).submit([](Service&) { ++runs; });
+      Handle::get({.type = 0, .index = 2}).submit([](Service&) { ++late_runs; });
     } catch (const cox::CallError& error) {
       check(error.kind() == cox::CallError::Kind::Closed, 40);
     }

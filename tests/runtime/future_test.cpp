@@ -65,7 +65,9 @@ TEST_CASE("L2: a promise that dies without an answer answers Closed") {
 
 TEST_CASE("A future may be dropped before and after its promise is fulfilled") {
   Promise<int> promise(make_helper());
-  { const auto dropped = promise.future(); }
+  {
+    const auto dropped = promise.future();
+  }
   promise.set_value(1);
 }
 

@@ -6,4 +6,9 @@
 using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
+
+#include <string>
+namespace Catch::Matchers {
+inline auto ContainsSubstring(const std::string& substring) { return Contains(substring); }
+}  // namespace Catch::Matchers
 #endif

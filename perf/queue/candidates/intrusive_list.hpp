@@ -30,8 +30,7 @@ class IntrusiveList {
     static_assert(alignof(G) <= alignof(Node));
     constexpr std::size_t kind = NodePool::kind_for(sizeof(Node) + sizeof(G));
     static_assert(kind < NodePool::kinds);
-    auto& producer = of_this_thread<Producer>(
-        number_, [this]() -> auto& { return new_producer(); });
+    auto& producer = of_this_thread<Producer>(number_, [this]() -> auto& { return new_producer(); });
     producer.gate.pass(producer.pushed++);
     Node* node = producer.take(kind);
     ::new (static_cast<void*>(node + 1)) G(std::forward<F>(f));

@@ -25,8 +25,7 @@ class MailboxLane {
 
   template <class F>
   void push(F&& f) {
-    auto& lane = of_this_thread<Mailbox::Lane>(
-        number_, [this]() -> auto& { return mailbox_.acquire_lane(); });
+    auto& lane = of_this_thread<Mailbox::Lane>(number_, [this]() -> auto& { return mailbox_.acquire_lane(); });
     mailbox_.push(lane, Bare<std::decay_t<F>>{std::forward<F>(f)}, 0);
   }
 

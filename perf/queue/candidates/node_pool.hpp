@@ -45,7 +45,7 @@ class NodePool {
     }
     Node* node = shelf.free;
     if (node == nullptr) [[unlikely]] {
-      node = new (::operator new (sizes[kind], std::align_val_t{64})) Node;
+      node = new (::operator new(sizes[kind], std::align_val_t{64})) Node;
       node->owner = this;
       node->kind = kind;
       return node;
@@ -85,7 +85,7 @@ class NodePool {
   static void destroy(Node* node) {
     while (node != nullptr) {
       Node* next = node->next.load(std::memory_order_relaxed);
-      ::operator delete (node, std::align_val_t{64});
+      ::operator delete(node, std::align_val_t{64});
       node = next;
     }
   }

@@ -30,8 +30,7 @@ class StampedMoodycamel {
 
   template <class F>
   void push(F&& f) {
-    auto& producer = of_this_thread<Producer>(
-        number_, [this]() -> auto& { return new_producer(); });
+    auto& producer = of_this_thread<Producer>(number_, [this]() -> auto& { return new_producer(); });
     producer.gate.pass(producer.pushed++);
     queue_.enqueue(producer.token, Item{SystemPlatform::now(), Body(std::forward<F>(f))});
     ready_.notify();

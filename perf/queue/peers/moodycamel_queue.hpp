@@ -24,8 +24,7 @@ class MoodycamelQueue {
   template <class F>
   void push(F&& f) {
     if constexpr (Tokens) {
-      auto& token = of_this_thread<moodycamel::ProducerToken>(
-          number_, [this]() -> auto& { return new_token(); });
+      auto& token = of_this_thread<moodycamel::ProducerToken>(number_, [this]() -> auto& { return new_token(); });
       queue_.enqueue(token, Item(std::forward<F>(f)));
     } else {
       queue_.enqueue(Item(std::forward<F>(f)));

@@ -17,7 +17,7 @@ std::shared_ptr<HostBuffer> HostMemory::allocate(std::size_t size, const Place& 
   if (size == 0) return buffer;
   buffer->reserved_ = *reserved;
   account(*buffer, place, site);
-  buffer->data_ = static_cast<std::byte*>(::operator new (*reserved, std::align_val_t{alignment_}, std::nothrow));
+  buffer->data_ = static_cast<std::byte*>(::operator new(*reserved, std::align_val_t{alignment_}, std::nothrow));
   if (buffer->data_ == nullptr)
     throw IoError::out_of_host_memory(*reserved, site);  // The buffer gives its account back.
   return buffer;
@@ -54,7 +54,7 @@ void HostMemory::release_all() noexcept {
       if (first_ == nullptr) return;
       storage = take_storage(*first_);
     }
-    ::operator delete (storage, std::align_val_t{alignment_});
+    ::operator delete(storage, std::align_val_t{alignment_});
   }
 }
 
@@ -64,7 +64,7 @@ void HostMemory::release(HostBuffer& buffer) noexcept {
     const std::lock_guard lock(mutex_);
     storage = take_storage(buffer);
   }
-  ::operator delete (storage, std::align_val_t{alignment_});
+  ::operator delete(storage, std::align_val_t{alignment_});
 }
 
 std::byte* HostMemory::take_storage(HostBuffer& buffer) noexcept {

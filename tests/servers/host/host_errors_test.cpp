@@ -59,8 +59,7 @@ LaunchError launch_failure(const HostClient& client, HostKernel kernel, CubeCoun
   }
 }
 
-HostKernel named(
-    CubeDim dim, std::size_t buffers, HostKernel::Function function = [](const cox::KernelContext&) {}) {
+HostKernel named(CubeDim dim, std::size_t buffers, HostKernel::Function function = [](const cox::KernelContext&) {}) {
   return {"k", dim, buffers, std::move(function)};
 }
 
@@ -82,9 +81,7 @@ TEST_CASE("Arguments that cannot be right are refused by the call itself, and no
   const HostClient& client = host.client();
   const auto io = [](auto f) { return kind_of<IoError>(f); };
   REQUIRE(io([&] { (void)client.create_tensor(Bytes::zeroed(23), {2, 3}, 4); }) == IoError::Kind::SizeMismatch);
-  REQUIRE(mentions(message_of([&] {
-                     (void)client.create_tensor(Bytes::zeroed(23), {2, 3}, 4);
-                   }),
+  REQUIRE(mentions(message_of([&] { (void)client.create_tensor(Bytes::zeroed(23), {2, 3}, 4); }),
                    {"[2, 3]", "needs 24 B", "23 B were given"}));
   REQUIRE(io([&] { (void)client.create_tensor(Bytes::zeroed(24), {2, 3}, 0); }) == IoError::Kind::ElementSize);
   REQUIRE(io([&] { (void)client.empty_tensor({SIZE_MAX, 2}, 4); }) == IoError::Kind::BufferTooBig);

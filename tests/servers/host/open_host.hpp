@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -43,25 +44,27 @@ class OpenHost {
   HostClient client_;
 };
 
-/// Holds a kernel up until the test lets it go on.
+/// Holds a kernel up until the test lets it go on. Copies of the kernel keep what they wait for.
 class Gate {
  public:
   /// A kernel with `buffers` buffers that says it has been entered, waits for open(), then calls `then`.
-  [[nodiscard]] HostKernel kernel(
-      std::size_t buffers, HostKernel::Function then = [](const KernelContext&) {}) {
-    return {"gate", CubeDim::single(), buffers, [this, then = std::move(then)](const KernelContext& context) {
-              entered_.set_value();
-              opened_.wait();
+  [[nodiscard]] HostKernel kernel(std::size_t buffers, HostKernel::Function then = [](const KernelContext&) {}) {
+    return {"gate", CubeDim::single(), buffers, [state = state_, then = std::move(then)](const KernelContext& context) {
+              state->entered.set_value();
+              state->opened.wait();
               then(context);
             }};
   }
-  void wait_until_entered() { entered_.get_future().wait(); }
-  void open() { open_.set_value(); }
+  void wait_until_entered() { state_->entered.get_future().wait(); }
+  void open() { state_->open.set_value(); }
 
  private:
-  std::promise<void> entered_;
-  std::promise<void> open_;
-  std::shared_future<void> opened_ = open_.get_future().share();
+  struct State {
+    std::promise<void> entered;
+    std::promise<void> open;
+    std::shared_future<void> opened = open.get_future().share();
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 /// Element i of buffer 0 becomes `scalar 0` times itself plus `scalar 1`.
