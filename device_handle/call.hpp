@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/call_options.hpp>
 #include <coxswain/device_handle/completion.hpp>
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/lane.hpp>
 #include <coxswain/device_handle/service_cell.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task.hpp>
@@ -23,7 +24,7 @@
 // What travels through a mailbox when a client calls a device, by what becomes of the closure's result:
 //
 //   PostedTask    submit: nobody waits; an exception goes to the service's sink
-//   Call          submit_blocking, exclusive: the caller waits on its own stack frame
+//   AnsweredTask  submit_blocking, exclusive: the caller waits at an Answer on its own stack
 //   AsyncTask     submit_async: a completion handler gets it (submit_async.hpp)
 //   Guarded<T>    any of them with CallOptions
 //
@@ -117,25 +118,14 @@ class CallResult {
   std::exception_ptr error_;
 };
 
-/// A call whose caller waits. Lives on the caller's stack, so the body may borrow from there; the mailbox carries a
-/// pointer. The body is destroyed on the device thread before the caller wakes (L6).
-template <class Body>
-class Call {
-  using R = std::invoke_result_t<Body&>;
-
+/// Where the caller of a blocking call waits, on its own stack. A cache line of its own: the device thread writes it,
+/// the waiter reads it, and nothing else that either of them needs lies there.
+template <class R>
+class alignas(cache_line) Answer {
  public:
-  Call(Body&& body, DeviceId device, WaitScope& waiting)
-      : body_(std::in_place, std::move(body)), waiting_(waiting), device_(device) {}
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
-  /// What the mailbox carries.
-  struct Ticket {
-    Call* call;
-    Outcome operator()() const noexcept { return call->run(); }
-    void discard(CallError::Kind why) const noexcept { call->discard(why); }
-  };
-  [[nodiscard]] Ticket ticket() noexcept { return {this}; }
+  explicit Answer(WaitScope& waiting) noexcept : waiting_(waiting.announced() ? &waiting : nullptr) {}
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
 
   /// Blocks; returns what the body returned or throws what it threw.
   R wait(std::chrono::nanoseconds spin) {
@@ -143,26 +133,46 @@ class Call {
     return std::move(result_).get();
   }
 
+  // ---- device thread
+  [[nodiscard]] CallResult<R>& result() noexcept { return result_; }
+  void give() noexcept {
+    if (waiting_ != nullptr) waiting_->answered();
+    completion_.signal();  // the caller, and this with it, may be gone after this
+  }
+
  private:
-  Outcome run() noexcept {
-    result_.run(*body_);
-    const Outcome outcome = result_.failed() ? Outcome::Failed : Outcome::Completed;
+  Completion completion_;
+  CallResult<R> result_;
+  WaitScope* waiting_;  // null for a client thread, which is in nobody's way
+};
+
+/// A call whose caller waits at an Answer, so the body may borrow from the caller's stack. The body is destroyed on the
+/// device thread before the caller wakes (L6).
+template <class Body>
+class AnsweredTask {
+  using R = std::invoke_result_t<Body&>;
+
+ public:
+  AnsweredTask(Body&& body, Answer<R>& answer, DeviceId device)
+      : body_(std::in_place, std::move(body)), answer_(&answer), device_(device) {}
+
+  Outcome operator()() noexcept {
+    CallResult<R>& result = answer_->result();
+    result.run(*body_);
+    const Outcome outcome = result.failed() ? Outcome::Failed : Outcome::Completed;
     body_.reset();
-    waiting_.answered();
-    completion_.signal();  // the caller may be gone after this
+    answer_->give();
     return outcome;
   }
   void discard(CallError::Kind why) noexcept {
     body_.reset();
-    result_.fail(call_error(why, device_, nullptr));
-    waiting_.answered();
-    completion_.signal();
+    answer_->result().fail(call_error(why, device_, nullptr));
+    answer_->give();
   }
 
+ private:
   std::optional<Body> body_;
-  CallResult<R> result_;
-  Completion completion_;
-  WaitScope& waiting_;
+  Answer<R>* answer_;
   DeviceId device_;
 };
 

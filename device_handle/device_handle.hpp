@@ -212,10 +212,10 @@ class BasicDeviceHandle {
   static auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
     WaitScope waiting(device);
     if (waiting.ring()) throw_would_deadlock(device.device(), "its thread waits for the calling thread");
-    detail::Call<Body> call(std::move(body), device.device(), waiting);
-    const bool woke = device.post(call.ticket());
+    detail::Answer<std::invoke_result_t<Body&>> answer(waiting);
+    const bool woke = device.post(detail::AnsweredTask<std::decay_t<Body>>(std::move(body), answer, device.device()));
     // Who had to wake the device thread sleeps at once: spinning would hold up the thread it waits for.
-    return call.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
+    return answer.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
   }
 
   template <class Body>

@@ -160,7 +160,7 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   void main();
   void prepare_thread() const noexcept;
   bool run_until_closing();
-  bool spin();
+  bool spin(bool slept);
   std::size_t run_ready();
   bool run(const Mailbox::Item& item);
   bool keep_custody() noexcept;
@@ -179,7 +179,9 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   ServiceTable services_;
   Ledger ledger_;
   RunningTask running_;
-  std::uint64_t last_stamp_ = 0;  // when the last task of this round ended
+  const bool timing_;
+  bool time_next_ = true;  // the first task after the thread has slept
+  unsigned untimed_ = 0;   // tasks since the last one that was timed
   int exclusive_depth_ = 0;
   InlineCalls inline_calls_;
   std::atomic<bool> discarding_{false};

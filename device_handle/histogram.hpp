@@ -84,8 +84,9 @@ class Histogram {
 class LiveHistogram {
  public:
   /// The one writing thread only.
-  void record(std::uint64_t value) noexcept {
-    bump(counts_[Histogram::bucket_of(value)]);
+  void record(std::uint64_t value, std::uint64_t times = 1) noexcept {
+    auto& count = counts_[Histogram::bucket_of(value)];
+    count.store(count.load(std::memory_order_relaxed) + times, std::memory_order_relaxed);
     if (value > max_.load(std::memory_order_relaxed)) max_.store(value, std::memory_order_relaxed);
   }
 
@@ -101,10 +102,6 @@ class LiveHistogram {
   }
 
  private:
-  static void bump(std::atomic<std::uint64_t>& count) noexcept {
-    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
-
   std::array<std::atomic<std::uint64_t>, Histogram::bucket_count> counts_{};
   std::atomic<std::uint64_t> max_{0};
 };

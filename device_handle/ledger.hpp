@@ -20,10 +20,10 @@ class Ledger {
   void woken() noexcept { bump(wakes_); }
   void stalled() noexcept { stalls_.fetch_add(1, std::memory_order_relaxed); }  // by the stall watcher
 
-  /// In stamp ticks.
-  void timed(std::uint64_t wait, std::uint64_t run) noexcept {
-    wait_.record(wait);
-    run_.record(run);
+  /// In stamp ticks; stands for `tasks` tasks.
+  void timed(std::uint64_t wait, std::uint64_t run, std::uint64_t tasks) noexcept {
+    wait_.record(wait, tasks);
+    run_.record(run, tasks);
   }
 
   /// `queued`: tasks accepted through the mailbox.

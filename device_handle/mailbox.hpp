@@ -45,14 +45,15 @@ enum class Room : std::uint8_t {
 /// stamped in the past, never in the future. The privilege is one word, `arrivals_`, either a mark naming the sole lane
 /// or the list of lanes that arrived.
 ///
-/// The device thread attends to a lane from its first push until it parks. What the client pays for that is one load
-/// of its own lane's `attended`: the store-load fences between "publish, then look whether anyone attends" and "stop
-/// attending, then look whether anything was published" are all on the side that parks (heavy_barrier).
+/// The device thread attends to a lane from its first push until it parks or has found nothing there for many rounds.
+/// What the client pays for that is one load of its own lane's `attended`: the store-load fences between "publish, then
+/// look whether anyone attends" and "stop attending, then look whether anything was published" are all on the device
+/// thread's side (heavy_barrier).
 ///
-///        push, attended               push, not attended: add to arrivals, wake
-///          .----.                    .--------------------------------------.
-///          v    |                    |                                      v
-///     [attended] ------- park() --> [not attended]                     [arrived] -- next round --> [attended]
+///        push, attended                   push, not attended: add to arrivals, wake
+///          .----.                        .--------------------------------------.
+///          v    |                        |                                      v
+///     [attended] --- park(), idle --> [not attended]                       [arrived] -- next round --> [attended]
 ///
 /// Closing is the same bargain: a push marks its lane busy, then looks whether the mailbox is open; the device thread
 /// sees that it is closed, fences, and waits until no lane is busy. What was accepted is then there to be run (L2).
@@ -180,10 +181,15 @@ class BasicMailbox {
     if (attended_.size() == 1 && !run_sole(*attended_.front().lane, run, tally)) return tally.count;
     const std::uint64_t before = Platform::now_fenced();  // T; the lanes are read after it
     attend_to_arrivals();
-    for (Attended& entry : attended_) entry.stamp = entry.lane->front_stamp(pool_);
+    bool idle = false;
+    for (Attended& entry : attended_) {
+      entry.stamp = entry.lane->front_stamp(pool_);
+      entry.idle_rounds = entry.stamp == 0 ? entry.idle_rounds + 1 : 0;
+      idle = idle || entry.idle_rounds >= Platform::idle_rounds;
+    }
     for (;;) {
       const Choice choice = choose(before);
-      if (choice.first == nullptr) return tally.count;
+      if (choice.first == nullptr) break;
       Lane& lane = *choice.first->lane;
       std::uint64_t stamp = choice.first->stamp;
       do {  // all of this lane that is older than the front of every other lane
@@ -192,6 +198,10 @@ class BasicMailbox {
       } while (stamp != 0 && stamp < choice.limit);
       choice.first->stamp = stamp;
     }
+    if (idle && attended_.size() > 1) {
+      leave([](const Attended& entry) { return entry.idle_rounds >= Platform::idle_rounds; });
+    }
+    return tally.count;
   }
 
   /// Blocks until there may be something to do. No push is missed: each either is seen here or sees `attended` false
@@ -200,20 +210,8 @@ class BasicMailbox {
     end_privilege();
     parked_.store(1, std::memory_order_relaxed);
     pool_.trim();
-    for (const Attended& entry : attended_) entry.lane->attended.store(0, std::memory_order_relaxed);
-    Platform::heavy_barrier();  // pairs with the light_barrier of push(), and the seq_cst of arrive() and close()
-    bool work = arrivals_.load(std::memory_order_acquire) != 0 || closing();
-    std::erase_if(attended_, [&](const Attended& entry) {
-      const bool idle = entry.lane->front_stamp(pool_) == 0;
-      if (idle) {
-        entry.lane->in_round = false;
-      } else {
-        work =
-            true;  // it stays, even if its owner is putting it among the arrivals: its tasks may precede others' (L1)
-        entry.lane->attended.store(1, std::memory_order_relaxed);
-      }
-      return idle;
-    });
+    leave([](const Attended&) { return true; });
+    const bool work = !attended_.empty() || arrivals_.load(std::memory_order_acquire) != 0 || closing();
     bool slept = false;
     while (!work && parked_.load(std::memory_order_acquire) == 1) {
       Platform::park(parked_, 1);
@@ -276,6 +274,7 @@ class BasicMailbox {
   struct Attended {
     std::uint64_t stamp;  // of its front, 0 if it had none when last looked at
     Lane* lane;
+    std::uint32_t idle_rounds = 0;  // in which it had none
   };
 
   struct Choice {
@@ -365,6 +364,25 @@ class BasicMailbox {
       lane->attended.store(1, std::memory_order_relaxed);
       if (!std::exchange(lane->in_round, true)) attended_.push_back({0, lane});
     }
+  }
+
+  // Stops attending to those lanes of which `done(const Attended&)` is true, unless there is something in them.
+  template <class Done>
+  void leave(Done&& done) noexcept {
+    for (const Attended& entry : attended_) {
+      if (done(entry)) entry.lane->attended.store(0, std::memory_order_relaxed);
+    }
+    Platform::heavy_barrier();  // pairs with the light_barrier of push(), and the seq_cst of arrive() and close()
+    std::erase_if(attended_, [&](const Attended& entry) {
+      if (!done(entry)) return false;
+      const bool idle = entry.lane->front_stamp(pool_) == 0;
+      if (idle) {
+        entry.lane->in_round = false;
+      } else {  // it stays, even if its owner is putting it among the arrivals: its tasks may precede others' (L1)
+        entry.lane->attended.store(1, std::memory_order_relaxed);
+      }
+      return idle;
+    });
   }
 
   void end_privilege() noexcept {

@@ -46,6 +46,10 @@ struct SystemPlatform {
   using atomic = std::atomic<T>;
   using BlockPool = cox::BlockPool;
 
+  /// Rounds in a row in which a lane had nothing, after which it is not looked at any more until its owner says so. To
+  /// leave a lane costs a heavy_barrier; to look at one that is idle costs every round a little.
+  static constexpr std::uint32_t idle_rounds = 16'384;
+
   /// A stamp for a closure. If a stamp is read after an event that another thread's read preceded, it is larger: the
   /// time-stamp counter where the system vouches for it (rdtscp waits for earlier loads), else one shared counter.
   static std::uint64_t now() noexcept {

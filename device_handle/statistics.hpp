@@ -24,7 +24,8 @@ struct Statistics {
   std::size_t depth = 0;        ///< Tasks accepted and not ended, the running one included.
   std::size_t queue_bytes = 0;  ///< Memory of the queue, in use and kept for use.
 
-  Histogram wait;  ///< From submission to start. Empty where stamps are no time (platform.hpp).
+  // Of bursts, samples: see DeviceThreadOptions. Empty where stamps are no time (platform.hpp).
+  Histogram wait;  ///< From submission to start.
   Histogram run;   ///< From start to end.
 
   Statistics& operator+=(const Statistics& other) noexcept {

@@ -7,8 +7,6 @@
 namespace cox {
 namespace {
 
-constinit thread_local HeldNode* innermost = nullptr;
-
 std::mutex& graph_mutex() {
   static auto& mutex = *new std::mutex;  // never destroyed: device threads may outlive static destructors
   return mutex;
@@ -16,35 +14,31 @@ std::mutex& graph_mutex() {
 
 }  // namespace
 
-HeldNode::HeldNode(WaitNode& node) noexcept : node_(node), outer_(innermost) { innermost = this; }
+HeldNode::HeldNode(WaitNode& node) noexcept : node_(node), outer_(innermost_) { innermost_ = this; }
 
-HeldNode::~HeldNode() { innermost = outer_; }
+HeldNode::~HeldNode() { innermost_ = outer_; }
 
-void HeldNode::forget() noexcept { innermost = nullptr; }
-
-bool HeldNode::any() noexcept { return innermost != nullptr; }
+void HeldNode::forget() noexcept { innermost_ = nullptr; }
 
 bool WaitNode::reaches(const WaitNode& target) const noexcept {
   return this == &target ||
          std::ranges::any_of(waits_for_, [&](const WaitNode* next) { return next->reaches(target); });  // no rings here
 }
 
-WaitScope::WaitScope(std::vector<WaitNode*> targets) {
-  if (innermost == nullptr || targets.empty()) return;
+void WaitScope::announce(std::vector<WaitNode*> targets) {
+  if (targets.empty()) return;
   const std::scoped_lock lock(graph_mutex());
-  for (const HeldNode* held = innermost; held != nullptr; held = held->outer_) {
+  for (const HeldNode* held = HeldNode::innermost_; held != nullptr; held = held->outer_) {
     for (const WaitNode* target : targets) ring_ = ring_ || target->reaches(held->node_);
   }
   if (ring_) return;
-  for (const HeldNode* held = innermost; held != nullptr; held = held->outer_) {
+  for (const HeldNode* held = HeldNode::innermost_; held != nullptr; held = held->outer_) {
     auto& edges = held->node_.waits_for_;
     edges.insert(edges.end(), targets.begin(), targets.end());
     waiting_.push_back(&held->node_);
   }
   announced_ = std::move(targets);
 }
-
-WaitScope::~WaitScope() { answered(); }
 
 void WaitScope::answered() noexcept {
   if (announced_.empty()) return;  // nothing announced; else only the lock tells whether somebody was here first

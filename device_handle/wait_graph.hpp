@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 namespace cox {
@@ -33,13 +34,14 @@ class HeldNode {
   HeldNode& operator=(const HeldNode&) = delete;
 
   /// Whether the calling thread holds anything up.
-  [[nodiscard]] static bool any() noexcept;
+  [[nodiscard]] static bool any() noexcept { return innermost_ != nullptr; }
 
   /// In a forked child: the calling thread holds nothing up any more.
   static void forget() noexcept;
 
  private:
   friend class WaitScope;
+  static inline constinit thread_local HeldNode* innermost_ = nullptr;
   WaitNode& node_;
   HeldNode* const outer_;
 };
@@ -48,18 +50,30 @@ class HeldNode {
 /// true, nothing was announced, and the caller must not wait. Costs nothing for a thread that holds nothing.
 class WaitScope {
  public:
-  explicit WaitScope(WaitNode& target) : WaitScope(std::vector<WaitNode*>(HeldNode::any() ? 1 : 0, &target)) {}
-  explicit WaitScope(std::vector<WaitNode*> targets);
-  ~WaitScope();
+  explicit WaitScope(WaitNode& target) {
+    if (HeldNode::any()) [[unlikely]]
+      announce({&target});
+  }
+  explicit WaitScope(std::vector<WaitNode*> targets) {
+    if (HeldNode::any()) [[unlikely]]
+      announce(std::move(targets));
+  }
+  ~WaitScope() {
+    if (announced()) [[unlikely]]
+      answered();
+  }
   WaitScope(const WaitScope&) = delete;
   WaitScope& operator=(const WaitScope&) = delete;
 
   [[nodiscard]] bool ring() const noexcept { return ring_; }
+  [[nodiscard]] bool announced() const noexcept { return !announced_.empty(); }
 
   /// The wait is over, though the waiter may not have noticed yet. Any thread, before it wakes the waiter.
   void answered() noexcept;
 
  private:
+  void announce(std::vector<WaitNode*> targets);
+
   std::vector<WaitNode*> waiting_;
   std::vector<WaitNode*> announced_;
   bool ring_ = false;

@@ -35,6 +35,11 @@ struct ExploredPlatform : ModelPlatform {
   };
 };
 
+/// Leaves a lane after the first round in which it has nothing.
+struct HastyPlatform : ExploredPlatform {
+  static constexpr std::uint32_t idle_rounds = 1;
+};
+
 /// Where there is no synchronised clock: stamps come from one counter.
 struct CountingPlatform : ExploredPlatform {
   static bool clock_runs() noexcept { return false; }
@@ -320,10 +325,13 @@ TEST_CASE("L2 L3: what two producers push is run once, and no wake-up is lost (2
   CHECK(holds(pushing<ExploredPlatform>(2, 1), 2));
   CHECK(holds(pushing<ExploredPlatform>(2, 2), 1));
   CHECK(holds(pushing<CountingPlatform>(2, 1), 2));
+  CHECK(holds(pushing<HastyPlatform>(2, 1), 2));
+  CHECK(holds(pushing<HastyPlatform>(2, 2), 1));
 }
 
 TEST_CASE("L2 L3: what three producers push is run once, and no wake-up is lost (1 preemption)") {
   CHECK(holds(pushing<ExploredPlatform>(3, 1), 1));
+  CHECK(holds(pushing<HastyPlatform>(3, 1), 1));
 }
 
 TEST_CASE("L2 L3: lanes change hands without losing a task (1 preemption)") {
@@ -336,6 +344,8 @@ TEST_CASE("L1: a push that follows another thread's through a hand-over runs aft
   CHECK(holds(handing_over<ExploredPlatform>(0, attended), 2));
   CHECK(holds(handing_over<ExploredPlatform>(1, attended), 2));
   CHECK(holds(handing_over<CountingPlatform>(1, attended), 1));
+  CHECK(holds(handing_over<HastyPlatform>(0, attended), 2));
+  CHECK(holds(handing_over<HastyPlatform>(1, attended), 2));
 }
 
 TEST_CASE("L2 L4: close lets nothing in after it and loses nothing from before (2 preemptions)") {
@@ -379,4 +389,7 @@ TEST_CASE("L1 L2 L3 L4: the same with more preemptions, a matter of many minutes
   CHECK(holds(closing<ExploredPlatform>(2, 1, true), 2));
   CHECK(holds(waiting_for_room<ExploredPlatform>(2, false), 2));
   CHECK(holds(waiting_for_room<ExploredPlatform>(1, true), 2));
+  CHECK(holds(pushing<HastyPlatform>(2, 2), 2));
+  CHECK(holds(handing_over<HastyPlatform>(1, Attended::Both), 3));
+  CHECK(holds(closing<HastyPlatform>(2, 1, true), 2));
 }

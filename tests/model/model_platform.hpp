@@ -110,6 +110,8 @@ struct ModelPlatform {
   template <class T>
   using atomic = Atomic<T>;
 
+  static constexpr std::uint32_t idle_rounds = 1000;  // never reached
+
   static void prefetch_for_write(const void*) noexcept {}
 
   /// A stamp greater than all before it. Like rdtscp: the thread's earlier loads are done, its store buffer is not
