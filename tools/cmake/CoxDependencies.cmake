@@ -27,9 +27,9 @@ endmacro()
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
-find_package(Boost 1.74 QUIET)
+find_package(Boost 1.81 QUIET)
 if(NOT TARGET Boost::headers)
-  cox_missing("Boost 1.74" libboost-dev)
+  cox_missing("Boost 1.81" "libboost1.81-dev or libboost-dev")
   cox_fetch_headers(boost Boost::headers "" URL
     https://archives.boost.io/release/1.83.0/source/boost_1_83_0.tar.gz
     URL_HASH SHA256=c0685b68dd44cc46574cce86c4e17c0f611b15e195be9848dfd0769a0a207628)
