@@ -2,12 +2,15 @@
 
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/memory/memory_pool.hpp>
 #include <coxswain/runtime/memory_usage.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/small_vector.hpp>
+#include <coxswain/servers/host/detail/host_storage.hpp>
 #include <coxswain/servers/host/detail/timeline.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <source_location>
@@ -16,32 +19,44 @@ namespace cox::detail {
 
 class HostBuffer;
 
-/// The memory of one host device: so many bytes of the process's heap. Any thread. O(1), but for release_all.
+/// The memory of one host device, and what its pool has been asked for. Any thread: buffers are freed wherever their
+/// last reference is dropped. That happens after all work with them, so that the pool has no stream to wait for.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
-  HostMemory(std::size_t capacity, std::size_t alignment) noexcept : capacity_(capacity), alignment_(alignment) {}
+  /// Bytes; `alignment` of every buffer.
+  HostMemory(std::size_t capacity, std::size_t alignment);
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
   ~HostMemory() = default;
 
-  /// Throws IoError BufferTooBig, OutOfMemory, or OutOfHostMemory when the process itself has no more.
+  /// Throws IoError BufferTooBig, OutOfMemory with the whole picture, or OutOfHostMemory when the process itself has no
+  /// more.
   [[nodiscard]] std::shared_ptr<HostBuffer> allocate(std::size_t size, const Place& place, std::source_location site);
   [[nodiscard]] MemoryUsage usage() const;
+  [[nodiscard]] MemoryReport report() const;
+  /// Gives what is not in use back to the system.
+  void cleanup();
   /// Takes the storage of all buffers alive: they are of no use afterwards, and their owners may keep them.
   void release_all() noexcept;
 
  private:
   friend class HostBuffer;
-  void account(HostBuffer& buffer, const Place& place, std::source_location site);
+
+  /// Nothing is freed here before its work is done.
+  struct NoClock {
+    [[nodiscard]] static std::uint64_t completed(StreamSlot) noexcept { return ~std::uint64_t{0}; }
+  };
+
   void release(HostBuffer& buffer) noexcept;
-  /// Under the mutex: takes the buffer off the list and the account; the caller frees what it returns.
-  [[nodiscard]] std::byte* take_storage(HostBuffer& buffer) noexcept;
+  /// Under the mutex.
+  void take_storage(HostBuffer& buffer) noexcept;
 
   const std::size_t capacity_;
-  const std::size_t alignment_;
+  HostStorage storage_;
+  NoClock clock_;
   mutable std::mutex mutex_;
-  MemoryUsage usage_;            // guarded by mutex_
-  HostBuffer* first_ = nullptr;  // guarded by mutex_: the buffers that have storage, doubly linked
+  MemoryPool<HostStorage, NoClock> pool_;  // guarded by mutex_
+  HostBuffer* first_ = nullptr;            // guarded by mutex_: the buffers that have storage, doubly linked
 };
 
 /// The storage of one allocation. Held by the memory's references and by the stream work that was given it; the last of
@@ -65,7 +80,7 @@ class HostBuffer final : public MemoryResource {
   std::shared_ptr<HostMemory> memory_;
   std::size_t size_;
   std::byte* data_ = nullptr;
-  std::size_t reserved_ = 0;
+  MemoryAllocation allocation_;     // of the memory's pool, if there is data
   HostBuffer* previous_ = nullptr;  // guarded by the memory's mutex
   HostBuffer* next_ = nullptr;      // guarded by the memory's mutex
   HostEvent writer_;                // device thread only

@@ -31,10 +31,12 @@ TEST_CASE("Host memory accounts for what is in use, its padding and the peak") {
   auto first = allocate(*memory, 100);
   auto second = allocate(*memory, 512);
   REQUIRE(reinterpret_cast<std::uintptr_t>(first->data()) % 512 == 0);
-  REQUIRE(memory->usage() == cox::MemoryUsage{2, 612, 412, 1024, 612, 1024});
+  REQUIRE(memory->usage() == cox::MemoryUsage{2, 612, 412, 4096, 612, 4096});
   first.reset();
-  REQUIRE(memory->usage() == cox::MemoryUsage{1, 512, 0, 512, 612, 1024});
+  REQUIRE(memory->usage() == cox::MemoryUsage{1, 512, 0, 4096, 612, 4096});
   second.reset();
+  REQUIRE(memory->usage().bytes_in_use == 0);
+  memory->cleanup();
   REQUIRE(memory->usage().bytes_reserved == 0);
 }
 
@@ -50,8 +52,8 @@ TEST_CASE("Host memory refuses what is not there now, and what can never be ther
 }
 
 TEST_CASE("A zero-size buffer takes no memory") {
-  const auto memory = std::make_shared<HostMemory>(512, 512);
-  const auto all = allocate(*memory, 512);
+  const auto memory = std::make_shared<HostMemory>(4096, 512);
+  const auto all = allocate(*memory, 4096);
   REQUIRE(allocate(*memory, 0)->data() == nullptr);
 }
 

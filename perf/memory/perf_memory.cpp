@@ -1,0 +1,56 @@
+#include <coxswain/perf/harness/suite.hpp>
+#include <coxswain/perf/memory/allocation_trace.hpp>
+#include <coxswain/perf/memory/memory_cases.hpp>
+#include <coxswain/perf/memory/training_step.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace cox::perf;
+
+void add_pairs(Suite& suite, std::size_t live, bool quick) {
+  const std::size_t count = quick ? 200'000 : 1'000'000;
+  suite.add({.figure = "F10",
+             .name = "allocate and free, " + std::to_string(live) + " alive",
+             .metrics = {{"one size", "ns per pair"}, {"sizes of random others", "ns per pair"}},
+             .contenders = {{"memory_pool", [=] { return pairs<PoolUnderTest>(live, count); }},
+                            {"malloc", [=] { return pairs<HeapUnderTest>(live, count); }, "no stream order"},
+                            {"pmr_pool", [=] { return pairs<PmrUnderTest>(live, count); }, "no stream order"}},
+             .most_rounds = live >= 1'000'000 ? 3U : ~0U});
+}
+
+void add_replay(Suite& suite, const AllocationTrace& trace) {
+  for (const std::uint64_t lag : {0U, 400U}) {
+    const std::string device =
+        lag == 0 ? ", the device keeps up" : ", the device " + std::to_string(lag) + " frees behind";
+    suite.add({.figure = "F10",
+               .name = "replay of " + trace.name + device,
+               .metrics = {{"reserved", "of the peak in use"}, {"", "ns per event"}},
+               .contenders = {{"memory_pool", [trace, lag] { return replay(trace, lag); }}},
+               .most_rounds = 3});
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> traces;
+  const Options options = parse_options(argc, argv, "What device memory costs, on memory of this process.", &traces);
+  Suite suite(options, "memory_pool");
+  try {
+    for (const std::string& path : traces) add_replay(suite, read_trace(path));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  if (traces.empty()) {
+    for (const std::size_t live : {1U, 1'000U, 100'000U, 1'000'000U}) add_pairs(suite, live, options.quick);
+    add_replay(suite, training_steps({}));
+  }
+  return suite.run();
+}

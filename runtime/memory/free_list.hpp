@@ -1,0 +1,144 @@
+#pragma once
+
+#include <coxswain/runtime/memory/memory_block.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace cox {
+
+/// Free blocks by size, so that one large enough is found in constant time: lists of blocks of nearly one size, 32 to
+/// every power of two, and bitmaps of the lists that are not empty. After Masmano, Ripoll, Crespo and Real, "TLSF: a
+/// New Dynamic Memory Allocator for Real-Time Systems" (ECRTS 2004); unlike there, a few blocks of the size's own list
+/// are looked at first, because programs ask for the same sizes again and again. For the same reason the block freed
+/// last of a size is kept as it is, beside the lists, until another takes its place. Nothing allocates or throws.
+class FreeList {
+ public:
+  /// `unit`: every size is a multiple of it, in bytes.
+  explicit FreeList(std::size_t unit) noexcept : unit_(unit) {}
+
+  [[nodiscard]] bool empty() const noexcept { return rows_ == 0 && kept_places_ == 0; }
+
+  // ---- blocks kept as they are
+
+  /// Keeps a block; returns the one that had its place, or 0.
+  [[nodiscard]] MemoryBlockId keep(const MemoryBlockTable& blocks, MemoryBlockId id) noexcept {
+    const std::size_t place = place_of(blocks[id].size);
+    kept_places_ |= std::uint64_t{1} << place;
+    return std::exchange(kept_[place], id);
+  }
+
+  /// The kept block of exactly that size, which is not kept any more; or 0.
+  [[nodiscard]] MemoryBlockId take_kept(const MemoryBlockTable& blocks, std::size_t size) noexcept {
+    const std::size_t place = place_of(size);
+    if (kept_[place] == 0 || blocks[kept_[place]].size != size) return 0;
+    kept_places_ &= ~(std::uint64_t{1} << place);
+    return std::exchange(kept_[place], 0);
+  }
+
+  /// Any kept block, which is not kept any more; or 0.
+  [[nodiscard]] MemoryBlockId take_any_kept() noexcept {
+    if (kept_places_ == 0) return 0;
+    const auto place = static_cast<std::size_t>(std::countr_zero(kept_places_));
+    kept_places_ &= kept_places_ - 1;
+    return std::exchange(kept_[place], 0);
+  }
+
+  // ---- listed blocks
+
+  void insert(MemoryBlockTable& blocks, MemoryBlockId id) noexcept {
+    const std::size_t list = list_of(blocks[id].size);
+    MemoryBlockId& head = heads_[list];
+    blocks[id].listed_before = 0;
+    blocks[id].listed_after = head;
+    if (head != 0) blocks[head].listed_before = id;
+    head = id;
+    columns_[list / columns] |= 1U << (list % columns);
+    rows_ |= std::uint64_t{1} << (list / columns);
+  }
+
+  void remove(MemoryBlockTable& blocks, MemoryBlockId id) noexcept {
+    const MemoryBlock& block = blocks[id];
+    if (block.listed_after != 0) blocks[block.listed_after].listed_before = block.listed_before;
+    if (block.listed_before != 0) {
+      blocks[block.listed_before].listed_after = block.listed_after;
+      return;
+    }
+    const std::size_t list = list_of(block.size);
+    heads_[list] = block.listed_after;
+    if (block.listed_after != 0) return;
+    columns_[list / columns] &= ~(1U << (list % columns));
+    if (columns_[list / columns] == 0) rows_ &= ~(std::uint64_t{1} << (list / columns));
+  }
+
+  /// A block of at least `size` bytes that is hardly larger than need be, or 0.
+  [[nodiscard]] MemoryBlockId find(const MemoryBlockTable& blocks, std::size_t size) const noexcept {
+    const std::size_t list = list_of(size);
+    MemoryBlockId id = heads_[list];
+    for (int looked = 0; id != 0 && looked < looks; ++looked, id = blocks[id].listed_after) {
+      if (blocks[id].size >= size) return id;
+    }
+    return first_from(list + 1);
+  }
+
+  /// Calls `visit(id)` for each block, larger ones first, until it returns false. The visit may remove that block.
+  template <class Visit>
+  void each(const MemoryBlockTable& blocks, Visit&& visit) const {
+    for (std::size_t list = heads_.size(); list-- > 0;) {
+      if (columns_[list / columns] == 0) {
+        list -= list % columns;
+        continue;
+      }
+      for (MemoryBlockId id = heads_[list]; id != 0;) {
+        const MemoryBlockId after = blocks[id].listed_after;
+        if (!visit(id)) return;
+        id = after;
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t columns = 32;
+  static constexpr std::size_t rows = 50;  // 2^50 units and more share the last
+  static constexpr int looks = 8;
+
+  static constexpr std::size_t places = 64;
+
+  [[nodiscard]] std::size_t place_of(std::size_t size) const noexcept {
+    return static_cast<std::size_t>((size / unit_ * 0x9E3779B97F4A7C15U) >> 58U);  // Knuth's multiplicative hash
+  }
+
+  // Units below 32 have a list each; then 32 lists to every power of two.
+  [[nodiscard]] std::size_t list_of(std::size_t size) const noexcept {
+    const std::size_t units = size / unit_;
+    if (units < columns) return units;
+    const auto exponent = static_cast<std::size_t>(std::bit_width(units)) - 6;
+    const std::size_t row = exponent + 1 < rows ? exponent + 1 : rows - 1;
+    return row * columns + ((units >> exponent) & (columns - 1));
+  }
+
+  [[nodiscard]] MemoryBlockId first_from(std::size_t list) const noexcept {
+    std::size_t row = list / columns;
+    if (row >= rows) return 0;
+    std::uint32_t here = columns_[row] & (~0U << (list % columns));
+    if (here == 0) {
+      const std::uint64_t above = row + 1 < 64 ? rows_ & (~std::uint64_t{0} << (row + 1)) : 0;
+      if (above == 0) return 0;
+      row = static_cast<std::size_t>(std::countr_zero(above));
+      here = columns_[row];
+    }
+    return heads_[row * columns + static_cast<std::size_t>(std::countr_zero(here))];
+  }
+
+  std::size_t unit_;
+  std::uint64_t kept_places_ = 0;  // bit p: kept_[p] != 0
+  std::array<MemoryBlockId, places> kept_{};
+  std::uint64_t rows_ = 0;                     // bit r: columns_[r] != 0
+  std::array<std::uint32_t, rows> columns_{};  // bit c: the list r * 32 + c is not empty
+  std::array<MemoryBlockId, rows * columns> heads_{};
+};
+
+}  // namespace cox
