@@ -1,47 +1,173 @@
 #include <coxswain/runtime/bytes.hpp>
 
 #include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/bytes_reader.hpp>
+#include <coxswain/runtime/detail/adopted_allocation.hpp>
+#include <coxswain/runtime/detail/file_allocation.hpp>
+#include <coxswain/runtime/detail/heap_allocation.hpp>
+#include <coxswain/runtime/detail/kept_allocation.hpp>
+#include <coxswain/runtime/lazy_allocation.hpp>
 
-#include <new>
+#include <algorithm>
 
 namespace cox {
 
+using detail::HeapAllocation;
+
+static_assert(Bytes::alignment == HeapAllocation::alignment);
+
+Bytes Bytes::with_capacity(std::size_t capacity) {
+  HostAllocation* const allocation = HeapAllocation::of_size(capacity).release();
+  return {allocation, allocation->data(), 0};
+}
+
 Bytes Bytes::uninitialized(std::size_t size) {
   if (size == 0) return {};
-  void* memory = ::operator new(size, std::align_val_t{alignment}, std::nothrow);
-  if (memory == nullptr) throw IoError::out_of_host_memory(size);
-  return adopt(static_cast<std::byte*>(memory), size, memory,
-               [](void* context) noexcept { ::operator delete(context, std::align_val_t{alignment}); });
+  Bytes bytes = with_capacity(size);
+  bytes.size_ = size;
+  return bytes;
 }
 
 Bytes Bytes::zeroed(std::size_t size) {
   Bytes bytes = uninitialized(size);
-  if (size > 0) std::memset(bytes.data(), 0, size);
+  if (size > 0) std::memset(bytes.data_, 0, size);
   return bytes;
 }
 
 Bytes Bytes::copy_of(std::span<const std::byte> data) {
   Bytes bytes = uninitialized(data.size());
-  if (!data.empty()) std::memcpy(bytes.data(), data.data(), data.size());
+  if (!data.empty()) std::memcpy(bytes.data_, data.data(), data.size());
   return bytes;
 }
 
-Bytes Bytes::adopt(std::byte* data, std::size_t size, void* context, Release release) noexcept {
-  Bytes bytes;
-  bytes.data_ = data;
-  bytes.size_ = size;
-  bytes.context_ = context;
-  bytes.release_ = release;
+Bytes Bytes::from_file(std::string path, std::uint64_t offset, std::size_t size) {
+  constexpr std::uint64_t longest = INT64_MAX;  // of any file
+  if (offset > longest || size > longest - offset)
+    throw IoError(IoError::Kind::OutOfBounds, "no file reaches to " + format_byte_count(size) + " at offset " +
+                                                  std::to_string(offset) + ", as asked for of '" + path + "'");
+  auto shared_path = std::make_shared<const std::string>(std::move(path));
+  return from_allocation(std::make_unique<detail::FileAllocation>(std::move(shared_path), offset, size));
+}
+
+Bytes Bytes::from_allocation(std::unique_ptr<HostAllocation> allocation) noexcept {
+  if (allocation == nullptr) return {};
+  std::byte* const data = allocation->data();
+  const std::size_t size = allocation->size();
+  return {allocation.release(), data, size};
+}
+
+Bytes Bytes::from_shared(std::shared_ptr<const void> keeper, std::span<const std::byte> data,
+                         AllocationProperty property) {
+  return from_allocation(std::make_unique<detail::KeptAllocation>(std::move(keeper), data, property));
+}
+
+Bytes Bytes::adopt(std::byte* data, std::size_t size, void* context, Release release) {
+  try {
+    return from_allocation(
+        std::make_unique<detail::AdoptedAllocation>(std::span<std::byte>(data, size), context, release));
+  } catch (...) {
+    if (release != nullptr) release(context);
+    throw;
+  }
+}
+
+std::size_t Bytes::capacity() const noexcept {
+  const std::byte* const start = writable();
+  return start == nullptr ? size_ : static_cast<std::size_t>(allocation_->data() + allocation_->size() - start);
+}
+
+LazyAllocation& Bytes::lazy() const noexcept { return static_cast<LazyAllocation&>(*allocation_); }
+
+std::byte* Bytes::load() const { return lazy().load(); }
+
+std::byte* Bytes::exclusive(AccessPolicy policy) {
+  if (size_ == 0) return resident();
+  if (std::byte* const start = writable()) return start;
+  if (policy == AccessPolicy::ZeroCopy)
+    throw IoError(IoError::Kind::WouldCopy, "writing to " + format_byte_count(size_) +
+                                                (is_resident() ? " that are shared or read-only would copy them first"
+                                                               : " that are not in memory would read them first"));
+  copy().swap(*this);
+  return data_;
+}
+
+void Bytes::copy_to(std::span<std::byte> to, std::size_t offset) const {
+  require_range(offset, to.size());
+  if (to.empty()) return;
+  BytesReader reader(*this);
+  reader.skip(offset);
+  reader.read(to);
+}
+
+Bytes Bytes::copy() const {
+  Bytes bytes = uninitialized(size_);
+  copy_to({bytes.data_, size_});
   return bytes;
 }
 
-void Bytes::require_elements(std::size_t size, std::size_t required_alignment) const {
+Bytes Bytes::slice(std::size_t offset, std::size_t size) const {
+  require_range(offset, size);
+  if (size == 0) return {};
+  if (size == size_) return share();
+  std::byte* const start = resident();
+  if (start == nullptr) return from_allocation(lazy().window(offset, size));
+  allocation_->retain();
+  return {allocation_, start + offset, size};
+}
+
+std::pair<Bytes, Bytes> Bytes::split(std::size_t offset) && {
+  require_range(offset, 0);
+  std::pair<Bytes, Bytes> parts(slice(0, offset), slice(offset, size_ - offset));
+  Bytes().swap(*this);
+  return parts;
+}
+
+void Bytes::reserve(std::size_t size) {
+  if (size <= capacity()) return;
+  Bytes bigger = with_capacity(size);
+  copy_to({bigger.data_, size_});
+  bigger.size_ = size_;
+  swap(bigger);
+}
+
+void Bytes::append(std::span<const std::byte> more) {
+  if (more.empty()) return;
+  std::size_t total = 0;
+  if (__builtin_add_overflow(size_, more.size(), &total)) throw IoError::out_of_host_memory(SIZE_MAX);
+  const std::size_t room = capacity();
+  if (total <= room) {
+    std::memcpy(writable() + size_, more.data(), more.size());
+    size_ = total;
+    return;
+  }
+  Bytes bigger = with_capacity(std::max(total, room < SIZE_MAX / 2 ? 2 * room : total));
+  copy_to({bigger.data_, size_});
+  std::memcpy(bigger.data_ + size_, more.data(), more.size());
+  bigger.size_ = total;
+  swap(bigger);  // `more` may be in the memory that goes only now
+}
+
+void Bytes::require_resident() const {
+  if (!is_resident())
+    throw IoError(IoError::Kind::WouldCopy,
+                  "looking at " + format_byte_count(size_) + " that are not in memory would read them first");
+}
+
+void Bytes::require_range(std::size_t offset, std::size_t size) const {
+  if (offset > size_ || size > size_ - offset)
+    throw IoError(IoError::Kind::OutOfBounds, format_byte_count(size) + " at offset " + std::to_string(offset) +
+                                                  " reach beyond the " + format_byte_count(size_) + " there are");
+}
+
+void Bytes::require_whole_elements(std::size_t size) const {
   if (size_ % size != 0)
     throw IoError(IoError::Kind::ElementSize,
                   format_byte_count(size_) + " are no whole number of elements of " + format_byte_count(size));
-  if (reinterpret_cast<std::uintptr_t>(data_) % required_alignment != 0)
-    throw IoError(IoError::Kind::ElementSize,
-                  "the bytes do not start at a multiple of " + format_byte_count(required_alignment));
+}
+
+void Bytes::require_aligned(const std::byte* data, std::size_t multiple) {
+  if (reinterpret_cast<std::uintptr_t>(data) % multiple != 0)
+    throw IoError(IoError::Kind::ElementSize, "the bytes do not start at a multiple of " + format_byte_count(multiple));
 }
 
 }  // namespace cox

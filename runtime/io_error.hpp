@@ -28,6 +28,9 @@ class IoError : public Error {
     AllocationFailed,    ///< The allocation behind the handle failed; cause() says why (L12).
     WrongDevice,         ///< The handle belongs to another device.
     StaleHandle,         ///< The handle is from before a shutdown of its device: its memory was freed then.
+    FileUnreadable,      ///< The file of lazy bytes cannot be opened or read; cause() is a std::system_error.
+    FileTooShort,        ///< The file of lazy bytes ends before they do.
+    WouldCopy,           ///< The access was to copy nothing, but cannot do without.
     Unsupported,         ///< This server cannot do that.
     Unknown,
   };

@@ -6,7 +6,8 @@
 
 namespace cox {
 
-/// Host bytes on their way into a tensor of device memory.
+/// Host bytes on their way into a tensor of device memory. Those of a file are read, part after part, when the stream
+/// comes to them; what fails then joins the stream's errors, and the tensor's content is not defined.
 struct Upload {
   CopyDescriptor destination;
   Bytes source;

@@ -2,38 +2,20 @@
 
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <coxswain/device_handle/mailbox.hpp>
 
 #include <array>
-#include <cstdlib>
-#include <new>
 #include <stdexcept>
 
 using namespace contract;
 using cox::Outcome;
+using cox::test::allocations_until_failure;
+using cox::test::fails_now;
+using cox::test::live_blocks;
 
 namespace {
-
-// Counts down at each allocation and each move of a Fragile; at 0 that one fails.
-constinit thread_local int steps_until_failure = -1;
-constinit std::atomic<long> live_blocks{0};
-
-bool fails_now() { return steps_until_failure >= 0 && steps_until_failure-- == 0; }
-
-void* counted(std::size_t size, std::size_t alignment) {
-  if (fails_now()) throw std::bad_alloc();
-  void* const memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  ++live_blocks;
-  return memory;
-}
-
-void uncounted(void* memory) noexcept {
-  if (memory == nullptr) return;
-  --live_blocks;
-  std::free(memory);
-}
 
 constinit std::atomic<int> alive{0};
 constinit std::atomic<int> ran{0};
@@ -59,7 +41,7 @@ struct Fragile {
 /// Pushes `count` tasks, each failing at its k-th step for k = 0, 1, ... until it passes.
 template <class T>
 void fail_at_every_step(bool run) {
-  const long blocks = live_blocks;
+  const long blocks = live_blocks();
   alive = ran = discarded = 0;
   constexpr int count = 150;
   int failures = 0;
@@ -69,13 +51,13 @@ void fail_at_every_step(bool run) {
     for (int i = 0; i < count; ++i) {
       for (int k = 0;; ++k) {
         T task;
-        steps_until_failure = k;
+        allocations_until_failure = k;
         try {
           mailbox.push(lane, std::move(task), 0);
-          steps_until_failure = -1;
+          allocations_until_failure = -1;
           break;
         } catch (...) {
-          steps_until_failure = -1;
+          allocations_until_failure = -1;
           ++failures;
         }
       }
@@ -97,27 +79,10 @@ void fail_at_every_step(bool run) {
   CHECK(failures >= count);  // at least the move fails once for each
   CHECK(alive == 0);
   CHECK(ran + discarded == count);
-  CHECK(live_blocks == blocks);
+  CHECK(live_blocks() == blocks);
 }
 
 }  // namespace
-
-void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return counted(size, static_cast<std::size_t>(alignment));
-}
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  try {
-    return counted(size, alignof(std::max_align_t));
-  } catch (...) {
-    return nullptr;
-  }
-}
-void operator delete(void* memory) noexcept { uncounted(memory); }
-void operator delete(void* memory, std::size_t) noexcept { uncounted(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { uncounted(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { uncounted(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { uncounted(memory); }
 
 TEST_CASE("L2: a task of one cell that fails at every step is neither lost nor leaked", "[task]") {
   fail_at_every_step<Fragile<8>>(true);
@@ -160,12 +125,12 @@ TEST_CASE("F6: in steady state a push of up to 4 KiB allocates nothing", "[task]
     }
   };
   push_and_run();
-  steps_until_failure = 1'000'000'000;
-  const int before_moves = steps_until_failure;
+  allocations_until_failure = 1'000'000'000;
+  const int before_moves = allocations_until_failure;
   push_and_run();
   const int moves = 100 * (1 + 1 + 1);  // one into its place for each task
-  const int steps = before_moves - steps_until_failure;
-  steps_until_failure = -1;
+  const int steps = before_moves - allocations_until_failure;
+  allocations_until_failure = -1;
   CHECK(steps == moves);
 }
 

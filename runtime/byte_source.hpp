@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace cox {
+
+/// The content of a LazyAllocation, opened for reading. One thread at a time.
+class ByteSource {
+ public:
+  ByteSource() = default;
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+  virtual ~ByteSource() = default;
+
+  /// Fills `to` with the bytes from `offset` of the allocation on. Blocks. Throws IoError; then the content of `to` is
+  /// not defined. Precondition: offset + to.size() is at most the size of the allocation.
+  virtual void read(std::size_t offset, std::span<std::byte> to) = 0;
+};
+
+}  // namespace cox

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <coxswain/runtime/byte_source.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace cox::detail {
+
+/// An open file, read from an offset on. It reads with pread: a file that got shorter is an error there, where a mapped
+/// one would end the process with SIGBUS.
+class FileSource final : public ByteSource {
+ public:
+  using Path = std::shared_ptr<const std::string>;
+
+  /// Opens the file; `size` is for the message only. Throws IoError FileUnreadable.
+  FileSource(Path path, std::uint64_t offset, std::size_t size);
+  ~FileSource() override;
+
+  /// Throws IoError FileUnreadable, or FileTooShort if the file ends before `to` is full.
+  void read(std::size_t offset, std::span<std::byte> to) override;
+
+ private:
+  Path path_;
+  std::uint64_t offset_;
+  int file_;
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <coxswain/runtime/host_allocation.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace cox::detail {
+
+/// Memory that others look at too, so that nobody may write to it, for as long as `keeper` is kept.
+class KeptAllocation final : public HostAllocation {
+ public:
+  KeptAllocation(std::shared_ptr<const void> keeper, std::span<const std::byte> memory,
+                 AllocationProperty property) noexcept
+      : HostAllocation(property, memory), keeper_(std::move(keeper)) {}
+
+ private:
+  std::shared_ptr<const void> keeper_;
+};
+
+}  // namespace cox::detail
