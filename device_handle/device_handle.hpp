@@ -12,6 +12,7 @@
 #include <coxswain/device_handle/statistics.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/submit_async.hpp>
+#include <coxswain/device_handle/wait_graph.hpp>
 
 #include <concepts>
 #include <functional>
@@ -135,6 +136,9 @@ class BasicDeviceHandle {
   void flush_queue() const noexcept {}
 
   [[nodiscard]] DeviceId device_id() const noexcept { return device_->device(); }
+
+  /// The device in the graph of who waits for whom (L10): for operations that others wait for in ways of their own.
+  [[nodiscard]] std::shared_ptr<WaitNode> wait_node() const noexcept { return device_; }
 
   /// What S::utilities() returned when S was built. Does not ask the device thread.
   [[nodiscard]] auto utilities() const

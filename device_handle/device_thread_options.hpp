@@ -24,6 +24,8 @@ struct DeviceThreadOptions {
   /// Keep the histograms of queue wait and run time. Timed is the first task after the thread has slept; from then on
   /// every eighth, which is counted eight times.
   bool histograms = true;
+
+  friend bool operator==(const DeviceThreadOptions&, const DeviceThreadOptions&) = default;
 };
 
 /// Sets the options of the threads of `device` that start after this call.
@@ -31,6 +33,10 @@ void set_device_thread_options(DeviceId device, DeviceThreadOptions options);
 
 /// Sets the options of the threads of every device without options of its own that start after this call.
 void set_default_device_thread_options(DeviceThreadOptions options);
+
+/// The same as long as set_default_device_thread_options has not been called: what a program says goes before what its
+/// settings say, whichever comes first.
+void offer_default_device_thread_options(DeviceThreadOptions options);
 
 /// The options that a thread of `device` would start with.
 [[nodiscard]] DeviceThreadOptions device_thread_options(DeviceId device);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace cox {
 
@@ -10,5 +12,8 @@ enum class QueuePolicy : std::uint8_t {
   Block,  ///< Waits until there is room. Device threads do not wait.
   Fail,   ///< Throws CallError QueueFull.
 };
+
+inline constexpr std::array<std::string_view, 3> queue_policy_names{"grow", "block", "fail"};
+static_assert(queue_policy_names.size() == static_cast<std::size_t>(QueuePolicy::Fail) + 1);
 
 }  // namespace cox

@@ -23,16 +23,24 @@ std::mutex& callback_mutex() {
 }
 
 std::shared_ptr<const Callback>& callback_slot() {
-  static auto& slot = *new std::shared_ptr<const Callback>(std::make_shared<const Callback>(write_line));
+  static auto& slot = *new std::shared_ptr<const Callback>();  // empty: write_line
   return slot;
 }
 
 }  // namespace
 
 void set_task_error_callback(Callback callback) {
-  auto next = std::make_shared<const Callback>(callback ? std::move(callback) : Callback(write_line));
+  auto next = callback ? std::make_shared<const Callback>(std::move(callback)) : nullptr;
   const std::scoped_lock lock(callback_mutex());
   callback_slot().swap(next);
+}
+
+bool offer_task_error_callback(Callback callback) {
+  auto next = std::make_shared<const Callback>(std::move(callback));
+  const std::scoped_lock lock(callback_mutex());
+  if (callback_slot() != nullptr) return false;
+  callback_slot().swap(next);
+  return true;
 }
 
 void report_task_error(const TaskError& error) noexcept {
@@ -42,7 +50,11 @@ void report_task_error(const TaskError& error) noexcept {
       const std::scoped_lock lock(callback_mutex());
       callback = callback_slot();
     }
-    (*callback)(error);
+    if (callback != nullptr) {
+      (*callback)(error);
+    } else {
+      write_line(error);
+    }
   } catch (...) {
     std::fputs("coxswain: the task error callback threw\n", stderr);
   }

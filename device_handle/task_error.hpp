@@ -20,6 +20,9 @@ struct TaskError {
 /// function restores the default, which writes one line to the standard error stream, so that no error is lost.
 void set_task_error_callback(std::function<void(const TaskError&)> callback);
 
+/// Sets the callback if the default is in force; returns whether it did.
+bool offer_task_error_callback(std::function<void(const TaskError&)> callback);
+
 /// Hands `error` to the callback. For implementers of services.
 void report_task_error(const TaskError& error) noexcept;
 

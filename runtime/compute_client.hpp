@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
+#include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/future.hpp>
@@ -35,13 +36,16 @@ class ComputeClient {
   using Kernel = typename Server::Kernel;
   using Site = std::source_location;
 
-  /// Finds the device's server or builds it on the device's thread. Blocks for that the first time; throws what its
-  /// constructor threw.
+  /// Applies the settings, then finds the device's server or builds it on the device's thread. Blocks for that the
+  /// first time; throws what its constructor threw, and ConfigError.
   [[nodiscard]] static ComputeClient load(DeviceId device) {
+    apply_settings();
     return ComputeClient(HandleTemplate<Server>::get(device));
   }
-  /// Registers a ready server. Blocks for that; throws CallError AlreadyRegistered if the device has one.
+  /// Applies the settings, then registers a ready server. Blocks for that; throws CallError AlreadyRegistered if the
+  /// device has one, and ConfigError.
   [[nodiscard]] static ComputeClient init(DeviceId device, Server server) {
+    apply_settings();
     return ComputeClient(HandleTemplate<Server>::insert(device, std::move(server)));
   }
 
@@ -197,8 +201,10 @@ class ComputeClient {
   /// Completes when all work of the stream so far is done. Does not block.
   [[nodiscard]] Future<void> sync(Site site = Site::current()) const {
     Promise<void> promise(utilities_->completion_thread);
+    promise.queued_at(device_.wait_node());
     Future<void> future = promise.future();
     submit(site, [promise = std::move(promise)](Server& server, const Caller& caller) mutable {
+      promise.begin();
       server.sync(caller, std::move(promise));
     });
     return future;
@@ -214,6 +220,16 @@ class ComputeClient {
   [[nodiscard]] MemoryUsage memory_usage(Site site = Site::current()) const {
     return device_.submit_blocking(
         [caller = Caller{stream_id(), site}](Server& server) { return server.memory_usage(caller); });
+  }
+  /// Where the memory of the whole device is, by the lines that asked for it. Blocks for the device thread, which
+  /// visits every allocation.
+  [[nodiscard]] MemoryReport memory_report(Site site = Site::current()) const {
+    return device_.submit_blocking(
+        [caller = Caller{stream_id(), site}](Server& server) { return server.memory_report(caller); });
+  }
+  /// Gives back to the system what no work needs any more. Does not block.
+  void memory_cleanup(Site site = Site::current()) const {
+    submit(site, [](Server& server, const Caller& caller) { server.memory_cleanup(caller); });
   }
   /// Calls `f()` on the device thread and returns what it returns, or rethrows what it threw. Calls of this client
   /// inside it run inline, nobody else's in between. Blocks.
@@ -278,9 +294,11 @@ class ComputeClient {
 
   Future<std::vector<Bytes>> submit_read(Downloads downloads, const Site& site) const {
     Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
+    promise.queued_at(device_.wait_node());
     Future<std::vector<Bytes>> future = promise.future();
     submit(site, [downloads = std::move(downloads), promise = std::move(promise)](Server& server,
                                                                                   const Caller& caller) mutable {
+      promise.begin();
       server.read(std::move(downloads), caller, std::move(promise));
     });
     return future;
@@ -296,7 +314,7 @@ class ComputeClient {
     return future.get();
   }
 
-  mutable HandleTemplate<Server> device_;  // its calls change the device, not the handle
+  HandleTemplate<Server> device_;
   std::shared_ptr<const ServerUtilities<Server>> utilities_;
   std::optional<StreamId> stream_;
 };

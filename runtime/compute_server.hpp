@@ -7,6 +7,7 @@
 #include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/runtime/memory_layout_policy.hpp>
 #include <coxswain/runtime/memory_usage.hpp>
 #include <coxswain/runtime/promise.hpp>
@@ -41,6 +42,8 @@ namespace cox {
 /// - sync(caller, promise): completes the promise when all work of the stream so far is done; errors as in read.
 /// - flush(caller): throws the stream's errors so far as ServerError Unhealthy, and clears them.
 /// - memory_usage(caller): of the whole device. Throws ServerError Unhealthy while the stream has errors; keeps them.
+/// - memory_report(caller): where the memory of the whole device is; never throws for errors of the stream.
+/// - memory_cleanup(caller): gives back to the system what no work needs any more.
 /// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
 /// - enumerate_devices(type): the devices of that type that this kind of server can open. Any thread.
 template <class S>
@@ -59,6 +62,8 @@ concept ComputeServer =
       { server.sync(caller, std::move(done)) } -> std::same_as<void>;
       { server.flush(caller) } -> std::same_as<void>;
       { server.memory_usage(caller) } -> std::same_as<MemoryUsage>;
+      { server.memory_report(caller) } -> std::same_as<MemoryReport>;
+      { server.memory_cleanup(caller) } -> std::same_as<void>;
       { server.on_task_error(error, stream) } -> std::same_as<void>;
       { constant.utilities() } -> std::same_as<std::shared_ptr<const ServerUtilities<S>>>;
       { S::enumerate_devices(type) } -> std::same_as<std::vector<DeviceId>>;

@@ -15,6 +15,7 @@ class ConfigError : public Error {
     Malformed,   ///< The value cannot be read as the type that the setting has.
     OutOfRange,  ///< The value is of the right type, but not allowed.
     UnknownKey,  ///< There is no such setting.
+    Unreadable,  ///< A file that is named cannot be opened.
   };
 
   ConfigError(Kind kind, const std::string& what, std::source_location site = std::source_location::current())

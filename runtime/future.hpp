@@ -30,18 +30,19 @@ class Future {
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
   /// The result is there; get() will not block.
   [[nodiscard]] bool ready() const { return state_->ready(); }
-  /// Blocks until the result is there.
+  /// Blocks until the result is there. Throws CallError WouldDeadlock on a device thread that the operation itself has
+  /// to wait for (L10); the future stays valid.
   void wait() const { state_->wait(); }
-  /// Blocks until the result is there or the time is over; returns whether it is there.
+  /// Blocks until the result is there or the time is over; returns whether it is there. Throws as wait().
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> time) const {
     return state_->wait_until(std::chrono::steady_clock::now() + time);
   }
-  /// Blocks until the result is there, and takes it: returns the value, or throws what the operation failed with.
+  /// Blocks until the result is there, and takes it: returns the value, or throws what the operation failed with, or as
+  /// wait().
   T get() {
-    const auto state = std::exchange(state_, nullptr);
-    state->wait();
-    return take(*state);
+    state_->wait();
+    return take(*std::exchange(state_, nullptr));
   }
 
   /// Takes the result by any Asio completion token; signature void(std::exception_ptr, T), or void(std::exception_ptr)

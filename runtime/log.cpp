@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/process_settings.hpp>
 
 #include <spdlog/async.h>
 #include <spdlog/async_logger.h>
@@ -97,27 +98,49 @@ struct Backend {
   std::vector<std::shared_ptr<spdlog::async_logger>> loggers;
 };
 
+using Levels = std::array<LogLevel, log_subsystem_count>;
+
+constexpr Levels all_off{LogLevel::Off, LogLevel::Off, LogLevel::Off, LogLevel::Off, LogLevel::Off, LogLevel::Off};
+
+Levels levels_of(const LogOptions& options) noexcept {
+  Levels levels = all_off;
+  for (std::size_t i = 0; i < levels.size(); ++i) levels[i] = options.level_of(static_cast<LogSubsystem>(i));
+  return levels;
+}
+
 /// Stops the log when the process exits without log::stop().
 struct Holder {
   std::mutex mutex;
   std::shared_ptr<Backend> backend;
+  std::atomic<bool> took_task_errors{false};
 
   Holder() = default;
   Holder(const Holder&) = delete;
   Holder& operator=(const Holder&) = delete;
-  ~Holder() { swap_in(nullptr, LogLevel::Off); }
+  ~Holder() { swap_in(nullptr, all_off); }
 
-  void swap_in(std::shared_ptr<Backend> next, LogLevel level) noexcept {
+  void swap_in(std::shared_ptr<Backend> next, const Levels& levels) noexcept {
     {
       const std::lock_guard lock(mutex);
-      backend.swap(next);
-      for (auto& each : log::detail::levels) each.store(level, std::memory_order_relaxed);
+      put_in(next, levels);
     }
     next.reset();  // Joins the old log's thread, with the lock free.
+  }
+  bool put_in_if_empty(std::shared_ptr<Backend> next, const Levels& levels) noexcept {
+    const std::lock_guard lock(mutex);
+    if (backend) return false;
+    put_in(next, levels);
+    return true;
   }
   std::shared_ptr<Backend> get() {
     const std::lock_guard lock(mutex);
     return backend;
+  }
+
+ private:
+  void put_in(std::shared_ptr<Backend>& next, const Levels& levels) noexcept {
+    backend.swap(next);
+    for (std::size_t i = 0; i < levels.size(); ++i) log::detail::levels[i].store(levels[i], std::memory_order_relaxed);
   }
 };
 
@@ -132,27 +155,57 @@ void log_task_error(const TaskError& task) {
   });
 }
 
+std::shared_ptr<Backend> make_backend(LogOptions options) {
+  try {
+    return std::make_shared<Backend>(std::move(options));
+  } catch (const spdlog::spdlog_ex& error) {
+    throw Error(std::string("the log cannot be started: ") + error.what());
+  }
+}
+
+// The key of a subsystem's level is its name after "cox".
+std::optional<LogLevel> own_level(const Settings& settings, std::string_view name) {
+  const std::string key = "log" + std::string(name.substr(name.find('.')));
+  if (!settings.given(key)) return std::nullopt;
+  return settings.get<LogLevel>(key);
+}
+
 }  // namespace
+
+LogOptions log_options(const Settings& settings) {
+  LogOptions options;
+  options.level = settings.get<LogLevel>("log.level");
+  for (std::size_t i = 0; i < names.size(); ++i) options.own_levels[i] = own_level(settings, names[i]);
+  options.to_stderr = settings.get<bool>("log.stderr");
+  if (const auto& file = settings.get<std::string>("log.file"); !file.empty()) options.file = file;
+  options.queue_capacity = settings.get<std::uint64_t>("log.queue_capacity");
+  return options;
+}
 
 std::string_view to_string(LogSubsystem subsystem) noexcept { return names[static_cast<std::size_t>(subsystem)]; }
 
 namespace log {
 
 void start(LogOptions options) {
-  const LogLevel level = options.level;
-  std::shared_ptr<Backend> backend;
-  try {
-    backend = std::make_shared<Backend>(std::move(options));
-  } catch (const spdlog::spdlog_ex& error) {
-    throw Error(std::string("the log cannot be started: ") + error.what());
-  }
-  holder().swap_in(std::move(backend), level);
+  const Levels levels = levels_of(options);
+  holder().swap_in(make_backend(std::move(options)), levels);
   set_task_error_callback(log_task_error);
+  holder().took_task_errors = true;
+}
+
+void start() { start(log_options(settings())); }
+
+bool start_if_stopped(LogOptions options) {
+  if (holder().get()) return false;
+  const Levels levels = levels_of(options);
+  if (!holder().put_in_if_empty(make_backend(std::move(options)), levels)) return false;
+  if (offer_task_error_callback(log_task_error)) holder().took_task_errors = true;
+  return true;
 }
 
 void stop() noexcept {
-  set_task_error_callback(nullptr);
-  holder().swap_in(nullptr, LogLevel::Off);
+  if (holder().took_task_errors.exchange(false)) set_task_error_callback(nullptr);
+  holder().swap_in(nullptr, all_off);
 }
 
 void flush() {

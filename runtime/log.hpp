@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/runtime/log_level.hpp>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -13,20 +15,30 @@
 
 namespace cox {
 
+class Settings;
+
 /// Who logs. The loggers are named "cox.device_handle", "cox.runtime" and so on.
 enum class LogSubsystem : std::uint8_t { DeviceHandle, Runtime, Memory, Host, Cuda, Collectives };
-enum class LogLevel : std::uint8_t { Trace, Debug, Info, Warn, Error, Off };
 
 inline constexpr std::size_t log_subsystem_count = static_cast<std::size_t>(LogSubsystem::Collectives) + 1;
 
 struct LogOptions {
-  LogLevel level = LogLevel::Warn;  ///< of all subsystems; log::set_level changes single ones
+  LogLevel level = LogLevel::Warn;  ///< of all subsystems
+  /// Of single subsystems; log::set_level changes them.
+  std::array<std::optional<LogLevel>, log_subsystem_count> own_levels{};
   bool to_stderr = true;
   std::optional<std::filesystem::path> file;  ///< appended to
   /// Called for each message on the log's own thread; must not throw and must not log.
   std::function<void(LogSubsystem, LogLevel, std::string_view)> callback;
   std::size_t queue_capacity = 8192;  ///< messages; beyond it the oldest are dropped (L7)
+
+  [[nodiscard]] LogLevel level_of(LogSubsystem subsystem) const noexcept {
+    return own_levels[static_cast<std::size_t>(subsystem)].value_or(level);
+  }
 };
+
+/// What the settings log.* say, without a callback.
+[[nodiscard]] LogOptions log_options(const Settings& settings);
 
 /// The library's log. Off until start(): then a call of write() costs one relaxed load. On, messages go to a thread of
 /// the log's own through a bounded queue, so that nobody waits for a disk or a terminal. All functions: any thread.
@@ -35,6 +47,10 @@ namespace log {
 /// Starts logging and makes the log the sink of the task errors that nobody else takes (L12). Replaces what an earlier
 /// start() set up. Throws Error if the file cannot be opened.
 void start(LogOptions options);
+/// The same with what the settings of the process say. Throws ConfigError, too.
+void start();
+/// Starts the log unless it runs, but takes the task errors only if no callback is set. Returns whether it did.
+bool start_if_stopped(LogOptions options);
 /// Writes out what is queued, joins the log's thread and lets go of the task errors. Idempotent.
 void stop() noexcept;
 /// Blocks until what was written before is with the sinks. For tests and for the moment before an abort.

@@ -32,6 +32,12 @@ class Promise {
   }
   ~Promise() { abandon(); }
 
+  /// The operation is about to be queued at `device`; see begin(). Before future() is handed out.
+  void queued_at(std::shared_ptr<WaitNode> device) noexcept { state_->queued().queued_at(std::move(device)); }
+  /// The device thread has taken the operation up: a device thread may wait for the future from now on, for that waits
+  /// for streams only (L10).
+  void begin() noexcept { state_->queued().begin(); }
+
   /// The future of this promise; call once.
   [[nodiscard]] Future<T> future() const { return Future<T>(state_); }
 

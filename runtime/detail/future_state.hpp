@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/completion_thread.hpp>
+#include <coxswain/runtime/detail/queued_operation.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
 #include <chrono>
@@ -26,6 +27,7 @@ class FutureState {
 
   /// Runs the continuation, if there is one, on this thread, without a lock held.
   void complete(std::exception_ptr error, std::optional<Value> value) {
+    queued_.begin();
     UniqueFunction<void()> continuation;
     {
       const std::lock_guard lock(mutex_);
@@ -43,11 +45,15 @@ class FutureState {
     const std::lock_guard lock(mutex_);
     return ready_;
   }
+  /// Throws CallError WouldDeadlock.
   void wait() const {
+    const QueuedOperation::Wait waiting(queued_);
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return ready_; });
   }
+  /// Until `deadline`; returns whether it is complete. Throws as wait().
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) const {
+    const QueuedOperation::Wait waiting(queued_);
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, deadline, [this] { return ready_; });
   }
@@ -70,9 +76,11 @@ class FutureState {
     value_.reset();
     return value;
   }
+  [[nodiscard]] QueuedOperation& queued() noexcept { return queued_; }
   [[nodiscard]] const std::shared_ptr<CompletionThread>& helper() const noexcept { return helper_; }
 
  private:
+  mutable QueuedOperation queued_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool ready_ = false;

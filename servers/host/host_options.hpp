@@ -5,10 +5,13 @@
 
 namespace cox {
 
+class Settings;
+
 /// The type of host devices in a DeviceId.
 inline constexpr std::uint16_t host_device_type = 0;
 
-/// How host devices are made. Devices that are open already keep what they were made with.
+/// How host devices are made. Devices that are open already keep what they were made with. The defaults are those of
+/// the settings host.*.
 struct HostOptions {
   std::uint16_t device_count = 4;
   std::size_t threads_per_device = 2;                  ///< that run stream work
@@ -17,17 +20,18 @@ struct HostOptions {
   friend bool operator==(const HostOptions&, const HostOptions&) = default;
 };
 
-/// What is in force: set_host_options, else COX_HOST_DEVICES, COX_HOST_THREADS and COX_HOST_MEMORY (bytes) from the
-/// environment, else the defaults. Any thread. Throws ConfigError for a variable that is not a number it may be.
+/// What the settings host.* say.
+[[nodiscard]] HostOptions host_options(const Settings& settings);
+/// What is in force: the settings of the process (process_settings.hpp). Any thread. Throws ConfigError.
 [[nodiscard]] HostOptions host_options();
-/// Replaces the options as a whole; counts must be at least 1, else ConfigError OutOfRange. Any thread.
+/// Sets host.devices, host.threads and host.memory from code. Any thread. Throws ConfigError OutOfRange.
 void set_host_options(const HostOptions& options);
-/// Goes back to environment and defaults.
-void reset_host_options() noexcept;
+/// Goes back to environment, file and defaults. Any thread.
+void reset_host_options();
 
 /// As host_options().device_count.
 [[nodiscard]] std::uint16_t host_device_count();
-/// Changes the device count only.
+/// Sets host.devices from code.
 void set_host_device_count(std::uint16_t count);
 
 }  // namespace cox

@@ -177,8 +177,14 @@ void HostServer::Device::upload(Upload upload, const Caller& caller) {
   HostStream& on = stream(caller.stream);
   HostEvents waits;
   range.buffer->order_use(Access::Write, on.next_event(), waits);
-  on.submit(std::move(waits), [plan, range = std::move(range), source = std::move(upload.source)] {
-    detail::upload(plan, source.data(), range.data);
+  on.submit(std::move(waits), [plan, range = std::move(range), source = std::move(upload.source), place = place(caller),
+                               site = caller.site] {
+    try {
+      detail::upload(plan, source, range.data);
+    } catch (const IoError& error) {
+      throw IoError(error.kind(), std::string(error.what()) + ", for an upload to " + place.to_string(), site,
+                    error.cause(), error.sizes());
+    }
   });
 }
 
@@ -293,6 +299,10 @@ MemoryUsage HostServer::memory_usage(const Caller& caller) {
   if (const auto error = device_->stream(caller.stream).peek_errors(caller.site)) std::rethrow_exception(error);
   return device_->memory->usage();
 }
+
+MemoryReport HostServer::memory_report(const Caller&) const { return device_->memory->report(); }
+
+void HostServer::memory_cleanup(const Caller&) { device_->memory->cleanup(); }
 
 void HostServer::on_task_error(std::exception_ptr error, StreamId stream) {
   device_->stream(stream).fail(std::move(error));

@@ -49,6 +49,8 @@ class HostServer {
   void sync(const Caller& caller, Promise<void> promise);
   void flush(const Caller& caller);
   [[nodiscard]] MemoryUsage memory_usage(const Caller& caller);
+  [[nodiscard]] MemoryReport memory_report(const Caller& caller) const;
+  void memory_cleanup(const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
 
  private:

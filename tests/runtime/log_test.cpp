@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/process_settings.hpp>
 
 #include <mutex>
 #include <stdexcept>
@@ -75,4 +76,39 @@ TEST_CASE("A log whose file cannot be opened says so") {
   cox::LogOptions options;
   options.file = "/";
   REQUIRE_THROWS_AS(cox::log::start(options), cox::Error);
+}
+
+TEST_CASE("A log has a level of its own for each subsystem, and does not start anew when only a stopped one would") {
+  Captured captured;
+  cox::LogOptions options = captured.options(LogLevel::Off);
+  options.own_levels[static_cast<std::size_t>(LogSubsystem::Cuda)] = LogLevel::Info;
+  CHECK(cox::log::start_if_stopped(options));
+  CHECK(cox::log::enabled(LogSubsystem::Cuda, LogLevel::Info));
+  CHECK_FALSE(cox::log::enabled(LogSubsystem::Host, LogLevel::Error));
+  CHECK_FALSE(cox::log::start_if_stopped(captured.options(LogLevel::Trace)));
+  CHECK_FALSE(cox::log::enabled(LogSubsystem::Host, LogLevel::Error));
+  cox::log::stop();
+}
+
+TEST_CASE("A log that starts only if it is stopped leaves the task errors to a callback that is set") {
+  std::string reported;
+  cox::set_task_error_callback([&](const cox::TaskError& task) { reported = cox::describe(task.error); });
+  Captured captured;
+  CHECK(cox::log::start_if_stopped(captured.options(LogLevel::Error)));
+  cox::report_task_error({{}, {}, std::make_exception_ptr(std::runtime_error("boom"))});
+  cox::log::stop();
+  CHECK(captured.get().empty());
+  cox::report_task_error({{}, {}, std::make_exception_ptr(std::runtime_error("again"))});
+  CHECK(reported == "again");
+  cox::set_task_error_callback({});
+}
+
+TEST_CASE("A log that is started without options has those of the settings") {
+  cox::set_settings({{"log.level", "info"}, {"log.host", "off"}, {"log.stderr", false}});
+  cox::log::start();
+  CHECK(cox::log::enabled(LogSubsystem::Memory, LogLevel::Info));
+  CHECK_FALSE(cox::log::enabled(LogSubsystem::Memory, LogLevel::Debug));
+  CHECK_FALSE(cox::log::enabled(LogSubsystem::Host, LogLevel::Error));
+  cox::log::stop();
+  cox::reset_settings({"log.level", "log.host", "log.stderr"});
 }

@@ -1,7 +1,9 @@
 #include <coxswain/tools/cox/command_line.hpp>
 
+#include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/config_error.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
+#include <coxswain/tools/cox/config_command.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>
 #include <coxswain/tools/cox/devices_command.hpp>
 #include <coxswain/tools/cox/stress_command.hpp>
@@ -28,6 +30,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
   CLI::App app("Coxswain: one thread for each device", "cox");
   app.set_version_flag("--version", "cox " + std::string(version));
   app.require_subcommand(0, 1);
+  ConfigCommand config(app);
   DevicesCommand devices(app);
   StressCommand stress(app);
   const auto complain = [&](const std::string& what, ExitCode code) {
@@ -36,9 +39,12 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
   };
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as CLI11 wants it
+    if (app.get_subcommands().empty())
+      throw ArgumentError("a subcommand is needed: config, devices or stress; see cox --help");
+    apply_settings();  // first, so that every command says the same of bad settings
+    if (config.chosen()) return config.run(out, err);
     if (devices.chosen()) return devices.run(out);
-    if (stress.chosen()) return stress.run(out, err);
-    throw ArgumentError("a subcommand is needed: devices or stress; see cox --help");
+    return stress.run(out, err);
   } catch (const CLI::Success& request) {  // --help, --version
     static_cast<void>(app.exit(request, out, err));
     return ExitCode::Ok;

@@ -1,12 +1,10 @@
 #include <coxswain/tools/cox/settings.hpp>
 
+#include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <limits>
-#include <utility>
 
 namespace cox::tools {
 namespace {
@@ -14,17 +12,6 @@ namespace {
 [[noreturn]] void refuse(std::string_view option, std::string_view text, const std::string& expected) {
   throw ArgumentError(std::string(option) + ": '" + std::string(text) + "' is not " + expected);
 }
-
-constexpr std::array<std::pair<std::string_view, std::size_t>, 8> size_units{{
-    {"", 1},
-    {"B", 1},
-    {"KB", 1'000},
-    {"MB", 1'000'000},
-    {"GB", 1'000'000'000},
-    {"KiB", std::size_t{1} << 10U},
-    {"MiB", std::size_t{1} << 20U},
-    {"GiB", std::size_t{1} << 30U},
-}};
 
 }  // namespace
 
@@ -68,17 +55,8 @@ double parse_probability(std::string_view option, std::string_view text) {
 }
 
 std::size_t parse_size(std::string_view option, std::string_view text) {
-  const std::string expected = "a size such as 64, 4KiB or 1MiB";
-  std::size_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) refuse(option, text, expected);
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  for (const auto& [name, bytes] : size_units) {
-    if (name != unit) continue;
-    if (value > std::numeric_limits<std::size_t>::max() / bytes) refuse(option, text, expected);
-    return value * bytes;
-  }
-  refuse(option, text, expected);
+  if (const auto bytes = parse_byte_count(text)) return *bytes;
+  refuse(option, text, "a size such as 64, 4KiB or 1MiB");
 }
 
 std::string one_of(const std::vector<std::string_view>& names) {

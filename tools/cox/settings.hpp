@@ -28,7 +28,7 @@ struct Setting {
 /// Throws ArgumentError unless `text` is a number from 0 to 1.
 [[nodiscard]] double parse_probability(std::string_view option, std::string_view text);
 
-/// "64", "64B", "4KiB", "1MiB", "2GiB", "64KB", "1MB", "2GB", in bytes. Throws ArgumentError.
+/// As parse_byte_count, in bytes. Throws ArgumentError.
 [[nodiscard]] std::size_t parse_size(std::string_view option, std::string_view text);
 
 /// "'a', 'b' or 'c'", for messages.

@@ -3,6 +3,7 @@
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/interruption.hpp>
+#include <coxswain/tools/cox/output_file.hpp>
 #include <coxswain/tools/cox/progress_line.hpp>
 #include <coxswain/tools/cox/settings.hpp>
 #include <coxswain/tools/cox/stress/engine.hpp>
@@ -11,15 +12,12 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <random>
-#include <system_error>
 
 namespace cox::tools {
 namespace {
@@ -33,19 +31,6 @@ std::chrono::duration<double> parse_seconds(const std::string& text) {
   if (!(seconds > 0 && seconds <= most_seconds))
     throw ArgumentError("--seconds: '" + text + "' is not more than 0 and at most 100000000");
   return std::chrono::duration<double>(seconds);
-}
-
-// Throws ArgumentError unless the file can be written; leaves it as it is.
-void require_writable(const std::string& path) {
-  errno = 0;
-  if (!std::ofstream(path, std::ios::app))
-    throw ArgumentError("--json: cannot write '" + path + "': " + std::generic_category().message(errno));
-}
-
-bool write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text << std::flush;
-  return file.good();
 }
 
 std::uint64_t random_seed() {
@@ -84,7 +69,7 @@ stress::Options StressCommand::options() const {
   if (!fault_.empty()) options.faults = stress::FaultRates::parse("--fault", fault_);
   options.seed =
       seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
-  if (!json_.empty()) require_writable(json_);
+  if (!json_.empty()) require_writable("--json", json_);
   options.devices = parse_devices("--devices", devices_);  // last: a bad argument comes before a missing device
   return options;
 }

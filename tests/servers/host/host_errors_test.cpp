@@ -8,10 +8,13 @@
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace cox::test;
@@ -272,6 +275,43 @@ TEST_CASE("L10: a read inside a task of the same server is refused instead of wa
       [&](cox::HostServer&) { return kind_of<CallError>([&] { (void)client.read_one(data); }); });
   REQUIRE(result == CallError::Kind::WouldDeadlock);
   REQUIRE(numbers(client.exclusive([&] { return client.read_one(data); })) == std::vector<std::uint32_t>{1});
+}
+
+TEST_CASE("L10: a future of an operation queued behind its own waiter is refused, and can be had afterwards") {
+  OpenHost host;
+  const HostClient& client = host.client();
+  const Handle data = upload(client, {1});
+  cox::Future<void> done;
+  cox::Future<std::vector<cox::Bytes>> read;
+  client.device_handle().submit_blocking([&](cox::HostServer&) {
+    done = client.sync();
+    read = client.read_async(std::vector<Handle>{data});
+    CHECK(kind_of<CallError>([&] { done.get(); }) == CallError::Kind::WouldDeadlock);
+    CHECK(kind_of<CallError>([&] { (void)read.wait_for(std::chrono::hours(1)); }) == CallError::Kind::WouldDeadlock);
+  });
+  done.get();
+  REQUIRE(numbers(read.get()[0]) == std::vector<std::uint32_t>{1});
+  client.exclusive([&] { client.sync().get(); });
+}
+
+TEST_CASE("L10: two device threads that wait for futures of each other do not wait for ever") {
+  OpenHost first({}, 0);
+  OpenHost second({}, 1);
+  std::atomic<int> inside{0};
+  std::atomic<int> refused{0};
+  const auto wait_for_other = [&](OpenHost& own, OpenHost& other) {
+    own.client().device_handle().submit([&](cox::HostServer&) {
+      ++inside;
+      while (inside < 2) std::this_thread::yield();
+      cox::Future<void> done = other.client().sync();  // queued behind the other task
+      if (kind_of<CallError>([&] { done.get(); })) ++refused;
+    });
+  };
+  wait_for_other(first, second);
+  wait_for_other(second, first);
+  first.client().sync().get();
+  second.client().sync().get();
+  REQUIRE(refused == 1);
 }
 
 TEST_CASE("What a closure on the server throws joins the errors of its stream") {

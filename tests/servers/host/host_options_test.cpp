@@ -1,31 +1,20 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/variable.hpp>
 
 #include <coxswain/runtime/config_error.hpp>
+#include <coxswain/runtime/settings.hpp>
 #include <coxswain/servers/host/host_options.hpp>
-
-#include <cstdlib>
 
 using cox::ConfigError;
 using cox::test::kind_of;
 using cox::test::mentions;
 using cox::test::message_of;
+using cox::test::Variable;
 
-namespace {
-
-/// An environment variable for one scope. The tests of this program run one after the other.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
-
-}  // namespace
+TEST_CASE("The defaults of host options are those of the settings") {
+  REQUIRE(cox::host_options(cox::Settings()) == cox::HostOptions{});
+}
 
 TEST_CASE("Host options come from code, else from the environment, else from the defaults") {
   cox::reset_host_options();

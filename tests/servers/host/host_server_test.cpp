@@ -3,12 +3,16 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
+#include <coxswain/runtime/server_error.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 
 #include <algorithm>
 #include <numeric>
+#include <source_location>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -157,6 +161,38 @@ TEST_CASE("Allocation, write and launch wait neither for the device thread nor f
   occupant.join();
   REQUIRE(numbers(contents.get()[0]) == std::vector<std::uint32_t>(10, 2));
   done.get();
+}
+
+TEST_CASE("The memory report names the lines that hold the memory, and cleanup gives back what is free") {
+  OpenHost host({.memory_capacity = std::size_t{64} << 20U});
+  const HostClient& client = host.client();
+  const auto line = std::source_location::current().line() + 1;
+  Handle kept = client.empty(std::size_t{1} << 20U);
+  Handle dropped = client.empty(std::size_t{16} << 20U);
+  dropped = {};
+  client.sync().get();
+  const std::string here = "host_server_test.cpp:" + std::to_string(line);
+  cox::MemoryReport report = client.memory_report();
+  REQUIRE(report.by_label.at(here) == std::size_t{1} << 20U);
+  REQUIRE(report.usage.bytes_reserved >= std::size_t{17} << 20U);
+  client.memory_cleanup();
+  report = client.memory_report();
+  REQUIRE(report.usage.bytes_reserved < std::size_t{2} << 20U);
+  REQUIRE(report.usage.bytes_in_use == std::size_t{1} << 20U);
+}
+
+TEST_CASE("Out of memory says who has it") {
+  OpenHost host({.memory_capacity = std::size_t{8} << 20U});
+  const HostClient& client = host.client();
+  const auto line = std::source_location::current().line() + 1;
+  const Handle most = client.empty(std::size_t{6} << 20U);
+  const Handle too_much = client.empty(std::size_t{4} << 20U);
+  try {
+    client.sync().get();
+    FAIL("the second allocation cannot succeed");
+  } catch (const cox::ServerError& error) {
+    REQUIRE(mentions(error.what(), {"4194304 B", "host_server_test.cpp:" + std::to_string(line), "biggest owners"}));
+  }
 }
 
 TEST_CASE("The device thread never runs kernels: it answers while one runs") {

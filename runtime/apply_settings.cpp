@@ -1,0 +1,58 @@
+#include <coxswain/runtime/apply_settings.hpp>
+
+#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+
+namespace cox {
+namespace {
+
+bool log_is_wanted(const Settings& settings) {
+  return std::ranges::any_of(known_settings(), [&](const Setting& setting) {
+    return setting.key.starts_with("log.") && settings.given(setting.key);
+  });
+}
+
+void start_log(const Settings& settings) {
+  try {
+    (void)log::start_if_stopped(log_options(settings));
+  } catch (const Error& error) {
+    const Setting& file = find_setting("log.file");
+    throw ConfigError(ConfigError::Kind::Unreadable, "log.file is " + in_quotes(to_string(file, settings.value(file))) +
+                                                         " (" + to_string(settings.source(file)) +
+                                                         "): " + error.what());
+  }
+}
+
+}  // namespace
+
+void apply_settings() {
+  static std::mutex mutex;
+  static std::atomic<std::uint64_t> applied{0};
+  if (applied == detail::settings_version()) return;
+  const std::lock_guard lock(mutex);
+  const std::uint64_t version = detail::settings_version();  // before settings(): a change in between is applied later
+  const Settings now = settings();
+  offer_default_device_thread_options(default_device_thread_options(now));
+  if (log_is_wanted(now)) start_log(now);
+  applied = version;
+}
+
+DeviceThreadOptions default_device_thread_options(const Settings& settings) {
+  DeviceThreadOptions options;
+  options.queue_capacity = settings.get<std::uint64_t>("device_thread.queue_capacity");
+  options.queue_policy = settings.get<QueuePolicy>("device_thread.queue_policy");
+  options.spin = settings.get<std::chrono::nanoseconds>("device_thread.spin");
+  // Rounded up: less than a millisecond is not never.
+  options.stall_threshold = std::chrono::ceil<std::chrono::milliseconds>(
+      settings.get<std::chrono::nanoseconds>("device_thread.stall_threshold"));
+  options.histograms = settings.get<bool>("device_thread.histograms");
+  return options;
+}
+
+}  // namespace cox

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <coxswain/device_handle/device_thread_options.hpp>
+
+namespace cox {
+
+class Settings;
+
+/// Puts the settings of the process where the library looks that does not ask for them itself: device_thread.* become
+/// the default of the device threads that start from now on, unless the program calls
+/// set_default_device_thread_options; if any log.* is given, the log is started, unless it runs. ComputeClient::load
+/// does this first; a program that uses device handles alone calls it before it opens its devices. Does nothing while
+/// the settings are what they were. Any thread. Throws ConfigError.
+void apply_settings();
+
+/// What the settings device_thread.* say.
+[[nodiscard]] DeviceThreadOptions default_device_thread_options(const Settings& settings);
+
+}  // namespace cox

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <coxswain/runtime/setting.hpp>
+#include <coxswain/runtime/setting_source.hpp>
+#include <coxswain/runtime/setting_value.hpp>
+
+namespace cox::detail {
+
+/// A setting that a file or the environment gives.
+struct GivenSetting {
+  const Setting* setting;
+  SettingValue value;
+  SettingSource source;
+};
+
+}  // namespace cox::detail

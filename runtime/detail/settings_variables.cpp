@@ -1,0 +1,64 @@
+#include <coxswain/runtime/detail/settings_variables.hpp>
+
+#include <coxswain/runtime/detail/edit_distance.hpp>
+
+#include <algorithm>
+
+namespace cox::detail {
+namespace {
+
+constexpr std::size_t slip_of_the_pen = 2;  // letters
+
+struct Nearest {
+  std::string_view name;
+  std::size_t distance;
+};
+
+// "COX_HOST" of COX_HOST_DEVICES.
+std::string_view section_of(const Setting& setting) {
+  return setting.environment.substr(0, settings_variable_prefix.size() + setting.key.find('.'));
+}
+
+Nearest nearest_variable(std::string_view name) {
+  Nearest nearest{settings_file_variable, edit_distance(name, settings_file_variable)};
+  for (const Setting& setting : known_settings()) {
+    if (name == section_of(setting)) return {setting.environment, 0};  // the first of them
+    const std::size_t distance = edit_distance(name, setting.environment);
+    if (distance < nearest.distance) nearest = {setting.environment, distance};
+  }
+  return nearest;
+}
+
+bool in_known_section(std::string_view name) {
+  return std::ranges::any_of(known_settings(), [&](const Setting& setting) {
+    return name.starts_with(section_of(setting)) && name.substr(section_of(setting).size()).starts_with('_');
+  });
+}
+
+void refuse_if_meant_for_us(const std::string& name, const std::string& text) {
+  const Nearest nearest = nearest_variable(name);
+  if (nearest.distance > slip_of_the_pen && !in_known_section(name)) return;
+  throw ConfigError(ConfigError::Kind::UnknownKey, "environment " + name + " is " + in_quotes(text) +
+                                                       ": there is no such setting; the nearest is " +
+                                                       std::string(nearest.name));
+}
+
+}  // namespace
+
+std::vector<GivenSetting> parse_environment(const SettingsEnvironment& environment) {
+  std::vector<GivenSetting> given;
+  for (const auto& [name, text] : environment) {
+    if (!name.starts_with(settings_variable_prefix) || name == settings_file_variable) continue;
+    const auto settings = known_settings();
+    const auto found = std::ranges::find(settings, name, &Setting::environment);
+    if (found == settings.end()) {
+      refuse_if_meant_for_us(name, text);
+      continue;
+    }
+    const SettingSource source{.kind = SettingSource::Kind::Environment, .name = name};
+    given.push_back({&*found, parse_setting_value(*found, text, source), source});
+  }
+  return given;
+}
+
+}  // namespace cox::detail

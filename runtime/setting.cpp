@@ -1,0 +1,107 @@
+#include <coxswain/runtime/setting.hpp>
+
+#include <coxswain/device_handle/queue_policy.hpp>
+#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/config_error.hpp>
+#include <coxswain/runtime/detail/edit_distance.hpp>
+#include <coxswain/runtime/duration.hpp>
+#include <coxswain/runtime/log_level.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <limits>
+
+namespace cox {
+namespace {
+
+using Type = SettingType;
+
+constexpr std::uint64_t second = 1'000'000'000;  // ns
+constexpr std::uint64_t day = 86'400 * second;
+constexpr std::uint64_t any_size = std::numeric_limits<std::size_t>::max();
+
+constexpr Setting log_level_of(std::string_view key, std::string_view environment, std::string_view documentation) {
+  return {key, environment, Type::LogLevel, 0, 0, "", "log.level", documentation};
+}
+
+constexpr std::array settings_table{
+    Setting{"host.devices", "COX_HOST_DEVICES", Type::Count, 1, 65'535, "4", "", "how many host devices there are"},
+    Setting{"host.threads", "COX_HOST_THREADS", Type::Count, 1, 1024, "2", "",
+            "threads of each host device that run stream work"},
+    Setting{"host.memory", "COX_HOST_MEMORY", Type::ByteSize, 1, any_size, "1GiB", "", "memory of each host device"},
+    Setting{"device_thread.queue_capacity", "COX_DEVICE_THREAD_QUEUE_CAPACITY", Type::Count, 1, 1ULL << 32U, "16384",
+            "", "closures queued at most; enforced under the policies block and fail"},
+    Setting{"device_thread.queue_policy", "COX_DEVICE_THREAD_QUEUE_POLICY", Type::QueuePolicy, 0, 0, "grow", "",
+            "what a submit to a full queue does"},
+    Setting{"device_thread.spin", "COX_DEVICE_THREAD_SPIN", Type::Duration, 0, second, "20us", "",
+            "how long an idle device thread, or a caller that waits for it, looks for work before it sleeps"},
+    Setting{"device_thread.stall_threshold", "COX_DEVICE_THREAD_STALL_THRESHOLD", Type::Duration, 0, day, "10s", "",
+            "a task that holds the thread longer is reported; 0s: none is"},
+    Setting{"device_thread.histograms", "COX_DEVICE_THREAD_HISTOGRAMS", Type::Boolean, 0, 0, "true", "",
+            "keep histograms of queue wait and run time"},
+    Setting{"log.level", "COX_LOG_LEVEL", Type::LogLevel, 0, 0, "warn", "",
+            "from which level on is logged; the log runs as soon as any log.* is given"},
+    log_level_of("log.device_handle", "COX_LOG_DEVICE_HANDLE", "level of the device threads' messages"),
+    log_level_of("log.runtime", "COX_LOG_RUNTIME", "level of the runtime's messages"),
+    log_level_of("log.memory", "COX_LOG_MEMORY", "level of the memory pools' messages"),
+    log_level_of("log.host", "COX_LOG_HOST", "level of the host server's messages"),
+    log_level_of("log.cuda", "COX_LOG_CUDA", "level of the CUDA server's messages"),
+    log_level_of("log.collectives", "COX_LOG_COLLECTIVES", "level of the communicators' messages"),
+    Setting{"log.stderr", "COX_LOG_STDERR", Type::Boolean, 0, 0, "true", "", "log to the standard error stream"},
+    Setting{"log.file", "COX_LOG_FILE", Type::Text, 0, 0, "", "", "log to this file, too; it is appended to"},
+    Setting{"log.queue_capacity", "COX_LOG_QUEUE_CAPACITY", Type::Count, 1, 1'048'576, "8192", "",
+            "messages queued for the log's thread at most; beyond it the oldest are dropped"},
+};
+
+// A section that is wrong or missing counts as two letters: "devices" is near to "host.devices".
+std::size_t distance(std::string_view key, std::string_view known) {
+  const auto last = [](std::string_view dotted) { return dotted.substr(dotted.rfind('.') + 1); };
+  return std::min(detail::edit_distance(key, known), 2 + detail::edit_distance(last(key), last(known)));
+}
+
+template <std::size_t count>
+std::string one_of(const std::array<std::string_view, count>& names) {
+  std::string text = "one of ";
+  for (const std::string_view name : names) text += std::string(name) + (name == names.back() ? "" : ", ");
+  return text;
+}
+
+std::string length_of(std::uint64_t nanoseconds) {
+  return format_duration(std::chrono::nanoseconds(static_cast<std::chrono::nanoseconds::rep>(nanoseconds)));
+}
+
+}  // namespace
+
+std::span<const Setting> known_settings() noexcept { return settings_table; }
+
+const Setting& find_setting(std::string_view key) {
+  const auto* const found = std::ranges::find(settings_table, key, &Setting::key);
+  if (found != settings_table.end()) return *found;
+  throw ConfigError(ConfigError::Kind::UnknownKey,
+                    "there is no setting " + std::string(key) + "; the nearest is " + std::string(nearest_key(key)));
+}
+
+std::string_view nearest_key(std::string_view key) {
+  return std::ranges::min_element(settings_table, {}, [&](const Setting& known) { return distance(key, known.key); })
+      ->key;
+}
+
+std::string expectation(const Setting& setting) {
+  switch (setting.type) {
+    case Type::Boolean: return "true or false";
+    case Type::Count:
+      return "a whole number from " + std::to_string(setting.minimum) + " to " + std::to_string(setting.maximum);
+    case Type::ByteSize:
+      return "a size such as 4096, 64KiB or 1GiB, at least " + exact_byte_count(setting.minimum) +
+             (setting.maximum == any_size ? "" : " and at most " + exact_byte_count(setting.maximum));
+    case Type::Duration:
+      return "a duration such as 20us or 10s, from " + length_of(setting.minimum) + " to " + length_of(setting.maximum);
+    case Type::Text: return "text";
+    case Type::LogLevel: return one_of(log_level_names);
+    case Type::QueuePolicy: return one_of(queue_policy_names);
+  }
+  return {};
+}
+
+}  // namespace cox

@@ -1,0 +1,75 @@
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/temporary_file.hpp>
+
+#include <coxswain/runtime/config_error.hpp>
+#include <coxswain/runtime/settings_file.hpp>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+using cox::ConfigError;
+using cox::read_settings_file;
+using cox::SettingsEnvironment;
+using cox::test::kind_of;
+using cox::test::message_of;
+using cox::test::TemporaryFile;
+
+namespace {
+
+/// Another working directory, empty, for one scope.
+class EmptyDirectory {
+ public:
+  EmptyDirectory() {
+    std::filesystem::create_directory(path_);
+    std::filesystem::current_path(path_);
+  }
+  EmptyDirectory(const EmptyDirectory&) = delete;
+  EmptyDirectory& operator=(const EmptyDirectory&) = delete;
+  ~EmptyDirectory() {
+    std::filesystem::current_path(former_);
+    std::filesystem::remove_all(path_);
+  }
+
+ private:
+  std::filesystem::path former_ = std::filesystem::current_path();
+  std::filesystem::path path_ =
+      std::filesystem::temp_directory_path() / ("coxswain_test_" + std::to_string(::getpid()));
+};
+
+}  // namespace
+
+TEST_CASE("The settings file is ./coxswain.toml if there is one") {
+  const EmptyDirectory here;
+  CHECK_FALSE(read_settings_file({}));
+  std::ofstream("coxswain.toml") << "[host]\n";
+  const auto file = read_settings_file({});
+  REQUIRE(file);
+  CHECK(file->name == "coxswain.toml");
+  CHECK(file->text == "[host]\n");
+}
+
+TEST_CASE("COX_CONFIG names the settings file, which is then read instead of ./coxswain.toml") {
+  const EmptyDirectory here;
+  std::ofstream("coxswain.toml") << "not this one";
+  const TemporaryFile scratch("[log]\n");
+  const auto file = read_settings_file({{"COX_CONFIG", scratch.path()}});
+  REQUIRE(file);
+  CHECK(file->name == scratch.path());
+  CHECK(file->text == "[log]\n");
+}
+
+TEST_CASE("A settings file that is named and cannot be read is refused") {
+  const auto refusal = [](const std::string& path) {
+    const SettingsEnvironment environment{{"COX_CONFIG", path}};
+    CHECK(kind_of<ConfigError>([&] { (void)read_settings_file(environment); }) == ConfigError::Kind::Unreadable);
+    return message_of([&] { (void)read_settings_file(environment); });
+  };
+  CHECK(refusal("/nowhere/cox.toml") ==
+        "the settings file \"/nowhere/cox.toml\" (environment COX_CONFIG) cannot be read: No such file or directory");
+  CHECK_THAT(refusal("/"), Catch::Matchers::ContainsSubstring("it is a directory"));
+  CHECK_THAT(refusal(""), Catch::Matchers::ContainsSubstring("the settings file \"\""));
+}

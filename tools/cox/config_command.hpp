@@ -1,0 +1,31 @@
+#pragma once
+
+#include <coxswain/tools/cox/exit_code.hpp>
+
+#include <ostream>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace cox::tools {
+
+/// `cox config`: which settings are in force, and where each comes from.
+class ConfigCommand {
+ public:
+  /// Adds itself to `app`, which outlives it.
+  explicit ConfigCommand(CLI::App& app);
+  ConfigCommand(const ConfigCommand&) = delete;
+  ConfigCommand& operator=(const ConfigCommand&) = delete;
+
+  [[nodiscard]] bool chosen() const;
+  /// Throws ArgumentError, ConfigError.
+  [[nodiscard]] ExitCode run(std::ostream& out, std::ostream& err) const;
+
+ private:
+  CLI::App& command_;
+  std::string json_;
+};
+
+}  // namespace cox::tools
