@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/perf/harness/suite.hpp>
-#include <coxswain/perf/memory/allocation_trace.hpp>
+#include <coxswain/perf/trace/allocation_trace.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
 #include <coxswain/servers/host/detail/host_storage.hpp>
 

@@ -1,7 +1,7 @@
 #include <coxswain/perf/harness/suite.hpp>
-#include <coxswain/perf/memory/allocation_trace.hpp>
 #include <coxswain/perf/memory/memory_cases.hpp>
-#include <coxswain/perf/memory/training_step.hpp>
+#include <coxswain/perf/trace/allocation_trace.hpp>
+#include <coxswain/perf/trace/training_step.hpp>
 
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
-#include <coxswain/perf/memory/allocation_trace.hpp>
-#include <coxswain/perf/memory/training_step.hpp>
+#include <coxswain/perf/trace/allocation_trace.hpp>
+#include <coxswain/perf/trace/training_step.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 

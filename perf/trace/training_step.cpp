@@ -1,4 +1,4 @@
-#include <coxswain/perf/memory/training_step.hpp>
+#include <coxswain/perf/trace/training_step.hpp>
 
 #include <random>
 #include <vector>

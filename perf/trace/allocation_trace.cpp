@@ -1,4 +1,4 @@
-#include <coxswain/perf/memory/allocation_trace.hpp>
+#include <coxswain/perf/trace/allocation_trace.hpp>
 
 #include <zlib.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/perf/memory/allocation_trace.hpp>
+#include <coxswain/perf/trace/allocation_trace.hpp>
 
 #include <cstddef>
 #include <cstdint>
