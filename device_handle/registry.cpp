@@ -187,7 +187,7 @@ void shutdown_others(std::chrono::milliseconds timeout) noexcept {
 template <class Device>
 std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage stage) {
   Devices& all = devices();
-  static ExitGuard exit_guard;
+  static const ExitGuard exit_guard;
   std::unique_lock lock(all.mutex);
   for (;;) {
     if (all.forked) throw_forked(device);
