@@ -85,9 +85,8 @@ class MemoryPool {
   ~MemoryPool() { give_back_all(); }
 
   /// Memory of at least `bytes` > 0 bytes for first use on `stream`. Nothing: the device has none, not even after what
-  /// is free everywhere has been collected; report() says why. Throws std::bad_alloc
-  /// if there is no host memory for the pool's own records; then nothing has changed. no_stream: for first use by any
-  /// stream.
+  /// is free everywhere has been collected; report() says why. Throws std::bad_alloc if there is no host memory for the
+  /// pool's own records; then nothing is allocated. no_stream: for first use by any stream.
   [[nodiscard]] std::optional<MemoryAllocation> allocate(std::size_t bytes, StreamSlot stream, MemoryLabel label = {}) {
     if (bytes > options_.capacity) return std::nullopt;
     const std::size_t size = round_up(bytes, options_.alignment);
@@ -105,8 +104,7 @@ class MemoryPool {
   }
 
   /// Takes memory back. `uses`: the last use on each stream that may not be done, `after` among them if nothing has
-  /// waited for it; empty: nothing uses it. Throws
-  /// std::bad_alloc as allocate() does: try again later.
+  /// waited for it; empty: nothing uses it. Throws std::bad_alloc as allocate() does; the allocation stays: try again.
   void free(const MemoryAllocation& allocation, std::span<const StreamPosition> uses) {
     const MemoryBlockId id = allocation.block;
     if (uses.size() == 1) {
@@ -142,9 +140,6 @@ class MemoryPool {
     reclaim(std::numeric_limits<std::size_t>::max());
     if constexpr (maps) storage_.trim();
   }
-
-  /// Bytes that may be taken from the storage from now on; what is more now stays until cleanup().
-  void set_capacity(std::size_t bytes) noexcept { options_.capacity = bytes; }
 
   [[nodiscard]] MemoryUsage usage() const noexcept {
     return {.number_allocs = live_,
@@ -390,7 +385,7 @@ class MemoryPool {
     return add(size, stream, allowed);
   }
 
-  // Returns false if that took the pool beyond its capacity or the storage beyond its own.
+  // Returns false, with less added or nothing, where that would exceed the pool's capacity or the storage's.
   bool add(std::size_t size, StreamSlot stream, std::size_t allowed)
     requires maps
   {
@@ -414,7 +409,6 @@ class MemoryPool {
     if (enough) account(mapped);
     const std::size_t backed = enough ? missing : moved.bytes;
     if (backed == 0) return false;
-    blocks_.reserve(1);
     bare_.remove(blocks_, bare);
     if (blocks_[bare].size > backed) bare_.insert(blocks_, cut(bare, backed));
     add_free(bare, stream, moved.position);
@@ -435,7 +429,7 @@ class MemoryPool {
       list_of(stream).each(blocks_, [&](MemoryBlockId id) {
         if (id == except) return true;
         const Granules granules = granules_of(blocks_[id], bytes - moved.bytes);
-        if (granules.bytes == 0 || !has_records(2) || !has_place_for_leaving()) return true;
+        if (granules.bytes == 0 || !has_records(records_of_a_cut) || !has_place_for_leaving()) return true;
         if (!storage_.alias(granules.address, to + moved.bytes, granules.bytes)) return false;
         const MemoryBlockId old = cut_out(id, granules);
         blocks_[old].state = State::Leaving;
@@ -516,6 +510,9 @@ class MemoryPool {
     return {last - bytes, bytes};
   }
 
+  // Taking granules out takes two records; listing new memory and handing it out, which may follow, one each.
+  static constexpr std::size_t records_of_a_cut = 4;
+
   // Takes granules out of a listed free block, as a block of their own that is not listed. Two records are in reserve.
   MemoryBlockId cut_out(MemoryBlockId id, const Granules& granules) noexcept {
     FreeList& list = list_of(blocks_[id]);
@@ -532,7 +529,7 @@ class MemoryPool {
     requires maps
   {
     const Granules granules = granules_of(blocks_[id], most);
-    if (granules.bytes == 0 || !has_records(2)) return 0;
+    if (granules.bytes == 0 || !has_records(records_of_a_cut)) return 0;
     const MemoryBlockId bare = cut_out(id, granules);
     storage_.unmap(granules.address, granules.bytes);
     reserved_ -= granules.bytes;

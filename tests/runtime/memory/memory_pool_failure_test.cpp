@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <new>
+#include <random>
 #include <vector>
 
 using namespace cox;
@@ -87,4 +88,28 @@ TEST_CASE("L2 L13: a pool without memory for its records loses nothing and goes 
   }
   CHECK(failures > 5);
   CHECK(live_blocks() == blocks);
+}
+
+TEST_CASE("A pool never runs out of records half-way, however many it has left", "[memory]") {
+  const std::size_t granule = PlainStorage::granularity();
+  for (unsigned seed = 0; seed < 8000; ++seed) {
+    std::mt19937 random(seed);
+    PlainStorage storage;
+    StandingClock clock;
+    Pool pool(storage, clock, {.capacity = 4096 * granule});
+    std::vector<MemoryAllocation> parts(20 + random() % 60);
+    for (MemoryAllocation& part : parts) {  // most with a whole granule inside and something on either side of it
+      part = pool.allocate(2 * granule + 512 * (random() % 4), StreamSlot{0}).value();
+    }
+    const std::size_t others = random() % 1100;  // more than the records that are made at a time
+    for (std::size_t i = 0; i < others; ++i) static_cast<void>(pool.allocate(512, StreamSlot{1}).value());
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      const StreamPosition use{StreamSlot{0}, 1 + i};
+      pool.free(parts[i], {&use, 1});
+    }
+    static_cast<void>(pool.allocate((3 + random() % 20) * granule + 512, StreamSlot{0}).value());
+    INFO("seed " << seed);
+    REQUIRE(pool.consistent());
+    REQUIRE(pool.usage().number_allocs == parts.size() / 2 + others + 1);
+  }
 }

@@ -227,11 +227,6 @@ class PoolModel {
     std::erase_if(uses_, [&](const Use& use) { return over(use.at); });
     std::erase_if(addressed_, [&](const Addressed& use) { return over(use.at); });
   }
-  void finish() {
-    clock_.done = submitted_;
-    uses_.clear();
-    addressed_.clear();
-  }
 
   std::string cleanup() {
     pool_.cleanup();
@@ -252,7 +247,6 @@ class PoolModel {
 
   [[nodiscard]] std::size_t live() const noexcept { return live_.size(); }
   [[nodiscard]] MemoryPool<Storage, PaperClock>& pool() noexcept { return pool_; }
-  [[nodiscard]] PaperClock& clock() noexcept { return clock_; }
 
  private:
   struct Addressed {
