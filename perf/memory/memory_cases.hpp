@@ -30,12 +30,21 @@ class LaggingClock {
   std::uint64_t lag_;
 };
 
+/// The same storage for a pool that is not to have memory behind several addresses.
+class WithoutAliases : detail::HostStorage {
+ public:
+  using HostStorage::granularity, HostStorage::HostStorage, HostStorage::map, HostStorage::release,
+      HostStorage::reserve, HostStorage::trim, HostStorage::unmap;
+};
+static_assert(MappingStorage<WithoutAliases> && !AliasingStorage<WithoutAliases>);
+
 /// cox::MemoryPool over addresses of this process. The memory is mapped, never touched.
-class PoolUnderTest {
+template <class Storage>
+class BasicPoolUnderTest {
  public:
   using Allocation = MemoryAllocation;
 
-  explicit PoolUnderTest(std::uint64_t lag = 400)
+  explicit BasicPoolUnderTest(std::uint64_t lag = 400)
       : clock_(lag), pool_(storage_, clock_, {.address_space = std::size_t{1} << 42U}) {}
 
   Allocation take(std::size_t bytes, std::uint32_t stream = 0) {
@@ -50,10 +59,11 @@ class PoolUnderTest {
   [[nodiscard]] MemoryUsage usage() const noexcept { return pool_.usage(); }
 
  private:
-  detail::HostStorage storage_{std::size_t{2} << 20U};
+  Storage storage_{std::size_t{2} << 20U};
   LaggingClock clock_;
-  MemoryPool<detail::HostStorage, LaggingClock> pool_;
+  MemoryPool<Storage, LaggingClock> pool_;
 };
+using PoolUnderTest = BasicPoolUnderTest<detail::HostStorage>;
 
 /// malloc and free, which do not order anything by streams.
 class HeapUnderTest {
@@ -114,8 +124,9 @@ Sample pairs(std::size_t live, std::size_t count) {
 
 /// Bytes reserved at most divided by bytes in use at most, and nanoseconds per event, with a device that is always
 /// `lag` frees behind the program.
-inline Sample replay(const AllocationTrace& trace, std::uint64_t lag) {
-  PoolUnderTest pool(lag);
+template <class Storage>
+Sample replay(const AllocationTrace& trace, std::uint64_t lag) {
+  BasicPoolUnderTest<Storage> pool(lag);
   std::vector<MemoryAllocation> alive(trace.allocations);
   std::vector<std::uint32_t> streams(trace.allocations);
   const auto start = std::chrono::steady_clock::now();

@@ -31,7 +31,8 @@ void add_replay(Suite& suite, const AllocationTrace& trace) {
     suite.add({.figure = "F10",
                .name = "replay of " + trace.name + device,
                .metrics = {{"reserved", "of the peak in use"}, {"", "ns per event"}},
-               .contenders = {{"memory_pool", [trace, lag] { return replay(trace, lag); }}},
+               .contenders = {{"memory_pool", [trace, lag] { return replay<cox::detail::HostStorage>(trace, lag); }},
+                              {"without_aliases", [trace, lag] { return replay<WithoutAliases>(trace, lag); }}},
                .most_rounds = 3});
   }
 }
