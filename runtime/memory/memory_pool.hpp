@@ -37,6 +37,8 @@ struct MemoryPoolOptions {
   std::size_t slack = 20;
 };
 
+enum class Growth : std::uint8_t { Allowed, Forbidden };
+
 /// Memory that a pool has handed out.
 struct MemoryAllocation {
   MemoryBlockId block = 0;
@@ -87,7 +89,8 @@ class MemoryPool {
   /// Memory of at least `bytes` > 0 bytes for first use on `stream`. Nothing: the device has none, not even after what
   /// is free everywhere has been collected; report() says why. Throws std::bad_alloc if there is no host memory for the
   /// pool's own records; then nothing is allocated. no_stream: for first use by any stream.
-  [[nodiscard]] std::optional<MemoryAllocation> allocate(std::size_t bytes, StreamSlot stream, MemoryLabel label = {}) {
+  [[nodiscard]] std::optional<MemoryAllocation> allocate(std::size_t bytes, StreamSlot stream, MemoryLabel label = {}, Growth = Growth::Allowed) {
+
     if (bytes > options_.capacity) return std::nullopt;
     const std::size_t size = round_up(bytes, options_.alignment);
     FreeList& own = list_of(stream);
@@ -127,6 +130,8 @@ class MemoryPool {
     if (const MemoryBlockId other = list_of(block).keep(blocks_, id); other != 0) list_kept(other);
   }
 
+  void set_capacity(std::size_t c) noexcept { options_.capacity = c; }
+  [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
   /// Whether `allocation` has not been freed.
   [[nodiscard]] bool alive(const MemoryAllocation& allocation) const noexcept {
     const MemoryBlock& block = blocks_[allocation.block];
