@@ -22,8 +22,9 @@ ServerError ServerError::unsupported(const std::string& operation, const Place& 
 }
 
 const char* to_string(ServerError::Kind kind) noexcept {
-  static constexpr std::array names{"generic", "validation", "launch", "profile", "io", "unhealthy", "unsupported"};
-  static_assert(names.size() == static_cast<std::size_t>(ServerError::Kind::Unsupported) + 1);
+  static constexpr std::array names{"generic", "validation", "launch",      "profile",
+                                    "io",      "unhealthy",  "unsupported", "graph"};
+  static_assert(names.size() == static_cast<std::size_t>(ServerError::Kind::Graph) + 1);
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -23,6 +23,7 @@ class ServerError : public Error {
     Io,           ///< cause() is an IoError.
     Unhealthy,    ///< Work queued earlier on the stream failed; errors() has all of it, first cause first (L12).
     Unsupported,  ///< This server has no such operation.
+    Graph,        ///< A call of a graph capture that is out of order; nothing has changed.
   };
 
   ServerError(Kind kind, const std::string& what, std::source_location site = std::source_location::current(),

@@ -2,10 +2,12 @@
 
 #include <coxswain/device_handle/queue_policy.hpp>
 #include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/check_mode.hpp>
 #include <coxswain/runtime/config_error.hpp>
 #include <coxswain/runtime/detail/edit_distance.hpp>
 #include <coxswain/runtime/duration.hpp>
 #include <coxswain/runtime/log_level.hpp>
+#include <coxswain/runtime/profile/profile_level.hpp>
 
 #include <algorithm>
 #include <array>
@@ -54,6 +56,10 @@ constexpr std::array settings_table{
     Setting{"log.file", "COX_LOG_FILE", Type::Text, 0, 0, "", "", "log to this file, too; it is appended to"},
     Setting{"log.queue_capacity", "COX_LOG_QUEUE_CAPACITY", Type::Count, 1, 1'048'576, "8192", "",
             "messages queued for the log's thread at most; beyond it the oldest are dropped"},
+    Setting{"profiling.level", "COX_PROFILING_LEVEL", Type::ProfileLevel, 0, 0, "disabled", "",
+            "what is recorded about launches; it is logged as log.runtime's info"},
+    Setting{"compilation.check_mode", "COX_COMPILATION_CHECK_MODE", Type::CheckMode, 0, 0, "auto", "",
+            "how kernels run that are launched unchecked: checked, in mode validate, or as they ask"},
 };
 
 // A section that is wrong or missing counts as two letters: "devices" is near to "host.devices".
@@ -102,6 +108,8 @@ std::string expectation(const Setting& setting) {
     case Type::Text: return "text";
     case Type::LogLevel: return one_of(log_level_names);
     case Type::QueuePolicy: return one_of(queue_policy_names);
+    case Type::ProfileLevel: return one_of(profile_level_names);
+    case Type::CheckMode: return one_of(check_mode_names);
   }
   return {};
 }

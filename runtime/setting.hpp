@@ -8,7 +8,17 @@
 namespace cox {
 
 /// What the value of a setting is.
-enum class SettingType : std::uint8_t { Boolean, Count, ByteSize, Duration, Text, LogLevel, QueuePolicy };
+enum class SettingType : std::uint8_t {
+  Boolean,
+  Count,
+  ByteSize,
+  Duration,
+  Text,
+  LogLevel,
+  QueuePolicy,
+  ProfileLevel,
+  CheckMode
+};
 
 /// One thing that can be set: what it is called, what it may be, what it is if nobody sets it. The value that is in
 /// force is in Settings.

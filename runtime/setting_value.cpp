@@ -54,6 +54,8 @@ std::optional<SettingValue> parse(Type type, std::string_view text) {
     case Type::Text: return std::string(text);
     case Type::LogLevel: return parse_name<LogLevel>(log_level_names, text);
     case Type::QueuePolicy: return parse_name<QueuePolicy>(queue_policy_names, text);
+    case Type::ProfileLevel: return parse_name<ProfileLevel>(profile_level_names, text);
+    case Type::CheckMode: return parse_name<CheckMode>(check_mode_names, text);
   }
   return std::nullopt;
 }
@@ -67,6 +69,8 @@ bool has_type(const SettingValue& value, Type type) noexcept {
     case Type::Text: return std::holds_alternative<std::string>(value);
     case Type::LogLevel: return std::holds_alternative<LogLevel>(value);
     case Type::QueuePolicy: return std::holds_alternative<QueuePolicy>(value);
+    case Type::ProfileLevel: return std::holds_alternative<ProfileLevel>(value);
+    case Type::CheckMode: return std::holds_alternative<CheckMode>(value);
   }
   return false;
 }
@@ -91,6 +95,12 @@ std::string shown(const SettingValue& value) {
     }
     std::string operator()(QueuePolicy policy) const {
       return std::string(queue_policy_names[static_cast<std::size_t>(policy)]);
+    }
+    std::string operator()(ProfileLevel level) const {
+      return std::string(profile_level_names[static_cast<std::size_t>(level)]);
+    }
+    std::string operator()(CheckMode mode) const {
+      return std::string(check_mode_names[static_cast<std::size_t>(mode)]);
     }
   };
   return std::visit(Visitor(), value);

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <coxswain/device_handle/queue_policy.hpp>
+#include <coxswain/runtime/check_mode.hpp>
 #include <coxswain/runtime/config_error.hpp>
 #include <coxswain/runtime/log_level.hpp>
+#include <coxswain/runtime/profile/profile_level.hpp>
 #include <coxswain/runtime/setting.hpp>
 #include <coxswain/runtime/setting_source.hpp>
 
@@ -15,7 +17,8 @@
 namespace cox {
 
 /// The value of a setting. Counts and sizes (in bytes) are std::uint64_t.
-using SettingValue = std::variant<bool, std::uint64_t, std::chrono::nanoseconds, std::string, LogLevel, QueuePolicy>;
+using SettingValue = std::variant<bool, std::uint64_t, std::chrono::nanoseconds, std::string, LogLevel, QueuePolicy,
+                                  ProfileLevel, CheckMode>;
 
 /// What `text` says, as the environment has it: "true" (on, 1), "4", "64MiB", "20us", "warn". Throws ConfigError.
 [[nodiscard]] SettingValue parse_setting_value(const Setting& setting, std::string_view text,

@@ -33,8 +33,9 @@ class Settings {
   /// Throws ConfigError, with the setting, the place and what is expected there, for whatever is not as it must be.
   explicit Settings(const SettingsOrigin& origin);
 
-  /// T: bool, std::uint64_t (counts, and sizes in bytes), std::chrono::nanoseconds, std::string, LogLevel or
-  /// QueuePolicy. Throws ConfigError UnknownKey, Malformed (the setting is not of that type).
+  /// T: bool, std::uint64_t (counts, and sizes in bytes), std::chrono::nanoseconds, std::string, LogLevel,
+  /// QueuePolicy, ProfileLevel or CheckMode. Throws ConfigError UnknownKey, Malformed (the setting is not of that
+  /// type).
   template <class T>
   [[nodiscard]] T get(std::string_view key) const {
     const Setting& setting = find_setting(key);

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <coxswain/runtime/execution_mode.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace cox {
+
+/// What becomes of kernels that are launched unchecked.
+enum class CheckMode : std::uint8_t {
+  Enforce,   ///< They run checked all the same.
+  Validate,  ///< They run in mode Validate.
+  Auto,      ///< They run unchecked.
+};
+
+inline constexpr std::array<std::string_view, 3> check_mode_names{"enforce", "validate", "auto"};
+static_assert(check_mode_names.size() == static_cast<std::size_t>(CheckMode::Auto) + 1);
+
+/// The mode of a launch that asked to be unchecked.
+[[nodiscard]] constexpr ExecutionMode unchecked_mode(CheckMode mode) noexcept {
+  constexpr std::array modes{ExecutionMode::Checked, ExecutionMode::Validate, ExecutionMode::Unchecked};
+  static_assert(modes.size() == check_mode_names.size());
+  return modes[static_cast<std::size_t>(mode)];
+}
+
+}  // namespace cox

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/profile/profile_failure.hpp>
+#include <coxswain/runtime/profile/profiling_token.hpp>
+#include <coxswain/runtime/profile_error.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <iterator>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cox {
+
+/// The profiles of one stream that have begun and not ended. They nest and overlap in any order. Device thread only;
+/// does not block. Bounded: a stream has at most `capacity` of them (L7).
+///
+/// Position: where in the stream a profile began, whatever the server needs to find the ticks; movable.
+template <class Position>
+class OpenProfiles {
+ public:
+  static constexpr std::size_t default_capacity = 4096;
+
+  explicit OpenProfiles(const Place& place, std::size_t capacity = default_capacity)
+      : place_(place), capacity_(capacity) {}
+
+  /// Begins a profile. Throws ProfileError Unknown if as many are open as may be.
+  ProfilingToken open(Position position, std::source_location site = std::source_location::current()) {
+    if (open_.size() >= capacity_)
+      throw ProfileError(ProfileError::Kind::Unknown,
+                         std::to_string(capacity_) + " profiles are open on " + place_.to_string() +
+                             ", no more may be: end some first",
+                         site);
+    const ProfilingToken token = ProfilingToken::next();
+    open_.push_back({token, std::move(position), nullptr});
+    return token;
+  }
+
+  /// Ends a profile: returns where it began. Throws ProfileError NotRegistered if it is not open on this stream, and
+  /// what mark_all() made of it; then it has ended, too.
+  Position close(ProfilingToken token, std::source_location site = std::source_location::current()) {
+    // The innermost profile is the last one.
+    const auto found = std::ranges::find(open_.rbegin(), open_.rend(), token, &Entry::token);
+    if (found == open_.rend())
+      throw ProfileError(ProfileError::Kind::NotRegistered,
+                         "profile " + std::to_string(token.value) + " is not open on " + place_.to_string() +
+                             ": it never began there, or has ended",
+                         site);
+    Entry entry = std::move(*found);
+    open_.erase(std::prev(found.base()));
+    if (entry.failure != nullptr) throw profile_failure(entry.failure, place_, site);
+    return std::move(entry.position);
+  }
+
+  /// The stream failed with `error`: every profile that is open now is void. The first failure of each is kept.
+  void mark_all(const std::exception_ptr& error) noexcept {
+    for (Entry& entry : open_)
+      if (entry.failure == nullptr) entry.failure = error;
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return open_.size(); }
+  [[nodiscard]] bool empty() const noexcept { return open_.empty(); }
+
+ private:
+  struct Entry {
+    ProfilingToken token;
+    Position position;
+    std::exception_ptr failure;
+  };
+
+  Place place_;
+  std::size_t capacity_;
+  std::vector<Entry> open_;  // in the order in which they began
+};
+
+}  // namespace cox

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/profile_error.hpp>
+
+#include <exception>
+#include <source_location>
+
+namespace cox {
+
+/// What a profile ends with during which the stream failed with `error`: kind Launch if the first cause is a
+/// LaunchError, else Server. cause() is that LaunchError or ServerError; any other error is wrapped in a ServerError.
+[[nodiscard]] ProfileError profile_failure(const std::exception_ptr& error, const Place& place,
+                                           std::source_location site);
+
+}  // namespace cox

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace cox {
+
+/// How much is recorded about launches. Each level does what those before it do; all of it goes to the log.
+enum class ProfileLevel : std::uint8_t {
+  Disabled,  ///< Nothing.
+  Minimal,   ///< A line for each launch, when it is queued. Nothing is measured.
+  Basic,     ///< Launches are measured, which makes each of them wait; a table at sync.
+  Medium,    ///< A line for each measured duration.
+  Full,      ///< Names have the kernel and its cube count, so that the table tells them apart.
+};
+
+inline constexpr std::array<std::string_view, 5> profile_level_names{"disabled", "minimal", "basic", "medium", "full"};
+static_assert(profile_level_names.size() == static_cast<std::size_t>(ProfileLevel::Full) + 1);
+
+}  // namespace cox

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <chrono>
+
+namespace cox {
+
+/// When a profiled piece of work began and ended.
+struct ProfileTicks {
+  std::chrono::steady_clock::time_point begin;
+  std::chrono::steady_clock::time_point end;
+
+  [[nodiscard]] std::chrono::nanoseconds duration() const noexcept { return end - begin; }
+
+  friend bool operator==(const ProfileTicks&, const ProfileTicks&) = default;
+};
+
+}  // namespace cox

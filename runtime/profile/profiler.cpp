@@ -1,0 +1,120 @@
+#include <coxswain/runtime/profile/profiler.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/profile/profile_table.hpp>
+
+#include <boost/asio/bind_executor.hpp>
+
+#include <exception>
+#include <mutex>
+#include <utility>
+
+namespace cox {
+namespace {
+
+/// Runs a handler at once, on the thread that completes: what it does here is short, and the row is in the table before
+/// the same thread completes the sync that comes after.
+struct AtOnce {
+  template <class F>
+  void execute(F&& f) const {
+    std::decay_t<F>(std::forward<F>(f))();
+  }
+  friend bool operator==(const AtOnce&, const AtOnce&) noexcept = default;
+};
+
+void log_line(std::string_view duration, std::string_view name) {
+  log::write(LogSubsystem::Runtime, LogLevel::Info,
+             [&] { return "| " + std::string(duration) + " | " + std::string(name); });
+}
+
+}  // namespace
+
+/// What the durations under way share with the profiler, which may be gone when they complete.
+class Profiler::Record {
+ public:
+  Record(bool lines, const Limits& limits) : lines_(lines), limits_(limits), table_(limits.names) {}
+
+  /// Counts a duration in. Returns whether there was room for it.
+  [[nodiscard]] bool begin() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (pending_ >= limits_.pending) {
+      table_.leave_out();
+      return false;
+    }
+    ++pending_;
+    return true;
+  }
+  void complete(const std::string& name, const std::exception_ptr& error, const ProfileTicks& ticks) noexcept {
+    try {
+      keep(name, error, ticks);
+      if (error != nullptr) {
+        log_line("failed", name + ": " + describe(error));
+      } else if (lines_) {
+        log_line(rounded_duration(ticks.duration()), name);
+      }
+    } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a line; the row is counted already
+    }
+  }
+  void leave_out() noexcept {
+    const std::lock_guard lock(mutex_);
+    --pending_;
+    table_.leave_out();
+  }
+  [[nodiscard]] std::string table() const {
+    const std::lock_guard lock(mutex_);
+    return table_.to_string();
+  }
+  [[nodiscard]] ProfileTable take() noexcept {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(table_, ProfileTable(limits_.names));
+  }
+
+ private:
+  void keep(const std::string& name, const std::exception_ptr& error, const ProfileTicks& ticks) noexcept {
+    const std::lock_guard lock(mutex_);
+    --pending_;
+    try {
+      if (error == nullptr) return table_.add(name, ticks.duration());
+    } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for the row
+    }
+    table_.leave_out();
+  }
+
+  const bool lines_;
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  std::size_t pending_ = 0;  // guarded by mutex_
+  ProfileTable table_;       // guarded by mutex_
+};
+
+Profiler::Profiler(ProfileLevel level, Limits limits)
+    : level_(level), limits_(limits), record_(std::make_shared<Record>(level >= ProfileLevel::Medium, limits)) {}
+
+Profiler::~Profiler() = default;
+
+void Profiler::executing(std::string_view name) const {
+  if (level_ != ProfileLevel::Minimal) return;
+  log::write(LogSubsystem::Runtime, LogLevel::Info, [&] { return "Executing " + std::string(name); });
+}
+
+void Profiler::record(std::string name, ProfileDuration duration) {
+  if (!measures() || !record_->begin()) return;
+  // Without a lock: a duration that is there completes inside this call.
+  duration.async_get(
+      boost::asio::bind_executor(AtOnce(), [record = std::weak_ptr<Record>(record_), name = std::move(name)](
+                                               const std::exception_ptr& error, const ProfileTicks& ticks) {
+        if (const auto alive = record.lock()) alive->complete(name, error, ticks);
+      }));
+}
+
+std::string Profiler::table() const { return record_->table(); }
+
+void Profiler::summarise() {
+  const ProfileTable table = record_->take();
+  if (table.empty()) return;
+  // A line of its own for each row: the first one would stand behind the log's prefix.
+  log::write(LogSubsystem::Runtime, LogLevel::Info, [&] { return '\n' + table.to_string(); });
+}
+
+}  // namespace cox

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <coxswain/runtime/device_properties.hpp>
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/small_vector.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+namespace cox {
+
+/// Elements of one vector load, best first. 16 of them reach 2^15, beyond any device's.
+using VectorSizes = SmallVector<std::uint32_t, 16>;
+
+/// The vector lengths that a kernel may move elements of `elem_size` bytes with: the greatest power of two whose load
+/// is at most the device's widest, then each half of it, down to 1. Elements wider than a load: 1 alone. Throws IoError
+/// ElementSize for a size of zero.
+[[nodiscard]] inline VectorSizes io_optimized_vector_sizes(
+    const HardwareProperties& hardware, std::size_t elem_size,
+    std::source_location site = std::source_location::current()) {
+  if (elem_size == 0) throw IoError(IoError::Kind::ElementSize, "there are no vectors of elements of 0 B", site);
+  const std::size_t fitting = hardware.load_width_bits / 8 / elem_size;
+  const std::size_t longest = std::min<std::size_t>(hardware.max_vector_size, fitting);
+  VectorSizes sizes;
+  for (std::size_t size = std::bit_floor(std::max<std::size_t>(longest, 1)); size > 0; size /= 2)
+    sizes.push_back(static_cast<std::uint32_t>(size));
+  return sizes;
+}
+
+}  // namespace cox
