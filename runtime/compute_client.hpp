@@ -5,15 +5,24 @@
 #include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/device_allocation.hpp>
 #include <coxswain/runtime/future.hpp>
+#include <coxswain/runtime/graph.hpp>
+#include <coxswain/runtime/managed_resource.hpp>
+#include <coxswain/runtime/profile/profile_duration.hpp>
+#include <coxswain/runtime/vector_sizes.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -56,10 +65,17 @@ class ComputeClient {
   [[nodiscard]] const DeviceProperties& properties() const noexcept { return utilities_->properties; }
   [[nodiscard]] const Features& features() const noexcept { return utilities_->properties.features; }
   [[nodiscard]] const typename Server::Info& info() const noexcept { return utilities_->info; }
+  /// The devices of that type that this kind of server can open.
   [[nodiscard]] std::vector<DeviceId> enumerate_devices(std::uint16_t type) const {
     return Server::enumerate_devices(type);
   }
+  [[nodiscard]] std::vector<DeviceId> enumerate_all_devices() const { return Server::enumerate_all_devices(); }
   [[nodiscard]] std::size_t device_count(std::uint16_t type) const { return Server::enumerate_devices(type).size(); }
+  [[nodiscard]] std::size_t device_count_total() const { return Server::enumerate_all_devices().size(); }
+  /// As cox::io_optimized_vector_sizes, for this device.
+  [[nodiscard]] VectorSizes io_optimized_vector_sizes(std::size_t elem_size, Site site = Site::current()) const {
+    return cox::io_optimized_vector_sizes(utilities_->properties.hardware, elem_size, site);
+  }
   /// The handle to the device thread itself, for its statistics and for other services.
   [[nodiscard]] const HandleTemplate<Server>& device_handle() const noexcept { return device_; }
 
@@ -101,6 +117,15 @@ class ComputeClient {
   [[nodiscard]] SmallVector<MemoryLayout, 1> create_tensors_from_slices(
       const std::vector<std::pair<MemoryLayoutDescriptor, std::span<const std::byte>>>& tensors,
       Site site = Site::current()) const;
+  /// As create_from_slice, by way of staging memory: the upload itself is then one direct copy. Blocks for the device
+  /// thread.
+  [[nodiscard]] Handle create_from_slice_pinned(std::span<const std::byte> data, Site site = Site::current()) const {
+    return create(staged(data, site), site);
+  }
+  /// As create_tensors_from_slices, by way of staging memory. Blocks for the device thread.
+  [[nodiscard]] SmallVector<MemoryLayout, 1> create_tensors_from_slices_pinned(
+      const std::vector<std::pair<MemoryLayoutDescriptor, std::span<const std::byte>>>& tensors,
+      Site site = Site::current()) const;
   /// New memory whose content is not defined.
   [[nodiscard]] Handle empty(std::size_t size, Site site = Site::current()) const {
     return std::move(empty_one(MemoryLayoutDescriptor::contiguous({size}, 1), site).memory);
@@ -127,6 +152,17 @@ class ComputeClient {
       server.write(std::move(uploads), caller);
     });
   }
+
+  // Staging
+  // ------------------------------------------------------------------------------------------------------------
+
+  /// Host buffers that the device copies from directly, of these sizes, content not defined; zeroed heap memory where
+  /// the server has none left. Blocks for the device thread.
+  [[nodiscard]] std::vector<Bytes> reserve_staging(std::span<const std::size_t> sizes, Site site = Site::current()) const;
+  /// Replaces the buffers by staging memory with the same content, copied on this thread: those of files and, unless
+  /// `file_only`, those in pageable memory. Where the server has none left they stay as they are. Blocks for the device
+  /// thread, and while files are read; throws IoError FileUnreadable, FileTooShort.
+  void staging(std::span<Bytes> buffers, bool file_only = false, Site site = Site::current()) const;
 
   // Download
   // -----------------------------------------------------------------------------------------------------------
@@ -178,17 +214,88 @@ class ComputeClient {
     return std::move(blocking_read(std::move(downloads), site).front());
   }
 
+  template <class CompletionToken>
+    requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
+  auto read_one_tensor_async(CopyDescriptor tensor, CompletionToken&& token, Site site = Site::current()) const {
+    return read_one_tensor_async(std::move(tensor), site).async_get(std::forward<CompletionToken>(token));
+  }
+  /// As read_tensor_async, of one.
+  [[nodiscard]] Future<std::vector<Bytes>> read_one_tensor_async(CopyDescriptor tensor,
+                                                                 Site site = Site::current()) const {
+    Downloads downloads;
+    downloads.push_back(std::move(tensor));
+    return submit_read(std::move(downloads), site);
+  }
+  /// Bytes that are downloaded when they are first looked at, with what the memory holds then: see DeviceAllocation.
+  /// Their property is Device. Does not block; throws as a read would for a tensor that makes no sense.
+  [[nodiscard]] Bytes read_lazy(const Handle& handle, Site site = Site::current()) const {
+    return read_lazy(handle.copy_descriptor({handle.size_in_used()}, {1}, 1), site);
+  }
+  [[nodiscard]] Bytes read_lazy(CopyDescriptor tensor, Site site = Site::current()) const {
+    return lazy_bytes(*this, std::move(tensor), site);
+  }
+
+  /// The storage itself, which stays as long as the result lives. What the device does with it meanwhile is up to the
+  /// caller: sync first. Blocks for the device thread. Throws IoError.
+  [[nodiscard]] ManagedResource<typename Server::Resource> get_resource(const Handle& handle,
+                                                                        Site site = Site::current()) const {
+    return {device_.submit_blocking([binding = handle.binding(), caller = Caller{stream_id(), site}](Server& server) {
+              return server.get_resource(binding, caller);
+            }),
+            handle.memory().memory()};
+  }
+
   // Work
   // ---------------------------------------------------------------------------------------------------------------
 
-  /// Queues the kernel on the stream. A static count with a zero extent is no work at all.
+  /// Queues the kernel on the stream. A static count with a zero extent is no work at all. From profile level basic on
+  /// (setting profiling.level) it blocks for the device thread, and the time of the kernel is taken.
   void launch(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode = ExecutionMode::Checked,
               Site site = Site::current()) const {
     if (count.is_empty()) return;
+    if (utilities_->profiler.level() != ProfileLevel::Disabled) [[unlikely]]
+      return launch_profiled(std::move(kernel), std::move(count), std::move(arguments), mode, site);
     submit(site, [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
                      Server& server, const Caller& caller) mutable {
       server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
     });
+  }
+  /// As launch, without checks: access beyond a buffer is undefined behaviour, unless the setting compilation.check_mode
+  /// says otherwise.
+  void launch_unchecked(Kernel kernel, CubeCount count, KernelArguments arguments, Site site = Site::current()) const {
+    launch(std::move(kernel), std::move(count), std::move(arguments), unchecked_mode(utilities_->check_mode), site);
+  }
+  /// Calls `f()` on the device thread, nobody else's calls in between, and takes how long the device works on what it
+  /// queues on this stream. Profiles nest. Returns what `f` returns and the duration, or the duration alone if that is
+  /// void; rethrows what `f` threw. Failures of the work in between are the duration's (ProfileError), not the stream's.
+  /// Blocks for the device thread, not for the work. Throws ServerError Graph in a capture.
+  template <class F>
+  auto profile(F&& f, Site site = Site::current()) const;
+
+  // Graphs
+  // -------------------------------------------------------------------------------------------------------------
+
+  /// The stream's work from here to graph_start_capture is a rehearsal: it runs as ever, and the memory that it takes is
+  /// what the capture will find. Blocks for the device thread. Throws ServerError: Graph if the stream is on the way to
+  /// a graph already, Unhealthy for failures of earlier work.
+  void graph_prepare(Site site = Site::current()) const {
+    device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.graph_prepare(caller); });
+  }
+  /// The stream's work from here to graph_stop_capture is recorded and not run: launches, writes and allocations. Read,
+  /// sync, flush and profile are ServerError Graph meanwhile, and so is memory that only growth of the pool could give.
+  /// Blocks for the device thread. Throws as graph_prepare.
+  void graph_start_capture(Site site = Site::current()) const {
+    device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.begin_capture(caller); });
+  }
+  /// Ends the capture, whatever came of it. The graph keeps all memory that its work touches: handles stay good between
+  /// replays and may be dropped. Blocks for the device thread. Throws ServerError Graph, with what failed in the capture
+  /// as its cause.
+  [[nodiscard]] Graph<ComputeClient> graph_stop_capture(Site site = Site::current()) const {
+    ComputeClient self = *this;
+    self.set_stream(stream_id());
+    const GraphId graph = device_.submit_blocking(
+        [caller = Caller{stream_id(), site}](Server& server) { return server.end_capture(caller); });
+    return {self, graph, site};
   }
 
   // Meeting the device
@@ -207,6 +314,8 @@ class ComputeClient {
       promise.begin();
       server.sync(caller, std::move(promise));
     });
+    if (utilities_->profiler.measures()) [[unlikely]]
+      utilities_->profiler.summarise();
     return future;
   }
   /// Completes any Asio token with (std::exception_ptr).
@@ -231,6 +340,26 @@ class ComputeClient {
   void memory_cleanup(Site site = Site::current()) const {
     submit(site, [](Server& server, const Caller& caller) { server.memory_cleanup(caller); });
   }
+  /// The stream's new memory comes from the pool of what lives long, until as many calls with Auto as with Persistent
+  /// have followed. Prefer memory_persistent_allocation. Does not block.
+  void allocation_mode(AllocationMode mode, Site site = Site::current()) const {
+    submit(site, [mode](Server& server, const Caller& caller) { server.allocation_mode(mode, caller); });
+  }
+  /// Calls `f()` on this thread and returns what it returns. What it allocates on this stream is persistent: it stands
+  /// apart from memory that comes and goes. Nests; also ends when `f` throws. Does not block.
+  template <class F>
+  decltype(auto) memory_persistent_allocation(F&& f, Site site = Site::current()) const {
+    ComputeClient pinned = *this;
+    pinned.set_stream(stream_id());
+    const PersistentWindow window(pinned, site);
+    return std::invoke(std::forward<F>(f));
+  }
+  /// Builds the device's memory pools anew. Blocks for the device thread. Throws ServerError Validation if the layout
+  /// makes no sense, or while there are allocations.
+  void install_memory_pools(const MemoryPoolLayout& layout, Site site = Site::current()) const {
+    device_.submit_blocking(
+        [&layout, caller = Caller{stream_id(), site}](Server& server) { server.install_memory_pools(layout, caller); });
+  }
   /// Calls `f()` on the device thread and returns what it returns, or rethrows what it threw. Calls of this client
   /// inside it run inline, nobody else's in between. Blocks.
   template <class F>
@@ -240,6 +369,37 @@ class ComputeClient {
 
  private:
   explicit ComputeClient(HandleTemplate<Server> device) : device_(std::move(device)), utilities_(device_.utilities()) {}
+
+  class PersistentWindow {
+   public:
+    PersistentWindow(const ComputeClient& client, const Site& site) : client_(client), site_(site) {
+      client_.allocation_mode(AllocationMode::Persistent, site_);
+    }
+    PersistentWindow(const PersistentWindow&) = delete;
+    PersistentWindow& operator=(const PersistentWindow&) = delete;
+    ~PersistentWindow() {
+      try {
+        client_.allocation_mode(AllocationMode::Auto, site_);
+      } catch (const CallError&) {
+        // The device is closed: its windows are, too.
+      } catch (...) {
+        report_task_error({client_.device_id(), client_.stream_id(), std::current_exception()});
+      }
+    }
+
+   private:
+    const ComputeClient& client_;
+    Site site_;
+  };
+
+  void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
+  void close_profile(ProfilingToken token, const Caller& caller) const noexcept;
+  Bytes staged(std::span<const std::byte> data, const Site& site) const;
+  [[nodiscard]] static std::string profile_name(const Kernel& kernel, const CubeCount& count) {
+    const CubeCount::Static* known = count.as_static();
+    return std::string(kernel.name()) + ": " + to_string(kernel.cube_dim()) + " CubeCount " +
+           (known != nullptr ? to_string(*known) : "dynamic");
+  }
 
   /// Runs `f(server, caller)` on the device thread; fire and forget. What it throws joins the errors of the stream.
   template <class F>
@@ -341,6 +501,125 @@ SmallVector<MemoryLayout, 1> ComputeClient<Server, HandleTemplate>::create_tenso
   owned.reserve(tensors.size());
   for (const auto& [descriptor, data] : tensors) owned.emplace_back(descriptor, Bytes::copy_of(data));
   return create_tensors(std::move(owned), site);
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+SmallVector<MemoryLayout, 1> ComputeClient<Server, HandleTemplate>::create_tensors_from_slices_pinned(
+    const std::vector<std::pair<MemoryLayoutDescriptor, std::span<const std::byte>>>& tensors, Site site) const {
+  std::vector<std::size_t> sizes;
+  sizes.reserve(tensors.size());
+  for (const auto& [descriptor, data] : tensors) sizes.push_back(data.size());
+  std::vector<Bytes> buffers = reserve_staging(sizes, site);
+  std::vector<std::pair<MemoryLayoutDescriptor, Bytes>> owned;
+  owned.reserve(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::ranges::copy(tensors[i].second, buffers[i].span().begin());
+    owned.emplace_back(tensors[i].first, std::move(buffers[i]));
+  }
+  return create_tensors(std::move(owned), site);
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+Bytes ComputeClient<Server, HandleTemplate>::staged(std::span<const std::byte> data, const Site& site) const {
+  const std::size_t size = data.size();
+  Bytes buffer = std::move(reserve_staging({&size, 1}, site).front());
+  std::ranges::copy(data, buffer.span().begin());
+  return buffer;
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+std::vector<Bytes> ComputeClient<Server, HandleTemplate>::reserve_staging(std::span<const std::size_t> sizes,
+                                                                          Site site) const {
+  if (sizes.empty()) return {};
+  try {
+    return device_.submit_blocking(
+        [sizes, caller = Caller{stream_id(), site}](Server& server) { return server.staging(sizes, caller); });
+  } catch (const IoError&) {
+    std::vector<Bytes> buffers;
+    buffers.reserve(sizes.size());
+    for (const std::size_t size : sizes) buffers.push_back(Bytes::zeroed(size));
+    return buffers;
+  }
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+void ComputeClient<Server, HandleTemplate>::staging(std::span<Bytes> buffers, bool file_only, Site site) const {
+  std::vector<Bytes*> replaced;
+  std::vector<std::size_t> sizes;
+  for (Bytes& buffer : buffers) {
+    const AllocationProperty property = buffer.property();
+    const bool pageable = property == AllocationProperty::Native || property == AllocationProperty::Other;
+    if (buffer.empty() || !(property == AllocationProperty::File || (pageable && !file_only))) continue;
+    replaced.push_back(&buffer);
+    sizes.push_back(buffer.size());
+  }
+  if (replaced.empty()) return;
+  std::vector<Bytes> pinned;
+  try {
+    pinned = device_.submit_blocking(
+        [&sizes, caller = Caller{stream_id(), site}](Server& server) { return server.staging(sizes, caller); });
+  } catch (const IoError&) {
+    return;
+  }
+  for (std::size_t i = 0; i < replaced.size(); ++i) {
+    replaced[i]->copy_to(pinned[i].span());
+    *replaced[i] = std::move(pinned[i]);
+  }
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+template <class F>
+auto ComputeClient<Server, HandleTemplate>::profile(F&& f, Site site) const {
+  using R = std::invoke_result_t<F&>;
+  const Caller caller{stream_id(), site};
+  return exclusive([&] {
+    const ProfilingToken token =
+        device_.submit_blocking([&](Server& server) { return server.start_profile(caller); });
+    const auto end = [&] {
+      return device_.submit_blocking([&](Server& server) { return server.end_profile(token, caller); });
+    };
+    try {
+      if constexpr (std::is_void_v<R>) {
+        std::invoke(f);
+        return end();
+      } else {
+        R value = std::invoke(f);
+        return std::pair<R, ProfileDuration>(std::forward<R>(value), end());
+      }
+    } catch (...) {
+      close_profile(token, caller);
+      throw;
+    }
+  });
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+void ComputeClient<Server, HandleTemplate>::close_profile(ProfilingToken token, const Caller& caller) const noexcept {
+  try {
+    static_cast<void>(
+        device_.submit_blocking([&](Server& server) { return server.end_profile(token, caller); }));
+  } catch (...) {  // what `f` or end_profile itself threw is what the caller gets
+  }
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+void ComputeClient<Server, HandleTemplate>::launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments,
+                                                            ExecutionMode mode, Site site) const {
+  Profiler& profiler = utilities_->profiler;
+  std::string name = profiler.level() == ProfileLevel::Full ? profile_name(kernel, count) : kernel.name();
+  const auto run = [&, caller = Caller{stream_id(), site}] {
+    device_.submit_blocking([&](Server& server) {
+      server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
+    });
+  };
+  if (!profiler.measures()) {
+    submit(site, [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
+                     Server& server, const Caller& caller) mutable {
+      server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
+    });
+    return profiler.executing(name);
+  }
+  profiler.record(std::move(name), profile(run, site));
 }
 
 }  // namespace cox

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/allocation_mode.hpp>
@@ -12,6 +13,8 @@
 #include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/runtime/memory_layout_policy.hpp>
 #include <coxswain/runtime/memory_usage.hpp>
+#include <coxswain/runtime/profile/profile_duration.hpp>
+#include <coxswain/runtime/profile/profiling_token.hpp>
 #include <coxswain/runtime/promise.hpp>
 #include <coxswain/runtime/server_communication.hpp>
 #include <coxswain/runtime/server_utilities.hpp>
@@ -53,8 +56,15 @@ namespace cox {
 ///   one, Auto closes the last one.
 /// - install_memory_pools(layout, caller): builds the pools anew. Throws ServerError Validation.
 /// - memory_cleanup(caller): gives back to the system what no work needs any more.
+/// - start_profile(caller), end_profile(token, caller): how long the stream's work in between takes. Failures of that
+///   work belong to the profile. Throw ProfileError, ServerError Graph.
+/// - graph_prepare, begin_capture, end_capture(caller): see ComputeClient. Throw ServerError: Graph for what is out of
+///   order or failed in the capture, Unhealthy for earlier failures of the stream.
+/// - replay(graph, caller): queues the graph's work on its stream. Failures join the stream's errors.
+/// - graph_destroy(graph, caller): gives the graph up; does not wait for its replays.
 /// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
-/// - enumerate_devices(type): the devices of that type that this kind of server can open. Any thread.
+/// - enumerate_devices(type), enumerate_all_devices(): the devices that this kind of server can open. Any thread.
+/// - Kernel: has a name() and a cube_dim().
 template <class S>
 concept ComputeServer =
     std::constructible_from<S, DeviceId> && std::movable<S> && ServerCommunication<S> &&
@@ -63,7 +73,8 @@ concept ComputeServer =
              Uploads uploads, Downloads downloads, Promise<std::vector<Bytes>> contents, Promise<void> done,
              typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
              std::exception_ptr error, StreamId stream, std::uint16_t type, std::span<const std::size_t> sizes,
-             const Binding& binding, AllocationMode allocation_mode, const MemoryPoolLayout& layout) {
+             const Binding& binding, AllocationMode allocation_mode, const MemoryPoolLayout& layout,
+             ProfilingToken token, GraphId graph) {
       typename S::Info;
       typename S::Resource;
       { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
@@ -79,9 +90,17 @@ concept ComputeServer =
       { server.get_resource(binding, caller) } -> std::same_as<typename S::Resource>;
       { server.allocation_mode(allocation_mode, caller) } -> std::same_as<void>;
       { server.install_memory_pools(layout, caller) } -> std::same_as<void>;
+      { server.start_profile(caller) } -> std::same_as<ProfilingToken>;
+      { server.end_profile(token, caller) } -> std::same_as<ProfileDuration>;
+      { server.graph_prepare(caller) } -> std::same_as<void>;
+      { server.begin_capture(caller) } -> std::same_as<void>;
+      { server.end_capture(caller) } -> std::same_as<GraphId>;
+      { server.replay(graph, caller) } -> std::same_as<void>;
+      { server.graph_destroy(graph, caller) } -> std::same_as<void>;
       { server.on_task_error(error, stream) } -> std::same_as<void>;
       { constant.utilities() } -> std::same_as<std::shared_ptr<const ServerUtilities<S>>>;
       { S::enumerate_devices(type) } -> std::same_as<std::vector<DeviceId>>;
+      { S::enumerate_all_devices() } -> std::same_as<std::vector<DeviceId>>;
     };
 
 }  // namespace cox

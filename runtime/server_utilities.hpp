@@ -1,8 +1,10 @@
 #pragma once
 
+#include <coxswain/runtime/check_mode.hpp>
 #include <coxswain/runtime/completion_thread.hpp>
 #include <coxswain/runtime/device_properties.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/profile/profiler.hpp>
 
 #include <memory>
 
@@ -18,6 +20,10 @@ struct ServerUtilities {
   typename Server::LayoutPolicy layout_policy;
   /// Runs the completion handlers of the device's futures that have no executor of their own.
   std::shared_ptr<CompletionThread> completion_thread;
+  /// What becomes of launches that ask to be unchecked.
+  CheckMode check_mode = CheckMode::Auto;
+  /// Collects how long launches take, if that is wanted.
+  mutable Profiler profiler{ProfileLevel::Disabled};
 };
 
 }  // namespace cox

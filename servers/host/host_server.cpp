@@ -1,6 +1,8 @@
 #include <coxswain/servers/host/host_server.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/servers/host/detail/host_device.hpp>
@@ -12,6 +14,7 @@
 namespace cox {
 
 using detail::HostDevice;
+using detail::HostProfile;
 using detail::HostRange;
 using detail::HostStream;
 
@@ -33,13 +36,18 @@ std::shared_ptr<const ServerUtilities<HostServer>> describe(DeviceId device, con
   DeviceProperties properties;
   properties.name = "host device " + std::to_string(device.index);
   properties.memory = {.capacity = options.memory_capacity, .alignment = HostServer::memory_alignment};
-  properties.features.insert(Feature::DynamicCubeCount);
-  return std::make_shared<const ServerUtilities<HostServer>>(
-      ServerUtilities<HostServer>{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
-                                  .properties = std::move(properties),
-                                  .info = {.threads = options.threads_per_device},
-                                  .layout_policy = PitchedLayoutPolicy(HostServer::memory_alignment),
-                                  .completion_thread = std::make_shared<CompletionThread>(device)});
+  for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs})
+    properties.features.insert(feature);
+  const Settings now = settings();
+  // In place: a profiler stays where it was made.
+  return std::shared_ptr<const ServerUtilities<HostServer>>(
+      new ServerUtilities<HostServer>{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
+                                      .properties = std::move(properties),
+                                      .info = {.threads = options.threads_per_device},
+                                      .layout_policy = PitchedLayoutPolicy(HostServer::memory_alignment),
+                                      .completion_thread = std::make_shared<CompletionThread>(device),
+                                      .check_mode = now.get<CheckMode>("compilation.check_mode"),
+                                      .profiler = Profiler(now.get<ProfileLevel>("profiling.level"))});
 }
 
 }  // namespace
@@ -66,6 +74,9 @@ std::vector<DeviceId> HostServer::enumerate_devices(std::uint16_t type) {
 bool HostServer::initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller) {
   MemoryState& state = memory.state();
   try {
+    HostStream& on = device_->stream(caller.stream);
+    if (on.capture.capturing()) on.capture.graph().keep(memory);
+    if (on.capture.preparing()) on.capture.keep_until_start(memory);
     state.resource = device_->allocate(size, caller);
     return true;
   } catch (...) {
@@ -99,6 +110,11 @@ void HostServer::launch(HostKernel kernel, const CubeCount& count, KernelArgumen
 
 void HostServer::sync(const Caller& caller, Promise<void> promise) {
   HostStream& on = device_->stream(caller.stream);
+  try {
+    device_->require_no_capture(on, "a sync", caller);
+  } catch (...) {
+    return promise.set_error(std::current_exception());
+  }
   on.submit({}, [stream = on.shared_from_this(), event = on.next_event(), site = caller.site,
                  promise = std::move(promise)]() mutable {
     if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
@@ -107,6 +123,7 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
 }
 
 void HostServer::flush(const Caller& caller) {
+  device_->require_no_capture(device_->stream(caller.stream), "a flush", caller);
   device_->require_healthy(ServerOperation::Flush, caller);
   device_->memory().take_back();
 }
@@ -156,6 +173,61 @@ void HostServer::install_memory_pools(const MemoryPoolLayout& layout, const Call
                           std::to_string(device_->memory().usage().number_allocs) + " allocations are alive",
                       caller.site);
 }
+
+ProfilingToken HostServer::start_profile(const Caller& caller) {
+  HostStream& on = device_->stream(caller.stream);
+  device_->require_no_capture(on, "a profile", caller);
+  auto profile = std::make_shared<HostProfile>();
+  profile->begin_piece = on.next_position().position;
+  const ProfilingToken token = on.profiles.open(profile, caller.site);
+  on.submit({}, [stream = on.shared_from_this(), profile = std::move(profile)]() mutable {
+    stream->begin_profile(std::move(profile));
+  });
+  return token;
+}
+
+ProfileDuration HostServer::end_profile(ProfilingToken token, const Caller& caller) {
+  HostStream& on = device_->stream(caller.stream);
+  Promise<ProfileTicks> promise(device_->utilities()->completion_thread);
+  ProfileDuration duration(promise.future(), TimingMethod::System);
+  auto profile = on.profiles.close(token, caller.site);
+  on.submit({}, [stream = on.shared_from_this(), event = on.next_event(), site = caller.site,
+                 profile = std::move(profile), promise = std::move(promise)]() mutable {
+    const ProfileTicks ticks = stream->end_profile(profile, event);
+    if (profile->failure == nullptr) return promise.set_value(ticks);
+    promise.set_error(std::make_exception_ptr(profile_failure(profile->failure, stream->place(), site)));
+  });
+  return duration;
+}
+
+void HostServer::graph_prepare(const Caller& caller) {
+  HostStream& on = device_->stream(caller.stream);
+  on.capture.require(CaptureState::Call::Prepare, caller.site);
+  device_->require_healthy(ServerOperation::GraphPrepare, caller);
+  on.capture.prepare(caller.site);
+}
+
+void HostServer::begin_capture(const Caller& caller) {
+  HostStream& on = device_->stream(caller.stream);
+  on.capture.require(CaptureState::Call::Start, caller.site);
+  device_->require_healthy(ServerOperation::BeginCapture, caller);
+  on.capture.start(caller.site);
+}
+
+GraphId HostServer::end_capture(const Caller& caller) {
+  HostStream& on = device_->stream(caller.stream);
+  return device_->add_graph(on, on.capture.stop(device_->place(caller), caller.site));
+}
+
+void HostServer::replay(GraphId graph, const Caller& caller) {
+  try {
+    device_->replay(graph, caller);
+  } catch (...) {
+    device_->stream(caller.stream).fail(std::current_exception());
+  }
+}
+
+void HostServer::graph_destroy(GraphId graph, const Caller&) { device_->remove_graph(graph); }
 
 void HostServer::on_task_error(std::exception_ptr error, StreamId stream) {
   device_->stream(stream).fail(std::move(error));

@@ -48,6 +48,7 @@ class HostServer {
 
   [[nodiscard]] std::shared_ptr<const ServerUtilities<HostServer>> utilities() const;
   [[nodiscard]] static std::vector<DeviceId> enumerate_devices(std::uint16_t type);
+  [[nodiscard]] static std::vector<DeviceId> enumerate_all_devices() { return enumerate_devices(host_device_type); }
 
   // As ComputeServer says. Device thread only; none of them waits for streams.
   bool initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller);
@@ -64,6 +65,13 @@ class HostServer {
   void memory_cleanup(const Caller& caller);
   void allocation_mode(AllocationMode mode, const Caller& caller);
   void install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller);
+  [[nodiscard]] ProfilingToken start_profile(const Caller& caller);
+  [[nodiscard]] ProfileDuration end_profile(ProfilingToken token, const Caller& caller);
+  void graph_prepare(const Caller& caller);
+  void begin_capture(const Caller& caller);
+  [[nodiscard]] GraphId end_capture(const Caller& caller);
+  void replay(GraphId graph, const Caller& caller);
+  void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
 
  private:

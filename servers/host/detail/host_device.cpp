@@ -1,8 +1,10 @@
 #include <coxswain/servers/host/detail/host_device.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/memory/memory_error.hpp>
+#include <coxswain/runtime/server_error.hpp>
 
 #include <new>
 #include <source_location>
@@ -32,14 +34,22 @@ HostDevice::~HostDevice() {
 }
 
 HostMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
+  HostStream& on = stream(caller.stream);
+  const bool capturing = on.capture.capturing();
   try {
-    HostStream& on = stream(caller.stream);
     if (auto buffer = memory_.allocate({.bytes = size,
                                         .stream = on.slot(),
                                         .home = on.persistent_windows != 0 ? DeviceBuffer::Home::Persistent
                                                                            : DeviceBuffer::Home::Automatic,
+                                        .growth = capturing ? Growth::Forbidden : Growth::Allowed,
                                         .label = {caller.site.file_name(), caller.site.line()}}))
       return buffer;
+    if (capturing)
+      throw ServerError(ServerError::Kind::Graph,
+                        "the memory pool would have to grow by " + format_byte_count(size) + " in a capture on " +
+                            place(caller).to_string() +
+                            ", which is not allowed: run the same work once between graph_prepare and the capture",
+                        caller.site);
     throw allocation_error(place(caller), size, memory_.report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
@@ -81,6 +91,11 @@ HostRange HostDevice::resolve(const Binding& binding, Access access, const Calle
 }
 
 void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work) {
+  if (on.capture.capturing()) return on.capture.graph().add(uses, std::move(work));
+  if (on.capture.preparing()) {
+    for (const BufferUse& use : uses)
+      if (use.memory != nullptr) on.capture.keep_until_start(*use.memory);
+  }
   StreamPositions waits;
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, on.slot(), streams_, waits);
@@ -89,6 +104,32 @@ void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<v
   const StreamPosition position = on.next_position();
   on.submit(streams_.events(waits), std::move(work));
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+}
+
+void HostDevice::require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const {
+  if (!on.capture.capturing()) return;
+  throw ServerError(ServerError::Kind::Graph,
+                    std::string(operation) + " is not possible while " + place(caller).to_string() +
+                        " is capturing a graph",
+                    caller.site);
+}
+
+GraphId HostDevice::add_graph(HostStream& on, std::shared_ptr<HostGraph> graph) {
+  const GraphId id = GraphId::next();
+  graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});
+  return id;
+}
+
+void HostDevice::replay(GraphId id, const Caller& caller) {
+  const auto found = graphs_.find(id.value);
+  if (found == graphs_.end())
+    throw ServerError(ServerError::Kind::Graph,
+                      "graph " + std::to_string(id.value) + " does not exist on " + place(caller).to_string(),
+                      caller.site);
+  HostStream& on = stream(found->second.stream);
+  require_no_capture(on, "a replay", caller);
+  const auto& graph = found->second.graph;
+  submit(on, graph->uses(), [graph] { graph->run(); });
 }
 
 }  // namespace cox::detail

@@ -3,10 +3,12 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/memory/resolve_binding.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/servers/host/detail/host_graph.hpp>
 #include <coxswain/servers/host/detail/host_memory.hpp>
 #include <coxswain/servers/host/detail/host_range.hpp>
 #include <coxswain/servers/host/detail/host_stream.hpp>
@@ -15,7 +17,9 @@
 #include <coxswain/servers/host/host_server.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <unordered_map>
 
 namespace cox::detail {
 
@@ -46,9 +50,17 @@ class HostDevice {
   /// The window that a binding refers to; adds its buffer to `uses`. `binding` must outlive `uses`. Throws IoError as
   /// resolve_binding.
   [[nodiscard]] HostRange resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const;
-  /// Queues `work` behind everything on any stream that its uses must wait for. Throws std::bad_alloc; then nothing has
-  /// changed.
+  /// Queues `work` behind everything on any stream that its uses must wait for; during a capture adds it to the graph.
+  /// `work` may be run many times then. Throws std::bad_alloc; then nothing has changed.
   void submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work);
+  /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
+  void require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const;
+
+  /// Takes a graph over that was captured on the stream.
+  [[nodiscard]] GraphId add_graph(HostStream& on, std::shared_ptr<HostGraph> graph);
+  /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
+  void replay(GraphId id, const Caller& caller);
+  void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }
 
  private:
   Utilities utilities_;
@@ -56,6 +68,11 @@ class HostDevice {
   HostStreams streams_;
   HostMemory memory_;
   std::shared_ptr<HostPinnedMemory> pinned_;  // with the bytes that it gave out
+  struct Captured {
+    StreamId stream;
+    std::shared_ptr<HostGraph> graph;
+  };
+  std::unordered_map<std::uint64_t, Captured> graphs_;  // by id
 };
 
 }  // namespace cox::detail

@@ -1,8 +1,6 @@
 #include <coxswain/servers/host/detail/host_stream.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/log.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/stream_error.hpp>
 
 #include <boost/asio/post.hpp>
 
@@ -22,9 +20,15 @@ std::exception_ptr HostStream::take_errors(std::source_location site) {
   return errors_.take_before(std::numeric_limits<std::uint64_t>::max(), place_, site);
 }
 
+void HostStream::fail(std::exception_ptr error) {
+  if (capture.capturing()) return capture.fail(std::move(error));
+  profiles.mark_all(error);
+  record(2 * submitted_ + 1, std::move(error));
+}
+
 void HostStream::record(std::uint64_t position, std::exception_ptr error) {
-  log::write(LogSubsystem::Host, LogLevel::Warn, [&] { return place_.to_string() + ": " + describe(error); });
-  errors_.add(position, std::move(error));
+  errors_.add(position, error);
+  report_stream_error(LogSubsystem::Host, {place_, std::move(error)});
 }
 
 void HostStream::accept(Piece piece) {
@@ -65,6 +69,7 @@ void HostStream::run(Piece piece) {
     try {
       piece.work();
     } catch (...) {
+      running_profiles_.note(std::current_exception());
       record(2 * started_, std::current_exception());
     }
     piece.work.reset();  // Before the event: who waits for it finds the buffers given back (L6, L11).

@@ -2,8 +2,11 @@
 
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/servers/host/detail/host_capture.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
+#include <coxswain/servers/host/detail/running_profiles.hpp>
 #include <coxswain/servers/host/detail/stream_errors.hpp>
 #include <coxswain/servers/host/detail/timeline.hpp>
 
@@ -27,7 +30,9 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   /// `timeline`: of the slot, with nothing under way; the stream counts on from there.
   HostStream(const Place& place, const HostThreads::Executor& executor, StreamSlot slot,
              std::shared_ptr<Timeline> timeline)
-      : place_(place),
+      : capture(place),
+        profiles(place),
+        place_(place),
         slot_(slot),
         strand_(executor),
         timeline_(std::move(timeline)),
@@ -45,20 +50,24 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   /// Queues `work`, to run after all pieces before it and after `waits`. Its captures are gone before its event is
   /// reached. What it throws joins the stream's errors. Does not block. Throws std::bad_alloc; then nothing is queued.
   void submit(HostEvents waits, UniqueFunction<void()> work);
-  /// A failure found while work was being queued joins the stream's errors.
-  void fail(std::exception_ptr error) { record(2 * submitted_ + 1, std::move(error)); }
+  /// A failure found while work was being queued joins the stream's errors, or those of a capture, and voids the
+  /// profiles that are open.
+  void fail(std::exception_ptr error);
   /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none.
   [[nodiscard]] std::exception_ptr take_errors(std::source_location site);
   /// As take_errors, but they stay.
   [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const { return errors_.peek(place_, site); }
   /// Nothing queued, nothing to tell, nothing begun.
   [[nodiscard]] bool idle() const {
-    return timeline_->reached(submitted_) && errors_.empty() && persistent_windows == 0;
+    return timeline_->reached(submitted_) && errors_.empty() && persistent_windows == 0 && capture.idle() &&
+           profiles.empty();
   }
   /// Blocks until everything submitted has run.
   void drain() { timeline_->wait(submitted_); }
 
   std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
+  HostCapture capture;
+  OpenProfiles<std::shared_ptr<HostProfile>> profiles;
 
   // The piece of work with this event, while it runs
   // ----------------------------------------------------------------------
@@ -66,6 +75,13 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   /// The failures of what was queued before that piece, as take_errors.
   [[nodiscard]] std::exception_ptr take_errors_before(const HostEvent& event, std::source_location site) {
     return errors_.take_before(2 * event.value, place_, site);
+  }
+
+  void begin_profile(std::shared_ptr<HostProfile> profile) { running_profiles_.begin(std::move(profile)); }
+  /// The failures of the work in between belong to the profile: the stream forgets them. `event`: of this piece.
+  [[nodiscard]] ProfileTicks end_profile(const std::shared_ptr<HostProfile>& profile, const HostEvent& event) {
+    errors_.forget_between(2 * profile->begin_piece, 2 * event.value);
+    return running_profiles_.end(profile);
   }
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }
@@ -91,6 +107,7 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   StreamErrors errors_;
   std::uint64_t submitted_;    // device thread only
   std::uint64_t started_;      // strand only
+  RunningProfiles running_profiles_;  // strand only
   std::deque<Piece> pieces_;   // strand only
   bool waiting_ = false;       // strand only: the first piece waits for another stream
 };

@@ -98,6 +98,11 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
   Parts parts;
   std::exception_ptr failure;
   try {
+    device.require_no_capture(on, "a read", caller);
+  } catch (...) {
+    return promise.set_error(std::current_exception());
+  }
+  try {
     for (const CopyDescriptor& tensor : downloads)
       parts.push_back({plan(tensor, device.place(caller), caller),
                        device.resolve(tensor.binding, Access::Read, caller, uses)});

@@ -35,6 +35,12 @@ std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Place
   return unhealthy(std::move(taken), forgotten, place, site);
 }
 
+void StreamErrors::forget_between(std::uint64_t first, std::uint64_t last) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(failures_,
+                [&](const Failure& failure) { return failure.position > first && failure.position < last; });
+}
+
 std::exception_ptr StreamErrors::peek(const Place& place, std::source_location site) const {
   std::vector<Failure> copies;
   std::size_t forgotten = 0;

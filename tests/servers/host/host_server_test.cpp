@@ -360,7 +360,8 @@ TEST_CASE("A client knows its device without asking it") {
   REQUIRE(client.device_count(0) == 3);
   REQUIRE(client.info().threads == 1);
   REQUIRE(client.features().contains(cox::Feature::DynamicCubeCount));
-  REQUIRE_FALSE(client.features().contains(cox::Feature::Graphs));
+  REQUIRE(client.features().contains(cox::Feature::Graphs));
+  REQUIRE_FALSE(client.features().contains(cox::Feature::TensorMaps));
 }
 
 TEST_CASE("A ready server may be registered, once, and moved over a live one") {

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <coxswain/runtime/capture_state.hpp>
+#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/servers/host/detail/host_graph.hpp>
+
+#include <exception>
+#include <memory>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+namespace cox::detail {
+
+/// A stream on its way to a graph. Between prepare and start the work runs as ever, but the memory that it touches is
+/// kept: so much will the capture need, and as all of it is given back when the capture starts, the pool need not grow
+/// then. Device thread only.
+class HostCapture {
+ public:
+  explicit HostCapture(const Place& place) noexcept : state_(place) {}
+
+  [[nodiscard]] bool idle() const noexcept { return state_.state() == CaptureState::State::NoCapture; }
+  [[nodiscard]] bool preparing() const noexcept { return state_.state() == CaptureState::State::Prepare; }
+  [[nodiscard]] bool capturing() const noexcept { return state_.capturing(); }
+
+  /// These throw ServerError Graph when they are out of order, and nothing changes.
+  void require(CaptureState::Call call, std::source_location site) const { state_.require(call, site); }
+  void prepare(std::source_location site) { state_.advance(CaptureState::Call::Prepare, site); }
+  void start(std::source_location site) {
+    auto graph = std::make_shared<HostGraph>();
+    state_.advance(CaptureState::Call::Start, site);
+    graph_ = std::move(graph);
+    warm_up_.clear();
+  }
+  /// The graph; whatever becomes of it, the capture is over. Also throws what failed during the capture, as the cause.
+  [[nodiscard]] std::shared_ptr<HostGraph> stop(const Place& place, std::source_location site);
+
+  /// While preparing. Throws std::bad_alloc.
+  void keep_until_start(const ManagedMemory& memory) { warm_up_.push_back(memory); }
+  /// While capturing: what the work is added to.
+  [[nodiscard]] HostGraph& graph() noexcept { return *graph_; }
+  /// While capturing: the graph will be of no use. The first failure is kept.
+  void fail(std::exception_ptr error) noexcept {
+    if (failure_ == nullptr) failure_ = std::move(error);
+  }
+
+ private:
+  CaptureState state_;
+  std::vector<ManagedMemory> warm_up_;
+  std::shared_ptr<HostGraph> graph_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace cox::detail
