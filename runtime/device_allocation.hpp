@@ -58,7 +58,8 @@ class DeviceWindow {
 /// Memory of a device that comes to the host when it is first looked at. Keeps the memory alive, but is not counted as
 /// a handle. What is read is what the memory holds when the client's stream comes to the download. Reading blocks for
 /// it, and throws what ComputeClient::read throws; the next access then tries again. On a device thread: as
-/// ComputeClient::read; on a thread that runs a stream's work: never, it would wait for itself.
+/// ComputeClient::read, and not while a client thread reads the same bytes; on a thread that runs a stream's work
+/// never, it would wait for itself.
 ///
 /// A part is downloaded on its own: of a dense tensor exactly that part, of a padded one the rows that it touches.
 ///

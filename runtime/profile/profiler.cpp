@@ -5,9 +5,12 @@
 #include <coxswain/runtime/profile/profile_table.hpp>
 
 #include <boost/asio/bind_executor.hpp>
+#include <boost/asio/execution/blocking.hpp>
 
 #include <exception>
 #include <mutex>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 namespace cox {
@@ -16,6 +19,8 @@ namespace {
 /// Runs a handler at once, on the thread that completes: what it does here is short, and the row is in the table before
 /// the same thread completes the sync that comes after.
 struct AtOnce {
+  // Asio's post insists on it; that the handler runs inside is what this executor is for.
+  [[nodiscard]] AtOnce require(boost::asio::execution::blocking_t::never_t) const noexcept { return *this; }
   template <class F>
   void execute(F&& f) const {
     std::decay_t<F>(std::forward<F>(f))();
@@ -100,12 +105,16 @@ void Profiler::executing(std::string_view name) const {
 
 void Profiler::record(std::string name, ProfileDuration duration) {
   if (!measures() || !record_->begin()) return;
-  // Without a lock: a duration that is there completes inside this call.
-  duration.async_get(
-      boost::asio::bind_executor(AtOnce(), [record = std::weak_ptr<Record>(record_), name = std::move(name)](
-                                               const std::exception_ptr& error, const ProfileTicks& ticks) {
-        if (const auto alive = record.lock()) alive->complete(name, error, ticks);
-      }));
+  auto count = [record = std::weak_ptr<Record>(record_), name = std::move(name)](const std::exception_ptr& error,
+                                                                                 const ProfileTicks& ticks) {
+    if (const auto alive = record.lock()) alive->complete(name, error, ticks);
+  };
+  try {
+    // Without a lock: a duration that is there completes inside this call.
+    duration.async_get(boost::asio::bind_executor(AtOnce(), std::move(count)));
+  } catch (const std::bad_alloc&) {
+    record_->leave_out();
+  }
 }
 
 std::string Profiler::table() const { return record_->table(); }

@@ -49,4 +49,6 @@ TEST_CASE("Every kind of error has a name") {
   REQUIRE(std::string(cox::to_string(cox::IoError::Kind::StaleHandle)) == "stale_handle");
   REQUIRE(std::string(cox::to_string(cox::LaunchError::Kind::KernelFailed)) == "kernel_failed");
   REQUIRE(std::string(cox::to_string(cox::ServerError::Kind::Unhealthy)) == "unhealthy");
+  REQUIRE(std::string(cox::to_string(cox::ServerError::Kind::Unsupported)) == "unsupported");
+  REQUIRE(std::string(cox::to_string(cox::ServerError::Kind::Graph)) == "graph");
 }

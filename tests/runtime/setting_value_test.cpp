@@ -6,9 +6,11 @@
 #include <string>
 
 using namespace std::chrono_literals;
+using cox::CheckMode;
 using cox::ConfigError;
 using cox::find_setting;
 using cox::LogLevel;
+using cox::ProfileLevel;
 using cox::QueuePolicy;
 using cox::SettingSource;
 using cox::SettingValue;
@@ -41,6 +43,8 @@ TEST_CASE("Text is read as the type that the setting has") {
   CHECK(parse("log.file", "any where") == SettingValue(std::string("any where")));
   CHECK(parse("log.level", "debug") == SettingValue(LogLevel::Debug));
   CHECK(parse("device_thread.queue_policy", "fail") == SettingValue(QueuePolicy::Fail));
+  CHECK(parse("profiling.level", "medium") == SettingValue(ProfileLevel::Medium));
+  CHECK(parse("compilation.check_mode", "validate") == SettingValue(CheckMode::Validate));
 }
 
 TEST_CASE("Text that is no such value is refused with key, value, place and what is expected") {
@@ -58,6 +62,10 @@ TEST_CASE("Text that is no such value is refused with key, value, place and what
         "log.level is \"WARN\" (some.toml:3:11): expected one of trace, debug, info, warn, error, off");
   CHECK(refusal("device_thread.queue_policy", "drop") ==
         "device_thread.queue_policy is \"drop\" (some.toml:3:11): expected one of grow, block, fail");
+  CHECK(refusal("profiling.level", "all") ==
+        "profiling.level is \"all\" (some.toml:3:11): expected one of disabled, minimal, basic, medium, full");
+  CHECK(refusal("compilation.check_mode", "off") ==
+        "compilation.check_mode is \"off\" (some.toml:3:11): expected one of enforce, validate, auto");
   CHECK(refusal("log.stderr", "maybe") == "log.stderr is \"maybe\" (some.toml:3:11): expected true or false");
 }
 
@@ -83,6 +91,11 @@ TEST_CASE("Values of code are checked as text is, and text stands for any of the
   CHECK(message_of([] { (void)check("device_thread.spin", -1ns); }) ==
         "device_thread.spin is -1ns (code): expected a duration such as 20us or 10s, from 0s to 1s");
   CHECK(kind_of<ConfigError>([] { (void)check("log.level", QueuePolicy::Grow); }) == ConfigError::Kind::Malformed);
+  CHECK(check("profiling.level", ProfileLevel::Full) == SettingValue(ProfileLevel::Full));
+  CHECK(message_of([] { (void)check("profiling.level", CheckMode::Auto); }) ==
+        "profiling.level is auto (code): expected one of disabled, minimal, basic, medium, full");
+  CHECK(message_of([] { (void)check("compilation.check_mode", ProfileLevel::Full); }) ==
+        "compilation.check_mode is full (code): expected one of enforce, validate, auto");
 }
 
 TEST_CASE("Values are shown as they are read") {
@@ -93,6 +106,8 @@ TEST_CASE("Values are shown as they are read") {
   CHECK(shown("log.stderr", false) == "false");
   CHECK(shown("log.level", LogLevel::Trace) == "trace");
   CHECK(shown("device_thread.queue_policy", QueuePolicy::Block) == "block");
+  CHECK(shown("profiling.level", ProfileLevel::Disabled) == "disabled");
+  CHECK(shown("compilation.check_mode", CheckMode::Enforce) == "enforce");
 }
 
 TEST_CASE("What is quoted stays on one line and is not long") {

@@ -1,0 +1,146 @@
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/profile/open_profiles.hpp>
+#include <coxswain/runtime/server_error.hpp>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using cox::OpenProfiles;
+using cox::ProfileError;
+using cox::ProfilingToken;
+using cox::test::kind_of;
+using cox::test::message_of;
+
+namespace {
+
+const cox::Place place{{.type = 0, .index = 1}, cox::StreamId{7}};
+
+std::exception_ptr launch_error() {
+  return std::make_exception_ptr(cox::LaunchError(cox::LaunchError::Kind::KernelFailed, "the kernel threw"));
+}
+
+std::exception_ptr unhealthy(std::exception_ptr first) {
+  return std::make_exception_ptr(
+      cox::ServerError::unhealthy(place, {std::move(first)}, 0, std::source_location::current()));
+}
+
+// What the close of a profile throws during which the stream failed with `error`.
+ProfileError failed_close(const std::exception_ptr& error) {
+  OpenProfiles<int> profiles(place);
+  const ProfilingToken token = profiles.open(1);
+  profiles.mark_all(error);
+  try {
+    (void)profiles.close(token);
+  } catch (const ProfileError& failure) {
+    CHECK(profiles.empty());
+    return failure;
+  }
+  FAIL("a void profile gave a result");
+  throw std::logic_error("unreachable");
+}
+
+template <class E>
+auto cause_kind(const ProfileError& error) {
+  return kind_of<E>([&] { std::rethrow_exception(error.cause()); });
+}
+
+}  // namespace
+
+TEST_CASE("Profiles of a stream end in any order, and each gives where it began") {
+  OpenProfiles<std::unique_ptr<int>> profiles(place);
+  std::vector<ProfilingToken> tokens;
+  for (int i = 0; i < 4; ++i) tokens.push_back(profiles.open(std::make_unique<int>(i)));
+  REQUIRE(profiles.size() == 4);
+  for (const std::size_t i : {1U, 3U, 0U, 2U})  // overlapping, inner, outer
+    REQUIRE(*profiles.close(tokens[i]) == static_cast<int>(i));
+  REQUIRE(profiles.empty());
+}
+
+TEST_CASE("No two profiles have the same token, on whatever stream, so that none ends another stream's") {
+  OpenProfiles<int> profiles(place);
+  OpenProfiles<int> other({place.device, cox::StreamId{8}});
+  const ProfilingToken mine = profiles.open(1);
+  const ProfilingToken foreign = other.open(2);
+  REQUIRE(mine != foreign);
+  REQUIRE(mine != ProfilingToken{});
+  REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close(foreign); }) == ProfileError::Kind::NotRegistered);
+  REQUIRE(other.close(foreign) == 2);
+  REQUIRE(profiles.close(mine) == 1);
+}
+
+TEST_CASE("A profile that never began or has ended is not registered, and the others stay") {
+  OpenProfiles<int> profiles(place);
+  const ProfilingToken token = profiles.open(1);
+  const ProfilingToken ended = profiles.open(2);
+  REQUIRE(profiles.close(ended) == 2);
+  REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close(ended); }) == ProfileError::Kind::NotRegistered);
+  REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close({}); }) == ProfileError::Kind::NotRegistered);
+  REQUIRE(message_of([&] { (void)profiles.close(ended); }) ==
+          "profile " + std::to_string(ended.value) +
+              " is not open on DeviceId(type=0, index=1), stream 7: it never began there, or has ended");
+  REQUIRE(profiles.close(token) == 1);
+}
+
+TEST_CASE("A failure of the stream voids the profiles that are open then, and no other") {
+  OpenProfiles<int> profiles(place);
+  const ProfilingToken ended = profiles.open(1);
+  const ProfilingToken first = profiles.open(2);
+  const ProfilingToken second = profiles.open(3);
+  REQUIRE(profiles.close(ended) == 1);
+  profiles.mark_all(launch_error());
+  profiles.mark_all(std::make_exception_ptr(cox::ServerError(cox::ServerError::Kind::Generic, "later")));
+  const ProfilingToken later = profiles.open(4);
+  for (const ProfilingToken token : {first, second}) {
+    REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close(token); }) == ProfileError::Kind::Launch);
+    REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close(token); }) == ProfileError::Kind::NotRegistered);
+  }
+  REQUIRE(profiles.close(later) == 4);
+}
+
+TEST_CASE("A void profile tells a failed launch from a failed server, and keeps the cause") {
+  for (const auto& error : {launch_error(), unhealthy(launch_error())}) {
+    const ProfileError failure = failed_close(error);
+    CHECK(failure.kind() == ProfileError::Kind::Launch);
+    CHECK(cause_kind<cox::LaunchError>(failure) == cox::LaunchError::Kind::KernelFailed);
+    CHECK(std::string(failure.what()) ==
+          "the profile on DeviceId(type=0, index=1), stream 7 is void: " + cox::describe(error));
+  }
+  const auto io = std::make_exception_ptr(cox::IoError(cox::IoError::Kind::NotFound, "no such handle"));
+  const ProfileError of_server = failed_close(unhealthy(io));
+  CHECK(of_server.kind() == ProfileError::Kind::Server);
+  CHECK(cause_kind<cox::ServerError>(of_server) == cox::ServerError::Kind::Unhealthy);
+}
+
+TEST_CASE("Whatever else voids a profile comes as the cause of a ServerError") {
+  const auto kind = [](const std::exception_ptr& error) {
+    const ProfileError failure = failed_close(error);
+    CHECK(failure.kind() == ProfileError::Kind::Server);
+    try {
+      std::rethrow_exception(failure.cause());
+    } catch (const cox::ServerError& server) {
+      CHECK(server.cause() == error);
+    }
+    return cause_kind<cox::ServerError>(failure);
+  };
+  using Kind = cox::ServerError::Kind;
+  CHECK(kind(std::make_exception_ptr(cox::IoError(cox::IoError::Kind::NotFound, "io"))) == Kind::Io);
+  CHECK(kind(std::make_exception_ptr(ProfileError(ProfileError::Kind::Unknown, "profile"))) == Kind::Profile);
+  CHECK(kind(std::make_exception_ptr(std::runtime_error("boom"))) == Kind::Generic);
+}
+
+TEST_CASE("L7: a stream has a bounded number of open profiles") {
+  OpenProfiles<int> profiles(place, 2);
+  const ProfilingToken token = profiles.open(1);
+  (void)profiles.open(2);
+  REQUIRE(kind_of<ProfileError>([&] { (void)profiles.open(3); }) == ProfileError::Kind::Unknown);
+  REQUIRE(profiles.size() == 2);
+  REQUIRE(profiles.close(token) == 1);
+  (void)profiles.open(3);
+}
