@@ -158,7 +158,8 @@ class ComputeClient {
 
   /// Host buffers that the device copies from directly, of these sizes, content not defined; zeroed heap memory where
   /// the server has none left. Blocks for the device thread.
-  [[nodiscard]] std::vector<Bytes> reserve_staging(std::span<const std::size_t> sizes, Site site = Site::current()) const;
+  [[nodiscard]] std::vector<Bytes> reserve_staging(std::span<const std::size_t> sizes,
+                                                   Site site = Site::current()) const;
   /// Replaces the buffers by staging memory with the same content, copied on this thread: those of files and, unless
   /// `file_only`, those in pageable memory. Where the server has none left they stay as they are. Blocks for the device
   /// thread, and while files are read; throws IoError FileUnreadable, FileTooShort.
@@ -255,29 +256,26 @@ class ComputeClient {
     if (count.is_empty()) return;
     if (utilities_->profiler.level() != ProfileLevel::Disabled) [[unlikely]]
       return launch_profiled(std::move(kernel), std::move(count), std::move(arguments), mode, site);
-    submit(site, [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
-                     Server& server, const Caller& caller) mutable {
-      server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
-    });
+    submit_launch(std::move(kernel), std::move(count), std::move(arguments), mode, site);
   }
-  /// As launch, without checks: access beyond a buffer is undefined behaviour, unless the setting compilation.check_mode
-  /// says otherwise.
+  /// As launch, without checks: access beyond a buffer is undefined behaviour, unless the setting
+  /// compilation.check_mode says otherwise.
   void launch_unchecked(Kernel kernel, CubeCount count, KernelArguments arguments, Site site = Site::current()) const {
     launch(std::move(kernel), std::move(count), std::move(arguments), unchecked_mode(utilities_->check_mode), site);
   }
   /// Calls `f()` on the device thread, nobody else's calls in between, and takes how long the device works on what it
   /// queues on this stream. Profiles nest. Returns what `f` returns and the duration, or the duration alone if that is
-  /// void; rethrows what `f` threw. Failures of the work in between are the duration's (ProfileError), not the stream's.
-  /// Blocks for the device thread, not for the work. Throws ServerError Graph in a capture.
+  /// void; rethrows what `f` threw. Failures of the work in between are the duration's (ProfileError), not the
+  /// stream's. Blocks for the device thread, not for the work. Throws ServerError Graph in a capture.
   template <class F>
   auto profile(F&& f, Site site = Site::current()) const;
 
   // Graphs
   // -------------------------------------------------------------------------------------------------------------
 
-  /// The stream's work from here to graph_start_capture is a rehearsal: it runs as ever, and the memory that it takes is
-  /// what the capture will find. Blocks for the device thread. Throws ServerError: Graph if the stream is on the way to
-  /// a graph already, Unhealthy for failures of earlier work.
+  /// The stream's work from here to graph_start_capture is a rehearsal: it runs as ever, and the memory that it takes
+  /// is what the capture will find. Blocks for the device thread. Throws ServerError: Graph if the stream is on the way
+  /// to a graph already, Unhealthy for failures of earlier work.
   void graph_prepare(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.graph_prepare(caller); });
   }
@@ -288,8 +286,8 @@ class ComputeClient {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.begin_capture(caller); });
   }
   /// Ends the capture, whatever came of it. The graph keeps all memory that its work touches: handles stay good between
-  /// replays and may be dropped. Blocks for the device thread. Throws ServerError Graph, with what failed in the capture
-  /// as its cause.
+  /// replays and may be dropped. Blocks for the device thread. Throws ServerError Graph, with what failed in the
+  /// capture as its cause.
   [[nodiscard]] Graph<ComputeClient> graph_stop_capture(Site site = Site::current()) const {
     ComputeClient self = *this;
     self.set_stream(stream_id());
@@ -392,7 +390,16 @@ class ComputeClient {
     Site site_;
   };
 
+  void submit_launch(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode,
+                     const Site& site) const {
+    submit(site, [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
+                     Server& server, const Caller& caller) mutable {
+      server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
+    });
+  }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
+  bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,
+                       ExecutionMode mode, const Site& site) const;
   void close_profile(ProfilingToken token, const Caller& caller) const noexcept;
   Bytes staged(std::span<const std::byte> data, const Site& site) const;
   [[nodiscard]] static std::string profile_name(const Kernel& kernel, const CubeCount& count) {
@@ -573,8 +580,7 @@ auto ComputeClient<Server, HandleTemplate>::profile(F&& f, Site site) const {
   using R = std::invoke_result_t<F&>;
   const Caller caller{stream_id(), site};
   return exclusive([&] {
-    const ProfilingToken token =
-        device_.submit_blocking([&](Server& server) { return server.start_profile(caller); });
+    const ProfilingToken token = device_.submit_blocking([&](Server& server) { return server.start_profile(caller); });
     const auto end = [&] {
       return device_.submit_blocking([&](Server& server) { return server.end_profile(token, caller); });
     };
@@ -596,8 +602,7 @@ auto ComputeClient<Server, HandleTemplate>::profile(F&& f, Site site) const {
 template <ComputeServer Server, template <class> class HandleTemplate>
 void ComputeClient<Server, HandleTemplate>::close_profile(ProfilingToken token, const Caller& caller) const noexcept {
   try {
-    static_cast<void>(
-        device_.submit_blocking([&](Server& server) { return server.end_profile(token, caller); }));
+    static_cast<void>(device_.submit_blocking([&](Server& server) { return server.end_profile(token, caller); }));
   } catch (...) {  // what `f` or end_profile itself threw is what the caller gets
   }
 }
@@ -607,19 +612,27 @@ void ComputeClient<Server, HandleTemplate>::launch_profiled(Kernel kernel, CubeC
                                                             ExecutionMode mode, Site site) const {
   Profiler& profiler = utilities_->profiler;
   std::string name = profiler.level() == ProfileLevel::Full ? profile_name(kernel, count) : kernel.name();
+  if (profiler.measures() && launch_measured(name, kernel, count, arguments, mode, site)) return;
+  submit_launch(std::move(kernel), std::move(count), std::move(arguments), mode, site);
+  profiler.executing(name);
+}
+
+// Returns false if the stream is capturing: there is nothing to be measured, and nothing has happened.
+template <ComputeServer Server, template <class> class HandleTemplate>
+bool ComputeClient<Server, HandleTemplate>::launch_measured(const std::string& name, Kernel& kernel, CubeCount& count,
+                                                            KernelArguments& arguments, ExecutionMode mode,
+                                                            const Site& site) const {
   const auto run = [&, caller = Caller{stream_id(), site}] {
-    device_.submit_blocking([&](Server& server) {
-      server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
-    });
+    device_.submit_blocking(
+        [&](Server& server) { server.launch(std::move(kernel), count, std::move(arguments), mode, caller); });
   };
-  if (!profiler.measures()) {
-    submit(site, [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
-                     Server& server, const Caller& caller) mutable {
-      server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
-    });
-    return profiler.executing(name);
+  try {
+    utilities_->profiler.record(name, profile(run, site));
+    return true;
+  } catch (const ServerError& error) {
+    if (error.kind() != ServerError::Kind::Graph) throw;
+    return false;
   }
-  profiler.record(std::move(name), profile(run, site));
 }
 
 }  // namespace cox

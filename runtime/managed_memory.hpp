@@ -21,8 +21,8 @@ struct MemoryOwner {
   [[nodiscard]] static std::uint64_t next_generation() noexcept;
 };
 
-/// The storage that a server put behind a memory. Given back when the last handle and binding that refers to it is gone,
-/// on whichever thread that happens; the server knows what queued work may still touch it (L11).
+/// The storage that a server put behind a memory. Given back when the last handle and binding that refers to it is
+/// gone, on whichever thread that happens; the server knows what queued work may still touch it (L11).
 class MemoryResource {
  public:
   MemoryResource() = default;

@@ -15,9 +15,9 @@ struct StreamError {
   std::exception_ptr error;
 };
 
-/// Called for every failure of queued work, on the thread that found it: a device thread, or one that runs streams. Must
-/// not throw and not block, and must not call the device. Replaces the former one; an empty function removes it. Any
-/// thread.
+/// Called for every failure of queued work, on the thread that found it: a device thread, or one that runs streams.
+/// Must not throw and not block, and must not call the device. Replaces the former one; an empty function removes it.
+/// Any thread.
 void set_stream_error_callback(std::function<void(const StreamError&)> callback);
 
 /// Failures of queued work in the process so far. Any thread.

@@ -30,9 +30,9 @@ struct MemoryRequest {
   MemoryLabel label;
 };
 
-/// The memory of one device and kind as its server hands it out: a pool for what comes and goes, one for what lives long
-/// (persistent windows), so that the latter does not stand in the way, a cap over both, and the way back of buffers that
-/// were dropped on other threads. Device thread only.
+/// The memory of one device and kind as its server hands it out: a pool for what comes and goes, one for what lives
+/// long (persistent windows), so that the latter does not stand in the way, a cap over both, and the way back of
+/// buffers that were dropped on other threads. Device thread only.
 template <MemoryStorage Storage, StreamClock Clock>
 class DeviceMemory {
  public:

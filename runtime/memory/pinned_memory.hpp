@@ -16,9 +16,9 @@
 
 namespace cox {
 
-/// Host memory that a device copies from and to directly, given out as Bytes with the property Pinned. Dropping the last
-/// of them gives it back, on whichever thread: work that was given such bytes holds them until it is done, so that there
-/// is no stream to wait for. Lives, with what it has from the system, until the last bytes are gone. Any thread.
+/// Host memory that a device copies from and to directly, given out as Bytes with the property Pinned. Dropping the
+/// last of them gives it back, on whichever thread: work that was given such bytes holds them until it is done, so that
+/// there is no stream to wait for. Lives, with what it has from the system, until the last bytes are gone. Any thread.
 template <MemoryStorage Storage>
 class PinnedMemory : public std::enable_shared_from_this<PinnedMemory<Storage>> {
  public:

@@ -25,7 +25,8 @@ struct HostOptions {
 [[nodiscard]] HostOptions host_options(const Settings& settings);
 /// What is in force: the settings of the process (process_settings.hpp). Any thread. Throws ConfigError.
 [[nodiscard]] HostOptions host_options();
-/// Sets host.devices, host.threads, host.memory and host.pinned_memory from code. Any thread. Throws ConfigError OutOfRange.
+/// Sets host.devices, host.threads, host.memory and host.pinned_memory from code. Any thread. Throws ConfigError
+/// OutOfRange.
 void set_host_options(const HostOptions& options);
 /// Goes back to environment, file and defaults. Any thread.
 void reset_host_options();

@@ -19,9 +19,9 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
       streams_(utilities_->owner.device, threads_.executor()),
       memory_(streams_, host_pool_options(options.memory_capacity, HostServer::memory_alignment),
               host_granularity(options.memory_capacity)),
-      pinned_(std::make_shared<HostPinnedMemory>(
-          host_pool_options(options.pinned_capacity, HostServer::pinned_alignment),
-          host_granularity(options.pinned_capacity))) {}
+      pinned_(
+          std::make_shared<HostPinnedMemory>(host_pool_options(options.pinned_capacity, HostServer::pinned_alignment),
+                                             host_granularity(options.pinned_capacity))) {}
 
 HostDevice::~HostDevice() {
   streams_.each([](HostStream& stream) { stream.drain(); });
@@ -37,12 +37,12 @@ HostMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) 
   HostStream& on = stream(caller.stream);
   const bool capturing = on.capture.capturing();
   try {
-    if (auto buffer = memory_.allocate({.bytes = size,
-                                        .stream = on.slot(),
-                                        .home = on.persistent_windows != 0 ? DeviceBuffer::Home::Persistent
-                                                                           : DeviceBuffer::Home::Automatic,
-                                        .growth = capturing ? Growth::Forbidden : Growth::Allowed,
-                                        .label = {caller.site.file_name(), caller.site.line()}}))
+    if (auto buffer = memory_.allocate(
+            {.bytes = size,
+             .stream = on.slot(),
+             .home = on.persistent_windows != 0 ? DeviceBuffer::Home::Persistent : DeviceBuffer::Home::Automatic,
+             .growth = capturing ? Growth::Forbidden : Growth::Allowed,
+             .label = {caller.site.file_name(), caller.site.line()}}))
       return buffer;
     if (capturing)
       throw ServerError(ServerError::Kind::Graph,
@@ -108,10 +108,10 @@ void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<v
 
 void HostDevice::require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const {
   if (!on.capture.capturing()) return;
-  throw ServerError(ServerError::Kind::Graph,
-                    std::string(operation) + " is not possible while " + place(caller).to_string() +
-                        " is capturing a graph",
-                    caller.site);
+  throw ServerError(
+      ServerError::Kind::Graph,
+      std::string(operation) + " is not possible while " + place(caller).to_string() + " is capturing a graph",
+      caller.site);
 }
 
 GraphId HostDevice::add_graph(HostStream& on, std::shared_ptr<HostGraph> graph) {

@@ -105,11 +105,11 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   boost::asio::strand<HostThreads::Executor> strand_;
   std::shared_ptr<Timeline> timeline_;
   StreamErrors errors_;
-  std::uint64_t submitted_;    // device thread only
-  std::uint64_t started_;      // strand only
+  std::uint64_t submitted_;           // device thread only
+  std::uint64_t started_;             // strand only
   RunningProfiles running_profiles_;  // strand only
-  std::deque<Piece> pieces_;   // strand only
-  bool waiting_ = false;       // strand only: the first piece waits for another stream
+  std::deque<Piece> pieces_;          // strand only
+  bool waiting_ = false;              // strand only: the first piece waits for another stream
 };
 
 }  // namespace cox::detail

@@ -14,8 +14,8 @@ HostStream& HostStreams::of(StreamId id) {
     free_slots_.push_back(static_cast<StreamSlot>(timelines_.size() - 1));
   }
   const StreamSlot slot = free_slots_.back();
-  auto made = std::make_shared<HostStream>(Place{device_, id}, executor_, slot,
-                                           timelines_[static_cast<std::size_t>(slot)]);
+  auto made =
+      std::make_shared<HostStream>(Place{device_, id}, executor_, slot, timelines_[static_cast<std::size_t>(slot)]);
   HostStream& stream = *streams_.emplace(id, std::move(made)).first->second;
   free_slots_.pop_back();
   return stream;

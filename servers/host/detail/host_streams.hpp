@@ -46,7 +46,7 @@ class HostStreams {
   std::unordered_map<StreamId, std::shared_ptr<HostStream>> streams_;
   std::vector<std::shared_ptr<Timeline>> timelines_;  // by slot
   std::vector<StreamSlot> free_slots_;                // with room for all slots
-  std::size_t sweep_at_ = 1024;                       // streams: a client thread that has ended leaves its stream behind
+  std::size_t sweep_at_ = 1024;  // streams: a client thread that has ended leaves its stream behind
 };
 
 }  // namespace cox::detail

@@ -104,8 +104,8 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
   }
   try {
     for (const CopyDescriptor& tensor : downloads)
-      parts.push_back({plan(tensor, device.place(caller), caller),
-                       device.resolve(tensor.binding, Access::Read, caller, uses)});
+      parts.push_back(
+          {plan(tensor, device.place(caller), caller), device.resolve(tensor.binding, Access::Read, caller, uses)});
   } catch (...) {
     failure = std::current_exception();
     parts.clear();

@@ -37,8 +37,7 @@ std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Place
 
 void StreamErrors::forget_between(std::uint64_t first, std::uint64_t last) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(failures_,
-                [&](const Failure& failure) { return failure.position > first && failure.position < last; });
+  std::erase_if(failures_, [&](const Failure& failure) { return failure.position > first && failure.position < last; });
 }
 
 std::exception_ptr StreamErrors::peek(const Place& place, std::source_location site) const {
