@@ -174,7 +174,9 @@ TEST_CASE("L12: a failed download says why, and the next access tries again") {
 }
 
 TEST_CASE("Lazy bytes of memory that cannot be had fail with its cause, and those of no tensor at once") {
-  OpenHost host({.memory = 1U << 20U});
+  cox::HostOptions options;
+  options.memory_capacity = 1U << 20U;
+  OpenHost host(options);
   HostClient client = host.on_new_stream();
   const Bytes bytes = lazy_bytes(client, whole(client.empty(2U << 20U)));
   CHECK(kind_of<ServerError>([&] { (void)bytes.data(); }) == ServerError::Kind::Unhealthy);
