@@ -57,7 +57,7 @@ using Entries = std::vector<std::string>;
 
 class OpenDevice {
  public:
-  OpenDevice() = default;
+  explicit OpenDevice(cox::DeviceId id = {.type = 77, .index = 3}) : device(id) {}
   OpenDevice(const OpenDevice&) = delete;
   OpenDevice& operator=(const OpenDevice&) = delete;
   ~OpenDevice() { cox::shutdown(device); }
@@ -67,7 +67,7 @@ class OpenDevice {
     return journal.take();
   }
 
-  cox::DeviceId device{.type = 77, .index = 3};
+  cox::DeviceId device;
   Journal journal;
   GraphClient client{cox::DeviceHandle<GraphServer>::insert(device, GraphServer{&journal}), StreamId{5}};
 };
@@ -139,13 +139,13 @@ TEST_CASE("L12: a graph that a full queue does not let go of is reported") {
   cox::set_task_error_callback([&](const cox::TaskError& task) {
     reported.push_back(std::to_string(task.stream.value) + ": " + cox::describe(task.error));
   });
-  const auto before = cox::default_device_thread_options();
-  auto options = before;
+  const cox::DeviceId device{.type = 77, .index = 5};
+  cox::DeviceThreadOptions options;
   options.queue_capacity = 1;
   options.queue_policy = cox::QueuePolicy::Fail;
-  cox::set_default_device_thread_options(options);
+  cox::set_device_thread_options(device, options);
   {
-    OpenDevice open;
+    OpenDevice open(device);
     std::latch entered(1);
     std::latch held(1);
     std::optional<Graph> graph(Graph(open.client, GraphId{6}));
@@ -160,6 +160,5 @@ TEST_CASE("L12: a graph that a full queue does not let go of is reported") {
     REQUIRE_THAT(reported.front(),
                  Catch::Matchers::ContainsSubstring("5: ") && Catch::Matchers::ContainsSubstring("queue_full"));
   }
-  cox::set_default_device_thread_options(before);
   cox::set_task_error_callback({});
 }

@@ -155,6 +155,13 @@ TEST_CASE("Lazy bytes belong to the stream that asked, and come behind what it w
   std::vector<std::uint32_t> seen;
   std::jthread([&] { seen = numbers(bytes); }).join();  // another thread, with another StreamId
   CHECK(seen == std::vector<std::uint32_t>{4, 5, 6});
+
+  const Bytes unseen = lazy_bytes(client, whole(handle));
+  client.launch({"thrower", cox::CubeDim::single(), 0, [](const cox::KernelContext&) { throw 1; }},
+                cox::CubeCount::single(), {});
+  std::optional<ServerError::Kind> kind;
+  std::jthread([&] { kind = kind_of<ServerError>([&] { (void)unseen.data(); }); }).join();
+  CHECK(kind == ServerError::Kind::Unhealthy);  // the failure is of the stream that asked
 }
 
 TEST_CASE("L12: a failed download says why, and the next access tries again") {
@@ -174,7 +181,9 @@ TEST_CASE("L12: a failed download says why, and the next access tries again") {
 }
 
 TEST_CASE("Lazy bytes of memory that cannot be had fail with its cause, and those of no tensor at once") {
-  OpenHost host({.memory = 1U << 20U});
+  cox::HostOptions options;
+  options.memory_capacity = 1U << 20U;
+  OpenHost host(options);
   HostClient client = host.on_new_stream();
   const Bytes bytes = lazy_bytes(client, whole(client.empty(2U << 20U)));
   CHECK(kind_of<ServerError>([&] { (void)bytes.data(); }) == ServerError::Kind::Unhealthy);

@@ -1,0 +1,38 @@
+// expect-exit: 0
+// Captured graphs in static objects: dropped after main, whatever is left of their device.
+
+#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/runtime/graph.hpp>
+
+#include <optional>
+#include <thread>
+
+namespace {
+
+struct Server {
+  explicit Server(cox::DeviceId) {}
+  void replay(cox::GraphId, const cox::Caller&) {}
+  void graph_destroy(cox::GraphId, const cox::Caller&) {}
+};
+
+struct Client {
+  cox::DeviceHandle<Server> device = cox::DeviceHandle<Server>::get({.type = 5, .index = 0});
+
+  [[nodiscard]] const cox::DeviceHandle<Server>& device_handle() const noexcept { return device; }
+  [[nodiscard]] static cox::StreamId stream_id() noexcept { return cox::StreamId::current(); }
+};
+
+std::optional<cox::Graph<Client>> before_main(cox::Graph<Client>(Client(), cox::GraphId{1}));
+std::optional<cox::Graph<Client>> in_main;
+thread_local std::optional<cox::Graph<Client>> of_thread;
+
+}  // namespace
+
+int main() {
+  in_main = cox::Graph<Client>(Client(), cox::GraphId{2});
+  of_thread = in_main;
+  std::thread([] { of_thread = cox::Graph<Client>(Client(), cox::GraphId{3}); }).join();
+  in_main->replay();
+  before_main->replay();
+  return 0;
+}
