@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -19,6 +20,7 @@ namespace cox::test {
 struct Range {
   std::uint64_t begin;
   std::uint64_t end;
+  friend bool operator==(const Range&, const Range&) = default;
 };
 
 /// Addresses that nobody touches: what a pool does is seen without any memory. Says what was done wrong.
@@ -42,7 +44,7 @@ class PaperMapping {
   }
   [[nodiscard]] bool alias(MemoryAddress from, MemoryAddress to, std::size_t bytes) noexcept {
     ++calls;
-    if (refuse) return false;
+    if (refuse || refuse_alias) return false;
     for (std::size_t offset = 0; offset < bytes; offset += granularity_) put(to + offset, granules_.at(from + offset));
     ++aliased;
     return true;
@@ -61,6 +63,8 @@ class PaperMapping {
   }
   void trim() noexcept { ++calls; }
 
+  /// Whether nothing is behind any address.
+  [[nodiscard]] bool empty() const noexcept { return mapped == 0 && granules_.empty(); }
   [[nodiscard]] bool backs(MemoryAddress address, std::size_t bytes) const {
     for (MemoryAddress at = address / granularity_ * granularity_; at < address + bytes; at += granularity_) {
       if (!granules_.contains(at)) return false;
@@ -85,6 +89,7 @@ class PaperMapping {
   std::size_t aliased = 0;  ///< calls
   std::size_t calls = 0;    ///< of all kinds
   bool refuse = false;
+  bool refuse_alias = false;
   std::string fault;
 
  private:
@@ -100,6 +105,12 @@ class PaperMapping {
   std::unordered_map<std::uint64_t, int> uses_;                // behind how many addresses a piece is
 };
 
+/// The same, where memory has one address at a time.
+struct PaperMappingWithoutAliases : PaperMapping {
+  using PaperMapping::PaperMapping;
+  void alias() = delete;
+};
+
 /// The same, in regions.
 class PaperRegions {
  public:
@@ -108,7 +119,7 @@ class PaperRegions {
   [[nodiscard]] std::size_t granularity() const noexcept { return 4096; }
   [[nodiscard]] MemoryAddress allocate(std::size_t bytes) noexcept {
     ++calls;
-    if (bytes > memory_ - mapped) return 0;
+    if (bytes > memory_ - mapped || refuse) return 0;
     mapped += bytes;
     regions_[next_] = bytes;
     return std::exchange(next_, next_ + bytes + 4096);  // never neighbours
@@ -124,6 +135,7 @@ class PaperRegions {
     mapped -= bytes;
   }
 
+  [[nodiscard]] bool empty() const noexcept { return mapped == 0 && regions_.empty(); }
   [[nodiscard]] bool backs(MemoryAddress address, std::size_t bytes) const {
     auto region = regions_.upper_bound(address);
     if (region == regions_.begin()) return false;
@@ -136,6 +148,7 @@ class PaperRegions {
 
   std::size_t mapped = 0;
   std::size_t calls = 0;  ///< of all kinds
+  bool refuse = false;
   std::string fault;
 
  private:
@@ -186,9 +199,9 @@ class PoolModel {
       }
     }
     for (const Range& range : memory) live_memory_[range.begin] = range.end;
-    live_[begin] = *allocation;
+    live_[begin] = {*allocation, bytes, memory};
     in_use_ += bytes;
-    asked_[begin] = bytes;
+    padding_ += allocation->size - bytes;
     return check();
   }
 
@@ -199,30 +212,34 @@ class PoolModel {
     std::vector<StreamPosition> positions;
     for (const StreamSlot stream : users) positions.push_back({stream, ++submitted_[static_cast<std::size_t>(stream)]});
     // What the memory was handed out with is still to be waited for, if nobody has.
-    if (const StreamPosition after = chosen->second.after;
+    const Live gone = chosen->second;
+    const MemoryAllocation& allocation = gone.allocation;
+    if (const StreamPosition after = allocation.after;
         after.stream != no_stream && positions.empty() && clock_.completed(after.stream) < after.position)
       positions.push_back(after);
     for (const StreamPosition& at : positions) {
-      if (chosen->second.after.stream != no_stream) waits_.emplace_back(at, chosen->second.after);
+      if (allocation.after.stream != no_stream) waits_.emplace_back(at, allocation.after);
+      addressed_.push_back({allocation.address, allocation.size, gone.memory, at});
     }
-    for (const StreamPosition& at : positions) addressed_.push_back({chosen->first, chosen->second.size, at});
-    for (const Range& range : storage_.memory_behind(chosen->first, chosen->second.size)) {
+    for (const Range& range : gone.memory) {
       live_memory_.erase(range.begin);
       if (!positions.empty()) forget_uses(range);  // these uses came after those
       for (const StreamPosition& at : positions) uses_.push_back({range.begin, range.end, at});
     }
-    pool_.free(chosen->second, positions);
-    in_use_ -= asked_.at(chosen->first);
-    asked_.erase(chosen->first);
+    if (!pool_.alive(allocation)) return "a live allocation is not alive";
+    pool_.free(allocation, positions);
+    if (pool_.alive(allocation)) return "a freed allocation is alive";
+    in_use_ -= gone.bytes;
+    padding_ -= allocation.size - gone.bytes;
     live_.erase(chosen);
     return check();
   }
 
-  /// The stream's work goes on: half of what it has yet to do, and what that waits for on other streams.
-  void progress(StreamSlot stream) {
+  /// The stream's work goes on: so much of what it has yet to do, and what that waits for on other streams.
+  void progress(StreamSlot stream, std::uint64_t percent = 50) {
     auto& done = clock_.done;
     const auto index = static_cast<std::size_t>(stream);
-    done[index] += (submitted_[index] - done[index] + 1) / 2;
+    done[index] += ((submitted_[index] - done[index]) * percent + 99) / 100;
     for (bool moved = true; moved;) {
       moved = false;
       for (const auto& [user, waited_for] : waits_) {
@@ -255,11 +272,53 @@ class PoolModel {
       if (!storage_.backs(use.address, use.bytes)) return "L11: addresses that work still uses";
     }
     const MemoryUsage usage = pool_.usage();
-    if (usage.number_allocs != live_.size() || usage.bytes_in_use != in_use_) return "usage";
+    if (usage.number_allocs != live_.size() || usage.bytes_in_use != in_use_ || usage.bytes_padding != padding_)
+      return "usage";
     if (usage.bytes_reserved != storage_.mapped) return "bytes reserved";
     if (usage.bytes_reserved != pool_.reserved() || usage.number_allocs != pool_.live()) return "accessors";
     if (usage.bytes_reserved > std::max(pool_.capacity(), reserved_when_set_)) return "L7: more than the capacity";
     return {};
+  }
+
+  /// What takes longer: whether the same memory is where it was for all who may still touch it.
+  [[nodiscard]] std::string check_all() const {
+    for (const auto& [address, live] : live_) {
+      if (!storage_.backs(address, live.allocation.size)) return "L11: live memory is not mapped";
+      if (storage_.memory_behind(address, live.allocation.size) != live.memory) return "L11: live memory was exchanged";
+      if (!pool_.alive(live.allocation)) return "a live allocation is not alive";
+    }
+    for (const Addressed& use : addressed_) {
+      if (storage_.memory_behind(use.address, use.bytes) != use.memory) return "L11: memory was exchanged under work";
+    }
+    return pool_.consistent() ? "" : "not consistent";
+  }
+
+  /// All work is done. Then the largest memory that whole free granules make up can be had, wherever they are.
+  std::string finish_work(StreamSlot stream) {
+    finish();
+    if constexpr (MappingStorage<Storage>) {
+      const std::size_t granule = storage_.granularity();
+      std::set<std::uint64_t> used;
+      for (const auto& [begin, end] : live_memory_) used.insert(begin / granule);  // a range is inside a granule
+      const std::size_t whole = pool_.capacity() / granule;
+      if (whole <= used.size()) return {};
+      const std::size_t live = live_.size();
+      const std::string broken = allocate((whole - used.size()) * granule, stream);
+      return broken.empty() && live_.size() == live ? "memory that is free cannot be had" : broken;
+    }
+    return {};
+  }
+
+  /// All is freed, done and cleaned up. Then nothing is reserved.
+  std::string give_everything_back() {
+    while (!live_.empty()) {
+      const std::string broken = free(0, {StreamSlot{static_cast<std::uint32_t>(live_.size() % submitted_.size())}});
+      if (!broken.empty()) return broken;
+    }
+    finish();
+    pool_.cleanup();
+    if (pool_.reserved() != 0 || !storage_.empty()) return "L13: something is still reserved";
+    return check_all();
   }
 
   [[nodiscard]] std::size_t live() const noexcept { return live_.size(); }
@@ -269,7 +328,13 @@ class PoolModel {
   struct Addressed {
     MemoryAddress address;
     std::size_t bytes;
+    std::vector<Range> memory;
     StreamPosition at;
+  };
+  struct Live {
+    MemoryAllocation allocation;
+    std::size_t bytes = 0;
+    std::vector<Range> memory;  // behind it
   };
   struct Use {
     std::uint64_t begin;  // of memory, not of addresses
@@ -280,6 +345,10 @@ class PoolModel {
   [[nodiscard]] bool waits_for_another(const MemoryAllocation& allocation, StreamSlot stream) const noexcept {
     const StreamPosition after = allocation.after;
     return after.stream != no_stream && after.stream != stream && clock_.completed(after.stream) < after.position;
+  }
+
+  void finish() {
+    for (std::uint32_t slot = 0; slot < submitted_.size(); ++slot) progress(StreamSlot{slot}, 100);
   }
 
   void forget_uses(const Range& range) {
@@ -295,14 +364,14 @@ class PoolModel {
   MemoryPoolOptions options_;
   PaperClock clock_;
   MemoryPool<Storage, PaperClock> pool_;
-  std::map<MemoryAddress, MemoryAllocation> live_;
-  std::map<MemoryAddress, std::size_t> asked_;
+  std::map<MemoryAddress, Live> live_;
   std::map<std::uint64_t, std::uint64_t> live_memory_;            // begin and end of each piece
   std::vector<std::pair<StreamPosition, StreamPosition>> waits_;  // a use, and what its stream waited for before it
   std::vector<Addressed> addressed_;
   std::vector<Use> uses_;  // not done when last looked at
   std::vector<std::uint64_t> submitted_ = std::vector<std::uint64_t>(8);
   std::size_t in_use_ = 0;
+  std::size_t padding_ = 0;
   std::size_t reserved_when_set_ = 0;  // when the capacity was
 };
 

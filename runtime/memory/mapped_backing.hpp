@@ -1,0 +1,176 @@
+#pragma once
+
+#include <coxswain/runtime/memory/block_map.hpp>
+#include <coxswain/runtime/memory/granularity.hpp>
+#include <coxswain/runtime/memory/memory_block.hpp>
+#include <coxswain/runtime/memory/memory_storage.hpp>
+#include <coxswain/runtime/memory/reserved_bytes.hpp>
+#include <coxswain/runtime/memory/stream_position.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <vector>
+
+namespace cox {
+
+/// Puts memory behind a pool's addresses, one large range of them, and takes it away. What is asked for beyond the
+/// pool's limit is moved rather than mapped: granules that only the stream itself has yet to use get the new addresses
+/// beside the old ones, which are given up when its work has passed them. Device thread only.
+template <MappingStorage Storage>
+class MappedBacking {
+ public:
+  /// `address_space`: bytes of addresses, taken when the first memory is asked for.
+  MappedBacking(Storage& storage, BlockMap& blocks, ReservedBytes& reserved, std::size_t address_space)
+      : storage_(storage),
+        blocks_(blocks),
+        reserved_(reserved),
+        granule_{storage.granularity()},
+        address_space_(granule_.round_up(address_space)) {}
+  MappedBacking(const MappedBacking&) = delete;
+  MappedBacking& operator=(const MappedBacking&) = delete;
+
+  /// Gives everything back. No work touches the memory any more.
+  ~MappedBacking() {
+    for (MemoryBlockId id = first_; id != 0;) {  // by runs of blocks that have memory
+      const MemoryAddress begin = blocks_[id].address;
+      std::size_t bytes = 0;
+      for (; id != 0 && blocks_[id].state != MemoryBlock::State::Bare; id = blocks_[id].next) bytes += blocks_[id].size;
+      if (bytes != 0) storage_.unmap(begin, bytes);
+      if (id != 0) id = blocks_[id].next;
+    }
+    if (arena_ != 0) storage_.release(arena_, address_space_);
+  }
+
+  /// Makes `size` bytes free for `stream`, next to each other; what would exceed `limit` bytes reserved is moved where
+  /// it can be. False: not so much can be had; some may have been moved. Throws std::bad_alloc; then nothing has
+  /// changed.
+  bool grow(std::size_t size, StreamSlot stream, std::size_t limit) {
+    if (arena_ == 0) reserve_arena();
+    blocks_.reserve(8);
+    const MemoryBlockId bare = blocks_.find_bare(granule_.round_up(size));
+    if (bare == 0) return false;
+    // Free memory that ends where the new begins is part of it.
+    const MemoryBlockId before = blocks_[bare].previous;
+    const bool joins = blocks_.is_free_of(before, stream) || blocks_.is_free_of(before, no_stream);
+    const std::size_t there = joins ? std::min(blocks_[before].size, size - 1) : 0;
+    const std::size_t missing = granule_.round_up(size - there);
+    const MemoryAddress address = blocks_[bare].address;
+    Moved moved;
+    if (AliasingStorage<Storage> && stream != no_stream && reserved_.now + missing > limit) {
+      const std::size_t excess = std::min(reserved_.now + missing - limit, missing);
+      moved = move_own(stream, before, address, granule_.round_up(excess));
+    }
+    const bool enough = map({address + moved.bytes, missing - moved.bytes});
+    const std::size_t backed = enough ? missing : moved.bytes;
+    if (backed == 0) return false;
+    blocks_.make_free(blocks_.cut_out(bare, {address, backed}), stream, moved.position);
+    if (joins && blocks_.is_free_of(before, no_stream)) blocks_.relist(before, stream);
+    return enough;
+  }
+
+  /// Gives up to `bytes` of memory that is free of all back to the storage, of large blocks first.
+  void reclaim(std::size_t bytes) noexcept {
+    std::size_t reclaimed = 0;
+    blocks_.each_free(no_stream, [&](MemoryBlockId id) {
+      if (reclaimed >= bytes) return false;
+      reclaimed += give_up(id, bytes - reclaimed);
+      return true;
+    });
+  }
+
+  /// Gives up the old addresses of moved memory that work has passed, as `clock.completed(stream)` says.
+  template <class Clock>
+  void leave_passed(const Clock& clock) noexcept {
+    std::erase_if(leaving_, [&](MemoryBlockId id) {
+      const bool passed = clock.completed(blocks_[id].owner) >= blocks_[id].position;
+      if (passed) {
+        storage_.unmap(blocks_[id].address, blocks_[id].size);
+        blocks_.make_bare(id);
+      }
+      return passed;
+    });
+  }
+
+  void trim() noexcept { storage_.trim(); }
+
+ private:
+  struct Moved {
+    std::size_t bytes = 0;
+    std::uint64_t position = 0;  // until then the memory is in use at its old addresses
+  };
+
+  // Cutting granules out takes two records; listing new memory and handing it out, which may follow, one each.
+  static constexpr std::size_t records_of_a_cut = 4;
+
+  // Puts up to `bytes` of memory that only `stream` has yet to use behind the addresses from `to` on: its work runs in
+  // order, so that the memory is used at the old addresses before it is at the new ones. `except`: not of this block.
+  Moved move_own(StreamSlot stream, MemoryBlockId except, MemoryAddress to, std::size_t bytes) noexcept {
+    Moved moved;
+    if constexpr (AliasingStorage<Storage>) {
+      blocks_.each_free(stream, [&](MemoryBlockId id) {
+        if (id == except) return true;
+        const MemoryRange part = granules_of(id, bytes - moved.bytes);
+        if (part.bytes == 0 || !blocks_.has_records(records_of_a_cut) || !has_place_for_leaving()) return true;
+        if (!storage_.alias(part.address, to + moved.bytes, part.bytes)) return false;
+        const MemoryBlockId old = blocks_.cut_out(id, part);
+        blocks_[old].state = MemoryBlock::State::Leaving;
+        leaving_.push_back(old);
+        moved.bytes += part.bytes;
+        moved.position = std::max(moved.position, blocks_[old].position);
+        return moved.bytes < bytes;
+      });
+    }
+    return moved;
+  }
+
+  [[nodiscard]] bool map(const MemoryRange& range) noexcept {
+    if (range.bytes == 0) return true;
+    if (!reserved_.has_room_for(range.bytes) || !storage_.map(range.address, range.bytes)) return false;
+    reserved_.add(range.bytes);
+    return true;
+  }
+
+  // Of one block that is free of all. Returns how many bytes.
+  std::size_t give_up(MemoryBlockId id, std::size_t most) noexcept {
+    const MemoryRange part = granules_of(id, most);
+    if (part.bytes == 0 || !blocks_.has_records(records_of_a_cut)) return 0;
+    const MemoryBlockId bare = blocks_.cut_out(id, part);
+    storage_.unmap(part.address, part.bytes);
+    reserved_.remove(part.bytes);
+    blocks_.make_bare(bare);
+    return part.bytes;
+  }
+
+  [[nodiscard]] MemoryRange granules_of(MemoryBlockId id, std::size_t most) const noexcept {
+    return granule_.last_within({blocks_[id].address, blocks_[id].size}, most);
+  }
+
+  [[nodiscard]] bool has_place_for_leaving() noexcept {
+    try {
+      if (leaving_.size() == leaving_.capacity()) leaving_.reserve(2 * leaving_.size() + 16);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
+  void reserve_arena() {
+    blocks_.reserve(1);
+    arena_ = storage_.reserve(address_space_);
+    first_ = blocks_.add({arena_, address_space_});
+    blocks_.make_bare(first_);  // stays the first: blocks are joined to the one before
+  }
+
+  Storage& storage_;
+  BlockMap& blocks_;
+  ReservedBytes& reserved_;
+  const Granularity granule_;
+  const std::size_t address_space_;
+  MemoryAddress arena_ = 0;
+  MemoryBlockId first_ = 0;  // of the arena
+  std::vector<MemoryBlockId> leaving_;
+};
+
+}  // namespace cox
