@@ -7,6 +7,8 @@
 #include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/memory/allocation_mode.hpp>
+#include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/runtime/memory_layout_policy.hpp>
 #include <coxswain/runtime/memory_usage.hpp>
@@ -20,6 +22,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace cox {
@@ -42,7 +45,13 @@ namespace cox {
 /// - sync(caller, promise): completes the promise when all work of the stream so far is done; errors as in read.
 /// - flush(caller): throws the stream's errors so far as ServerError Unhealthy, and clears them.
 /// - memory_usage(caller): of the whole device. Throws ServerError Unhealthy while the stream has errors; keeps them.
-/// - memory_report(caller): where the memory of the whole device is; never throws for errors of the stream.
+/// - memory_report(caller): where the memory of the whole device is; errors as memory_usage.
+/// - staging(sizes, caller): host buffers to copy from and to directly. Throws IoError.
+/// - get_resource(binding, caller): the storage itself. Throws IoError.
+/// - allocation_mode(mode, caller): where the stream's new memory comes from, from now on. Windows nest: Persistent
+/// opens
+///   one, Auto closes the last one.
+/// - install_memory_pools(layout, caller): builds the pools anew. Throws ServerError Validation.
 /// - memory_cleanup(caller): gives back to the system what no work needs any more.
 /// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
 /// - enumerate_devices(type): the devices of that type that this kind of server can open. Any thread.
@@ -53,8 +62,10 @@ concept ComputeServer =
     requires(S& server, const S& constant, ManagedMemory memory, std::size_t size, const Caller& caller,
              Uploads uploads, Downloads downloads, Promise<std::vector<Bytes>> contents, Promise<void> done,
              typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
-             std::exception_ptr error, StreamId stream, std::uint16_t type) {
+             std::exception_ptr error, StreamId stream, std::uint16_t type, std::span<const std::size_t> sizes,
+             const Binding& binding, AllocationMode allocation_mode, const MemoryPoolLayout& layout) {
       typename S::Info;
+      typename S::Resource;
       { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
       { server.write(std::move(uploads), caller) } -> std::same_as<void>;
       { server.read(std::move(downloads), caller, std::move(contents)) } -> std::same_as<void>;
@@ -64,6 +75,10 @@ concept ComputeServer =
       { server.memory_usage(caller) } -> std::same_as<MemoryUsage>;
       { server.memory_report(caller) } -> std::same_as<MemoryReport>;
       { server.memory_cleanup(caller) } -> std::same_as<void>;
+      { server.staging(sizes, caller) } -> std::same_as<std::vector<Bytes>>;
+      { server.get_resource(binding, caller) } -> std::same_as<typename S::Resource>;
+      { server.allocation_mode(allocation_mode, caller) } -> std::same_as<void>;
+      { server.install_memory_pools(layout, caller) } -> std::same_as<void>;
       { server.on_task_error(error, stream) } -> std::same_as<void>;
       { constant.utilities() } -> std::same_as<std::shared_ptr<const ServerUtilities<S>>>;
       { S::enumerate_devices(type) } -> std::same_as<std::vector<DeviceId>>;

@@ -21,20 +21,27 @@ struct MemoryOwner {
   [[nodiscard]] static std::uint64_t next_generation() noexcept;
 };
 
-/// The storage that a server put behind a memory. Destroyed when the last handle, binding and piece of stream work that
-/// refers to it is gone (L11), on whichever thread that happens.
+/// The storage that a server put behind a memory. Given back when the last handle and binding that refers to it is gone,
+/// on whichever thread that happens; the server knows what queued work may still touch it (L11).
 class MemoryResource {
  public:
   MemoryResource() = default;
   MemoryResource(const MemoryResource&) = delete;
   MemoryResource& operator=(const MemoryResource&) = delete;
   virtual ~MemoryResource() = default;
+
+  /// Nobody refers to it any more. Called once, on any thread; must not block.
+  virtual void release() noexcept = 0;
+};
+
+struct ReleaseMemoryResource {
+  void operator()(MemoryResource* resource) const noexcept { resource->release(); }
 };
 
 /// What the device thread knows about a memory. Read and written there only, until the last reference dies.
 struct MemoryState {
-  std::shared_ptr<MemoryResource> resource;  ///< null until initialised
-  std::exception_ptr failure;                ///< why the allocation failed, if it did (L12)
+  std::unique_ptr<MemoryResource, ReleaseMemoryResource> resource;  ///< null until initialised
+  std::exception_ptr failure;                                       ///< why the allocation failed, if it did (L12)
 };
 
 /// A counted reference to one allocation: minted by the client, before the device has any memory for it, and bound to

@@ -30,6 +30,8 @@ constexpr std::array settings_table{
     Setting{"host.threads", "COX_HOST_THREADS", Type::Count, 1, 1024, "2", "",
             "threads of each host device that run stream work"},
     Setting{"host.memory", "COX_HOST_MEMORY", Type::ByteSize, 1, any_size, "1GiB", "", "memory of each host device"},
+    Setting{"host.pinned_memory", "COX_HOST_PINNED_MEMORY", Type::ByteSize, 1, any_size, "256MiB", "",
+            "memory of each host device for staging"},
     Setting{"device_thread.queue_capacity", "COX_DEVICE_THREAD_QUEUE_CAPACITY", Type::Count, 1, 1ULL << 32U, "16384",
             "", "closures queued at most; enforced under the policies block and fail"},
     Setting{"device_thread.queue_policy", "COX_DEVICE_THREAD_QUEUE_POLICY", Type::QueuePolicy, 0, 0, "grow", "",

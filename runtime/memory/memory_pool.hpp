@@ -29,12 +29,18 @@ concept StreamClock = requires(const C& clock, StreamSlot stream) {
 };
 
 struct MemoryPoolOptions {
-  std::size_t alignment = 512;                                     ///< bytes, a power of two
+  std::size_t alignment = 512;  ///< bytes, a power of two, at most 64 KiB; the storage's granularity is a multiple
   std::size_t capacity = std::numeric_limits<std::size_t>::max();  ///< bytes that may be taken from the storage
   /// Bytes of addresses, where they are mapped; more than memory, so that gaps between blocks cost addresses only.
   std::size_t address_space = std::size_t{1} << 40U;
   /// Beyond the peak in use: memory that may be taken before free memory elsewhere is moved by mapping. In per mille.
   std::size_t slack = 20;
+};
+
+/// Whether an allocation may do more than take what is free.
+enum class Growth : std::uint8_t {
+  Allowed,
+  Forbidden,  ///< The storage is not called, and no other stream has to be waited for, as while a graph is captured.
 };
 
 /// Memory that a pool has handed out.
@@ -86,9 +92,11 @@ class MemoryPool {
 
   /// Memory of at least `bytes` > 0 bytes for first use on `stream`. Nothing: the device has none, not even after what
   /// is free everywhere has been collected; report() says why. Throws std::bad_alloc if there is no host memory for the
-  /// pool's own records; then nothing is allocated. no_stream: for first use by any stream.
-  [[nodiscard]] std::optional<MemoryAllocation> allocate(std::size_t bytes, StreamSlot stream, MemoryLabel label = {}) {
-    if (bytes > options_.capacity) return std::nullopt;
+  /// pool's own records; then nothing is allocated. no_stream: for first use by any stream. With Growth::Forbidden only
+  /// from what `stream` or nobody has yet to use.
+  [[nodiscard]] std::optional<MemoryAllocation> allocate(std::size_t bytes, StreamSlot stream, MemoryLabel label = {},
+                                                         Growth growth = Growth::Allowed) {
+    if (bytes > std::min(options_.capacity, largest)) return std::nullopt;
     const std::size_t size = round_up(bytes, options_.alignment);
     FreeList& own = list_of(stream);
     blocks_.reserve(8);
@@ -97,8 +105,10 @@ class MemoryPool {
     if (id == 0 && keep_nothing()) id = find(own, size);
     if (id == 0 && settle()) id = find(own, size);
     if (id == 0 && stream != no_stream && join_settled(stream)) id = find(own, size);
-    if (id == 0 && grow(size, stream)) id = find(own, size);
-    if (id == 0) id = find_of_others(size);
+    if (growth == Growth::Allowed) {
+      if (id == 0 && obtain(size, stream)) id = find(own, size);
+      if (id == 0) id = find_of_others(size);
+    }
     if (id == 0) return std::nullopt;
     return hand_out(id, size, bytes, label);
   }
@@ -137,9 +147,20 @@ class MemoryPool {
   void cleanup() noexcept {
     keep_nothing();
     settle();
+    unmap_left();
     reclaim(std::numeric_limits<std::size_t>::max());
     if constexpr (maps) storage_.trim();
   }
+
+  /// Changes how many bytes may be taken from the storage. Below what is reserved: nothing more is taken until it fits;
+  /// what is free can still be had, by allocations that are not larger than the capacity.
+  void set_capacity(std::size_t bytes) noexcept { options_.capacity = bytes; }
+  [[nodiscard]] std::size_t capacity() const noexcept { return options_.capacity; }
+
+  /// Bytes taken from the storage, free ones included.
+  [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
+  /// Allocations that have not been freed.
+  [[nodiscard]] std::uint64_t live() const noexcept { return live_; }
 
   [[nodiscard]] MemoryUsage usage() const noexcept {
     return {.number_allocs = live_,
@@ -333,17 +354,6 @@ class MemoryPool {
       }
       return done;
     });
-    if constexpr (maps) {
-      std::erase_if(leaving_, [&](MemoryBlockId id) {
-        const bool done = clock_.completed(blocks_[id].owner) >= blocks_[id].position;
-        if (done) {
-          storage_.unmap(blocks_[id].address, blocks_[id].size);
-          blocks_[id].state = State::Bare;
-          list(id);
-        }
-        return done;
-      });
-    }
     return found;
   }
 
@@ -373,6 +383,27 @@ class MemoryPool {
   }
 
   // -- the storage
+
+  // Makes `size` bytes free for `stream`, with the storage's help.
+  bool obtain(std::size_t size, StreamSlot stream) {
+    unmap_left();
+    return grow(size, stream);
+  }
+
+  // Gives up the addresses of moved memory that work has passed.
+  void unmap_left() noexcept {
+    if constexpr (maps) {
+      std::erase_if(leaving_, [&](MemoryBlockId id) {
+        const bool done = clock_.completed(blocks_[id].owner) >= blocks_[id].position;
+        if (done) {
+          storage_.unmap(blocks_[id].address, blocks_[id].size);
+          blocks_[id].state = State::Bare;
+          list(id);
+        }
+        return done;
+      });
+    }
+  }
 
   // Puts memory behind more addresses, so that `size` bytes are free for `stream`.
   bool grow(std::size_t size, StreamSlot stream) {
@@ -405,7 +436,7 @@ class MemoryPool {
     }
     const std::size_t mapped = missing - moved.bytes;
     const bool enough =
-        reserved_ + mapped <= options_.capacity && (mapped == 0 || storage_.map(address + moved.bytes, mapped));
+        mapped == 0 || (reserved_ + mapped <= options_.capacity && storage_.map(address + moved.bytes, mapped));
     if (enough) account(mapped);
     const std::size_t backed = enough ? missing : moved.bytes;
     if (backed == 0) return false;
@@ -594,6 +625,7 @@ class MemoryPool {
   }
 
   static constexpr std::size_t region_size = std::size_t{32} << 20U;
+  static constexpr std::size_t largest = std::numeric_limits<std::size_t>::max() / 4;  // sums do not overflow
 
   Storage& storage_;
   const Clock& clock_;

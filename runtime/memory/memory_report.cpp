@@ -52,6 +52,16 @@ void MemoryReport::add(const MemoryBlock& block) {
   largest_free = std::max(largest_free, block.size);
 }
 
+MemoryReport& MemoryReport::operator+=(const MemoryReport& other) {
+  usage += other.usage;
+  capacity += other.capacity;
+  free += other.free;
+  largest_free = std::max(largest_free, other.largest_free);
+  waiting += other.waiting;
+  for (const auto& [label, bytes] : other.by_label) by_label[label] += bytes;
+  return *this;
+}
+
 double MemoryReport::fragmentation() const noexcept {
   return free == 0 ? 0.0 : 1.0 - static_cast<double>(largest_free) / static_cast<double>(free);
 }

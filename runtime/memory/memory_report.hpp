@@ -20,6 +20,8 @@ struct MemoryReport {
 
   /// Counts one more block of the pool.
   void add(const MemoryBlock& block);
+  /// The memory of two pools together.
+  MemoryReport& operator+=(const MemoryReport& other);
   /// The share of the free memory that is not in its largest piece, 0 to 1.
   [[nodiscard]] double fragmentation() const noexcept;
 };

@@ -10,9 +10,14 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace cox {
+
+namespace detail {
+class HostDevice;
+}
 
 /// The compute server of a host device: CPU memory with a capacity, and threads that run streams. The device thread
 /// only checks, orders and queues; copies and kernels run on the device's threads, each stream in order, different
@@ -22,6 +27,8 @@ namespace cox {
 class HostServer {
  public:
   using Kernel = HostKernel;
+  /// The bytes themselves.
+  using Resource = std::span<std::byte>;
   using LayoutPolicy = PitchedLayoutPolicy;
   struct Info {
     std::size_t threads = 0;  ///< that run the streams
@@ -29,6 +36,8 @@ class HostServer {
   static constexpr bool communication_enabled = false;
   /// Bytes: of every allocation, and of the rows of optimised layouts, as on the GPUs.
   static constexpr std::size_t memory_alignment = 512;
+  /// Bytes: of every staging buffer.
+  static constexpr std::size_t pinned_alignment = 64;
 
   /// Starts the device's threads. Throws CallError UnknownDevice unless `device` is one of host_device_count() devices
   /// of type 0.
@@ -49,13 +58,16 @@ class HostServer {
   void sync(const Caller& caller, Promise<void> promise);
   void flush(const Caller& caller);
   [[nodiscard]] MemoryUsage memory_usage(const Caller& caller);
-  [[nodiscard]] MemoryReport memory_report(const Caller& caller) const;
+  [[nodiscard]] std::vector<Bytes> staging(std::span<const std::size_t> sizes, const Caller& caller);
+  [[nodiscard]] Resource get_resource(const Binding& binding, const Caller& caller);
+  [[nodiscard]] MemoryReport memory_report(const Caller& caller);
   void memory_cleanup(const Caller& caller);
+  void allocation_mode(AllocationMode mode, const Caller& caller);
+  void install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
 
  private:
-  class Device;
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<detail::HostDevice> device_;
 };
 
 static_assert(ComputeServer<HostServer>);

@@ -15,7 +15,10 @@ namespace {
 
 struct Resource final : cox::MemoryResource {
   explicit Resource(bool& gone) : gone_(gone) {}
-  ~Resource() override { gone_ = true; }
+  void release() noexcept override {
+    gone_ = true;
+    delete this;
+  }
   bool& gone_;
 };
 
@@ -24,7 +27,7 @@ struct Resource final : cox::MemoryResource {
 TEST_CASE("L11: memory is freed when the last handle and binding is gone, not before") {
   bool freed = false;
   ManagedMemoryHandle handle(ManagedMemory::mint({}));
-  handle.memory().state().resource = std::make_shared<Resource>(freed);
+  handle.memory().state().resource.reset(new Resource(freed));
   ManagedMemory queued = handle.memory();
   handle = ManagedMemoryHandle();
   REQUIRE_FALSE(freed);
@@ -60,7 +63,7 @@ TEST_CASE("Handles of one memory may be copied and dropped on many threads") {
   bool freed = false;
   {
     ManagedMemoryHandle handle(ManagedMemory::mint({}));
-    handle.memory().state().resource = std::make_shared<Resource>(freed);
+    handle.memory().state().resource.reset(new Resource(freed));
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i)
       threads.emplace_back([handle] {

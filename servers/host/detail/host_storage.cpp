@@ -80,6 +80,14 @@ void HostStorage::unmap(MemoryAddress address, std::size_t bytes) noexcept {
   }
 }
 
+void HostStorage::guard([[maybe_unused]] MemoryAddress address, [[maybe_unused]] std::size_t bytes) noexcept {
+  ASAN_POISON_MEMORY_REGION(pointer(address), bytes);
+}
+
+void HostStorage::unguard([[maybe_unused]] MemoryAddress address, [[maybe_unused]] std::size_t bytes) noexcept {
+  ASAN_UNPOISON_MEMORY_REGION(pointer(address), bytes);
+}
+
 bool HostStorage::put(MemoryAddress address, const std::vector<Piece>& pieces) {
   const std::size_t first = index_of(address);
   if (behind_.size() < first + pieces.size()) behind_.resize(first + pieces.size(), none);

@@ -27,6 +27,9 @@ class HostStorage {
   [[nodiscard]] bool alias(MemoryAddress from, MemoryAddress to, std::size_t bytes) noexcept;
   void unmap(MemoryAddress address, std::size_t bytes) noexcept;
   void trim() noexcept {}  // what is not mapped has been given back
+  // As GuardedStorage says: an access is reported by the address sanitizer, where that is built in.
+  void guard(MemoryAddress address, std::size_t bytes) noexcept;
+  void unguard(MemoryAddress address, std::size_t bytes) noexcept;
 
  private:
   using Piece = std::uint32_t;  // of the file, `granularity_` bytes; 0: none

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
@@ -8,6 +9,7 @@
 
 #include <boost/asio/strand.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -22,16 +24,26 @@ namespace cox::detail {
 /// ring.
 class HostStream : public std::enable_shared_from_this<HostStream> {
  public:
-  HostStream(const Place& place, const HostThreads::Executor& executor)
-      : place_(place), strand_(executor), timeline_(std::make_shared<Timeline>()) {}
+  /// `timeline`: of the slot, with nothing under way; the stream counts on from there.
+  HostStream(const Place& place, const HostThreads::Executor& executor, StreamSlot slot,
+             std::shared_ptr<Timeline> timeline)
+      : place_(place),
+        slot_(slot),
+        strand_(executor),
+        timeline_(std::move(timeline)),
+        submitted_(timeline_->count()),
+        started_(submitted_) {}
 
   // Device thread
   // -------------------------------------------------------------------------------------------------------
 
-  /// The event of the piece that submit queues next.
+  [[nodiscard]] StreamSlot slot() const noexcept { return slot_; }
+  /// Where the piece will be that submit queues next.
+  [[nodiscard]] StreamPosition next_position() const noexcept { return {slot_, submitted_ + 1}; }
+  /// Its event.
   [[nodiscard]] HostEvent next_event() const { return {timeline_, submitted_ + 1}; }
   /// Queues `work`, to run after all pieces before it and after `waits`. Its captures are gone before its event is
-  /// reached. What it throws joins the stream's errors. Does not block.
+  /// reached. What it throws joins the stream's errors. Does not block. Throws std::bad_alloc; then nothing is queued.
   void submit(HostEvents waits, UniqueFunction<void()> work);
   /// A failure found while work was being queued joins the stream's errors.
   void fail(std::exception_ptr error) { record(2 * submitted_ + 1, std::move(error)); }
@@ -39,10 +51,14 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   [[nodiscard]] std::exception_ptr take_errors(std::source_location site);
   /// As take_errors, but they stay.
   [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const { return errors_.peek(place_, site); }
-  /// Nothing queued, nothing to tell.
-  [[nodiscard]] bool idle() const { return timeline_->reached(submitted_) && errors_.empty(); }
+  /// Nothing queued, nothing to tell, nothing begun.
+  [[nodiscard]] bool idle() const {
+    return timeline_->reached(submitted_) && errors_.empty() && persistent_windows == 0;
+  }
   /// Blocks until everything submitted has run.
   void drain() { timeline_->wait(submitted_); }
+
+  std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
 
   // The piece of work with this event, while it runs
   // ----------------------------------------------------------------------
@@ -69,13 +85,14 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   void run(Piece piece);
 
   Place place_;
+  StreamSlot slot_;
   boost::asio::strand<HostThreads::Executor> strand_;
   std::shared_ptr<Timeline> timeline_;
   StreamErrors errors_;
-  std::uint64_t submitted_ = 0;  // device thread only
-  std::uint64_t started_ = 0;    // strand only
-  std::deque<Piece> pieces_;     // strand only
-  bool waiting_ = false;         // strand only: the first piece waits for another stream
+  std::uint64_t submitted_;    // device thread only
+  std::uint64_t started_;      // strand only
+  std::deque<Piece> pieces_;   // strand only
+  bool waiting_ = false;       // strand only: the first piece waits for another stream
 };
 
 }  // namespace cox::detail

@@ -16,10 +16,12 @@ namespace cox::detail {
 /// semaphore is on a GPU. Any thread, unless said otherwise.
 class Timeline {
  public:
-  [[nodiscard]] bool reached(std::uint64_t value) const noexcept {
+  /// Pieces finished so far.
+  [[nodiscard]] std::uint64_t count() const noexcept {
     // Acquire pairs with the release in advance: what the finished work wrote is visible.
-    return count_.load(std::memory_order_acquire) >= value;
+    return count_.load(std::memory_order_acquire);
   }
+  [[nodiscard]] bool reached(std::uint64_t value) const noexcept { return count() >= value; }
   /// One more piece is done. Runs the callbacks that waited for it on this thread. Only the stream calls this.
   void advance();
   /// Calls `callback` once: now, if `value` is reached, else in the advance that reaches it. Must not throw.

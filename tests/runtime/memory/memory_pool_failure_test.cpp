@@ -66,7 +66,10 @@ TEST_CASE("L2 L13: a pool without memory for its records loses nothing and goes 
     std::vector<MemoryAllocation> alive(3000);
     for (std::size_t i = 0; i < alive.size(); ++i) {
       const StreamSlot stream{static_cast<std::uint32_t>(i % 3)};
-      failures += despite_failures(pool, [&] { alive[i] = pool.allocate(1000 + 7 * i, stream).value(); });
+      failures += despite_failures(pool, [&] {  // without growth first: that fails alike
+        const auto found = pool.allocate(1000 + 7 * i, stream, {}, Growth::Forbidden);
+        alive[i] = found ? *found : pool.allocate(1000 + 7 * i, stream).value();
+      });
       REQUIRE(pool.usage().number_allocs == i + 1);
     }
     const std::array both{StreamPosition{StreamSlot{5}, 1}, StreamPosition{StreamSlot{6}, 1}};

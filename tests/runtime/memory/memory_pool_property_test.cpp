@@ -23,7 +23,7 @@ std::size_t size_of(std::uint16_t choice) {
 }
 
 template <class Model>
-std::string carry_out(Model& model, const Step& step) {
+std::string carry_out(Model& model, const Step& step, std::size_t memory) {
   const auto [kind, choice, other] = step;
   const StreamSlot stream{other % 4};
   switch (kind % 16) {
@@ -31,8 +31,8 @@ std::string carry_out(Model& model, const Step& step) {
     case 1:
     case 2:
     case 3:
-    case 4:
-    case 5: return model.allocate(size_of(choice), stream);
+    case 4: return model.allocate(size_of(choice), stream);
+    case 5: return model.allocate(size_of(choice), stream, Growth::Forbidden);
     case 6: return model.allocate(size_of(choice), no_stream);
     case 7:
     case 8:
@@ -42,7 +42,9 @@ std::string carry_out(Model& model, const Step& step) {
     case 12: return model.live() == 0 ? "" : model.free(choice, {stream, StreamSlot{(other + 1) % 4}});
     case 13:
     case 14: model.progress(stream); return {};
-    default: return choice % 8 == 0 ? model.cleanup() : std::string();
+    default:
+      if (choice % 8 == 0) return model.cleanup();
+      return choice % 8 == 1 ? model.set_capacity(memory - (other % 4) * (memory / 4)) : std::string();
   }
 }
 
@@ -63,7 +65,7 @@ void obeys(std::size_t memory) {
     {
       PoolModel<Storage> model(storage, {.alignment = 512, .capacity = memory, .address_space = 64 * memory});
       for (const Step& step : steps) {
-        const std::string broken = carry_out(model, step);
+        const std::string broken = carry_out(model, step, memory);
         if (!broken.empty()) RC_FAIL(broken);
       }
       RC_ASSERT(model.pool().consistent());

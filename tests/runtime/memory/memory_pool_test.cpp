@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 using namespace cox;
@@ -212,4 +213,111 @@ TEST_CASE("Destroying a pool gives everything back, live allocations too", "[mem
   CHECK(storage.mapped == 0);
   CHECK(storage.reserved == 0);
   CHECK(storage.fault.empty());
+}
+
+TEST_CASE("An allocation that may not grow the pool is served from what is free, without the storage", "[memory]") {
+  Fixture f;
+  CHECK_FALSE(f.pool.allocate(granule, one, {}, Growth::Forbidden).has_value());
+  CHECK(f.storage.calls == 0);
+
+  const MemoryAllocation first = f.take(8 * granule);
+  f.free_at(first, one, 7);
+  const std::size_t calls = f.storage.calls;
+  CHECK_FALSE(f.pool.allocate(8 * granule, two, {}, Growth::Forbidden).has_value());  // it would have to wait
+  const auto own = f.pool.allocate(3 * granule, one, {}, Growth::Forbidden);
+  REQUIRE(own.has_value());
+  CHECK(own->after == StreamPosition{one, 7});
+  CHECK_FALSE(f.pool.allocate(8 * granule, one, {}, Growth::Forbidden).has_value());
+
+  f.clock.done[0] = 7;  // what has been passed in the meantime is found by looking
+  const auto settled = f.pool.allocate(5 * granule, two, {}, Growth::Forbidden);
+  REQUIRE(settled.has_value());
+  CHECK(settled->after == StreamPosition{});
+  CHECK(f.storage.calls == calls);
+  CHECK(f.pool.consistent());
+}
+
+TEST_CASE("An allocation that may not grow the pool joins its stream's memory with settled memory", "[memory]") {
+  Fixture f(64 * granule);
+  const MemoryAllocation first = f.take(32 * granule);
+  const MemoryAllocation second = f.take(32 * granule);
+  f.free_at(first, one, 1);
+  f.free_at(second, two, 1);
+  f.clock.done[1] = 1;
+  const auto whole = f.pool.allocate(64 * granule, one, {}, Growth::Forbidden);
+  REQUIRE(whole.has_value());
+  CHECK(whole->after == StreamPosition{one, 1});
+}
+
+TEST_CASE("An allocation that may not grow the pool leaves moved memory's old addresses alone", "[memory]") {
+  Fixture f(64 * granule);
+  std::vector<MemoryAllocation> parts;
+  for (int i = 0; i < 64; ++i) parts.push_back(f.take(granule));
+  for (std::size_t i = 0; i < parts.size(); i += 2) f.free_at(parts[i], one, 1 + i);
+  f.pool.free(f.take(32 * granule), {});  // of moved granules
+  f.clock.done[0] = 63;                   // their old addresses could be given up
+  const std::size_t calls = f.storage.calls;
+  CHECK_FALSE(f.pool.allocate(33 * granule, one, {}, Growth::Forbidden).has_value());
+  CHECK(f.pool.allocate(32 * granule, two, {}, Growth::Forbidden).has_value());
+  CHECK(f.storage.calls == calls);
+  CHECK(f.storage.backs(parts[0].address, granule));
+  f.pool.cleanup();
+  CHECK_FALSE(f.storage.backs(parts[0].address, granule));
+}
+
+TEST_CASE("L7: a capacity below what is reserved lets nothing new be taken until it fits", "[memory]") {
+  Fixture f(64 * granule);
+  const MemoryAllocation kept = f.take(20 * granule);
+  const MemoryAllocation gone = f.take(20 * granule);
+  f.pool.set_capacity(30 * granule);
+  CHECK(f.pool.capacity() == 30 * granule);
+  CHECK(f.pool.report().capacity == 30 * granule);
+  CHECK(f.pool.reserved() == 40 * granule);
+  CHECK_FALSE(f.pool.allocate(granule, one).has_value());
+  f.free_at(gone, one, 1);
+  const MemoryAllocation again = f.take(20 * granule);  // what it has, it hands out
+  CHECK(again.address == gone.address);
+  CHECK(f.pool.reserved() == 40 * granule);
+  f.free_at(again, one, 2);
+  f.clock.done[0] = 2;
+  CHECK_FALSE(f.pool.allocate(31 * granule, one).has_value());
+  f.pool.cleanup();
+  CHECK(f.pool.reserved() == 20 * granule);
+  CHECK(f.take(10 * granule).size == 10 * granule);
+  CHECK_FALSE(f.pool.allocate(granule, one).has_value());
+  f.pool.set_capacity(64 * granule);
+  CHECK(f.take(34 * granule).size == 34 * granule);
+  CHECK(f.pool.alive(kept));
+}
+
+TEST_CASE("L7: memory can still be moved when the capacity is below what is reserved", "[memory]") {
+  Fixture f(64 * granule);
+  std::vector<MemoryAllocation> parts;
+  for (int i = 0; i < 64; ++i) parts.push_back(f.take(granule));
+  for (std::size_t i = 0; i < parts.size(); i += 2) f.free_at(parts[i], one, 1 + i);
+  f.pool.set_capacity(40 * granule);
+  CHECK(f.take(32 * granule).after == StreamPosition{one, 63});
+  CHECK(f.pool.reserved() == 64 * granule);
+  CHECK(f.pool.consistent());
+}
+
+TEST_CASE("The number of live allocations is told", "[memory]") {
+  Fixture f;
+  CHECK(f.pool.live() == 0);
+  const MemoryAllocation first = f.take(granule);
+  const MemoryAllocation second = f.take(granule);
+  CHECK(f.pool.live() == 2);
+  f.free_at(first, one, 1);
+  CHECK(f.pool.live() == 1);
+  f.pool.free(second, {});
+  CHECK(f.pool.live() == 0);
+}
+
+TEST_CASE("Nothing is handed out for a size that no device has", "[memory]") {
+  Fixture f;
+  f.pool.set_capacity(std::numeric_limits<std::size_t>::max());
+  f.free_at(f.take(granule), one, 1);
+  for (const std::size_t less : {0U, 1U, 511U, 512U, 4096U, 1U << 30U})
+    CHECK_FALSE(f.pool.allocate(std::numeric_limits<std::size_t>::max() - less, one).has_value());
+  CHECK(f.pool.consistent());
 }

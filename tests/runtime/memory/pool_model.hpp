@@ -29,22 +29,26 @@ class PaperMapping {
 
   [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
   [[nodiscard]] MemoryAddress reserve(std::size_t bytes) {
+    ++calls;
     reserved += bytes;
     return MemoryAddress{1} << 45U;
   }
   void release(MemoryAddress, std::size_t bytes) noexcept { reserved -= bytes; }
   [[nodiscard]] bool map(MemoryAddress address, std::size_t bytes) noexcept {
+    ++calls;
     if (bytes > memory_ - mapped || refuse) return false;
     for (MemoryAddress at = address; at < address + bytes; at += granularity_) put(at, ++pieces_);
     return true;
   }
   [[nodiscard]] bool alias(MemoryAddress from, MemoryAddress to, std::size_t bytes) noexcept {
+    ++calls;
     if (refuse) return false;
     for (std::size_t offset = 0; offset < bytes; offset += granularity_) put(to + offset, granules_.at(from + offset));
     ++aliased;
     return true;
   }
   void unmap(MemoryAddress address, std::size_t bytes) noexcept {
+    ++calls;
     for (MemoryAddress at = address; at < address + bytes; at += granularity_) {
       const auto found = granules_.find(at);
       if (found == granules_.end()) {
@@ -55,7 +59,7 @@ class PaperMapping {
       granules_.erase(found);
     }
   }
-  void trim() noexcept {}
+  void trim() noexcept { ++calls; }
 
   [[nodiscard]] bool backs(MemoryAddress address, std::size_t bytes) const {
     for (MemoryAddress at = address / granularity_ * granularity_; at < address + bytes; at += granularity_) {
@@ -79,6 +83,7 @@ class PaperMapping {
   std::size_t mapped = 0;  ///< bytes of memory, however many addresses they have
   std::size_t reserved = 0;
   std::size_t aliased = 0;  ///< calls
+  std::size_t calls = 0;    ///< of all kinds
   bool refuse = false;
   std::string fault;
 
@@ -102,12 +107,14 @@ class PaperRegions {
 
   [[nodiscard]] std::size_t granularity() const noexcept { return 4096; }
   [[nodiscard]] MemoryAddress allocate(std::size_t bytes) noexcept {
+    ++calls;
     if (bytes > memory_ - mapped) return 0;
     mapped += bytes;
     regions_[next_] = bytes;
     return std::exchange(next_, next_ + bytes + 4096);  // never neighbours
   }
   void free(MemoryAddress address, std::size_t bytes) noexcept {
+    ++calls;
     const auto found = regions_.find(address);
     if (found == regions_.end() || found->second != bytes) {
       fault = "not a region";
@@ -128,6 +135,7 @@ class PaperRegions {
   }
 
   std::size_t mapped = 0;
+  std::size_t calls = 0;  ///< of all kinds
   std::string fault;
 
  private:
@@ -153,10 +161,12 @@ class PoolModel {
       : storage_(storage), options_(options), pool_(storage, clock_, options) {}
 
   /// Allocates for `stream`; what was handed out is checked and kept alive. Whether there was memory in `got`.
-  std::string allocate(std::size_t bytes, StreamSlot stream, bool* got = nullptr) {
-    const auto allocation = pool_.allocate(bytes, stream, {"test"});
-    if (got != nullptr) *got = allocation.has_value();
-    if (!allocation) return storage_.fault;
+  std::string allocate(std::size_t bytes, StreamSlot stream, Growth growth = Growth::Allowed) {
+    const std::size_t calls = storage_.calls;
+    const auto allocation = pool_.allocate(bytes, stream, {"test"}, growth);
+    if (growth == Growth::Forbidden && storage_.calls != calls) return "the storage was called";
+    if (!allocation) return check();
+    if (growth == Growth::Forbidden && waits_for_another(*allocation, stream)) return "another stream is waited for";
     const MemoryAddress begin = allocation->address;
     if (begin % options_.alignment != 0 || allocation->size < bytes || allocation->size >= bytes + options_.alignment)
       return "size or alignment";
@@ -228,6 +238,12 @@ class PoolModel {
     std::erase_if(addressed_, [&](const Addressed& use) { return over(use.at); });
   }
 
+  std::string set_capacity(std::size_t bytes) {
+    pool_.set_capacity(bytes);
+    reserved_when_set_ = pool_.reserved();
+    return check();
+  }
+
   std::string cleanup() {
     pool_.cleanup();
     return check();
@@ -241,7 +257,8 @@ class PoolModel {
     const MemoryUsage usage = pool_.usage();
     if (usage.number_allocs != live_.size() || usage.bytes_in_use != in_use_) return "usage";
     if (usage.bytes_reserved != storage_.mapped) return "bytes reserved";
-    if (usage.bytes_reserved > options_.capacity) return "L7: more than the capacity";
+    if (usage.bytes_reserved != pool_.reserved() || usage.number_allocs != pool_.live()) return "accessors";
+    if (usage.bytes_reserved > std::max(pool_.capacity(), reserved_when_set_)) return "L7: more than the capacity";
     return {};
   }
 
@@ -259,6 +276,11 @@ class PoolModel {
     std::uint64_t end;
     StreamPosition at;
   };
+
+  [[nodiscard]] bool waits_for_another(const MemoryAllocation& allocation, StreamSlot stream) const noexcept {
+    const StreamPosition after = allocation.after;
+    return after.stream != no_stream && after.stream != stream && clock_.completed(after.stream) < after.position;
+  }
 
   void forget_uses(const Range& range) {
     std::vector<Use> left;
@@ -281,6 +303,7 @@ class PoolModel {
   std::vector<Use> uses_;  // not done when last looked at
   std::vector<std::uint64_t> submitted_ = std::vector<std::uint64_t>(8);
   std::size_t in_use_ = 0;
+  std::size_t reserved_when_set_ = 0;  // when the capacity was
 };
 
 }  // namespace cox::test

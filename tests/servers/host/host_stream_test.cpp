@@ -12,11 +12,13 @@ using cox::StreamId;
 using cox::detail::HostEvents;
 using cox::detail::HostStream;
 using cox::detail::HostThreads;
+using cox::detail::Timeline;
 
 namespace {
 
 std::shared_ptr<HostStream> make_stream(HostThreads& threads, std::uint64_t id) {
-  return std::make_shared<HostStream>(cox::Place{{}, StreamId{id}}, threads.executor());
+  return std::make_shared<HostStream>(cox::Place{{}, StreamId{id}}, threads.executor(), cox::StreamSlot{0},
+                                      std::make_shared<Timeline>());
 }
 
 }  // namespace

@@ -1,0 +1,207 @@
+#pragma once
+
+#include <coxswain/runtime/memory/device_buffer.hpp>
+#include <coxswain/runtime/memory/memory_pool.hpp>
+#include <coxswain/runtime/memory/memory_pool_layout.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
+#include <coxswain/runtime/memory_usage.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace cox {
+
+/// Storage that wants to know when its bytes must not be touched, so that a stray access is found out.
+template <class S>
+concept GuardedStorage = requires(S& storage, MemoryAddress address, std::size_t bytes) {
+  { storage.guard(address, bytes) } noexcept;
+  { storage.unguard(address, bytes) } noexcept;
+};
+
+struct MemoryRequest {
+  std::size_t bytes = 0;
+  StreamSlot stream = no_stream;  ///< of the first use
+  DeviceBuffer::Home home = DeviceBuffer::Home::Automatic;
+  Growth growth = Growth::Allowed;
+  MemoryLabel label;
+};
+
+/// The memory of one device and kind as its server hands it out: a pool for what comes and goes, one for what lives long
+/// (persistent windows), so that the latter does not stand in the way, a cap over both, and the way back of buffers that
+/// were dropped on other threads. Device thread only.
+template <MemoryStorage Storage, StreamClock Clock>
+class DeviceMemory {
+ public:
+  using Buffer = std::unique_ptr<DeviceBuffer, ReleaseMemoryResource>;
+  using Home = DeviceBuffer::Home;
+
+  /// `storage`: what a Storage is made from.
+  template <class... A>
+  DeviceMemory(const Clock& clock, const MemoryPoolOptions& options, const A&... storage)
+      : clock_(clock), options_(options), limit_(options.capacity), automatic_(storage...), persistent_(storage...) {
+    build();
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  /// Gives everything back, also what handles still refer to. No work touches the memory any more.
+  ~DeviceMemory() {
+    delete_all(std::exchange(coming_, nullptr));
+    delete_all(returned_->close());
+    delete_all(spare_);
+  }
+
+  /// Null: there is no room, not even after all free memory has been collected; report() says why. No bytes: a buffer
+  /// without an address. Throws std::bad_alloc.
+  [[nodiscard]] Buffer allocate(const MemoryRequest& request) {
+    take_back();
+    Buffer buffer(spare_buffer());
+    if (request.bytes == 0) return buffer;
+    auto found = try_allocate(request);
+    if (!found && request.growth == Growth::Allowed) {
+      collect();
+      found = try_allocate(request);
+    }
+    if (!found) return nullptr;
+    buffer->bytes = request.bytes;
+    buffer->home = request.home;
+    buffer->allocation = *found;
+    buffer->uses = LastUses(found->after);
+    if constexpr (GuardedStorage<Storage>) {
+      storage_of(request.home).guard(found->address, found->size);
+      storage_of(request.home).unguard(found->address, request.bytes);
+    }
+    return buffer;
+  }
+
+  /// Frees what has been dropped so far, as every other call does first. Throws std::bad_alloc: the rest stays for the
+  /// next time.
+  void take_back() {
+    if (DeviceBuffer* newest = returned_->take_all()) {
+      DeviceBuffer** end = &coming_;
+      while (*end != nullptr) end = &(*end)->next_returned;
+      *end = newest;
+    }
+    while (coming_ != nullptr) {
+      if (coming_->bytes != 0) give_back(*coming_);
+      DeviceBuffer* const buffer = std::exchange(coming_, coming_->next_returned);
+      keep_spare(buffer);
+    }
+  }
+
+  /// Whether the buffer's memory has not been freed.
+  [[nodiscard]] bool alive(const DeviceBuffer& buffer) const noexcept {
+    return buffer.bytes == 0 || pool_of(buffer.home).alive(buffer.allocation);
+  }
+
+  /// Gives back to the device what is free and no work touches any more. Throws std::bad_alloc.
+  void cleanup() {
+    take_back();
+    collect();
+  }
+  [[nodiscard]] MemoryUsage usage() {
+    take_back();
+    return automatic_pool_->usage() + persistent_pool_->usage();
+  }
+  /// Visits every allocation.
+  [[nodiscard]] MemoryReport report() {
+    take_back();
+    MemoryReport report = automatic_pool_->report();
+    report += persistent_pool_->report();
+    report.capacity = limit_;
+    return report;
+  }
+  /// Bytes of all allocations together.
+  [[nodiscard]] std::size_t capacity() const noexcept { return limit_; }
+
+  /// Builds the pools anew. False, and no change, while there are allocations.
+  [[nodiscard]] bool install(const MemoryPoolLayout& layout) {
+    if (usage().number_allocs != 0) return false;
+    collect();
+    limit_ = layout.capacity == 0 ? options_.capacity : std::min(layout.capacity, options_.capacity);
+    options_.slack = layout.slack;
+    build();
+    return true;
+  }
+
+ private:
+  using Pool = MemoryPool<Storage, Clock>;
+  static constexpr std::size_t most_spare = 4096;
+
+  void build() {
+    MemoryPoolOptions options = options_;
+    options.capacity = limit_;
+    automatic_pool_.reset();
+    persistent_pool_.reset();
+    automatic_pool_.emplace(automatic_, clock_, options);
+    persistent_pool_.emplace(persistent_, clock_, options);
+  }
+
+  [[nodiscard]] Storage& storage_of(Home home) noexcept { return home == Home::Automatic ? automatic_ : persistent_; }
+  [[nodiscard]] Pool& pool_of(Home home) noexcept {
+    return home == Home::Automatic ? *automatic_pool_ : *persistent_pool_;
+  }
+  [[nodiscard]] const Pool& pool_of(Home home) const noexcept {
+    return home == Home::Automatic ? *automatic_pool_ : *persistent_pool_;
+  }
+
+  [[nodiscard]] std::optional<MemoryAllocation> try_allocate(const MemoryRequest& request) {
+    const Home other = request.home == Home::Automatic ? Home::Persistent : Home::Automatic;
+    Pool& pool = pool_of(request.home);
+    pool.set_capacity(limit_ - std::min(limit_, pool_of(other).reserved()));
+    return pool.allocate(request.bytes, request.stream, request.label, request.growth);
+  }
+
+  void collect() noexcept {
+    automatic_pool_->cleanup();
+    persistent_pool_->cleanup();
+  }
+
+  void give_back(DeviceBuffer& buffer) {
+    const StreamPositions uses = buffer.uses.pending(clock_);
+    pool_of(buffer.home).free(buffer.allocation, {uses.data(), uses.size()});
+    if constexpr (GuardedStorage<Storage>) {
+      if (uses.empty()) storage_of(buffer.home).guard(buffer.allocation.address, buffer.allocation.size);
+    }
+  }
+
+  [[nodiscard]] DeviceBuffer* spare_buffer() {
+    if (spare_ == nullptr) return new DeviceBuffer(returned_);
+    --spares_;
+    return std::exchange(spare_, spare_->next_returned);
+  }
+
+  void keep_spare(DeviceBuffer* buffer) noexcept {
+    if (spares_ == most_spare) {
+      delete buffer;
+      return;
+    }
+    buffer->uses = LastUses();
+    buffer->allocation = {};
+    buffer->bytes = 0;
+    buffer->next_returned = std::exchange(spare_, buffer);
+    ++spares_;
+  }
+
+  static void delete_all(DeviceBuffer* first) noexcept {
+    while (first != nullptr) delete std::exchange(first, first->next_returned);
+  }
+
+  const Clock& clock_;
+  MemoryPoolOptions options_;
+  std::size_t limit_;
+  Storage automatic_;
+  Storage persistent_;
+  std::optional<Pool> automatic_pool_;
+  std::optional<Pool> persistent_pool_;
+  const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
+  DeviceBuffer* coming_ = nullptr;  // returned, not freed yet
+  DeviceBuffer* spare_ = nullptr;
+  std::size_t spares_ = 0;
+};
+
+}  // namespace cox

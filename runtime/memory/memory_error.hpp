@@ -1,0 +1,16 @@
+#pragma once
+
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
+#include <coxswain/runtime/place.hpp>
+
+#include <cstddef>
+#include <source_location>
+
+namespace cox {
+
+/// Why an allocation of `size` bytes failed: BufferTooBig, or OutOfMemory with the whole picture.
+[[nodiscard]] IoError allocation_error(const Place& place, std::size_t size, const MemoryReport& report,
+                                       std::source_location site);
+
+}  // namespace cox

@@ -1,0 +1,94 @@
+#include <coxswain/servers/host/detail/host_device.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/memory/memory_error.hpp>
+
+#include <new>
+#include <source_location>
+#include <string>
+#include <utility>
+
+namespace cox::detail {
+
+HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
+    : utilities_(std::move(utilities)),
+      threads_("cox-host-" + std::to_string(utilities_->owner.device.index), options.threads_per_device),
+      streams_(utilities_->owner.device, threads_.executor()),
+      memory_(streams_, host_pool_options(options.memory_capacity, HostServer::memory_alignment),
+              host_granularity(options.memory_capacity)),
+      pinned_(std::make_shared<HostPinnedMemory>(
+          host_pool_options(options.pinned_capacity, HostServer::pinned_alignment),
+          host_granularity(options.pinned_capacity))) {}
+
+HostDevice::~HostDevice() {
+  streams_.each([](HostStream& stream) { stream.drain(); });
+  // What nobody came to ask for is not lost (L12).
+  streams_.each([this](HostStream& stream) {
+    if (const auto error = stream.take_errors(std::source_location::current()))
+      report_task_error({utilities_->owner.device, stream.place().stream, error});
+  });
+  utilities_->completion_thread->stop();
+}
+
+HostMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
+  try {
+    HostStream& on = stream(caller.stream);
+    if (auto buffer = memory_.allocate({.bytes = size,
+                                        .stream = on.slot(),
+                                        .home = on.persistent_windows != 0 ? DeviceBuffer::Home::Persistent
+                                                                           : DeviceBuffer::Home::Automatic,
+                                        .label = {caller.site.file_name(), caller.site.line()}}))
+      return buffer;
+    throw allocation_error(place(caller), size, memory_.report(), caller.site);
+  } catch (const std::bad_alloc&) {
+    throw IoError::out_of_host_memory(size, caller.site);
+  }
+}
+
+Bytes HostDevice::allocate_pinned(std::size_t size, const Caller& caller) {
+  try {
+    if (auto bytes = pinned_->allocate(size, {caller.site.file_name(), caller.site.line()})) return std::move(*bytes);
+    throw allocation_error(place(caller), size, pinned_->report(), caller.site);
+  } catch (const std::bad_alloc&) {
+    throw IoError::out_of_host_memory(size, caller.site);
+  }
+}
+
+void HostDevice::require_healthy(ServerOperation operation, const Caller& caller) {
+  HostStream& on = stream(caller.stream);
+  switch (stream_error_mode(operation)) {
+    case StreamErrorMode::Ignore: return;
+    case StreamErrorMode::Refuse:
+      if (const auto error = on.peek_errors(caller.site)) std::rethrow_exception(error);
+      return;
+    case StreamErrorMode::Take:
+      if (const auto error = on.take_errors(caller.site)) std::rethrow_exception(error);
+      return;
+  }
+}
+
+HostRange HostDevice::resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const {
+  DeviceBuffer& buffer = resolve_binding(binding, utilities_->owner, caller);
+#ifndef NDEBUG
+  if (!memory_.alive(buffer))
+    throw IoError(IoError::Kind::StaleHandle,
+                  describe_use(binding, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
+#endif
+  uses.push_back({&buffer, access, &binding.memory});
+  std::byte* const data = host_pointer(buffer.address());
+  return {data == nullptr ? nullptr : data + binding.offset_start, binding.size_in_used()};
+}
+
+void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work) {
+  StreamPositions waits;
+  for (const BufferUse& use : uses) {
+    use.buffer->uses.add_waits(use.access, on.slot(), streams_, waits);
+    use.buffer->uses.prepare(streams_);
+  }
+  const StreamPosition position = on.next_position();
+  on.submit(streams_.events(waits), std::move(work));
+  for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+}
+
+}  // namespace cox::detail

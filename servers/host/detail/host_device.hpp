@@ -1,0 +1,61 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/binding.hpp>
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/memory/resolve_binding.hpp>
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/servers/host/detail/host_memory.hpp>
+#include <coxswain/servers/host/detail/host_range.hpp>
+#include <coxswain/servers/host/detail/host_stream.hpp>
+#include <coxswain/servers/host/detail/host_streams.hpp>
+#include <coxswain/servers/host/detail/host_threads.hpp>
+#include <coxswain/servers/host/host_server.hpp>
+
+#include <cstddef>
+#include <memory>
+
+namespace cox::detail {
+
+/// What a HostServer owns: threads, streams and memory, and how work is put in order. Device thread only.
+class HostDevice {
+ public:
+  using Utilities = std::shared_ptr<const ServerUtilities<HostServer>>;
+
+  HostDevice(Utilities utilities, const HostOptions& options);
+  HostDevice(const HostDevice&) = delete;
+  HostDevice& operator=(const HostDevice&) = delete;
+  /// Blocks until all work has run; reports the errors that nobody came to ask for.
+  ~HostDevice();
+
+  [[nodiscard]] const Utilities& utilities() const noexcept { return utilities_; }
+  [[nodiscard]] HostStream& stream(StreamId id) { return streams_.of(id); }
+  [[nodiscard]] HostMemory& memory() noexcept { return memory_; }
+  [[nodiscard]] HostPinnedMemory& pinned() noexcept { return *pinned_; }
+  [[nodiscard]] Place place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
+
+  /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
+  /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
+  [[nodiscard]] HostMemory::Buffer allocate(std::size_t size, const Caller& caller);
+  /// Host memory to copy from and to directly. Throws IoError as allocate.
+  [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
+  /// Throws ServerError Unhealthy if work of the caller's stream has failed and that matters to the operation.
+  void require_healthy(ServerOperation operation, const Caller& caller);
+  /// The window that a binding refers to; adds its buffer to `uses`. `binding` must outlive `uses`. Throws IoError as
+  /// resolve_binding.
+  [[nodiscard]] HostRange resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const;
+  /// Queues `work` behind everything on any stream that its uses must wait for. Throws std::bad_alloc; then nothing has
+  /// changed.
+  void submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work);
+
+ private:
+  Utilities utilities_;
+  HostThreads threads_;
+  HostStreams streams_;
+  HostMemory memory_;
+  std::shared_ptr<HostPinnedMemory> pinned_;  // with the bytes that it gave out
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/servers/host/detail/host_stream.hpp>
+#include <coxswain/servers/host/detail/host_threads.hpp>
+#include <coxswain/servers/host/detail/timeline.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace cox::detail {
+
+/// The streams of a host device, and how far they have come. A StreamId that has nothing queued and nothing to tell is
+/// forgotten sooner or later: its slot, whose count goes on, is the next StreamId's. Device thread only.
+class HostStreams {
+ public:
+  HostStreams(DeviceId device, HostThreads::Executor executor) : device_(device), executor_(std::move(executor)) {}
+  HostStreams(const HostStreams&) = delete;
+  HostStreams& operator=(const HostStreams&) = delete;
+
+  /// Finds the stream or makes it. Throws std::bad_alloc.
+  [[nodiscard]] HostStream& of(StreamId id);
+  /// As StreamClock says.
+  [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
+    return timelines_[static_cast<std::size_t>(slot)]->count();
+  }
+  /// What to wait for until these positions are reached.
+  [[nodiscard]] HostEvents events(const StreamPositions& positions) const;
+
+  /// Calls `visit(stream)` for each.
+  template <class Visit>
+  void each(Visit&& visit) const {
+    for (const auto& [id, stream] : streams_) visit(*stream);
+  }
+
+ private:
+  void forget_idle();
+
+  DeviceId device_;
+  HostThreads::Executor executor_;
+  std::unordered_map<StreamId, std::shared_ptr<HostStream>> streams_;
+  std::vector<std::shared_ptr<Timeline>> timelines_;  // by slot
+  std::vector<StreamSlot> free_slots_;                // with room for all slots
+  std::size_t sweep_at_ = 1024;                       // streams: a client thread that has ended leaves its stream behind
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,145 @@
+#include <coxswain/servers/host/detail/host_work.hpp>
+
+#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/servers/host/detail/host_copy.hpp>
+#include <coxswain/servers/host/detail/host_launch.hpp>
+#include <coxswain/servers/host/detail/launch_limits.hpp>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+/// The copy as rows, and of as many bytes as the host has, if that is given. Throws IoError.
+CopyPlan plan(const CopyDescriptor& tensor, const Place& place, const Caller& caller,
+              std::optional<std::size_t> host_size = std::nullopt) {
+  try {
+    const CopyPlan plan = plan_copy(tensor);
+    if (host_size) require_host_size(plan, tensor, *host_size);
+    return plan;
+  } catch (const IoError& error) {
+    throw IoError(error.kind(), std::string(error.what()) + ", on " + place.to_string(), caller.site);
+  }
+}
+
+struct Part {
+  CopyPlan plan;
+  HostRange range;
+};
+using Parts = SmallVector<Part, 1>;
+
+std::vector<Bytes> download_all(const Parts& parts) {
+  std::vector<Bytes> contents;
+  contents.reserve(parts.size());
+  for (const Part& part : parts) {
+    contents.push_back(Bytes::uninitialized(part.plan.size()));
+    download(part.plan, part.range.data, contents.back().data());
+  }
+  return contents;
+}
+
+HostRange resolve_dynamic_count(const HostDevice& device, const Binding& binding, const Caller& caller,
+                                BufferUses& uses) {
+  const HostRange range = device.resolve(binding, Access::Read, caller, uses);
+  if (range.size < 3 * sizeof(std::uint32_t))
+    throw IoError(IoError::Kind::SizeMismatch,
+                  "a dynamic cube count needs 12 B, but its buffer has " + format_byte_count(range.size), caller.site);
+  return range;
+}
+
+/// Finds what the launch is given. Throws LaunchError.
+void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeCount& count,
+                       const KernelArguments& arguments, const Caller& caller, BufferUses& uses) {
+  try {
+    if (const CubeCount::Static* known = count.as_static()) {
+      require_cube_count(*known, *launch.hardware, launch.kernel, launch.place, caller.site);
+      launch.count = *known;
+    } else {
+      launch.dynamic_count = resolve_dynamic_count(device, *count.as_dynamic(), caller, uses);
+    }
+    launch.arguments.reserve(arguments.buffers.size());
+    for (const KernelBuffer& buffer : arguments.buffers)
+      launch.arguments.push_back({device.resolve(buffer.binding, buffer.access, caller, uses), buffer.access});
+  } catch (const IoError& error) {
+    throw LaunchError(LaunchError::Kind::Io,
+                      launch_name(launch.kernel, launch.place) + " cannot be launched: " + error.what(), caller.site,
+                      std::current_exception());
+  }
+}
+
+}  // namespace
+
+void queue_upload(HostDevice& device, Upload upload, const Caller& caller) {
+  const Place place = device.place(caller);
+  const CopyPlan rows = plan(upload.destination, place, caller, upload.source.size());
+  BufferUses uses;
+  const HostRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
+  if (rows.size() == 0) return;
+  device.submit(device.stream(caller.stream), uses,
+                [rows, range, source = std::move(upload.source), place, site = caller.site] {
+                  try {
+                    detail::upload(rows, source, range.data);
+                  } catch (const IoError& error) {
+                    throw IoError(error.kind(), std::string(error.what()) + ", for an upload to " + place.to_string(),
+                                  site, error.cause(), error.sizes());
+                  }
+                });
+}
+
+void queue_download(HostDevice& device, Downloads downloads, const Caller& caller,
+                    Promise<std::vector<Bytes>> promise) {
+  HostStream& on = device.stream(caller.stream);
+  BufferUses uses;
+  Parts parts;
+  std::exception_ptr failure;
+  try {
+    for (const CopyDescriptor& tensor : downloads)
+      parts.push_back({plan(tensor, device.place(caller), caller),
+                       device.resolve(tensor.binding, Access::Read, caller, uses)});
+  } catch (...) {
+    failure = std::current_exception();
+    parts.clear();
+    uses.clear();
+  }
+  device.submit(on, uses,
+                [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, parts = std::move(parts),
+                 failure, promise = std::move(promise)]() mutable {
+                  std::exception_ptr error = stream->take_errors_before(event, site);
+                  if (!error) error = failure;
+                  if (error) return promise.set_error(std::move(error));
+                  std::vector<Bytes> contents;
+                  try {
+                    contents = download_all(parts);
+                  } catch (...) {
+                    return promise.set_error(std::current_exception());
+                  }
+                  promise.set_value(std::move(contents));
+                });
+}
+
+void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
+                  ExecutionMode mode, const Caller& caller) {
+  const auto& utilities = device.utilities();
+  const std::shared_ptr<const HardwareProperties> hardware(utilities, &utilities->properties.hardware);
+  const Place place = device.place(caller);
+  require_launchable(kernel, arguments, *hardware, place, caller.site);
+  HostLaunch launch{.kernel = std::move(kernel),
+                    .count = {},
+                    .dynamic_count = std::nullopt,
+                    .arguments = {},
+                    .info = std::move(arguments.info),
+                    .mode = mode,
+                    .hardware = hardware,
+                    .place = place,
+                    .site = caller.site};
+  BufferUses uses;
+  resolve_arguments(launch, device, count, arguments, caller, uses);
+  device.submit(device.stream(caller.stream), uses, [launch = std::move(launch)]() mutable { launch.run(); });
+}
+
+}  // namespace cox::detail

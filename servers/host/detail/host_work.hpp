@@ -1,0 +1,25 @@
+#pragma once
+
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/promise.hpp>
+#include <coxswain/runtime/upload.hpp>
+#include <coxswain/servers/host/detail/host_device.hpp>
+#include <coxswain/servers/host/host_kernel.hpp>
+
+#include <vector>
+
+namespace cox::detail {
+
+// The work that a host device does, checked and queued on the caller's stream. Device thread only; none of it waits.
+
+/// Throws IoError.
+void queue_upload(HostDevice& device, Upload upload, const Caller& caller);
+/// What is wrong, also with the request itself, ends in the promise.
+void queue_download(HostDevice& device, Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
+/// Throws LaunchError.
+void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
+                  ExecutionMode mode, const Caller& caller);
+
+}  // namespace cox::detail

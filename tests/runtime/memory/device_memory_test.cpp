@@ -1,0 +1,126 @@
+#include <coxswain/tests/runtime/memory/pool_model.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/runtime/memory/device_memory.hpp>
+
+#include <utility>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+
+namespace {
+
+constexpr std::size_t granule = 4096;
+constexpr StreamSlot one{0};
+constexpr StreamSlot two{1};
+
+struct Fixture {
+  using Memory = DeviceMemory<PaperMapping, PaperClock>;
+  using Home = DeviceBuffer::Home;
+
+  Memory::Buffer take(std::size_t bytes, StreamSlot stream = one, Home home = Home::Automatic) {
+    return memory.allocate({.bytes = bytes, .stream = stream, .home = home, .label = {"test", 0}});
+  }
+  void use(const Memory::Buffer& buffer, Access access, StreamPosition at) {
+    buffer->uses.prepare(clock);
+    buffer->uses.note(access, at);
+  }
+
+  PaperClock clock;
+  Memory memory{clock, {.capacity = 64 * granule}};
+};
+
+}  // namespace
+
+TEST_CASE("L11: a dropped buffer is the stream's own again at once, and everybody's when the stream has passed it",
+          "[memory]") {
+  Fixture f;
+  auto buffer = f.take(40 * granule);
+  const MemoryAddress address = buffer->address();
+  f.use(buffer, Access::Write, {one, 3});
+  buffer.reset();
+  auto again = f.take(40 * granule);
+  REQUIRE(again != nullptr);
+  CHECK(again->address() == address);
+
+  f.use(again, Access::Write, {one, 4});
+  again.reset();
+  const auto elsewhere = f.take(40 * granule, two);
+  StreamPositions waits;
+  elsewhere->uses.add_waits(Access::Write, two, f.clock, waits);
+  CHECK(waits == StreamPositions{{one, 4}});
+}
+
+TEST_CASE("L11: a buffer that streams still read is nobody's until all of them are done", "[memory]") {
+  Fixture f;
+  auto buffer = f.take(60 * granule);
+  f.use(buffer, Access::Read, {one, 1});
+  f.use(buffer, Access::Read, {two, 1});
+  buffer.reset();
+  CHECK(f.take(60 * granule) == nullptr);
+  f.clock.done[0] = 1;
+  CHECK(f.take(60 * granule) == nullptr);
+  f.clock.done[1] = 1;
+  CHECK(f.take(60 * granule) != nullptr);
+}
+
+TEST_CASE("Persistent memory stands apart, under the same cap", "[memory]") {
+  Fixture f;
+  const auto weights = f.take(40 * granule, one, Fixture::Home::Persistent);
+  REQUIRE(weights != nullptr);
+  auto activations = f.take(24 * granule);
+  REQUIRE(activations != nullptr);
+  CHECK(f.take(1) == nullptr);
+  CHECK(f.memory.usage().bytes_in_use == 64 * granule);
+  activations.reset();
+  // What the one pool holds unused, the other may have.
+  CHECK(f.take(20 * granule, one, Fixture::Home::Persistent) != nullptr);
+  CHECK(f.memory.report().capacity == 64 * granule);
+}
+
+TEST_CASE("No bytes take no memory, and a failure leaves nothing behind", "[memory]") {
+  Fixture f;
+  const auto all = f.take(64 * granule);
+  const auto none = f.take(0);
+  REQUIRE(none != nullptr);
+  CHECK(none->address() == 0);
+  CHECK(f.memory.alive(*none));
+  for (int i = 0; i < 100; ++i) CHECK(f.take(1) == nullptr);
+  CHECK(f.memory.usage().number_allocs == 1);
+}
+
+TEST_CASE("Pools are installed anew only where nothing lives", "[memory]") {
+  Fixture f;
+  auto buffer = f.take(granule);
+  CHECK_FALSE(f.memory.install({.capacity = 8 * granule}));
+  buffer.reset();
+  CHECK(f.memory.install({.capacity = 8 * granule}));
+  CHECK(f.take(9 * granule) == nullptr);
+  CHECK(f.take(8 * granule) != nullptr);
+  CHECK(f.memory.capacity() == 8 * granule);
+}
+
+TEST_CASE("A buffer that has been freed is known as such", "[memory]") {
+  Fixture f;
+  auto buffer = f.take(granule);
+  const DeviceBuffer& known = *buffer;
+  const MemoryAllocation allocation = buffer->allocation;
+  CHECK(f.memory.alive(known));
+  buffer.reset();
+  f.memory.take_back();
+  DeviceBuffer copy(std::make_shared<ReturnedBuffers>());
+  copy.bytes = granule;
+  copy.allocation = allocation;
+  CHECK_FALSE(f.memory.alive(copy));
+}
+
+TEST_CASE("L13: buffers may outlive the memory", "[memory]") {
+  std::vector<Fixture::Memory::Buffer> buffers;
+  {
+    Fixture f;
+    for (int i = 0; i < 10; ++i) buffers.push_back(f.take(granule));
+    buffers.resize(5);
+  }
+  CHECK(buffers.size() == 5);  // freed below: by themselves
+}
