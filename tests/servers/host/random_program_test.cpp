@@ -18,9 +18,9 @@ using cox::HostOptions;
 namespace {
 
 #if defined(__SANITIZE_THREAD__)
-constexpr std::size_t slower = 10;
+constexpr std::size_t slower = 20;
 #elif defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t slower = 4;
+constexpr std::size_t slower = 8;
 #else
 constexpr std::size_t slower = 1;
 #endif

@@ -25,7 +25,11 @@ using cox::KernelArguments;
 namespace {
 
 constexpr std::size_t clients = 4;
+#if defined(__SANITIZE_THREAD__)
+constexpr std::size_t futures_of_each = 2500;
+#else
 constexpr std::size_t futures_of_each = 25'000;
+#endif
 
 using AnyFuture = std::variant<std::monostate, Future<std::vector<Bytes>>, Future<void>>;
 
