@@ -1,0 +1,198 @@
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
+#include <coxswain/runtime/server_error.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <source_location>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace cox::test;
+using cox::Bytes;
+using cox::Handle;
+using cox::HostClient;
+using cox::IoError;
+using cox::ServerError;
+
+namespace {
+
+constexpr std::size_t MiB = std::size_t{1} << 20U;
+constexpr std::size_t capacity = 64 * MiB;
+constexpr cox::HostOptions small{.device_count = 1, .threads_per_device = 4, .memory_capacity = capacity};
+
+/// What the stream failed with, if it did, and nothing else than allocations.
+std::optional<IoError> allocation_failure(const HostClient& client) {
+  try {
+    client.sync().get();
+  } catch (const ServerError& error) {
+    try {
+      std::rethrow_exception(error.cause());
+    } catch (const IoError& cause) {
+      return cause;
+    }
+  }
+  return std::nullopt;
+}
+
+// Byte by byte the same, so that even the sanitizers look at a full device quickly.
+void fill(const HostClient& client, const Handle& data, std::size_t value) {
+  Bytes content = Bytes::uninitialized(data.size_in_used());
+  std::memset(content.data(), static_cast<int>(value % 251), content.size());
+  client.write(data, std::move(content));
+}
+
+bool is_filled(const HostClient& client, const Handle& data, std::size_t value) {
+  const Bytes found = client.read_one(data);
+  return !found.empty() && found.data()[0] == static_cast<std::byte>(value % 251) &&
+         std::memcmp(found.data(), found.data() + 1, found.size() - 1) == 0;
+}
+
+/// Buffers of `least` to twice as many bytes until 99 % of the device are in use, each filled with its number.
+std::vector<Handle> fill_device(const HostClient& client, std::size_t least) {
+  std::mt19937_64 random(1);
+  std::vector<Handle> buffers;
+  for (std::size_t used = 0; used < capacity / 100 * 99;) {
+    const std::size_t wanted = (least + random() % least) / 512 * 512;
+    const std::size_t size = std::min(wanted, capacity / 1000 * 995 / 512 * 512 - used);
+    buffers.push_back(client.empty(size));
+    fill(client, buffers.back(), buffers.size());
+    used += size;
+  }
+  return buffers;
+}
+
+/// One buffer of all there is; its ends are used.
+void require_whole_device(const HostClient& client) {
+  const Handle all = client.empty(capacity);
+  const Handle first = all.offset_end(capacity - 4096);
+  const Handle last = all.offset_start(capacity - 4096);
+  fill(client, first, 3);
+  fill(client, last, 4);
+  REQUIRE(is_filled(client, first, 3));
+  REQUIRE(is_filled(client, last, 4));
+}
+
+}  // namespace
+
+TEST_CASE("L12: a device that is full says what was asked for, what there is, and who has it") {
+  OpenHost host(small);
+  const HostClient& client = host.client();
+  const std::vector<Handle> buffers = fill_device(client, MiB / 2);
+  REQUIRE_FALSE(allocation_failure(client));
+  REQUIRE(client.memory_usage().bytes_in_use >= capacity / 100 * 99);
+
+  const Handle failed = client.empty(2 * MiB);
+  const Handle later = client.empty(1024);  // there is room for that
+  const auto error = allocation_failure(client);
+  REQUIRE(error);
+  REQUIRE(error->kind() == IoError::Kind::OutOfMemory);
+  REQUIRE(error->sizes()->requested == 2 * MiB);
+  REQUIRE(error->sizes()->capacity == capacity);
+  REQUIRE(error->sizes()->in_use >= capacity / 100 * 99);
+  INFO(error->what());
+  const cox::MemoryReport report = client.memory_report();
+  REQUIRE(mentions(error->what(),
+                   {"DeviceId(type=0, index=0)", "stream", "2097152 B", "67108864 B", "in use", "reserved", "peak",
+                    "the largest piece", "fragmentation", "biggest owners: host_out_of_memory_test.cpp:"}));
+  REQUIRE(report.by_label.size() == 2);
+
+  // The handle says so, on any stream; everybody else is served.
+  const HostClient other = host.on_new_stream();
+  REQUIRE(kind_of<IoError>([&] { (void)client.read_one(failed); }) == IoError::Kind::AllocationFailed);
+  REQUIRE(mentions(message_of([&] { (void)other.read_one(failed); }), {"its allocation failed", "2097152 B"}));
+  fill(other, later, 5);
+  REQUIRE(is_filled(client, later, 5));
+  for (std::size_t i = 0; i < buffers.size(); ++i) REQUIRE(is_filled(i % 2 == 0 ? client : other, buffers[i], i + 1));
+}
+
+TEST_CASE("One tensor of 90 % of the free memory is had, however many pieces that is in") {
+  OpenHost host(small);
+  const HostClient& client = host.client();
+  // Free pieces of some 25 granules of 64 KiB: what is less than a granule at their ends cannot be moved together.
+  std::vector<Handle> buffers = fill_device(client, MiB);
+  REQUIRE(allocation_failure(client) == std::nullopt);
+  // Every other buffer goes: a free piece beside each that stays.
+  std::size_t kept_bytes = 0;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (i % 2 == 0) {
+      buffers[i] = {};
+    } else {
+      kept_bytes += buffers[i].size();
+    }
+  }
+  const std::size_t size = (capacity - kept_bytes) / 10 * 9 / 4096 * 4096;
+  for (int round = 0; round < 3; ++round) {
+    const auto tensor = client.empty_tensor({size / 4096, 1024}, 4);
+    REQUIRE(tensor.memory.size() == size);
+    fill(client, tensor.memory, 77);
+    REQUIRE(is_filled(client, tensor.memory, 77));
+    REQUIRE(client.memory_usage().bytes_in_use == kept_bytes + size);
+  }
+  for (std::size_t i = 1; i < buffers.size(); i += 2) REQUIRE(is_filled(client, buffers[i], i + 1));
+}
+
+TEST_CASE("A device is used again after it was full, as often as one likes") {
+  OpenHost host(small);
+  const HostClient& client = host.client();
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Handle> buffers;
+    std::optional<IoError> error;
+    while (!error) {
+      buffers.push_back(client.empty(3 * MiB + static_cast<std::size_t>(round) * 4096));
+      error = allocation_failure(client);
+    }
+    REQUIRE(error->kind() == IoError::Kind::OutOfMemory);
+    REQUIRE(buffers.size() >= 17);
+    buffers.clear();
+    REQUIRE_FALSE(allocation_failure(client));
+    REQUIRE(client.memory_usage().number_allocs == 0);
+    require_whole_device(client);
+  }
+}
+
+TEST_CASE("8 threads that fill one device together fail alone, and lose nothing") {
+  OpenHost host(small);
+  std::atomic<int> refused{0};
+  std::atomic<int> wrong{0};
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      const HostClient client = host.on_new_stream();
+      std::mt19937_64 random(t);
+      std::vector<std::pair<Handle, std::uint32_t>> mine;
+      for (std::uint32_t i = 0; i < 100; ++i) {
+        Handle made = client.empty(4 * (1 + random() % (MiB / 2)));
+        if (const auto error = allocation_failure(client)) {
+          ++refused;
+          if (error->kind() != IoError::Kind::OutOfMemory || !mentions(error->what(), {"biggest owners"})) ++wrong;
+          if (kind_of<IoError>([&] { (void)client.read_one(made); }) != IoError::Kind::AllocationFailed) ++wrong;
+          if (mine.size() > 2) mine.resize(mine.size() / 2);
+          continue;
+        }
+        const std::uint32_t value = t * 1000 + i;
+        fill(client, made, value);
+        mine.emplace_back(std::move(made), value);
+      }
+      for (const auto& [data, value] : mine) ++(is_filled(client, data, value) ? right : wrong);
+    });
+  for (auto& thread : threads) thread.join();
+  REQUIRE(wrong == 0);
+  REQUIRE(right > 0);
+  REQUIRE(refused > 0);
+  REQUIRE_FALSE(allocation_failure(host.client()));
+  REQUIRE(host.client().memory_usage().number_allocs == 0);
+  require_whole_device(host.client());
+}

@@ -1,0 +1,173 @@
+#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+using namespace cox::test;
+using cox::Access;
+using cox::Bytes;
+using cox::CubeCount;
+using cox::Future;
+using cox::Handle;
+using cox::HostClient;
+using cox::KernelArguments;
+
+namespace {
+
+constexpr std::size_t clients = 4;
+#if defined(__SANITIZE_THREAD__)
+constexpr std::size_t futures_of_each = 2500;
+#else
+constexpr std::size_t futures_of_each = 25'000;
+#endif
+
+using AnyFuture = std::variant<std::monostate, Future<std::vector<Bytes>>, Future<void>>;
+
+/// A client thread that adds one to its buffer again and again, asks for reads and syncs, and drops most of the futures
+/// unseen.
+class CarelessClient {
+ public:
+  CarelessClient(const HostClient& client, const Handle& everybodys, std::uint64_t seed)
+      : client_(client),
+        random_(seed),
+        everybodys_(everybodys),
+        data_(client_.create(Bytes::zeroed(4096))),
+        tensor_(client_.create_tensor(Bytes::zeroed(4 * 31 * 7), {31, 7}, 4)) {}
+
+  /// What went wrong first; empty if nothing did.
+  std::string run(std::size_t futures) {
+    for (std::size_t i = 0; i < futures && failure_.empty(); ++i) {
+      if (below(4) == 0) add_one();
+      treat(ask());
+    }
+    client_.sync().get();
+    return failure_;
+  }
+
+ private:
+  std::size_t below(std::size_t bound) { return random_() % bound; }
+
+  void add_one() {
+    client_.launch(multiply_add(), CubeCount::of_1d(32),
+                   KernelArguments{}.with_buffer(data_).with_scalar(std::uint32_t{1}).with_scalar(std::uint32_t{1}));
+    ++added_;
+  }
+
+  AnyFuture ask() {
+    switch (below(4)) {
+      case 0: return client_.sync();
+      case 1: return client_.read_tensor_async({tensor_.copy_descriptor({31, 7}, 4)});
+      case 2: return client_.read_async(std::vector<Handle>{data_, everybodys_});
+      default: {
+        // Nobody but the read has this buffer.
+        const Handle alone = client_.create(Bytes::zeroed(64 + below(4096)));
+        return client_.read_async(std::vector<Handle>{alone.offset_start(8)});
+      }
+    }
+  }
+
+  void treat(AnyFuture future) {
+    switch (below(8)) {
+      case 0:
+      case 1: return;  // dropped at once
+      case 2: return half_wait(future);
+      case 3:
+        if (below(8) == 0) client_.sync().get();  // now it is complete, and dropped
+        return;
+      case 4: return look();
+      default:  // dropped over a later one
+        kept_[below(kept_.size())] = std::move(future);
+    }
+  }
+
+  static void half_wait(AnyFuture& future) {
+    constexpr std::chrono::seconds at_once{0};
+    if (auto* read = std::get_if<1>(&future)) (void)read->wait_for(at_once);
+    if (auto* met = std::get_if<2>(&future)) (void)met->wait_for(at_once);
+  }
+
+  /// The data is right all the while.
+  void look() {
+    if (below(16) != 0) return;
+    for (const std::uint32_t value : numbers(client_.read_one(data_)))
+      if (value != added_) {
+        failure_ = "found " + std::to_string(value) + " after adding " + std::to_string(added_) + " times";
+        return;
+      }
+  }
+
+  HostClient client_;
+  std::mt19937_64 random_;
+  Handle everybodys_;
+  Handle data_;
+  cox::MemoryLayout tensor_;
+  std::array<AnyFuture, 64> kept_;
+  std::uint32_t added_ = 0;
+  std::string failure_;
+};
+
+void run_clients(OpenHost& host, std::size_t futures_of_one) {
+  const Handle everybodys = host.client().create(Bytes::zeroed(10'000));
+  std::array<std::string, clients> failures;
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < clients; ++t)
+    threads.emplace_back(
+        [&, t] { failures[t] = CarelessClient(host.on_new_stream(), everybodys, t).run(futures_of_one); });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& failure : failures) REQUIRE(failure == "");
+}
+
+}  // namespace
+
+TEST_CASE("L11: a hundred thousand futures dropped at any moment under load leave no memory behind") {
+  OpenHost host({.device_count = 1, .threads_per_device = 4});
+  run_clients(host, futures_of_each / 10);  // queues and recycled blocks have their size now
+  host.client().sync().get();
+  REQUIRE(host.client().memory_usage().number_allocs == 0);
+  const long blocks = live_blocks();
+  run_clients(host, futures_of_each);
+  host.client().sync().get();
+  REQUIRE(host.client().memory_usage().number_allocs == 0);
+  REQUIRE(host.client().memory_usage().bytes_in_use == 0);
+  INFO("blocks of host memory: " << blocks << " before, " << live_blocks() << " after");
+  REQUIRE(live_blocks() < blocks + 500);
+}
+
+TEST_CASE("L11: futures and buffers dropped before their stream comes to them disturb none that are kept") {
+  OpenHost host;
+  HostClient& client = host.client();
+  const HostClient other = host.on_new_stream();
+  Gate gate;
+  client.launch(gate.kernel(0), CubeCount::single(), {});
+  gate.wait_until_entered();
+  const long blocks = live_blocks();
+  std::vector<Future<std::vector<Bytes>>> kept;
+  bool too_early = false;
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    const Handle data = upload(client, std::vector<std::uint32_t>(100, i));
+    auto read = client.read_async(std::vector<Handle>{data});
+    auto met = client.sync();
+    too_early = too_early || read.wait_for(std::chrono::seconds(0)) || met.wait_for(std::chrono::seconds(0));
+    if (i % 4 == 0) kept.push_back(std::move(read));
+    // Others have to find memory elsewhere.
+    other.write(other.empty(400), Bytes::zeroed(400));
+  }
+  const long blocks_waiting = live_blocks();
+  gate.open();
+  REQUIRE_FALSE(too_early);
+  REQUIRE(blocks_waiting > blocks);
+  for (std::uint32_t i = 0; i < kept.size(); ++i)
+    REQUIRE(numbers(kept[i].get()[0]) == std::vector<std::uint32_t>(100, 4 * i));
+  client.sync().get();
+  REQUIRE(client.memory_usage().number_allocs == 0);
+}
