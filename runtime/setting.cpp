@@ -52,6 +52,12 @@ constexpr std::array settings_table{
     Setting{"log.file", "COX_LOG_FILE", Type::Text, 0, 0, "", "", "log to this file, too; it is appended to"},
     Setting{"log.queue_capacity", "COX_LOG_QUEUE_CAPACITY", Type::Count, 1, 1'048'576, "8192", "",
             "messages queued for the log's thread at most; beyond it the oldest are dropped"},
+    Setting{"trace.file", "COX_TRACE_FILE", Type::Text, 0, 0, "", "",
+            "trace from the start and write the trace to this file when the process ends"},
+    Setting{"trace.capacity", "COX_TRACE_CAPACITY", Type::Count, 1024, 1ULL << 26U, "65536", "",
+            "events that a trace keeps at most; beyond it the oldest are dropped"},
+    Setting{"trace.nvtx", "COX_TRACE_NVTX", Type::Boolean, 0, 0, "false", "",
+            "tasks and stream work also become NVTX ranges; from the start"},
 };
 
 // A section that is wrong or missing counts as two letters: "devices" is near to "host.devices".
