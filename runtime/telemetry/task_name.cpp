@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdlib>
@@ -72,9 +73,9 @@ std::string place_of(std::string_view task) {
   return {};
 }
 
-// The type of a closure that is no lambda, where a template of ours has it as an argument.
+// The type of a closure that is no lambda, where a template of ours has it as an argument; of an opening the service's.
 std::string type_of(std::string_view task) {
-  for (const std::string_view holder : {"::service_body<", "::exclusive<"}) {
+  for (const std::string_view holder : {"::service_body<", "::exclusive<", "BasicDeviceHandle<"}) {
     if (const auto at = task.find(holder); at != std::string_view::npos) {
       return plain(first_name_of(task.substr(at + holder.size())));
     }
@@ -106,8 +107,6 @@ std::string_view verb_of(std::string_view task) {
 std::string task_name(std::string_view demangled) {
   const std::string_view verb = verb_of(demangled);
   std::string place = place_of(demangled);
-  if (place.empty() && verb == "open")
-    place = plain(first_name_of(demangled.substr(demangled.find("BasicDeviceHandle<") + 18)));
   if (place.empty()) place = type_of(demangled);
   if (verb.empty()) return place;
   return std::string(verb) + (place.empty() ? "" : " ") + place;
