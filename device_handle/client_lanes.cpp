@@ -38,6 +38,12 @@ std::uint64_t ClientLanes::next_serial() noexcept {
   return next.fetch_add(1, std::memory_order_relaxed);  // relaxed: only uniqueness matters
 }
 
+Mailbox::Lane& ClientLanes::acquire(Mailbox& mailbox) {
+  Mailbox::Lane& lane = mailbox.acquire_lane();
+  lane.owner.store(this_thread_number(), std::memory_order_relaxed);
+  return lane;
+}
+
 Mailbox::Lane* ClientLanes::find_or_acquire(std::uint64_t serial, std::shared_ptr<Mailbox> mailbox) {
   Cached& cached = cache_[serial % cache_.size()];
   if (ending) {
@@ -49,7 +55,7 @@ Mailbox::Lane* ClientLanes::find_or_acquire(std::uint64_t serial, std::shared_pt
   if (found == leases.all.end()) {
     std::erase_if(leases.all, [](const Lease& lease) { return lease.mailbox.expired(); });
     leases.all.reserve(leases.all.size() + 1);  // a lane that is acquired is kept track of
-    leases.all.push_back({serial, mailbox, &mailbox->acquire_lane()});
+    leases.all.push_back({serial, mailbox, &acquire(*mailbox)});
     found = std::prev(leases.all.end());
   }
   cached = {serial, found->lane};

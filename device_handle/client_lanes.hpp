@@ -22,6 +22,9 @@ class ClientLanes {
     return find_or_acquire(serial, mailbox());
   }
 
+  /// A lane of `mailbox` marked as the calling thread's, which must release it.
+  [[nodiscard]] static Mailbox::Lane& acquire(Mailbox& mailbox);
+
   /// A number for a new mailbox.
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
 

@@ -88,6 +88,7 @@ void DeviceThread::prepare_thread() const noexcept {
 
 void DeviceThread::main() {
   prepare_thread();
+  number_ = this_thread_number();
   current_ = this;
   const HeldNode held(*this);
   if (run_until_closing()) finish();
@@ -129,8 +130,11 @@ bool DeviceThread::run(const Mailbox::Item& item) {
   // Reading the clock costs more than all else here: while the thread is awake, one task in a few stands for the
   // others.
   const bool timed = timing_ && (std::exchange(time_next_, false) || untimed_ + 1 >= tasks_per_timed_one);
+  const TaskTracer* const tracer = detail::task_tracer.load(std::memory_order_acquire);  // pairs with set_task_tracer()
+  if (tracer != nullptr) [[unlikely]]
+    begin_trace(item, *tracer);
   const std::uint64_t submitted = item.stamp;
-  const std::uint64_t start = timed ? SystemPlatform::now_early() : 0;
+  const std::uint64_t start = timed || tracer != nullptr ? trace_stamp() : 0;
   Outcome outcome = Outcome::Cancelled;
   running_.enter(item.ops->type);
   if (discarding_.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -141,15 +145,56 @@ bool DeviceThread::run(const Mailbox::Item& item) {
   }
   running_.leave();
   ledger_.ended(outcome);
+  const std::uint64_t end = timed || tracer != nullptr ? std::max(trace_stamp(), start) : 0;
   if (timed) {
     // Clock reads of two processors that are not ordered by anything may be out of order by a little.
-    const std::uint64_t end = std::max(SystemPlatform::now_early(), start);
     ledger_.timed(start - std::min(start, submitted), end - start, std::exchange(untimed_, 0U) + 1);
   } else {
     ++untimed_;
   }
+  if (tracer != nullptr) [[unlikely]]
+    end_trace(item, outcome, start, end);
   SystemPlatform::light_barrier();  // pairs with take_over(): we see the request or it sees us outside a task
   return custody_.load(std::memory_order_acquire) == Custody::Kept || keep_custody();
+}
+
+void DeviceThread::begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept {
+  tracer_ = &tracer;
+  operation_ = nullptr;
+  if (tracer.begin != nullptr) tracer.begin(*item.ops->type);
+}
+
+void DeviceThread::end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start,
+                             std::uint64_t end) noexcept {
+  // A stamp read early may be a little older than one read before it; tasks of one thread do not overlap.
+  start = std::max(start, traced_until_);
+  traced_until_ = std::max(start, end);
+  const RunningTask::Name name = running_.last_name();
+  std::exchange(tracer_, nullptr)
+      ->end({.device = device_,
+             .stage = stage_,
+             .outcome = outcome,
+             .thread = number_,
+             .client = item.lane->owner.load(std::memory_order_relaxed),
+             .stream = StreamId{item.stream},
+             .submitted = stamps_are_time() ? std::min(item.stamp, start) : 0,
+             .start = start,
+             .end = traced_until_,
+             .type = item.ops->type,
+             .operation = operation_,
+             .label = name.label,
+             .file = name.file,
+             .line = name.line});
+}
+
+void DeviceThread::name_operation(const char* name) noexcept {
+  if (tracer_ == nullptr || operation_ != nullptr || exclusive_depth_ != 0) return;
+  operation_ = name;
+  if (tracer_->operation != nullptr) tracer_->operation(name);
+}
+
+void detail::name_traced_operation(const char* name) noexcept {
+  if (DeviceThread* const thread = DeviceThread::current()) thread->name_operation(name);
 }
 
 // A request is being made; whoever changes it first decides.

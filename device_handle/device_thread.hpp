@@ -14,6 +14,7 @@
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/device_handle/stage.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task_trace.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 
 #include <atomic>
@@ -105,6 +106,9 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
     current_->running_.name(label, site);
   }
 
+  /// The same for whoever traces; see name_operation().
+  void name_operation(const char* name) noexcept;
+
   /// Accounts for a task that runs inside another one.
   void account_inline(Outcome outcome) noexcept {
     ledger_.accepted_inline();
@@ -145,7 +149,7 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
     if (Mailbox::Lane* const lane = ClientLanes::of(serial_, [this] { return shared_mailbox(); })) [[likely]] {
       return mailbox_.push(*lane, std::move(task), stream, room);
     }
-    Mailbox::Lane& lane = mailbox_.acquire_lane();  // the thread is ending and has given its own back
+    Mailbox::Lane& lane = ClientLanes::acquire(mailbox_);  // the thread is ending and has given its own back
     const LaneReturn back{mailbox_, lane};
     return mailbox_.push(lane, std::move(task), stream, room);
   }
@@ -163,6 +167,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   bool spin(bool slept);
   std::size_t run_ready();
   bool run(const Mailbox::Item& item);
+  void begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept;
+  void end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start, std::uint64_t end) noexcept;
   bool keep_custody() noexcept;
   void finish();
   bool take_over();
@@ -184,6 +190,10 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   unsigned untimed_ = 0;   // tasks since the last one that was timed
   int exclusive_depth_ = 0;
   InlineCalls inline_calls_;
+  const TaskTracer* tracer_ = nullptr;  // of the task that is running; null: it is not traced
+  const char* operation_ = nullptr;     // of the same
+  std::uint64_t traced_until_ = 0;
+  std::uint32_t number_ = 0;  // of this thread, by the system
   std::atomic<bool> discarding_{false};
   std::atomic<Custody> custody_{Custody::Kept};
   Completion ended_;

@@ -55,6 +55,15 @@ class Histogram {
   /// The longest, in nanoseconds; 0 if empty.
   [[nodiscard]] std::uint64_t max() const noexcept { return scaled(max_); }
 
+  /// Calls `visit(longest, times)` for each bucket that counts anything, shortest first; `longest` is the longest
+  /// duration that the bucket counts, in nanoseconds.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (std::size_t i = 0; i < bucket_count; ++i) {
+      if (counts_[i] != 0) visit(scaled(std::min(upper_bound(i), max_)), counts_[i]);
+    }
+  }
+
   /// In nanoseconds: at least the fraction `q` (0 to 1) of what was recorded was no longer. 0 if empty.
   [[nodiscard]] std::uint64_t quantile(double q) const noexcept {
     const auto rank =

@@ -55,6 +55,7 @@ class Lane {
     void* object;
     std::uint64_t stream;
     std::uint64_t stamp;
+    const Lane* lane;
   };
 
   Lane() = default;
@@ -113,7 +114,7 @@ class Lane {
     head_ = cell + ops->cells;
     __builtin_prefetch(head_ + 1);
     return {ops, reinterpret_cast<std::byte*>(cell) + ops->offset, cell->stream,
-            cell->stamp.load(std::memory_order_relaxed)};
+            cell->stamp.load(std::memory_order_relaxed), this};
   }
 
   /// The segment being read is not given back when it is drained, but kept until free_segments(): a task in it may be
@@ -215,6 +216,7 @@ class Lane {
 
   // Written when a thread takes or leaves the lane.
   alignas(cache_line) atomic<std::uint32_t> owned{1};
+  atomic<std::uint32_t> owner{0};  // the thread that took it last, by the system's number; for traces
   Lane* next = nullptr;
 };
 

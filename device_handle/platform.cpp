@@ -55,6 +55,8 @@ void prepare_platform() noexcept {
   });
 }
 
+std::uint32_t this_thread_number() noexcept { return static_cast<std::uint32_t>(syscall(SYS_gettid)); }
+
 double nanoseconds_per_stamp() noexcept {
   if (!stamps_are_time()) return 0.0;
   const auto elapsed = std::chrono::duration<double, std::nano>(SteadyClock::now() - epoch.time).count();

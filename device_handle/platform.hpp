@@ -129,6 +129,9 @@ struct SystemPlatform {
 /// Finds out what the machine offers. Idempotent; called before the first device thread starts.
 void prepare_platform() noexcept;
 
+/// The calling thread by the system's number, as tools show it.
+[[nodiscard]] std::uint32_t this_thread_number() noexcept;
+
 /// True where stamps are ticks of the time-stamp counter, so that queue waits and run times can be measured with them.
 [[nodiscard]] inline bool stamps_are_time() noexcept { return detail::platform_facts.synchronised_tsc; }
 

@@ -221,6 +221,15 @@ std::shared_ptr<Device> Registry<Device>::find(DeviceId device, Stage stage) {
   return found == all.template of<Device>().end() ? nullptr : found->second.device;
 }
 
+template <class Device>
+std::vector<std::shared_ptr<Device>> Registry<Device>::all() {
+  Devices& open = devices();
+  const std::scoped_lock lock(open.mutex);
+  std::vector<std::shared_ptr<Device>> found;
+  for (const auto& [key, entry] : open.template of<Device>()) found.push_back(entry.device);
+  return found;
+}
+
 template struct Registry<DeviceThread>;
 template struct Registry<InlineDevice>;
 

@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/stage.hpp>
 
 #include <memory>
+#include <vector>
 
 namespace cox {
 
@@ -21,6 +22,9 @@ struct Registry {
 
   /// The same, or nullptr.
   [[nodiscard]] static std::shared_ptr<Device> find(DeviceId device, Stage stage);
+
+  /// Those that are open or being shut down, in the order of device and stage.
+  [[nodiscard]] static std::vector<std::shared_ptr<Device>> all();
 };
 
 extern template struct Registry<DeviceThread>;

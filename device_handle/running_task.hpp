@@ -26,7 +26,7 @@ class RunningTask {
   void name(const char* label, const std::source_location& site) noexcept {
     file_.store(site.file_name(), std::memory_order_relaxed);
     line_.store(site.line(), std::memory_order_relaxed);
-    label_.store(label != nullptr ? label : "task", std::memory_order_release);  // pairs with to_string()
+    label_.store(label != nullptr ? label : unlabelled, std::memory_order_release);  // pairs with to_string()
   }
 
   /// Odd: in a task. Another value each time the thread enters or leaves one.
@@ -35,7 +35,23 @@ class RunningTask {
 
   [[nodiscard]] std::string to_string() const;
 
+  /// What name() said of a task; null where it was not called, or not given.
+  struct Name {
+    const char* label;
+    const char* file;
+    std::uint32_t line;
+  };
+  /// Device thread: of the task that it is in or has left last.
+  [[nodiscard]] Name last_name() const noexcept {
+    const char* const label = label_.load(std::memory_order_relaxed);
+    if (label == nullptr) return {};
+    return {label != unlabelled ? label : nullptr, file_.load(std::memory_order_relaxed),
+            line_.load(std::memory_order_relaxed)};
+  }
+
  private:
+  static constexpr char unlabelled[] = "task";
+
   void step() noexcept {
     // release: who sees the thread outside a task sees what the task did (DeviceThread::take_over)
     serial_.store(serial_.load(std::memory_order_relaxed) + 1, std::memory_order_release);

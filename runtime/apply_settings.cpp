@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/telemetry/trace_at_exit.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -29,6 +30,26 @@ void start_log(const Settings& settings) {
   }
 }
 
+// Once: what the program starts or stops afterwards is its own affair.
+void start_trace(const Settings& settings) {
+  static bool started = false;  // guarded by the mutex of apply_settings()
+  const auto path = settings.get<std::string>("trace.file");
+  const trace::Options options{.capacity = path.empty() ? 0 : settings.get<std::uint64_t>("trace.capacity"),
+                               .nvtx = settings.get<bool>("trace.nvtx")};
+  if (started || (path.empty() && !options.nvtx)) return;
+  try {
+    if (path.empty()) {
+      trace::start(options);
+    } else {
+      trace::start_until_exit(options, path);
+    }
+    started = true;
+  } catch (const Error& error) {
+    throw ConfigError(ConfigError::Kind::Unreadable, "trace.file is " + in_quotes(path) + ", trace.nvtx is " +
+                                                         (options.nvtx ? "true" : "false") + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 void apply_settings() {
@@ -40,6 +61,7 @@ void apply_settings() {
   const Settings now = settings();
   offer_default_device_thread_options(default_device_thread_options(now));
   if (log_is_wanted(now)) start_log(now);
+  start_trace(now);
   applied = version;
 }
 

@@ -60,6 +60,12 @@ constexpr std::array settings_table{
             "what is recorded about launches; it is logged as log.runtime's info"},
     Setting{"compilation.check_mode", "COX_COMPILATION_CHECK_MODE", Type::CheckMode, 0, 0, "auto", "",
             "how kernels run that are launched unchecked: checked, in mode validate, or as they ask"},
+    Setting{"trace.file", "COX_TRACE_FILE", Type::Text, 0, 0, "", "",
+            "trace from the start and write the trace to this file when the process ends"},
+    Setting{"trace.capacity", "COX_TRACE_CAPACITY", Type::Count, 1024, 1ULL << 26U, "65536", "",
+            "events that a trace keeps at most; beyond it the oldest are dropped"},
+    Setting{"trace.nvtx", "COX_TRACE_NVTX", Type::Boolean, 0, 0, "false", "",
+            "tasks and stream work also become NVTX ranges; from the start"},
 };
 
 // A section that is wrong or missing counts as two letters: "devices" is near to "host.devices".

@@ -3,6 +3,7 @@
 #include <coxswain/perf/handle/after_idle.hpp>
 #include <coxswain/perf/handle/idle_cost.hpp>
 #include <coxswain/perf/handle/steady_state.hpp>
+#include <coxswain/perf/handle/telemetry_cost.hpp>
 #include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/perf/queue/cases.hpp>
 
@@ -13,7 +14,7 @@
 
 namespace cox::perf {
 
-/// Figures F4 to F6 over the lanes `named`; the smaller cases of perf_queue do the rest.
+/// Figures F4 to F6 and F17 over the lanes `named`; the smaller cases of perf_queue do the rest.
 template <class... L>
 class HandleCases {
  public:
@@ -39,6 +40,23 @@ class HandleCases {
     });
     suite_.add(std::move(blocking));
     suite_.add(std::move(lone));
+  }
+
+  void add_telemetry() {
+    const unsigned bursts = quick_ ? 20 : 100;
+    Case sides{.figure = "F17",
+               .name = "each side while the other waits",
+               .metrics = {{"submit", "ns"}, {"device thread", "ns per task"}},
+               .contenders = {}};
+    each([&]<class Lane>(const Named<Lane>& lane) {
+      sides.contenders.push_back({lane.name, [bursts] { return cost_of_each_side<Lane>(bursts); }, lane.note});
+    });
+    suite_.add(std::move(sides));
+    suite_.add({.figure = "F17",
+                .name = "a call for the trace",
+                .metrics = {{"empty loop", "ns"}, {"name_operation", "ns"}, {"span", "ns"}},
+                .contenders = {{"off", [] { return cost_of_trace_calls(false); }},
+                               {"on", [] { return cost_of_trace_calls(true); }}}});
   }
 
   void add_idle_cost() {

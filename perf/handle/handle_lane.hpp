@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/perf/queue/lane.hpp>
+#include <coxswain/runtime/telemetry/trace.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -17,11 +18,16 @@ struct EmptyService {
   explicit EmptyService(DeviceId) {}
 };
 
+/// What is kept about each task.
+enum class Telemetry : std::uint8_t { Counts, Histograms, Trace };
+
 /// DeviceHandle as a lane: one device, opened for this object and shut down by stop().
-template <bool Histograms>
+template <Telemetry telemetry>
 class BasicHandleLane {
  public:
-  explicit BasicHandleLane(const LaneOptions& options) : handle_(open(options)) {}
+  explicit BasicHandleLane(const LaneOptions& options) : handle_(open(options)) {
+    if (telemetry == Telemetry::Trace) trace::start();
+  }
 
   template <class F>
   void push(F&& f) {
@@ -33,7 +39,10 @@ class BasicHandleLane {
     handle_.submit_blocking([&f](EmptyService&) { f(); });
   }
 
-  void stop() { shutdown(handle_.device_id()); }
+  void stop() {
+    shutdown(handle_.device_id());
+    if (telemetry == Telemetry::Trace) (void)trace::stop();
+  }
 
   const DeviceHandle<EmptyService>& handle() const { return handle_; }
 
@@ -46,7 +55,7 @@ class BasicHandleLane {
       thread.queue_capacity = options.capacity;
       thread.queue_policy = QueuePolicy::Block;
     }
-    thread.histograms = Histograms;
+    thread.histograms = telemetry != Telemetry::Counts;
     set_device_thread_options(device, thread);
     return DeviceHandle<EmptyService>::get(device);
   }
@@ -54,9 +63,10 @@ class BasicHandleLane {
   DeviceHandle<EmptyService> handle_;
 };
 
-using HandleLane = BasicHandleLane<true>;
-using HandleLaneWithoutHistograms = BasicHandleLane<false>;
+using HandleLane = BasicHandleLane<Telemetry::Histograms>;
+using HandleLaneWithoutHistograms = BasicHandleLane<Telemetry::Counts>;
+using TracedHandleLane = BasicHandleLane<Telemetry::Trace>;
 
-static_assert(Lane<HandleLane> && Lane<HandleLaneWithoutHistograms>);
+static_assert(Lane<HandleLane> && Lane<HandleLaneWithoutHistograms> && Lane<TracedHandleLane>);
 
 }  // namespace cox::perf

@@ -29,8 +29,11 @@ int main(int argc, char** argv) {
   hot.add_round_trips("F3");
   hot.add_bursts();
 
-  LaneCases telemetry(suite, options.quick, ours, Named<HandleLaneWithoutHistograms>{"without_histograms"});
+  const Named<HandleLaneWithoutHistograms> counts{"without_histograms", "counts alone"};
+  const Named<TracedHandleLane> traced{"traced"};
+  LaneCases telemetry(suite, options.quick, ours, counts, traced);
   telemetry.add_throughput<32>("F17", bounded_capacity);
+  HandleCases(suite, options.quick, ours, counts, traced).add_telemetry();
 
   HandleCases rest(suite, options.quick, ours, moodycamel, condition, asio);
   rest.add_after_idle();

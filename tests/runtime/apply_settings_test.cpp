@@ -6,6 +6,7 @@
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/telemetry/trace.hpp>
 
 #include <fstream>
 #include <sstream>
@@ -61,6 +62,14 @@ TEST_CASE("Settings of the log start it, and none leave it off") {
   std::ostringstream text;
   text << std::ifstream(file.path()).rdbuf();
   CHECK_THAT(text.str(), Catch::Matchers::ContainsSubstring("to the file"));
+}
+
+TEST_CASE("A trace file that cannot be written is a wrong setting, and nothing is traced") {
+  const Variable path("COX_TRACE_FILE", "/nowhere/trace.json");
+  CHECK_THAT(message_of([] { cox::apply_settings(); }), Catch::Matchers::ContainsSubstring("trace.file") &&
+                                                            Catch::Matchers::ContainsSubstring("/nowhere/trace.json"));
+  CHECK(kind_of<ConfigError>([] { cox::apply_settings(); }) == ConfigError::Kind::Unreadable);
+  CHECK_FALSE(cox::trace::enabled());
 }
 
 TEST_CASE("A log that code has started stays as it is") {

@@ -1,6 +1,7 @@
-#include <coxswain/tests/tools/command.hpp>
-
+#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/tests/runtime/telemetry/read_trace.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/tools/command.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -24,12 +26,18 @@ namespace {
 /// A file of this test's own that is gone after it.
 class TemporaryFile {
  public:
-  TemporaryFile() : path_(std::filesystem::temp_directory_path() / ("cox-" + std::to_string(getpid()) + ".json")) {}
+  explicit TemporaryFile(const std::string& name = "json")
+      : path_(std::filesystem::temp_directory_path() / ("cox-" + std::to_string(getpid()) + "." + name)) {}
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   ~TemporaryFile() { std::filesystem::remove(path_); }
 
   [[nodiscard]] std::string path() const { return path_.string(); }
+  [[nodiscard]] std::string text() const {
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
   [[nodiscard]] Json parsed() const {
     std::ifstream file(path_);
     return Json::parse(file);
@@ -142,4 +150,39 @@ TEST_CASE("SIGINT ends a run early with its report") {
   CHECK(command.code == ExitCode::Ok);
   CHECK(command.out.find("interrupted") != std::string::npos);
   CHECK(command.out.find("\nok\n") != std::string::npos);
+}
+
+TEST_CASE("A run leaves a trace that can be drawn and the metrics of its end") {
+  const TemporaryFile trace("trace");
+  const TemporaryFile metrics("metrics");
+  const Command command = Command::run(with(short_run, {"--trace", trace.path(), "--metrics", metrics.path()}));
+  CAPTURE(command.out, command.err);
+  CHECK(command.code == ExitCode::Ok);
+  CHECK_FALSE(cox::trace::enabled());
+
+  const cox::test::ReadTrace read(trace.text());
+  CHECK(read.fault().empty());
+  CHECK(read.of("X").size() > 20'000);
+  bool both[2] = {};
+  for (const auto& slice : read.of("X")) {
+    for (int device = 0; device < 2; ++device)
+      both[device] |= !both[device] && read.row_of(slice) == "device host:" + std::to_string(device) + "/device thread";
+    if (both[0] && both[1]) break;
+  }
+  CHECK(both[0]);
+  CHECK(both[1]);
+
+  for (const char* device : {"host:0", "host:1"}) {
+    const std::string labels = "{device=\"" + std::string(device) + "\",stage=\"Downstream\"}";
+    CHECK_THAT(metrics.text(), Catch::Matchers::ContainsSubstring("cox_tasks_accepted_total" + labels));
+  }
+}
+
+TEST_CASE("A trace or metrics file that cannot be written is a bad argument") {
+  for (const char* option : {"--trace", "--metrics"}) {
+    const Command command = Command::run(with(short_run, {option, "/nowhere/file"}));
+    CHECK(command.code == ExitCode::BadArguments);
+    CHECK_THAT(command.err,
+               Catch::Matchers::ContainsSubstring(option) && Catch::Matchers::ContainsSubstring("'/nowhere/file'"));
+  }
 }

@@ -72,6 +72,27 @@ else()
 endif()
 target_compile_definitions(cox_tomlplusplus INTERFACE TOML_HEADER_ONLY=1)
 
+# Where there is no library, or only a shared one and programs are to do without, the two sources that we need are
+# compiled into our own: Debian has no static one.
+find_package(PrometheusCore QUIET)
+if(NOT TARGET PrometheusCore::core)
+  if(NOT COX_STATIC_DEPENDENCIES)
+    cox_missing(prometheus-cpp prometheus-cpp-dev)
+  endif()
+  FetchContent_Declare(prometheus_cpp SOURCE_SUBDIR none URL
+    https://github.com/jupp0r/prometheus-cpp/archive/refs/tags/v1.0.1.tar.gz
+    https://deb.debian.org/debian/pool/main/p/prometheus-cpp/prometheus-cpp_1.0.1.orig.tar.gz
+    URL_HASH SHA256=593e028d401d3298eada804d252bc38d8cab3ea1c9e88bcd72095281f85e6d16)
+  FetchContent_MakeAvailable(prometheus_cpp)
+  set(COX_PROMETHEUS_SOURCE_DIR "${prometheus_cpp_SOURCE_DIR}/core")
+  file(WRITE "${prometheus_cpp_BINARY_DIR}/prometheus/detail/core_export.h" "#define PROMETHEUS_CPP_CORE_EXPORT\n")
+  set(COX_PROMETHEUS_INCLUDE_DIRS "${COX_PROMETHEUS_SOURCE_DIR}/include" "${prometheus_cpp_BINARY_DIR}")
+endif()
+
+find_path(COX_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h PATHS /usr/local/cuda/include
+  DOC "Folder of nvtx3/nvToolsExt.h; without it there are no NVTX ranges")
+mark_as_advanced(COX_NVTX_INCLUDE_DIR)
+
 if(COX_BUILD_TOOLS OR COX_BUILD_PERF OR COX_BUILD_TESTS)
   find_package(CLI11 2.1 QUIET)
   if(NOT TARGET CLI11::CLI11)

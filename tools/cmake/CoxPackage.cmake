@@ -10,5 +10,6 @@ install(FILES
   "${PROJECT_BINARY_DIR}/coxswainConfig.cmake"
   "${PROJECT_BINARY_DIR}/coxswainConfigVersion.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindConcurrentQueue.cmake"
+  "${CMAKE_CURRENT_LIST_DIR}/FindPrometheusCore.cmake"
   DESTINATION "${package_dir}")
 install(EXPORT coxswainTargets NAMESPACE coxswain:: DESTINATION "${package_dir}")

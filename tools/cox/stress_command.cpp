@@ -1,5 +1,10 @@
 #include <coxswain/tools/cox/stress_command.hpp>
 
+#include <coxswain/device_handle/error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/telemetry/chrome_trace.hpp>
+#include <coxswain/runtime/telemetry/metrics.hpp>
+#include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/interruption.hpp>
@@ -12,10 +17,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <limits>
 #include <random>
 
@@ -31,6 +38,28 @@ std::chrono::duration<double> parse_seconds(const std::string& text) {
   if (!(seconds > 0 && seconds <= most_seconds))
     throw ArgumentError("--seconds: '" + text + "' is not more than 0 and at most 100000000");
   return std::chrono::duration<double>(seconds);
+}
+
+// A trace of which nothing is left if nobody has taken it.
+class TraceScope {
+ public:
+  explicit TraceScope(bool on) : on_(on) {
+    if (on) trace::start({.capacity = settings().get<std::uint64_t>("trace.capacity")});
+  }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+  ~TraceScope() {
+    if (on_) (void)trace::stop();
+  }
+
+ private:
+  bool on_;
+};
+
+// Says so if not.
+bool written(const char* option, const std::string& path, bool done, std::ostream& err) {
+  if (!done) err << "cox stress: " << option << ": '" << path << "' could not be written\n" << std::flush;
+  return done;
 }
 
 std::uint64_t random_seed() {
@@ -53,6 +82,9 @@ StressCommand::StressCommand(CLI::App& app)
   command_.add_option("--payload", payload_, "Bytes of a buffer, SMALLEST:LARGEST (default: 64:1MiB)");
   command_.add_option("--fault", fault_, "How often what goes wrong, such as throw=0.001,cancel=0.001,expire=0.001");
   command_.add_option("--json", json_, "Write the result to this file");
+  command_.add_option("--trace", trace_, "Write the end of the run to this file, for ui.perfetto.dev");
+  command_.add_option("--metrics", metrics_,
+                      "Write the metrics at the end of the run to this file, as Prometheus text");
   command_.add_flag("--quiet", quiet_, "No progress and no table");
 }
 
@@ -70,12 +102,17 @@ stress::Options StressCommand::options() const {
   options.seed =
       seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
   if (!json_.empty()) require_writable("--json", json_);
+  if (!trace_.empty()) require_writable("--trace", trace_);
+  if (!metrics_.empty()) require_writable("--metrics", metrics_);
   options.devices = parse_devices("--devices", devices_);  // last: a bad argument comes before a missing device
   return options;
 }
 
 ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
-  const stress::Options options = this->options();
+  stress::Options options = this->options();
+  std::string metrics;
+  if (!metrics_.empty()) options.at_rest = [&metrics] { metrics = metrics::text(); };
+  const TraceScope tracing(!trace_.empty());
   stress::Report report;
   {
     const Interruption interruption;
@@ -85,13 +122,29 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
   }
   if (!quiet_) out << table(report);
   out << verdict(report) << std::flush;
-  ExitCode code = report.ok() ? ExitCode::Ok : ExitCode::Violation;
-  if (!json_.empty() && !write_file(json_, json(report))) {
-    err << "cox stress: --json: '" << json_ << "' could not be written\n" << std::flush;
-    code = ExitCode::Violation;
-  }
+  const bool files[] = {write_json(report, err), write_trace(err), write_metrics(metrics, err)};
+  const ExitCode code =
+      report.ok() && std::ranges::find(files, false) == std::end(files) ? ExitCode::Ok : ExitCode::Violation;
   if (report.abandoned) std::_Exit(static_cast<int>(code));
   return code;
+}
+
+bool StressCommand::write_json(const stress::Report& report, std::ostream& err) const {
+  return json_.empty() || written("--json", json_, write_file(json_, json(report)), err);
+}
+
+bool StressCommand::write_trace(std::ostream& err) const {
+  if (trace_.empty()) return true;
+  try {
+    trace::write_chrome_trace(trace_, trace::stop());
+    return true;
+  } catch (const Error&) {
+    return written("--trace", trace_, false, err);
+  }
+}
+
+bool StressCommand::write_metrics(const std::string& text, std::ostream& err) const {
+  return metrics_.empty() || written("--metrics", metrics_, write_file(metrics_, text), err);
 }
 
 }  // namespace cox::tools

@@ -10,6 +10,10 @@ namespace CLI {
 class App;
 }
 
+namespace cox::stress {
+struct Report;
+}
+
 namespace cox::tools {
 
 /// `cox stress`: runs the devices hard and checks that every law holds.
@@ -27,6 +31,9 @@ class StressCommand {
 
  private:
   [[nodiscard]] stress::Options options() const;
+  [[nodiscard]] bool write_json(const stress::Report& report, std::ostream& err) const;
+  [[nodiscard]] bool write_trace(std::ostream& err) const;
+  [[nodiscard]] bool write_metrics(const std::string& text, std::ostream& err) const;
 
   CLI::App& command_;
   std::string devices_ = "host";
@@ -38,6 +45,8 @@ class StressCommand {
   std::string payload_;
   std::string fault_;
   std::string json_;
+  std::string trace_;
+  std::string metrics_;
   bool quiet_ = false;
 };
 

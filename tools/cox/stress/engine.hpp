@@ -166,6 +166,7 @@ template <class Backend>
 void Engine<Backend>::close() {
   exchanges_.clear();
   check_memory();
+  if (options_.at_rest) options_.at_rest();
   const ShutdownOutcome outcome = shutdown_all();
   if (outcome != ShutdownOutcome::Drained)
     truth_.violations().add(

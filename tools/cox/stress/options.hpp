@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct Options {
   FaultRates faults;
   /// A client that gets no answer for so long is reported as stuck.
   std::chrono::seconds patience{60};
+  /// Called once at the end of the work, while the devices are still open and have nothing left to do.
+  std::function<void()> at_rest;
 };
 
 }  // namespace cox::stress

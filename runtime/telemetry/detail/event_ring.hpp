@@ -1,0 +1,69 @@
+#pragma once
+
+#include <coxswain/runtime/telemetry/trace_event.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cox::trace::detail {
+
+/// Room for a fixed number of events, handed out to threads in chunks that each thread fills alone. When all are used
+/// up, the chunk that was handed out longest ago is emptied and handed out again, unless a thread still fills it.
+class EventRing {
+ public:
+  struct Chunk {
+    std::atomic<bool> taken{false};
+    std::size_t count = 0;  // these two are the taker's
+    Event* events = nullptr;
+  };
+
+  /// All memory is touched here, so that no thread pays for it later. Throws std::bad_alloc.
+  explicit EventRing(std::size_t capacity)
+      : chunk_events_(std::clamp<std::size_t>(capacity / least_chunks, 1, most_chunk_events)),
+        events_(capacity / chunk_events_ * chunk_events_),
+        chunks_(capacity / chunk_events_) {
+    for (std::size_t i = 0; i < chunks_.size(); ++i) chunks_[i].events = events_.data() + i * chunk_events_;
+  }
+
+  [[nodiscard]] bool full(const Chunk& chunk) const noexcept { return chunk.count == chunk_events_; }
+
+  /// An empty chunk for the calling thread, or nullptr if all are being filled. Lock-free.
+  [[nodiscard]] Chunk* take() noexcept {
+    for (std::size_t tried = 0; tried < chunks_.size(); ++tried) {
+      Chunk& chunk = chunks_[next_.fetch_add(1, std::memory_order_relaxed) % chunks_.size()];
+      if (chunk.taken.load(std::memory_order_relaxed)) continue;
+      if (chunk.taken.exchange(true, std::memory_order_acquire)) continue;  // pairs with give_back()
+      drop(chunk.count);
+      chunk.count = 0;
+      return &chunk;
+    }
+    return nullptr;
+  }
+
+  void give_back(Chunk& chunk) noexcept { chunk.taken.store(false, std::memory_order_release); }  // pairs with take()
+
+  /// Counts events that are not kept.
+  void drop(std::uint64_t events) noexcept { dropped_.fetch_add(events, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
+
+  /// Calls `visit(event)` for each event. Nobody writes any more.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const Chunk& chunk : chunks_) std::for_each_n(chunk.events, chunk.count, visit);
+  }
+
+ private:
+  static constexpr std::size_t least_chunks = 64;
+  static constexpr std::size_t most_chunk_events = 256;
+
+  const std::size_t chunk_events_;
+  std::vector<Event> events_;
+  std::vector<Chunk> chunks_;
+  std::atomic<std::uint64_t> next_{0};
+  std::atomic<std::uint64_t> dropped_{0};
+};
+
+}  // namespace cox::trace::detail

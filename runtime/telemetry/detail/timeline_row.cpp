@@ -1,0 +1,48 @@
+#include <coxswain/runtime/telemetry/detail/timeline_row.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+
+namespace cox::trace::detail {
+namespace {
+
+constexpr std::uint64_t moment = 100;  // ns
+
+// Moments follow one another: none begins before the one before it has ended.
+void lengthen_moments(std::vector<Slice>& row) {
+  Slice* last = nullptr;
+  for (Slice& slice : row) {
+    if (last != nullptr) last->end = std::clamp(slice.begin, last->begin + 1, last->begin + moment);
+    last = nullptr;
+    if (!slice.handed_over) continue;
+    slice.end = slice.begin + moment;
+    last = &slice;
+  }
+}
+
+void order(std::vector<Slice>& row) {
+  std::ranges::stable_sort(row, {}, [](const Slice& slice) { return std::tuple(slice.begin, ~slice.end); });
+}
+
+}  // namespace
+
+void arrange(std::vector<Slice>& row) {
+  order(row);
+  lengthen_moments(row);
+  std::vector<Slice*> open;
+  for (Slice& slice : row) {
+    while (!open.empty() && open.back()->end <= slice.begin) open.pop_back();
+    if (slice.handed_over && !open.empty() && !open.back()->handed_over) {
+      slice.end = std::min(slice.end, open.back()->end);  // it lies inside what its thread was doing
+    }
+    while (!open.empty() && open.back()->end < slice.end) {  // two reads of the clock that were not quite in order
+      open.back()->end = std::max(open.back()->begin, slice.begin);
+      open.pop_back();
+    }
+    open.push_back(&slice);
+  }
+  order(row);
+}
+
+}  // namespace cox::trace::detail

@@ -1,0 +1,283 @@
+#include <coxswain/runtime/telemetry/trace.hpp>
+
+#include <coxswain/device_handle/error.hpp>
+#include <coxswain/runtime/telemetry/detail/event_ring.hpp>
+#include <coxswain/runtime/telemetry/detail/nvtx.hpp>
+#include <coxswain/runtime/telemetry/task_name.hpp>
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <tuple>
+#include <typeindex>
+#include <unordered_map>
+#include <utility>
+
+namespace cox::trace {
+namespace {
+
+using detail::EventRing;
+
+constexpr std::size_t most_thread_names = 4096;
+
+// One thread's place in the ring. While it is not busy, stop() may take its chunk away.
+struct Writer {
+  std::atomic<std::uint32_t> busy{0};
+  EventRing::Chunk* chunk = nullptr;  // the thread's while it is busy, else guarded by Recorder::mutex
+};
+
+struct Recorder {
+  std::mutex mutex;
+  std::set<Writer*> writers;
+  std::map<std::uint32_t, std::string> threads;
+  std::unique_ptr<EventRing> ring;  // changes only while not enabled and nobody is busy
+  std::uint64_t started = 0;
+  std::atomic<bool> nvtx{false};
+};
+
+Recorder& recorder() {
+  static auto& instance = *new Recorder;  // never destroyed: device threads may outlive static destructors
+  return instance;
+}
+
+std::string name_of_this_thread() {
+  std::array<char, 16> name{};
+  return pthread_getname_np(pthread_self(), name.data(), name.size()) == 0 ? name.data() : "";
+}
+
+// The calling thread's writer, for the thread's life.
+class OwnWriter {
+ public:
+  OwnWriter() {
+    Recorder& all = recorder();
+    const std::scoped_lock lock(all.mutex);
+    all.writers.insert(&writer_);
+    if (all.threads.size() < most_thread_names) {
+      all.threads.insert_or_assign(static_cast<std::uint32_t>(Track::this_thread().id), name_of_this_thread());
+    }
+  }
+  OwnWriter(const OwnWriter&) = delete;
+  OwnWriter& operator=(const OwnWriter&) = delete;
+  ~OwnWriter() {
+    ended = true;
+    Recorder& all = recorder();
+    const std::scoped_lock lock(all.mutex);
+    all.writers.erase(&writer_);
+    if (writer_.chunk != nullptr) all.ring->give_back(*writer_.chunk);
+  }
+
+  // nullptr while the thread's thread_local objects are being destroyed, and if there is no memory for it.
+  static Writer* get() noexcept {
+    if (ended) return nullptr;
+    try {
+      thread_local OwnWriter own;
+      return &own.writer_;
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+  }
+
+ private:
+  static inline constinit thread_local bool ended = false;
+  Writer writer_;
+};
+
+// Busy from its construction to its destruction; see stop().
+class BusyScope {
+ public:
+  explicit BusyScope(Writer& writer) noexcept : writer_(writer) { writer_.busy.store(1, std::memory_order_relaxed); }
+  ~BusyScope() { writer_.busy.store(0, std::memory_order_release); }  // pairs with stop()
+  BusyScope(const BusyScope&) = delete;
+  BusyScope& operator=(const BusyScope&) = delete;
+
+ private:
+  Writer& writer_;
+};
+
+void write(Writer& writer, EventRing& ring, const Event& event) noexcept {
+  if (writer.chunk == nullptr || ring.full(*writer.chunk)) [[unlikely]] {
+    if (writer.chunk != nullptr) ring.give_back(*writer.chunk);
+    writer.chunk = ring.take();
+    if (writer.chunk == nullptr) return ring.drop(1);
+  }
+  writer.chunk->events[writer.chunk->count++] = event;
+}
+
+// ---- tasks
+
+const char* name_of(const std::type_info& type) {
+  thread_local std::unordered_map<std::type_index, const char*> names;
+  const char*& name = names[type];
+  if (name == nullptr) name = intern(task_name(type));
+  return name;
+}
+
+constinit thread_local bool operation_named = false;
+
+void begin_range(const std::type_info& type) noexcept {
+  const char* name = "task";
+  try {
+    name = name_of(type);
+  } catch (const std::bad_alloc&) {  // the range has a plain name then
+  }
+  detail::Nvtx::push(name);
+  operation_named = false;
+}
+
+void name_range(const char* name) noexcept {
+  detail::Nvtx::push(name);
+  operation_named = true;
+}
+
+void end_task(const TaskRecord& task) noexcept {
+  Event event;
+  event.name = task.label != nullptr ? task.label : task.operation;
+  event.type = task.type;
+  event.track = {.kind = Track::Kind::DeviceThread, .stage = task.stage, .device = task.device, .id = task.thread};
+  event.begin = task.start;
+  event.end = task.end;
+  event.origin = {.time = task.submitted, .thread = task.client};
+  event.stream = task.stream;
+  event.file = task.file;
+  event.line = task.line;
+  event.category = Category::Task;
+  event.outcome = task.outcome;
+  detail::append(event);
+}
+
+void end_ranges(const TaskRecord& task) noexcept {
+  if (operation_named) detail::Nvtx::pop();
+  detail::Nvtx::pop();
+  end_task(task);
+}
+
+constexpr TaskTracer quiet_tracer{.end = end_task};
+constexpr TaskTracer nvtx_tracer{.begin = begin_range, .operation = name_range, .end = end_ranges};
+
+// ---- from stamps to a recording
+
+class Clock {
+ public:
+  explicit Clock(std::uint64_t started)
+      : started_(started), nanoseconds_(stamps_are_time() ? nanoseconds_per_stamp() : 1.0) {}
+
+  [[nodiscard]] std::uint64_t since_start(std::uint64_t stamp) const noexcept {
+    if (stamp <= started_) return 0;
+    return static_cast<std::uint64_t>(std::llround(static_cast<double>(stamp - started_) * nanoseconds_));
+  }
+
+ private:
+  std::uint64_t started_;
+  double nanoseconds_;
+};
+
+Event finished(Event event, const Clock& clock) {
+  event.begin = clock.since_start(event.begin);
+  event.end = std::max(clock.since_start(event.end), event.begin);
+  event.origin.time = clock.since_start(event.origin.time);
+  if (event.name == nullptr) event.name = event.type != nullptr ? name_of(*event.type) : "";
+  event.type = nullptr;
+  return event;
+}
+
+Recording collect(const EventRing& ring, const Clock& clock) {
+  Recording recording;
+  recording.dropped = ring.dropped();
+  ring.for_each([&](const Event& event) { recording.events.push_back(finished(event, clock)); });
+  std::ranges::sort(recording.events, {}, [](const Event& event) { return std::tuple(event.begin, ~event.end); });
+  return recording;
+}
+
+// Nobody writes when this returns, and nobody will until the next start.
+void quiesce(Recorder& all) {
+  set_task_tracer(nullptr);
+  detail::enabled.store(false, std::memory_order_relaxed);
+  SystemPlatform::heavy_barrier();  // pairs with the light_barrier of append()
+  for (Writer* const writer : all.writers) {
+    while (writer->busy.load(std::memory_order_acquire) != 0) SystemPlatform::pause();  // acquire: what it wrote
+    writer->chunk = nullptr;
+  }
+}
+
+}  // namespace
+
+void start(const Options& options) {
+  if (options.nvtx && !nvtx_available()) throw Error("cannot trace with NVTX: this build has no nvtx3/nvToolsExt.h");
+  prepare_platform();
+  auto ring = options.capacity != 0 ? std::make_unique<EventRing>(options.capacity) : nullptr;
+  Recorder& all = recorder();
+  const std::scoped_lock lock(all.mutex);
+  quiesce(all);
+  all.ring = std::move(ring);
+  all.nvtx.store(options.nvtx, std::memory_order_relaxed);
+  all.started = now();
+  detail::enabled.store(true, std::memory_order_release);  // pairs with append()
+  set_task_tracer(options.nvtx ? &nvtx_tracer : &quiet_tracer);
+}
+
+Recording stop() {
+  Recorder& all = recorder();
+  std::unique_lock lock(all.mutex);
+  quiesce(all);
+  all.nvtx.store(false, std::memory_order_relaxed);
+  const std::unique_ptr<EventRing> ring = std::move(all.ring);
+  const std::uint64_t started = all.started;
+  const auto threads = all.threads;
+  lock.unlock();
+  if (ring == nullptr) return {};
+  Recording recording = collect(*ring, Clock(started));
+  recording.threads = threads;
+  return recording;
+}
+
+bool nvtx_available() noexcept { return detail::Nvtx::available; }
+
+const char* intern(std::string_view text) {
+  static auto& mutex = *new std::mutex;
+  static auto& texts = *new std::set<std::string, std::less<>>;
+  const std::scoped_lock lock(mutex);
+  const auto found = texts.find(text);
+  return (found != texts.end() ? found : texts.emplace(text).first)->c_str();
+}
+
+void detail::append(const Event& event) noexcept {
+  Writer* const writer = OwnWriter::get();
+  if (writer == nullptr) return;
+  if (!enabled.load(std::memory_order_acquire)) return;  // pairs with start(), which prepared the barrier
+  const BusyScope busy(*writer);
+  SystemPlatform::light_barrier();  // pairs with quiesce(): we see that it is over or it sees us busy
+  if (!enabled.load(std::memory_order_acquire)) return;  // pairs with start(): the ring
+  if (EventRing* const ring = recorder().ring.get()) write(*writer, *ring, event);
+}
+
+void Span::begin(const char* name, const Track& track, Category category, const Origin& from) noexcept {
+  event_.name = name;
+  event_.track = track;
+  event_.category = category;
+  event_.origin = from;
+  if (recorder().nvtx.load(std::memory_order_relaxed)) {
+    detail::Nvtx::push(name);
+    ranged_ = true;
+  }
+  event_.begin = now();
+}
+
+void Span::add(const Argument& argument) noexcept {
+  const auto free = std::ranges::find(event_.arguments, nullptr, &Argument::name);
+  if (free != event_.arguments.end()) *free = argument;
+}
+
+void Span::end() noexcept {
+  event_.end = now();
+  if (ranged_) detail::Nvtx::pop();
+  record(event_);
+}
+
+}  // namespace cox::trace

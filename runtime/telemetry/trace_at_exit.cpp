@@ -1,0 +1,58 @@
+#include <coxswain/runtime/telemetry/trace_at_exit.hpp>
+
+#include <coxswain/device_handle/error.hpp>
+#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/telemetry/chrome_trace.hpp>
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <system_error>
+
+namespace cox::trace {
+namespace {
+
+// Static objects are destroyed in the opposite order of their construction: this one after the guard that shuts the
+// devices down, if it was made before the first device was opened.
+class FileAtExit {
+ public:
+  FileAtExit() = default;
+  FileAtExit(const FileAtExit&) = delete;
+  FileAtExit& operator=(const FileAtExit&) = delete;
+  ~FileAtExit() {
+    if (path_.empty() || process_ != getpid()) return;
+    try {
+      write_chrome_trace(path_, stop());
+    } catch (const std::exception& error) {
+      log::write(LogSubsystem::Runtime, LogLevel::Error, [&] { return std::string(error.what()); });
+    }
+  }
+
+  void set(const std::filesystem::path& path) {
+    const std::scoped_lock lock(mutex_);
+    path_ = path;
+    process_ = getpid();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::filesystem::path path_;
+  pid_t process_ = 0;
+};
+
+}  // namespace
+
+void start_until_exit(const Options& options, const std::filesystem::path& path) {
+  static FileAtExit file;
+  errno = 0;
+  if (!std::ofstream(path, std::ios::app)) {
+    throw Error("cannot write '" + path.string() + "': " + std::generic_category().message(errno));
+  }
+  start(options);
+  file.set(path);
+}
+
+}  // namespace cox::trace
