@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/task_trace.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/compute_server.hpp>
@@ -148,7 +149,7 @@ class ComputeClient {
   void write_tensor(CopyDescriptor destination, Bytes data, Site site = Site::current()) const {
     Uploads uploads;
     uploads.push_back({std::move(destination), std::move(data)});
-    submit(site, [uploads = std::move(uploads)](Server& server, const Caller& caller) mutable {
+    submit(site, "write", [uploads = std::move(uploads)](Server& server, const Caller& caller) mutable {
       server.write(std::move(uploads), caller);
     });
   }
@@ -308,7 +309,7 @@ class ComputeClient {
     Promise<void> promise(utilities_->completion_thread);
     promise.queued_at(device_.wait_node());
     Future<void> future = promise.future();
-    submit(site, [promise = std::move(promise)](Server& server, const Caller& caller) mutable {
+    submit(site, "sync", [promise = std::move(promise)](Server& server, const Caller& caller) mutable {
       promise.begin();
       server.sync(caller, std::move(promise));
     });
@@ -336,12 +337,13 @@ class ComputeClient {
   }
   /// Gives back to the system what no work needs any more. Does not block.
   void memory_cleanup(Site site = Site::current()) const {
-    submit(site, [](Server& server, const Caller& caller) { server.memory_cleanup(caller); });
+    submit(site, "memory_cleanup", [](Server& server, const Caller& caller) { server.memory_cleanup(caller); });
   }
   /// The stream's new memory comes from the pool of what lives long, until as many calls with Auto as with Persistent
   /// have followed. Prefer memory_persistent_allocation. Does not block.
   void allocation_mode(AllocationMode mode, Site site = Site::current()) const {
-    submit(site, [mode](Server& server, const Caller& caller) { server.allocation_mode(mode, caller); });
+    submit(site, "allocation_mode",
+           [mode](Server& server, const Caller& caller) { server.allocation_mode(mode, caller); });
   }
   /// Calls `f()` on this thread and returns what it returns. What it allocates on this stream is persistent: it stands
   /// apart from memory that comes and goes. Nests; also ends when `f` throws. Does not block.
@@ -392,10 +394,11 @@ class ComputeClient {
 
   void submit_launch(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode,
                      const Site& site) const {
-    submit(site, [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
-                     Server& server, const Caller& caller) mutable {
-      server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
-    });
+    submit(site, "launch",
+           [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
+               Server& server, const Caller& caller) mutable {
+             server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
+           });
   }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
   bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,
@@ -409,11 +412,15 @@ class ComputeClient {
   }
 
   /// Runs `f(server, caller)` on the device thread; fire and forget. What it throws joins the errors of the stream.
+  /// `operation`: for traces.
   template <class F>
-  void submit(const Site& site, F f) const {
+  void submit(const Site& site, const char* operation, F f) const {
     const Caller caller{stream_id(), site};
     const auto post = [&] {
-      device_.submit([f = std::move(f), caller](Server& server) mutable { f(server, caller); });
+      device_.submit([f = std::move(f), caller, operation](Server& server) mutable {
+        name_operation(operation);
+        f(server, caller);
+      });
     };
     if (!stream_) return post();
     const StreamScope scope(*stream_);
@@ -422,11 +429,12 @@ class ComputeClient {
 
   void submit_allocation(Handle base, Uploads uploads, const Site& site) const {
     const std::size_t size = base.size();
-    submit(site, [memory = std::move(base).binding().memory, size, uploads = std::move(uploads)](
-                     Server& server, const Caller& caller) mutable {
-      const bool usable = server.initialize_memory(std::move(memory), size, caller);
-      if (usable && !uploads.empty()) server.write(std::move(uploads), caller);
-    });
+    submit(site, "create",
+           [memory = std::move(base).binding().memory, size, uploads = std::move(uploads)](
+               Server& server, const Caller& caller) mutable {
+             const bool usable = server.initialize_memory(std::move(memory), size, caller);
+             if (usable && !uploads.empty()) server.write(std::move(uploads), caller);
+           });
   }
 
   MemoryLayout empty_one(MemoryLayoutDescriptor tensor, const Site& site) const {
@@ -463,11 +471,12 @@ class ComputeClient {
     Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
     promise.queued_at(device_.wait_node());
     Future<std::vector<Bytes>> future = promise.future();
-    submit(site, [downloads = std::move(downloads), promise = std::move(promise)](Server& server,
-                                                                                  const Caller& caller) mutable {
-      promise.begin();
-      server.read(std::move(downloads), caller, std::move(promise));
-    });
+    submit(
+        site, "read",
+        [downloads = std::move(downloads), promise = std::move(promise)](Server& server, const Caller& caller) mutable {
+          promise.begin();
+          server.read(std::move(downloads), caller, std::move(promise));
+        });
     return future;
   }
   std::vector<Bytes> blocking_read(Downloads downloads, const Site& site) const {

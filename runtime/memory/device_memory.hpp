@@ -4,6 +4,7 @@
 #include <coxswain/runtime/memory/memory_pool.hpp>
 #include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
+#include <coxswain/runtime/memory/usage_gauge.hpp>
 #include <coxswain/runtime/memory_usage.hpp>
 
 #include <algorithm>
@@ -75,6 +76,7 @@ class DeviceMemory {
       storage_of(request.home).guard(found->address, found->size);
       storage_of(request.home).unguard(found->address, request.bytes);
     }
+    publish();
     return buffer;
   }
 
@@ -86,11 +88,13 @@ class DeviceMemory {
       while (*end != nullptr) end = &(*end)->next_returned;
       *end = newest;
     }
+    if (coming_ == nullptr) return;
     while (coming_ != nullptr) {
       if (coming_->bytes != 0) give_back(*coming_);
       DeviceBuffer* const buffer = std::exchange(coming_, coming_->next_returned);
       keep_spare(buffer);
     }
+    publish();
   }
 
   /// Whether the buffer's memory has not been freed.
@@ -105,8 +109,10 @@ class DeviceMemory {
   }
   [[nodiscard]] MemoryUsage usage() {
     take_back();
-    return automatic_pool_->usage() + persistent_pool_->usage();
+    return usage_now();
   }
+  /// The usage after the last call that changed it, for any thread.
+  [[nodiscard]] const std::shared_ptr<const UsageGauge>& gauge() const noexcept { return gauge_; }
   /// Visits every allocation.
   [[nodiscard]] MemoryReport report() {
     take_back();
@@ -159,7 +165,11 @@ class DeviceMemory {
   void collect() noexcept {
     automatic_pool_->cleanup();
     persistent_pool_->cleanup();
+    publish();
   }
+
+  [[nodiscard]] MemoryUsage usage_now() const noexcept { return automatic_pool_->usage() + persistent_pool_->usage(); }
+  void publish() const noexcept { published_->publish(usage_now()); }
 
   void give_back(DeviceBuffer& buffer) {
     const StreamPositions uses = buffer.uses.pending(clock_);
@@ -199,6 +209,8 @@ class DeviceMemory {
   std::optional<Pool> automatic_pool_;
   std::optional<Pool> persistent_pool_;
   const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
+  const std::shared_ptr<UsageGauge> published_ = std::make_shared<UsageGauge>();
+  const std::shared_ptr<const UsageGauge> gauge_ = published_;
   DeviceBuffer* coming_ = nullptr;  // returned, not freed yet
   DeviceBuffer* spare_ = nullptr;
   std::size_t spares_ = 0;

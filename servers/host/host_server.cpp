@@ -115,11 +115,14 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
-  on.submit({}, [stream = on.shared_from_this(), event = on.next_event(), site = caller.site,
-                 promise = std::move(promise)]() mutable {
-    if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
-    promise.set_value();
-  });
+  on.submit(
+      {},
+      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site,
+       promise = std::move(promise)]() mutable {
+        if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
+        promise.set_value();
+      },
+      "sync");
 }
 
 void HostServer::flush(const Caller& caller) {
@@ -180,9 +183,12 @@ ProfilingToken HostServer::start_profile(const Caller& caller) {
   auto profile = std::make_shared<HostProfile>();
   profile->begin_piece = on.next_position().position;
   const ProfilingToken token = on.profiles.open(profile, caller.site);
-  on.submit({}, [stream = on.shared_from_this(), profile = std::move(profile)]() mutable {
-    stream->begin_profile(std::move(profile));
-  });
+  on.submit(
+      {},
+      [stream = on.shared_from_this(), profile = std::move(profile)]() mutable {
+        stream->begin_profile(std::move(profile));
+      },
+      "profile begins");
   return token;
 }
 
@@ -191,12 +197,15 @@ ProfileDuration HostServer::end_profile(ProfilingToken token, const Caller& call
   Promise<ProfileTicks> promise(device_->utilities()->completion_thread);
   ProfileDuration duration(promise.future(), TimingMethod::System);
   auto profile = on.profiles.close(token, caller.site);
-  on.submit({}, [stream = on.shared_from_this(), event = on.next_event(), site = caller.site,
-                 profile = std::move(profile), promise = std::move(promise)]() mutable {
-    const ProfileTicks ticks = stream->end_profile(profile, event);
-    if (profile->failure == nullptr) return promise.set_value(ticks);
-    promise.set_error(std::make_exception_ptr(profile_failure(profile->failure, stream->place(), site)));
-  });
+  on.submit(
+      {},
+      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, profile = std::move(profile),
+       promise = std::move(promise)]() mutable {
+        const ProfileTicks ticks = stream->end_profile(profile, event);
+        if (profile->failure == nullptr) return promise.set_value(ticks);
+        promise.set_error(std::make_exception_ptr(profile_failure(profile->failure, stream->place(), site)));
+      },
+      "profile ends");
   return duration;
 }
 

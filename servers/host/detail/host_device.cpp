@@ -4,7 +4,9 @@
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/memory/memory_error.hpp>
+#include <coxswain/runtime/memory/memory_metrics.hpp>
 #include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/telemetry/device_label.hpp>
 
 #include <new>
 #include <source_location>
@@ -21,7 +23,14 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
               host_granularity(options.memory_capacity)),
       pinned_(
           std::make_shared<HostPinnedMemory>(host_pool_options(options.pinned_capacity, HostServer::pinned_alignment),
-                                             host_granularity(options.pinned_capacity))) {}
+                                             host_granularity(options.pinned_capacity))),
+      metrics_(
+          metrics::register_collector([label = metrics::device_label(utilities_->owner.device), gauge = memory_.gauge(),
+                                       pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {
+            add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
+            if (const auto memory = pinned.lock())
+              add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
+          })) {}
 
 HostDevice::~HostDevice() {
   streams_.each([](HostStream& stream) { stream.drain(); });
@@ -90,7 +99,7 @@ HostRange HostDevice::resolve(const Binding& binding, Access access, const Calle
   return {data == nullptr ? nullptr : data + binding.offset_start, binding.size_in_used()};
 }
 
-void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work) {
+void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name) {
   if (on.capture.capturing()) return on.capture.graph().add(uses, std::move(work));
   if (on.capture.preparing()) {
     for (const BufferUse& use : uses)
@@ -102,7 +111,7 @@ void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<v
     use.buffer->uses.prepare(streams_);
   }
   const StreamPosition position = on.next_position();
-  on.submit(streams_.events(waits), std::move(work));
+  on.submit(streams_.events(waits), std::move(work), name);
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
 }
 
@@ -129,7 +138,7 @@ void HostDevice::replay(GraphId id, const Caller& caller) {
   HostStream& on = stream(found->second.stream);
   require_no_capture(on, "a replay", caller);
   const auto& graph = found->second.graph;
-  submit(on, graph->uses(), [graph] { graph->run(); });
+  submit(on, graph->uses(), [graph] { graph->run(); }, "replay");
 }
 
 }  // namespace cox::detail

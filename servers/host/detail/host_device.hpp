@@ -7,6 +7,7 @@
 #include <coxswain/runtime/memory/resolve_binding.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/host/detail/host_graph.hpp>
 #include <coxswain/servers/host/detail/host_memory.hpp>
@@ -52,7 +53,8 @@ class HostDevice {
   [[nodiscard]] HostRange resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const;
   /// Queues `work` behind everything on any stream that its uses must wait for; during a capture adds it to the graph.
   /// `work` may be run many times then. Throws std::bad_alloc; then nothing has changed.
-  void submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work);
+  /// `name`: for traces, of static storage.
+  void submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name);
   /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
   void require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const;
 
@@ -73,6 +75,7 @@ class HostDevice {
     std::shared_ptr<HostGraph> graph;
   };
   std::unordered_map<std::uint64_t, Captured> graphs_;  // by id
+  metrics::Registration metrics_;
 };
 
 }  // namespace cox::detail

@@ -9,8 +9,9 @@
 
 namespace cox::detail {
 
-void HostStream::submit(HostEvents waits, UniqueFunction<void()> work) {
-  boost::asio::post(strand_, [self = shared_from_this(), piece = Piece{std::move(waits), std::move(work)}]() mutable {
+void HostStream::submit(HostEvents waits, UniqueFunction<void()> work, const char* name) {
+  boost::asio::post(strand_, [self = shared_from_this(),
+                              piece = Piece{std::move(waits), std::move(work), name, trace::origin()}]() mutable {
     self->accept(std::move(piece));
   });
   ++submitted_;
@@ -66,9 +67,12 @@ void HostStream::run(Piece piece) {
   ++started_;
   {
     const StreamScope scope(place_.stream);
+    trace::Span span(piece.name, trace::Track::stream(place_.device, place_.stream), trace::Category::Stream,
+                     piece.origin);
     try {
       piece.work();
     } catch (...) {
+      span.outcome(Outcome::Failed);
       running_profiles_.note(std::current_exception());
       record(2 * started_, std::current_exception());
     }

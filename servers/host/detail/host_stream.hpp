@@ -3,6 +3,7 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
+#include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/host/detail/host_capture.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
@@ -49,7 +50,8 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   [[nodiscard]] HostEvent next_event() const { return {timeline_, submitted_ + 1}; }
   /// Queues `work`, to run after all pieces before it and after `waits`. Its captures are gone before its event is
   /// reached. What it throws joins the stream's errors. Does not block. Throws std::bad_alloc; then nothing is queued.
-  void submit(HostEvents waits, UniqueFunction<void()> work);
+  /// `name`: for traces, of static storage.
+  void submit(HostEvents waits, UniqueFunction<void()> work, const char* name = "work");
   /// A failure found while work was being queued joins the stream's errors, or those of a capture, and voids the
   /// profiles that are open.
   void fail(std::exception_ptr error);
@@ -90,6 +92,8 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   struct Piece {
     HostEvents waits;
     UniqueFunction<void()> work;
+    const char* name;
+    trace::Origin origin;
   };
 
   // Positions of errors: piece n fails at 2n, what is found between queuing n and n + 1 is at 2n + 1.

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/servers/host/detail/host_copy.hpp>
 #include <coxswain/servers/host/detail/host_launch.hpp>
 #include <coxswain/servers/host/detail/launch_limits.hpp>
@@ -80,15 +81,17 @@ void queue_upload(HostDevice& device, Upload upload, const Caller& caller) {
   BufferUses uses;
   const HostRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
   if (rows.size() == 0) return;
-  device.submit(device.stream(caller.stream), uses,
-                [rows, range, source = std::move(upload.source), place, site = caller.site] {
-                  try {
-                    detail::upload(rows, source, range.data);
-                  } catch (const IoError& error) {
-                    throw IoError(error.kind(), std::string(error.what()) + ", for an upload to " + place.to_string(),
-                                  site, error.cause(), error.sizes());
-                  }
-                });
+  device.submit(
+      device.stream(caller.stream), uses,
+      [rows, range, source = std::move(upload.source), place, site = caller.site] {
+        try {
+          detail::upload(rows, source, range.data);
+        } catch (const IoError& error) {
+          throw IoError(error.kind(), std::string(error.what()) + ", for an upload to " + place.to_string(), site,
+                        error.cause(), error.sizes());
+        }
+      },
+      "write");
 }
 
 void queue_download(HostDevice& device, Downloads downloads, const Caller& caller,
@@ -111,20 +114,22 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
     parts.clear();
     uses.clear();
   }
-  device.submit(on, uses,
-                [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, parts = std::move(parts),
-                 failure, promise = std::move(promise)]() mutable {
-                  std::exception_ptr error = stream->take_errors_before(event, site);
-                  if (!error) error = failure;
-                  if (error) return promise.set_error(std::move(error));
-                  std::vector<Bytes> contents;
-                  try {
-                    contents = download_all(parts);
-                  } catch (...) {
-                    return promise.set_error(std::current_exception());
-                  }
-                  promise.set_value(std::move(contents));
-                });
+  device.submit(
+      on, uses,
+      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, parts = std::move(parts), failure,
+       promise = std::move(promise)]() mutable {
+        std::exception_ptr error = stream->take_errors_before(event, site);
+        if (!error) error = failure;
+        if (error) return promise.set_error(std::move(error));
+        std::vector<Bytes> contents;
+        try {
+          contents = download_all(parts);
+        } catch (...) {
+          return promise.set_error(std::current_exception());
+        }
+        promise.set_value(std::move(contents));
+      },
+      "read");
 }
 
 void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
@@ -144,7 +149,8 @@ void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count,
                     .site = caller.site};
   BufferUses uses;
   resolve_arguments(launch, device, count, arguments, caller, uses);
-  device.submit(device.stream(caller.stream), uses, [launch = std::move(launch)]() mutable { launch.run(); });
+  const char* const name = trace::enabled() ? trace::intern(launch.kernel.name()) : "launch";
+  device.submit(device.stream(caller.stream), uses, [launch = std::move(launch)]() mutable { launch.run(); }, name);
 }
 
 }  // namespace cox::detail
