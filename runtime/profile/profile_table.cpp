@@ -54,7 +54,7 @@ void ProfileTable::add(std::string_view name, std::chrono::nanoseconds duration)
 std::string ProfileTable::to_string() const {
   if (empty()) return {};
   std::vector<std::pair<std::string_view, Sum>> sums(rows_.begin(), rows_.end());
-  std::ranges::stable_sort(sums, std::greater<>(), [](const auto& row) { return row.second.total; });
+  std::ranges::sort(sums, {}, [](const auto& row) { return std::pair(-row.second.total, row.first); });
   Sum all;
   for (const auto& [name, sum] : sums) all = {all.total + sum.total, all.count + sum.count};
 

@@ -25,7 +25,7 @@ struct AtOnce {
   void execute(F&& f) const {
     std::decay_t<F>(std::forward<F>(f))();
   }
-  friend bool operator==(const AtOnce&, const AtOnce&) noexcept = default;
+  bool operator==(const AtOnce&) const noexcept = default;
 };
 
 void log_line(std::string_view duration, std::string_view name) {
