@@ -60,17 +60,23 @@ class BlockMap {
 
   // ---- looking
 
-  /// A free block of at least `size` bytes, of `stream` or else of all; or 0.
+  /// A free block of at least `size` bytes, of `stream` or else of all; or 0: there is none, or not at first sight.
   [[nodiscard]] MemoryBlockId find(StreamSlot stream, std::size_t size) const noexcept {
     const MemoryBlockId id = list_of(stream).find(table_, size);
     return id != 0 || stream == no_stream ? id : settled_.find(table_, size);
   }
 
+  /// The same, and not in constant time: 0 means that there is none.
+  [[nodiscard]] MemoryBlockId search(StreamSlot stream, std::size_t size) const noexcept {
+    const MemoryBlockId id = list_of(stream).search(table_, size);
+    return id != 0 || stream == no_stream ? id : settled_.search(table_, size);
+  }
+
   /// The same of any stream that is admitted.
-  [[nodiscard]] MemoryBlockId find_of_others(std::size_t size) const noexcept {
+  [[nodiscard]] MemoryBlockId search_others(std::size_t size) const noexcept {
     for (const auto& list : of_stream_) {
       if (list == nullptr) continue;
-      if (const MemoryBlockId id = list->find(table_, size); id != 0) return id;
+      if (const MemoryBlockId id = list->search(table_, size); id != 0) return id;
     }
     return 0;
   }
@@ -168,18 +174,22 @@ class BlockMap {
     return found;
   }
 
-  /// Joins free memory of `stream` with memory beside it that is free of all. Returns whether there was any.
-  bool join_settled(StreamSlot stream) noexcept {
-    bool found = false;
+  /// Joins free memory of `stream` with memory beside it that is free of all, where together it is at least `size`
+  /// bytes. Returns whether there was any.
+  bool join_settled(StreamSlot stream, std::size_t size) noexcept {
+    MemoryBlockId joined = 0;
     settled_.each(table_, [&](MemoryBlockId id) {
-      const MemoryBlock& block = table_[id];
-      if (is_free_of(block.previous, stream) || is_free_of(block.next, stream)) {
-        found = true;
-        relist(id, stream);
-      }
-      return true;
+      const MemoryBlockId before = is_free_of(table_[id].previous, stream) ? table_[id].previous : 0;
+      if (before != 0 && is_free_of(table_[before].previous, no_stream)) return true;  // seen from there
+      const MemoryBlockId first = before != 0 ? before : id;
+      if (!run_has(first, stream, size)) return true;
+      relist(id, stream);
+      joined = first;
+      return false;
     });
-    return found;
+    if (joined == 0) return false;
+    while (is_free_of(table_[joined].next, no_stream)) relist(table_[joined].next, stream);
+    return true;
   }
 
   // ---- ranges
@@ -249,6 +259,16 @@ class BlockMap {
   }
   [[nodiscard]] FreeList& list_of(const MemoryBlock& block) noexcept {
     return block.state == State::Bare ? bare_ : list_of(block.owner);
+  }
+
+  // Whether the blocks from `first` on that are free of `stream` or of all have `size` bytes.
+  [[nodiscard]] bool run_has(MemoryBlockId first, StreamSlot stream, std::size_t size) const noexcept {
+    std::size_t bytes = 0;
+    for (MemoryBlockId id = first; is_free_of(id, stream) || is_free_of(id, no_stream); id = table_[id].next) {
+      bytes += table_[id].size;
+      if (bytes >= size) return true;
+    }
+    return false;
   }
 
   // Makes one block of `id` and its neighbours of the same kind, and lists it.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 namespace cox {
@@ -74,14 +75,19 @@ class FreeList {
     if (columns_[list / columns] == 0) rows_ &= ~(std::uint64_t{1} << (list / columns));
   }
 
-  /// A block of at least `size` bytes that is hardly larger than need be, or 0.
+  /// A block of at least `size` bytes that is hardly larger than need be, or 0: there is none, or only behind several
+  /// of nearly that size.
   [[nodiscard]] MemoryBlockId find(const MemoryBlockTable& blocks, std::size_t size) const noexcept {
     const std::size_t list = list_of(size);
-    MemoryBlockId id = heads_[list];
-    for (int looked = 0; id != 0 && looked < looks; ++looked, id = blocks[id].listed_after) {
-      if (blocks[id].size >= size) return id;
-    }
-    return first_from(list + 1);
+    const MemoryBlockId id = look(blocks, list, size, looks);
+    return id != 0 ? id : first_from(list + 1);
+  }
+
+  /// The same; 0: there is none. Looks at all blocks of nearly that size.
+  [[nodiscard]] MemoryBlockId search(const MemoryBlockTable& blocks, std::size_t size) const noexcept {
+    const std::size_t list = list_of(size);
+    const MemoryBlockId id = look(blocks, list, size, std::numeric_limits<std::size_t>::max());
+    return id != 0 ? id : first_from(list + 1);
   }
 
   /// Calls `visit(id)` for each block, larger ones first, until it returns false. The visit may remove that block.
@@ -103,9 +109,17 @@ class FreeList {
  private:
   static constexpr std::size_t columns = 32;
   static constexpr std::size_t rows = 50;  // 2^50 units and more share the last
-  static constexpr int looks = 8;
-
+  static constexpr std::size_t looks = 8;
   static constexpr std::size_t places = 64;
+
+  [[nodiscard]] MemoryBlockId look(const MemoryBlockTable& blocks, std::size_t list, std::size_t size,
+                                   std::size_t most) const noexcept {
+    MemoryBlockId id = heads_[list];
+    for (; id != 0 && most != 0; --most, id = blocks[id].listed_after) {
+      if (blocks[id].size >= size) return id;
+    }
+    return 0;
+  }
 
   [[nodiscard]] std::size_t place_of(std::size_t size) const noexcept {
     return static_cast<std::size_t>((size / unit_ * 0x9E3779B97F4A7C15U) >> 58U);  // Knuth's multiplicative hash

@@ -113,11 +113,10 @@ class MemoryPool {
       id = blocks_.find(stream, size);
       if (id == 0 && blocks_.list_all_kept()) id = blocks_.find(stream, size);
       if (id == 0 && settle()) id = blocks_.find(stream, size);
-      if (id == 0 && stream != no_stream && blocks_.join_settled(stream)) id = blocks_.find(stream, size);
-      if (growth == Growth::Allowed) {
-        if (id == 0 && grow(size, stream)) id = blocks_.find(stream, size);
-        if (id == 0) id = blocks_.find_of_others(size);
-      }
+      if (id == 0 && stream != no_stream && blocks_.join_settled(stream, size)) id = blocks_.find(stream, size);
+      if (id == 0 && growth == Growth::Allowed && grow(size, stream)) id = blocks_.find(stream, size);
+      if (id == 0) id = blocks_.search(stream, size);
+      if (id == 0 && growth == Growth::Allowed) id = blocks_.search_others(size);
       if (id == 0) return std::nullopt;
       blocks_.take(id, size);
     }

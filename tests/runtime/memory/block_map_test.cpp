@@ -60,7 +60,7 @@ TEST_CASE("A block that is taken leaves the rest free beside it", "[memory]") {
   CHECK_FALSE(f.blocks.is_free_of(first, one));
   CHECK(f.blocks.find(one, 3072) == rest);
   CHECK(f.blocks.find(two, 512) == 0);
-  CHECK(f.blocks.find_of_others(512) == rest);
+  CHECK(f.blocks.search_others(512) == rest);
   CHECK(f.blocks.consistent());
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("Free neighbours of different streams stay apart until both are free o
   CHECK(f.blocks.consistent());
 }
 
-TEST_CASE("A stream's free memory is joined with what is free of all beside it, and with nothing else", "[memory]") {
+TEST_CASE("A stream's free memory is joined with what is free of all beside it where that helps", "[memory]") {
   Fixture f;
   f.free_range(8192, 1024, one);
   const MemoryBlockId a = f.take(512);
@@ -105,13 +105,30 @@ TEST_CASE("A stream's free memory is joined with what is free of all beside it, 
   const MemoryBlockId apart = f.free_range(1 << 20, 512, no_stream);
   f.blocks.make_free(a, no_stream, 0);
   f.blocks.make_free(b, one, 6);
-  CHECK_FALSE(f.blocks.join_settled(two));
-  CHECK(f.blocks.join_settled(one));
+  CHECK_FALSE(f.blocks.join_settled(two, 1024));
+  CHECK_FALSE(f.blocks.join_settled(one, 1025));
+  CHECK(f.blocks.is_free_of(a, no_stream));
+  CHECK(f.blocks.join_settled(one, 1024));
   CHECK(f.blocks.is_free_of(a, one));
   CHECK(f.blocks[a].size == 1024);
   CHECK(f.blocks[a].position == 6);
   CHECK(f.blocks.is_free_of(apart, no_stream));
-  CHECK_FALSE(f.blocks.join_settled(one));
+  CHECK_FALSE(f.blocks.join_settled(one, 1025));
+  CHECK(f.blocks.consistent());
+}
+
+TEST_CASE("A whole run of a stream's and everybody's free memory is joined, however it begins", "[memory]") {
+  const std::size_t begin = GENERATE(0U, 1U);
+  Fixture f;
+  f.free_range(8192, 6 * 512, one);
+  std::vector<MemoryBlockId> parts;
+  for (int i = 0; i < 6; ++i) parts.push_back(f.take(512));
+  for (std::size_t i = 0; i < 5; ++i) f.blocks.make_free(parts[i], i % 2 == begin ? one : no_stream, 0);
+  CHECK_FALSE(f.blocks.join_settled(one, 6 * 512));
+  CHECK(f.sizes().size() == 6);
+  CHECK(f.blocks.join_settled(one, 4 * 512 + 1));
+  CHECK(f.blocks.is_free_of(parts[0], one));
+  CHECK(f.blocks[parts[0]].size == 5 * 512);
   CHECK(f.blocks.consistent());
 }
 

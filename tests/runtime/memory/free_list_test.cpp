@@ -82,3 +82,14 @@ TEST_CASE("A free list keeps the block freed last of a size as it is", "[memory]
   CHECK(list.take_any_kept() == 0);
   CHECK(list.empty());
 }
+
+TEST_CASE("A free list that is searched misses no block, however many of nearly its size there are", "[memory]") {
+  MemoryBlockTable blocks;
+  FreeList list(512);
+  const MemoryBlockId large = block_of(blocks, 65 * 512);
+  list.insert(blocks, large);
+  for (int i = 0; i < 20; ++i) list.insert(blocks, block_of(blocks, 64 * 512));
+  CHECK(list.find(blocks, 65 * 512) == 0);  // constant time
+  CHECK(list.search(blocks, 65 * 512) == large);
+  CHECK(list.search(blocks, 66 * 512) == 0);
+}

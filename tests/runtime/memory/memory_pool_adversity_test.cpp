@@ -124,7 +124,7 @@ constexpr std::size_t enough = 1'000'000;
 
 TEST_CASE("L7 L11 L13: half a million adverse steps on memory that can be moved", "[memory]") {
   CHECK(survives<PaperMapping>(1U << 20U, enough / 4).moved > enough / 1000);
-  CHECK(survives<PaperMapping>(64U << 10U, enough / 4).moved > enough / 10'000);  // of 16 granules
+  CHECK(survives<PaperMapping>(64U << 10U, enough / 4).moved > enough / 100'000);  // of 16 granules
 }
 
 TEST_CASE("L7 L11 L13: adverse steps on memory with one address at a time", "[memory]") {

@@ -321,3 +321,35 @@ TEST_CASE("Nothing is handed out for a size that no device has", "[memory]") {
     CHECK_FALSE(f.pool.allocate(std::numeric_limits<std::size_t>::max() - less, one).has_value());
   CHECK(f.pool.consistent());
 }
+
+TEST_CASE("Settled memory is not tied to a stream that gains nothing by it", "[memory]") {
+  PaperMappingWithoutAliases storage(64 * granule);
+  PaperClock clock;
+  MemoryPool<PaperMappingWithoutAliases, PaperClock> pool(storage, clock, {.capacity = 64 * granule});
+  const StreamPosition pending{two, 1};
+  const auto small = pool.allocate(512, two);
+  const auto large = pool.allocate(32 * granule, one);
+  const auto rest = pool.allocate(8 * granule, one);
+  REQUIRE((small && large && rest));
+  pool.free(*large, {});
+  pool.free(*small, {&pending, 1});
+  // Beside the little that is pending there is not enough, but the memory there can be had elsewhere.
+  CHECK(pool.allocate(50 * granule, two).has_value());
+  CHECK(pool.consistent());
+}
+
+TEST_CASE("What is free is found, however many blocks of nearly its size are looked at before", "[memory]") {
+  Fixture f;
+  std::vector<MemoryAllocation> parts;
+  for (const std::size_t units : {65U, 65U, 64U, 64U, 64U, 64U, 64U, 64U, 64U, 64U, 64U, 64U}) {  // of one list
+    parts.push_back(f.take(units * 512));
+    static_cast<void>(f.take(512));
+  }
+  const MemoryAllocation rest = f.take(static_cast<std::size_t>(f.pool.report().free));
+  for (const MemoryAllocation& part : parts) f.free_at(part, one, 1);
+  CHECK(f.take(65 * 512).address == parts[1].address);  // kept
+  const auto found = f.pool.allocate(65 * 512, one, {}, Growth::Forbidden);
+  REQUIRE(found.has_value());
+  CHECK(found->address == parts[0].address);
+  CHECK(f.pool.alive(rest));
+}
