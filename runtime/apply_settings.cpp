@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/profile/profile_level.hpp>
 #include <coxswain/runtime/telemetry/trace_at_exit.hpp>
 
 #include <algorithm>
@@ -13,15 +14,23 @@
 namespace cox {
 namespace {
 
+bool profiles_are_wanted(const Settings& settings) {
+  return settings.get<ProfileLevel>("profiling.level") != ProfileLevel::Disabled;
+}
+
 bool log_is_wanted(const Settings& settings) {
-  return std::ranges::any_of(known_settings(), [&](const Setting& setting) {
-    return setting.key.starts_with("log.") && settings.given(setting.key);
-  });
+  return profiles_are_wanted(settings) || std::ranges::any_of(known_settings(), [&](const Setting& setting) {
+           return setting.key.starts_with("log.") && settings.given(setting.key);
+         });
 }
 
 void start_log(const Settings& settings) {
   try {
-    (void)log::start_if_stopped(log_options(settings));
+    LogOptions options = log_options(settings);
+    // Profiles go to the log as infos: who asks for them wants to see them.
+    auto& runtime_level = options.own_levels[static_cast<std::size_t>(LogSubsystem::Runtime)];
+    if (profiles_are_wanted(settings) && !runtime_level) runtime_level = std::min(options.level, LogLevel::Info);
+    (void)log::start_if_stopped(std::move(options));
   } catch (const Error& error) {
     const Setting& file = find_setting("log.file");
     throw ConfigError(ConfigError::Kind::Unreadable, "log.file is " + in_quotes(to_string(file, settings.value(file))) +

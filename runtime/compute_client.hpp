@@ -148,7 +148,7 @@ class ComputeClient {
   /// Overwrites a tensor in place from dense row-major `data`.
   void write_tensor(CopyDescriptor destination, Bytes data, Site site = Site::current()) const {
     Uploads uploads;
-    uploads.push_back({std::move(destination), std::move(data)});
+    uploads.push_back({std::move(destination), on_host(std::move(data))});
     submit(site, "write", [uploads = std::move(uploads)](Server& server, const Caller& caller) mutable {
       server.write(std::move(uploads), caller);
     });
@@ -451,10 +451,15 @@ class ComputeClient {
     return std::move(layout.parts.front());
   }
 
+  // Bytes of a device come to the host here: on the stream that copies them to another place they would wait for it.
+  static Bytes on_host(Bytes data) {
+    if (data.property() == AllocationProperty::Device) static_cast<void>(std::as_const(data).data());
+    return data;
+  }
   static Upload upload_of(MemoryLayoutDescriptor tensor, const MemoryLayout& layout, Bytes data) {
     CopyDescriptor destination = layout.copy_descriptor(std::move(tensor.shape), tensor.elem_size);
     require_host_size(plan_copy(destination), destination, data.size());
-    return {std::move(destination), std::move(data)};
+    return {std::move(destination), on_host(std::move(data))};
   }
 
   static Downloads whole(std::span<const Handle> handles) {
