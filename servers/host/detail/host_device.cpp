@@ -25,7 +25,7 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
           std::make_shared<HostPinnedMemory>(host_pool_options(options.pinned_capacity, HostServer::pinned_alignment),
                                              host_granularity(options.pinned_capacity))),
       metrics_(
-          metrics::register_collector([label = metrics::device_label(utilities_->owner.device), gauge = memory_.gauge(),
+          metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_.gauge(),
                                        pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {
             add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
             if (const auto memory = pinned.lock())
