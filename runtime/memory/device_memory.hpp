@@ -72,10 +72,7 @@ class DeviceMemory {
     buffer->home = request.home;
     buffer->allocation = *found;
     buffer->uses = LastUses(found->after);
-    if constexpr (GuardedStorage<Storage>) {
-      storage_of(request.home).guard(found->address, found->size);
-      storage_of(request.home).unguard(found->address, request.bytes);
-    }
+    unguard(*buffer);
     publish();
     return buffer;
   }
@@ -176,6 +173,16 @@ class DeviceMemory {
     pool_of(buffer.home).free(buffer.allocation, {uses.data(), uses.size()});
     if constexpr (GuardedStorage<Storage>) {
       if (uses.empty()) storage_of(buffer.home).guard(buffer.allocation.address, buffer.allocation.size);
+    }
+  }
+
+  // The bytes may be touched, but not the padding, unless work that is still queued has it.
+  void unguard(const DeviceBuffer& buffer) {
+    if constexpr (GuardedStorage<Storage>) {
+      const MemoryAllocation& memory = buffer.allocation;
+      const bool idle = buffer.uses.pending(clock_).empty();
+      if (idle) storage_of(buffer.home).guard(memory.address, memory.size);
+      storage_of(buffer.home).unguard(memory.address, idle ? buffer.bytes : memory.size);
     }
   }
 
