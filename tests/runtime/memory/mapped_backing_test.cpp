@@ -1,5 +1,5 @@
 #include <coxswain/runtime/memory/mapped_backing.hpp>
-#include <coxswain/tests/runtime/memory/pool_model.hpp>
+#include <coxswain/tests/runtime/memory/paper_storage.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <cstddef>
@@ -100,6 +100,17 @@ TEST_CASE("L11: beyond the limit a stream's own memory is moved, and left behind
   CHECK(f.storage.backs(f.blocks[scattered[3]].address, granule));
   CHECK(f.storage.mapped == 8 * granule);
   CHECK(f.blocks.consistent());
+}
+
+TEST_CASE("Memory that the new memory continues stays where it is", "[memory]") {
+  Fixture f;
+  const auto scattered = f.scatter(4, one);
+  const MemoryBlockId last = scattered.back();
+  f.blocks.make_free(f.blocks[last].next, one, 5);
+  REQUIRE(f.backing.grow(5 * granule, one, 8 * granule));  // two granules are there, three are moved beside them
+  CHECK(f.blocks.find(one, 5 * granule) == last);
+  CHECK(f.blocks[last].position == 5);
+  CHECK(f.storage.mapped == 8 * granule);
 }
 
 TEST_CASE("L11: memory of another stream is not moved", "[memory]") {

@@ -1,4 +1,5 @@
-#include <coxswain/tests/runtime/memory/pool_model.hpp>
+#include <coxswain/runtime/memory/memory_pool.hpp>
+#include <coxswain/tests/runtime/memory/paper_storage.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <array>

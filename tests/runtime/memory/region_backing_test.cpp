@@ -1,5 +1,5 @@
 #include <coxswain/runtime/memory/region_backing.hpp>
-#include <coxswain/tests/runtime/memory/pool_model.hpp>
+#include <coxswain/tests/runtime/memory/paper_storage.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <cstddef>
