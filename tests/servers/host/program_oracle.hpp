@@ -108,6 +108,15 @@ struct ProgramRows {
   std::size_t row = 0;
   std::size_t pitch = 0;
 };
+/// Those of the whole region.
+inline ProgramRows rows_of(const ProgramRegion& region) {
+  const std::size_t rank = region.shape.size();
+  const std::size_t row = region.shape[rank - 1] * region.elem_size;
+  if (rank == 1) return {1, row, row};
+  std::size_t rows = 1;
+  for (std::size_t i = 0; i + 1 < rank; ++i) rows *= region.shape[i];
+  return {rows, row, region.strides[rank - 2] * region.elem_size};
+}
 inline std::vector<std::byte> gather(std::span<const std::byte> device, const ProgramRows& rows) {
   std::vector<std::byte> dense(rows.rows * rows.row);
   for (std::size_t i = 0; i < rows.rows; ++i)

@@ -96,9 +96,6 @@ class RandomProgram {
                                            const MemoryLayoutDescriptor& tensor, Strides strides, std::size_t size);
   std::shared_ptr<ProgramStorage> storage_of(std::size_t bytes);
   MemoryLayoutDescriptor any_tensor(std::size_t bytes);
-  Bytes any_content(ProgramRegion& region, const MemoryLayoutDescriptor& tensor);
-  void keep(MemoryLayout layout, const std::shared_ptr<ProgramStorage>& storage, const MemoryLayoutDescriptor& tensor,
-            bool filled, std::vector<Bytes>* contents);
   void define(const ProgramWindow& window);
   ProgramRows any_rows(std::size_t size, std::size_t& elem_size);
   bool add_argument(std::vector<Argument>& arguments, bool written);

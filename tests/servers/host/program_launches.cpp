@@ -1,0 +1,107 @@
+#include <coxswain/tests/servers/host/random_program.hpp>
+
+#include <algorithm>
+
+namespace cox::test {
+
+bool RandomProgram::add_argument(std::vector<Argument>& arguments, bool written) {
+  for (int tries = 0; tries < 4; ++tries) {
+    const ProgramWindow& whole = windows_[any_window()];
+    if (!whole.region->defined || whole.size() < 4 || (written && whole.region->constant)) continue;
+    ProgramWindow window = any_part(whole, 4);
+    const bool conflicts = std::ranges::any_of(
+        arguments, [&](const Argument& other) { return (written || other.written) && other.window.overlaps(window); });
+    if (conflicts) continue;
+    arguments.push_back({std::move(window), written});
+    return true;
+  }
+  return false;
+}
+
+// All arguments side by side in one buffer.
+bool RandomProgram::split_argument(std::vector<Argument>& arguments, const ProgramJob& job) {
+  const std::size_t count = job.ins + job.outs;
+  const ProgramWindow& whole = windows_[any_window()];
+  const std::size_t each = whole.size() / 4 / count;
+  if (!whole.region->defined || whole.region->constant || each == 0) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t length = between(1, each);
+    arguments.push_back({whole.part(4 * i * each, 4 * length), i >= job.ins});
+  }
+  return true;
+}
+
+void RandomProgram::launch() {
+  const std::size_t which = below(program_jobs.size());
+  const ProgramJob& job = program_jobs[which];
+  std::vector<Argument> arguments;
+  if (!one_in(5) || !split_argument(arguments, job)) {
+    arguments.clear();
+    for (std::size_t i = 0; i < job.ins + job.outs; ++i)
+      if (!add_argument(arguments, i >= job.ins)) return;
+  }
+  const ProgramScalars scalars{static_cast<std::uint32_t>(random_() | 1U), static_cast<std::uint32_t>(random_()),
+                               static_cast<std::uint32_t>(one_in(4) ? between(2, 12) : 1)};
+  const Handle used = arguments[below(arguments.size())].window.handle;
+  submit_launch(job, std::move(arguments), scalars, false);
+  if (!one_in(8) || windows_.size() < 16) return;
+  // Right after the launch that uses it.
+  for (std::size_t i = windows_.size(); i-- > 0;)
+    if (windows_[i].handle.memory().memory() == used.memory().memory() && !windows_[i].region->constant) drop_window(i);
+}
+
+CubeCount RandomProgram::any_cubes(const HostClient& client, std::uint64_t& cubes) {
+  if (!one_in(4)) {
+    cubes = one_in(2) ? cubes_for_all : between(1, 6);
+    return one_in(2) ? CubeCount::of_1d(static_cast<std::uint32_t>(cubes))
+                     : CubeCount(1, static_cast<std::uint32_t>(cubes), 1);
+  }
+  const ProgramWindow& counts = counts_[below(counts_.size())];
+  const ProgramWindow window = counts.part(4 * below(counts.size() / 4 - 2), 12);
+  cubes = 1;
+  for (const std::uint32_t extent : window.words()) cubes *= extent;
+  counts.region->touch(step_, client.stream_id().value, "cube count");
+  return CubeCount::dynamic(window.handle);
+}
+
+void RandomProgram::submit_launch(const ProgramJob& job, std::vector<Argument> arguments, const ProgramScalars& scalars,
+                                  bool all_cubes) {
+  const HostClient& client = any_stream();
+  std::uint64_t cubes = cubes_for_all;
+  CubeCount count = all_cubes ? CubeCount::of_1d(cubes_for_all) : any_cubes(client, cubes);
+  KernelArguments given;
+  ProgramOperands operands;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Argument& argument = arguments[i];
+    const auto overlaps = [&](const Argument& other) {
+      return &other != &argument && other.window.overlaps(argument.window);
+    };
+    // What is only read may be given as written too, if nothing else of the launch looks at it.
+    const bool as_written = argument.written || (!argument.window.region->constant && one_in(8) &&
+                                                 std::ranges::none_of(arguments, overlaps));
+    given = std::move(given).with_buffer(argument.window.handle, as_written ? Access::Write : Access::Read);
+    if (i < job.ins) {
+      operands.in[i] = argument.window.words();
+    } else {
+      operands.out[i - job.ins] = argument.window.words();
+    }
+    argument.window.region->touch(step_, client.stream_id().value, job.name);
+  }
+  given = std::move(given).with_scalar(scalars.factor).with_scalar(scalars.summand).with_scalar(scalars.passes);
+  const bool counts = job.kernel == ProgramKernel::Count;
+  const HostKernel& kernel = counts ? count_kernel_ : kernels_[static_cast<std::size_t>(&job - program_jobs.data())];
+  client.launch(kernel, std::move(count), std::move(given));
+  for (std::uint64_t cube = 0; cube < cubes; ++cube) run_cube(job, scalars, cube, operands);
+}
+
+// Changes a cube count, from the host or from the device.
+void RandomProgram::launch_count() {
+  const std::size_t place = below(counts_.size());
+  if (one_in(4)) return allocate_counts(place);
+  std::vector<Argument> arguments;
+  if (!add_argument(arguments, false)) return;
+  arguments.push_back({any_part(counts_[place], 4), true});
+  submit_launch(count_job, std::move(arguments), {}, false);
+}
+
+}  // namespace cox::test
