@@ -131,10 +131,13 @@ bool DeviceThread::run(const Mailbox::Item& item) {
   // others.
   const bool timed = timing_ && (std::exchange(time_next_, false) || untimed_ + 1 >= tasks_per_timed_one);
   const TaskTracer* const tracer = detail::task_tracer.load(std::memory_order_acquire);  // pairs with set_task_tracer()
-  if (tracer != nullptr) [[unlikely]]
-    begin_trace(item, *tracer);
   const std::uint64_t submitted = item.stamp;
-  const std::uint64_t start = timed || tracer != nullptr ? trace_stamp() : 0;
+  std::uint64_t start = 0;
+  if (tracer != nullptr) [[unlikely]] {
+    start = begin_trace(item, *tracer);
+  } else if (timed) {
+    start = trace_stamp();
+  }
   Outcome outcome = Outcome::Cancelled;
   running_.enter(item.ops->type);
   if (discarding_.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -158,10 +161,14 @@ bool DeviceThread::run(const Mailbox::Item& item) {
   return custody_.load(std::memory_order_acquire) == Custody::Kept || keep_custody();
 }
 
-void DeviceThread::begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept {
+// Returns when the task starts: at once after the one before it, if it was there by then.
+std::uint64_t DeviceThread::begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept {
   tracer_ = &tracer;
   operation_ = nullptr;
   if (tracer.begin != nullptr) tracer.begin(*item.ops->type);
+  const std::uint64_t tracers = detail::task_tracers_set.load(std::memory_order_relaxed);
+  if (std::exchange(tracers_seen_, tracers) != tracers) traced_until_ = 0;  // there may have been untraced tasks since
+  return stamps_are_time() && item.stamp <= traced_until_ ? traced_until_ : trace_stamp();
 }
 
 void DeviceThread::end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start,

@@ -167,7 +167,7 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   bool spin(bool slept);
   std::size_t run_ready();
   bool run(const Mailbox::Item& item);
-  void begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept;
+  std::uint64_t begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept;
   void end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start, std::uint64_t end) noexcept;
   bool keep_custody() noexcept;
   void finish();
@@ -192,7 +192,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   InlineCalls inline_calls_;
   const TaskTracer* tracer_ = nullptr;  // of the task that is running; null: it is not traced
   const char* operation_ = nullptr;     // of the same
-  std::uint64_t traced_until_ = 0;
+  std::uint64_t traced_until_ = 0;      // when the last traced task ended
+  std::uint64_t tracers_seen_ = 0;
   std::uint32_t number_ = 0;  // of this thread, by the system
   std::atomic<bool> discarding_{false};
   std::atomic<Custody> custody_{Custody::Kept};

@@ -41,11 +41,13 @@ struct TaskTracer {
 
 namespace detail {
 inline constinit std::atomic<const TaskTracer*> task_tracer{nullptr};
+inline constinit std::atomic<std::uint64_t> task_tracers_set{0};
 void name_traced_operation(const char* name) noexcept;
 }  // namespace detail
 
 /// From now on `tracer` is told, or nobody (nullptr). Tasks that have begun end with the former. Any thread.
 inline void set_task_tracer(const TaskTracer* tracer) noexcept {
+  detail::task_tracers_set.fetch_add(1, std::memory_order_relaxed);
   detail::task_tracer.store(tracer, std::memory_order_release);  // pairs with DeviceThread::run
 }
 

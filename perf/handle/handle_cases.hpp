@@ -54,7 +54,7 @@ class HandleCases {
     suite_.add(std::move(sides));
     suite_.add({.figure = "F17",
                 .name = "a call for the trace",
-                .metrics = {{"empty loop", "ns"}, {"name_operation", "ns"}, {"span", "ns"}},
+                .metrics = {{"empty loop", "CPU ns"}, {"name_operation", "CPU ns"}, {"span", "CPU ns"}},
                 .contenders = {{"off", [] { return cost_of_trace_calls(false); }},
                                {"on", [] { return cost_of_trace_calls(true); }}}});
   }

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/completion.hpp>
 #include <coxswain/device_handle/task_trace.hpp>
+#include <coxswain/perf/harness/process_cost.hpp>
 #include <coxswain/perf/harness/spread.hpp>
 #include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/perf/queue/lane.hpp>
@@ -47,24 +48,23 @@ Sample cost_of_each_side(unsigned bursts) {
   return {quantile(pushing, 0.5), quantile(running, 0.5)};
 }
 
-/// Nanoseconds of one `call()`, in a loop of its own.
+/// CPU nanoseconds of one `call()`, in a loop of its own.
 template <class Call>
 double cost_of_call(Call call) {
   constexpr unsigned calls = 1'000'000;
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = own_cpu_time();
   for (unsigned i = 0; i < calls; ++i) {
     call();
     asm volatile("" ::: "memory");
   }
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / calls;
+  return std::chrono::duration<double, std::nano>(own_cpu_time() - start).count() / calls;
 }
 
-/// Nanoseconds of a loop without a call, of naming the running operation, and of a span.
+/// CPU nanoseconds of a loop without a call, of naming the running operation, and of a span.
 inline Sample cost_of_trace_calls(bool traced) {
   if (traced) trace::start();
-  const Sample sample{cost_of_call([] {}), cost_of_call([] { name_operation("operation"); }), cost_of_call([] {
-                        const trace::Span span("span", trace::Track::this_thread(), trace::Category::Client);
-                      })};
+  const Sample sample{cost_of_call([] {}), cost_of_call([] { name_operation("operation"); }),
+                      cost_of_call([] { const trace::Span span("span", trace::Category::Client); })};
   if (traced) (void)trace::stop();
   return sample;
 }

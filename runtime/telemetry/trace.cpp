@@ -37,10 +37,12 @@ struct Recorder {
   std::mutex mutex;
   std::set<Writer*> writers;
   std::map<std::uint32_t, std::string> threads;
-  std::unique_ptr<EventRing> ring;  // changes only while not enabled and nobody is busy
   std::uint64_t started = 0;
   std::atomic<bool> nvtx{false};
 };
+
+// What is written to; changes only while tracing is off and nobody is busy. Owned here.
+constinit EventRing* ring = nullptr;
 
 Recorder& recorder() {
   static auto& instance = *new Recorder;  // never destroyed: device threads may outlive static destructors
@@ -67,25 +69,29 @@ class OwnWriter {
   OwnWriter& operator=(const OwnWriter&) = delete;
   ~OwnWriter() {
     ended = true;
+    own = nullptr;
     Recorder& all = recorder();
     const std::scoped_lock lock(all.mutex);
     all.writers.erase(&writer_);
-    if (writer_.chunk != nullptr) all.ring->give_back(*writer_.chunk);
+    if (writer_.chunk != nullptr) ring->give_back(*writer_.chunk);
   }
 
   // nullptr while the thread's thread_local objects are being destroyed, and if there is no memory for it.
-  static Writer* get() noexcept {
+  static Writer* get() noexcept { return own != nullptr ? own : make(); }
+
+ private:
+  static Writer* make() noexcept {
     if (ended) return nullptr;
     try {
-      thread_local OwnWriter own;
-      return &own.writer_;
+      thread_local OwnWriter made;
+      return own = &made.writer_;
     } catch (const std::bad_alloc&) {
       return nullptr;
     }
   }
 
- private:
   static inline constinit thread_local bool ended = false;
+  static inline constinit thread_local Writer* own = nullptr;
   Writer writer_;
 };
 
@@ -101,13 +107,30 @@ class BusyScope {
   Writer& writer_;
 };
 
-void write(Writer& writer, EventRing& ring, const Event& event) noexcept {
-  if (writer.chunk == nullptr || ring.full(*writer.chunk)) [[unlikely]] {
-    if (writer.chunk != nullptr) ring.give_back(*writer.chunk);
-    writer.chunk = ring.take();
-    if (writer.chunk == nullptr) return ring.drop(1);
+// Where the next event of the thread goes, or nullptr.
+Event* room(Writer& writer, EventRing& events) noexcept {
+  if (writer.chunk == nullptr || events.full(*writer.chunk)) [[unlikely]] {
+    if (writer.chunk != nullptr) events.give_back(*writer.chunk);
+    writer.chunk = events.take();
+    if (writer.chunk == nullptr) {
+      events.drop(1);
+      return nullptr;
+    }
   }
-  writer.chunk->events[writer.chunk->count++] = event;
+  return &writer.chunk->events[writer.chunk->count++];
+}
+
+// Keeps the event that `fill(Event&)` makes of an older one.
+template <class Fill>
+void keep(Fill&& fill) noexcept {
+  if (!detail::enabled.load(std::memory_order_acquire)) return;  // pairs with start(), which prepared the barrier
+  Writer* const writer = OwnWriter::get();
+  if (writer == nullptr) return;
+  const BusyScope busy(*writer);
+  SystemPlatform::light_barrier();  // pairs with quiesce(): we see that it is over or it sees us busy
+  if (!detail::enabled.load(std::memory_order_acquire)) return;  // pairs with start(): the ring
+  if (ring == nullptr) return;
+  if (Event* const kept = room(*writer, *ring)) fill(*kept);
 }
 
 // ---- tasks
@@ -137,19 +160,20 @@ void name_range(const char* name) noexcept {
 }
 
 void end_task(const TaskRecord& task) noexcept {
-  Event event;
-  event.name = task.label != nullptr ? task.label : task.operation;
-  event.type = task.type;
-  event.track = {.kind = Track::Kind::DeviceThread, .stage = task.stage, .device = task.device, .id = task.thread};
-  event.begin = task.start;
-  event.end = task.end;
-  event.origin = {.time = task.submitted, .thread = task.client};
-  event.stream = task.stream;
-  event.file = task.file;
-  event.line = task.line;
-  event.category = Category::Task;
-  event.outcome = task.outcome;
-  detail::append(event);
+  keep([&task](Event& event) {
+    event.name = task.label != nullptr ? task.label : task.operation;
+    event.type = task.type;
+    event.track = {.kind = Track::Kind::DeviceThread, .stage = task.stage, .device = task.device, .id = task.thread};
+    event.begin = task.start;
+    event.end = task.end;
+    event.origin = {.time = task.submitted, .thread = task.client};
+    event.arguments = {};
+    event.stream = task.stream;
+    event.file = task.file;
+    event.line = task.line;
+    event.category = Category::Task;
+    event.outcome = task.outcome;
+  });
 }
 
 void end_ranges(const TaskRecord& task) noexcept {
@@ -187,10 +211,10 @@ Event finished(Event event, const Clock& clock) {
   return event;
 }
 
-Recording collect(const EventRing& ring, const Clock& clock) {
+Recording collect(const EventRing& full, const Clock& clock) {
   Recording recording;
-  recording.dropped = ring.dropped();
-  ring.for_each([&](const Event& event) { recording.events.push_back(finished(event, clock)); });
+  recording.dropped = full.dropped();
+  full.for_each([&](const Event& event) { recording.events.push_back(finished(event, clock)); });
   std::ranges::sort(recording.events, {}, [](const Event& event) { return std::tuple(event.begin, ~event.end); });
   return recording;
 }
@@ -211,11 +235,11 @@ void quiesce(Recorder& all) {
 void start(const Options& options) {
   if (options.nvtx && !nvtx_available()) throw Error("cannot trace with NVTX: this build has no nvtx3/nvToolsExt.h");
   prepare_platform();
-  auto ring = options.capacity != 0 ? std::make_unique<EventRing>(options.capacity) : nullptr;
+  auto fresh = options.capacity != 0 ? std::make_unique<EventRing>(options.capacity) : nullptr;
   Recorder& all = recorder();
   const std::scoped_lock lock(all.mutex);
   quiesce(all);
-  all.ring = std::move(ring);
+  const std::unique_ptr<EventRing> former(std::exchange(ring, fresh.release()));
   all.nvtx.store(options.nvtx, std::memory_order_relaxed);
   all.started = now();
   detail::enabled.store(true, std::memory_order_release);  // pairs with append()
@@ -227,12 +251,12 @@ Recording stop() {
   std::unique_lock lock(all.mutex);
   quiesce(all);
   all.nvtx.store(false, std::memory_order_relaxed);
-  const std::unique_ptr<EventRing> ring = std::move(all.ring);
+  const std::unique_ptr<EventRing> taken(std::exchange(ring, nullptr));
   const std::uint64_t started = all.started;
   const auto threads = all.threads;
   lock.unlock();
-  if (ring == nullptr) return {};
-  Recording recording = collect(*ring, Clock(started));
+  if (taken == nullptr) return {};
+  Recording recording = collect(*taken, Clock(started));
   recording.threads = threads;
   return recording;
 }
@@ -248,36 +272,29 @@ const char* intern(std::string_view text) {
 }
 
 void detail::append(const Event& event) noexcept {
-  Writer* const writer = OwnWriter::get();
-  if (writer == nullptr) return;
-  if (!enabled.load(std::memory_order_acquire)) return;  // pairs with start(), which prepared the barrier
-  const BusyScope busy(*writer);
-  SystemPlatform::light_barrier();  // pairs with quiesce(): we see that it is over or it sees us busy
-  if (!enabled.load(std::memory_order_acquire)) return;  // pairs with start(): the ring
-  if (EventRing* const ring = recorder().ring.get()) write(*writer, *ring, event);
+  keep([&event](Event& kept) { kept = event; });
 }
 
 void Span::begin(const char* name, const Track& track, Category category, const Origin& from) noexcept {
-  event_.name = name;
-  event_.track = track;
-  event_.category = category;
-  event_.origin = from;
-  if (recorder().nvtx.load(std::memory_order_relaxed)) {
-    detail::Nvtx::push(name);
-    ranged_ = true;
-  }
-  event_.begin = now();
+  Event& event = event_.emplace();
+  event.name = name;
+  event.track = track;
+  event.category = category;
+  event.origin = from;
+  ranged_ = recorder().nvtx.load(std::memory_order_relaxed);
+  if (ranged_) detail::Nvtx::push(name);
+  event.begin = now();
 }
 
 void Span::add(const Argument& argument) noexcept {
-  const auto free = std::ranges::find(event_.arguments, nullptr, &Argument::name);
-  if (free != event_.arguments.end()) *free = argument;
+  const auto free = std::ranges::find(event_->arguments, nullptr, &Argument::name);
+  if (free != event_->arguments.end()) *free = argument;
 }
 
 void Span::end() noexcept {
-  event_.end = now();
+  event_->end = now();
   if (ranged_) detail::Nvtx::pop();
-  record(event_);
+  record(*event_);
 }
 
 }  // namespace cox::trace

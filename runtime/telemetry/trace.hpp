@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 /// Recording what device threads, streams and communicators do. Off until start(): then a device thread pays one load
@@ -61,6 +62,12 @@ inline void record(const Event& event) noexcept {
 /// Records an event from its construction to its destruction, on one thread. Costs one relaxed load while not enabled.
 class Span {
  public:
+  /// In the row of the calling thread.
+  Span(const char* name, Category category) noexcept {
+    if (enabled()) [[unlikely]]
+      begin(name, Track::this_thread(), category, {});
+  }
+  /// `from`: what origin() said where the work was handed over.
   Span(const char* name, const Track& track, Category category, const Origin& from = {}) noexcept {
     if (enabled()) [[unlikely]]
       begin(name, track, category, from);
@@ -68,23 +75,26 @@ class Span {
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
   ~Span() {
-    if (event_.begin != 0) [[unlikely]]
+    if (event_) [[unlikely]]
       end();
   }
 
   /// The first two count.
   void argument(const char* name, std::uint64_t value) noexcept {
-    if (event_.begin != 0) [[unlikely]]
+    if (event_) [[unlikely]]
       add({name, value});
   }
-  void outcome(Outcome outcome) noexcept { event_.outcome = outcome; }
+  void outcome(Outcome outcome) noexcept {
+    if (event_) [[unlikely]]
+      event_->outcome = outcome;
+  }
 
  private:
   void begin(const char* name, const Track& track, Category category, const Origin& from) noexcept;
   void add(const Argument& argument) noexcept;
   void end() noexcept;
 
-  Event event_;
+  std::optional<Event> event_;
   bool ranged_ = false;  // an NVTX range is open
 };
 

@@ -124,6 +124,27 @@ TEST_CASE("A task of another thread is told of as that thread's", "[task_trace]"
   CHECK(other != cox::this_thread_number());
 }
 
+TEST_CASE("A task that waited starts when the one before it ends, one that did not when it was submitted or later",
+          "[task_trace]") {
+  TracedDevice device;
+  std::promise<void> entered;
+  std::promise<void> gate;
+  device->submit([&](Service&) {
+    entered.set_value();
+    gate.get_future().wait();
+  });
+  entered.get_future().wait();
+  device->submit([](Service&) {});
+  gate.set_value();
+  device->submit_blocking([](Service&) {});
+  device->submit_blocking([](Service&) {});
+  device.shutdown();
+  REQUIRE(records.size() == 4);
+  if (cox::stamps_are_time()) CHECK(records[1].start == records[0].end);
+  CHECK(records[3].start >= records[3].submitted);
+  CHECK(records[3].start > records[2].start);
+}
+
 TEST_CASE("Nobody is told once the tracer is gone, and an operation named elsewhere is nobody's", "[task_trace]") {
   TracedDevice device;
   cox::name_operation("on a client thread");

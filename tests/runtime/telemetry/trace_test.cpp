@@ -39,18 +39,18 @@ std::vector<std::string> names(const Recording& recording) {
 TEST_CASE("Nothing is recorded unless a trace was started, and nothing after it was stopped") {
   CHECK_FALSE(trace::enabled());
   {
-    const Span span("before", Track::this_thread(), Category::Client);
+    const Span span("before", Category::Client);
   }
   CHECK(trace::origin().time == 0);
   trace::start();
   CHECK(trace::enabled());
   {
-    const Span span("during", Track::this_thread(), Category::Client);
+    const Span span("during", Category::Client);
   }
   CHECK(names(trace::stop()) == std::vector<std::string>{"during"});
   CHECK_FALSE(trace::enabled());
   {
-    const Span span("after", Track::this_thread(), Category::Client);
+    const Span span("after", Category::Client);
   }
   CHECK(trace::stop().events.empty());
 }
@@ -63,7 +63,7 @@ TEST_CASE("A span lasts from its construction to its destruction and carries wha
     outer.argument("bytes", 4096);
     outer.argument("cubes", 3);
     outer.argument("too many", 1);
-    const Span inner("inner", Track::this_thread(), Category::Client);
+    const Span inner("inner", Category::Client);
   }
   const Recording recording = trace::stop();
   REQUIRE(names(recording) == std::vector<std::string>{"outer", "inner"});
@@ -83,11 +83,11 @@ TEST_CASE("A span lasts from its construction to its destruction and carries wha
 TEST_CASE("A new start forgets what was recorded before") {
   trace::start();
   {
-    const Span span("first", Track::this_thread(), Category::Client);
+    const Span span("first", Category::Client);
   }
   trace::start();
   {
-    const Span span("second", Track::this_thread(), Category::Client);
+    const Span span("second", Category::Client);
   }
   CHECK(names(trace::stop()) == std::vector<std::string>{"second"});
 }
@@ -142,7 +142,7 @@ TEST_CASE("A trace may be started and stopped while threads record") {
   for (int writer = 0; writer < 2; ++writer) {
     writers.emplace_back([&] {
       while (!done) {
-        const Span span("span", Track::this_thread(), Category::Client);
+        const Span span("span", Category::Client);
         written.fetch_add(1, std::memory_order_relaxed);
       }
     });
