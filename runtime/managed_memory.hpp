@@ -74,6 +74,11 @@ class ManagedMemory {
   [[nodiscard]] const MemoryOwner& owner() const noexcept { return record_->owner; }
   /// Unique in the process; names the memory in messages.
   [[nodiscard]] std::uint64_t id() const noexcept { return record_->id; }
+  /// Nobody else refers to the memory.
+  [[nodiscard]] bool is_last() const noexcept {
+    // Acquire pairs with the release in the destructor: what the others did with the memory has happened.
+    return record_->references.load(std::memory_order_acquire) == 1;
+  }
   /// Device thread of the owner only.
   [[nodiscard]] MemoryState& state() const noexcept { return record_->state; }
 

@@ -76,7 +76,7 @@ bool HostServer::initialize_memory(ManagedMemory memory, std::size_t size, const
   try {
     HostStream& on = device_->stream(caller.stream);
     if (on.capture.capturing()) on.capture.graph().keep(memory);
-    if (on.capture.preparing()) on.capture.keep_until_start(memory);
+    if (on.capture.preparing()) on.capture.keep(memory);
     state.resource = device_->allocate(size, caller);
     return true;
   } catch (...) {

@@ -2,19 +2,19 @@
 
 #include <coxswain/runtime/capture_state.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/memory/warm_up_memory.hpp>
 #include <coxswain/servers/host/detail/host_graph.hpp>
 
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <source_location>
 #include <utility>
-#include <vector>
 
 namespace cox::detail {
 
 /// A stream on its way to a graph. Between prepare and start the work runs as ever, but the memory that it touches is
-/// kept: so much will the capture need, and as all of it is given back when the capture starts, the pool need not grow
-/// then. Device thread only.
+/// kept, and is what the capture finds. Device thread only.
 class HostCapture {
  public:
   explicit HostCapture(const Place& place) noexcept : state_(place) {}
@@ -30,13 +30,14 @@ class HostCapture {
     auto graph = std::make_shared<HostGraph>();
     state_.advance(CaptureState::Call::Start, site);
     graph_ = std::move(graph);
-    warm_up_.clear();
   }
   /// The graph; whatever becomes of it, the capture is over. Also throws what failed during the capture, as the cause.
   [[nodiscard]] std::shared_ptr<HostGraph> stop(const Place& place, std::source_location site);
 
   /// While preparing. Throws std::bad_alloc.
-  void keep_until_start(const ManagedMemory& memory) { warm_up_.push_back(memory); }
+  void keep(const ManagedMemory& memory) { warm_up_.keep(memory); }
+  /// While capturing: memory of that size from the rehearsal, or null.
+  [[nodiscard]] WarmUpMemory::Buffer take_warm_up(std::size_t size) noexcept { return warm_up_.take(size); }
   /// While capturing: what the work is added to.
   [[nodiscard]] HostGraph& graph() noexcept { return *graph_; }
   /// While capturing: the graph will be of no use. The first failure is kept.
@@ -46,7 +47,7 @@ class HostCapture {
 
  private:
   CaptureState state_;
-  std::vector<ManagedMemory> warm_up_;
+  WarmUpMemory warm_up_;
   std::shared_ptr<HostGraph> graph_;
   std::exception_ptr failure_;
 };

@@ -42,9 +42,12 @@ HostDevice::~HostDevice() {
   utilities_->completion_thread->stop();
 }
 
-HostMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
+WarmUpMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
   HostStream& on = stream(caller.stream);
   const bool capturing = on.capture.capturing();
+  if (capturing) {
+    if (auto buffer = on.capture.take_warm_up(size)) return buffer;
+  }
   try {
     if (auto buffer = memory_.allocate(
             {.bytes = size,
@@ -103,7 +106,7 @@ void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<v
   if (on.capture.capturing()) return on.capture.graph().add(uses, std::move(work));
   if (on.capture.preparing()) {
     for (const BufferUse& use : uses)
-      if (use.memory != nullptr) on.capture.keep_until_start(*use.memory);
+      if (use.memory != nullptr) on.capture.keep(*use.memory);
   }
   StreamPositions waits;
   for (const BufferUse& use : uses) {

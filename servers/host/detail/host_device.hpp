@@ -43,7 +43,7 @@ class HostDevice {
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
-  [[nodiscard]] HostMemory::Buffer allocate(std::size_t size, const Caller& caller);
+  [[nodiscard]] WarmUpMemory::Buffer allocate(std::size_t size, const Caller& caller);
   /// Host memory to copy from and to directly. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// Throws ServerError Unhealthy if work of the caller's stream has failed and that matters to the operation.

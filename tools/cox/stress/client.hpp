@@ -5,9 +5,11 @@
 #include <coxswain/tools/cox/stress/blocking_client.hpp>
 #include <coxswain/tools/cox/stress/data_client.hpp>
 #include <coxswain/tools/cox/stress/exclusive_client.hpp>
+#include <coxswain/tools/cox/stress/graph_client.hpp>
 #include <coxswain/tools/cox/stress/latencies.hpp>
 #include <coxswain/tools/cox/stress/program.hpp>
 #include <coxswain/tools/cox/stress/submit_client.hpp>
+#include <coxswain/tools/cox/stress/tensor_client.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -33,6 +35,8 @@ class Client {
         blocking_(book_, handles),
         exclusive_(book_, handles),
         data_(book_, computes, exchanges, share),
+        tensors_(book_, computes),
+        graphs_(book_, computes),
         unanswered_(handles.size()) {}
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -52,6 +56,8 @@ class Client {
         if (plan.fault != Fault::None)
           activity.faults.store(activity.faults.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       }
+      graphs_.finish();
+      tensors_.finish();
       data_.finish();
     } catch (...) {
       const Ticket ticket = book_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, 0);
@@ -72,6 +78,9 @@ class Client {
       case Operation::Create: return data_.create(plan);
       case Operation::Read: return data_.read(plan);
       case Operation::Launch: return data_.launch(plan);
+      case Operation::Tensor: return tensors_.tensor(plan);
+      case Operation::Graph: return graphs_.graph(plan);
+      case Operation::Profile: return data_.profile(plan);
     }
     return 0;
   }
@@ -92,6 +101,8 @@ class Client {
   BlockingClient<Handle> blocking_;
   ExclusiveClient<Handle> exclusive_;
   DataClient<Compute> data_;
+  TensorClient<Compute> tensors_;
+  GraphClient<Compute> graphs_;
   std::vector<std::uint32_t> unanswered_;  // by device: submitted since the last barrier
   Latencies latencies_;
 };

@@ -12,6 +12,7 @@
 #include <coxswain/tools/cox/stress/ticket_book.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,11 +34,15 @@ class DataClient {
   std::uint64_t create(const Plan& plan);
   std::uint64_t read(const Plan& plan);
   std::uint64_t launch(const Plan& plan);
+  /// A launch whose time is taken: its profile must come out, with a time.
+  std::uint64_t profile(const Plan& plan);
   /// Waits for all work, checks what is left to check, and drops the buffers.
   void finish();
 
  private:
   static constexpr std::size_t most_buffers = 8;
+  static constexpr std::uint64_t ways = 8;             // of make()
+  static constexpr std::uint64_t ways_from_slice = 2;  // the first of them
 
   struct Device {
     std::vector<DataStream<Compute>> streams;
@@ -53,6 +58,7 @@ class DataClient {
     return static_cast<std::size_t>(random.below(Truth::streams_per_client));
   }
   std::uint64_t add_buffer(const Plan& plan, const Compute& client, Random& random);
+  [[nodiscard]] Handle make(const Compute& client, Words& words, Bytes bytes, std::uint64_t way) const;
   [[nodiscard]] Buffer& pick_buffer(const Plan& plan, const Compute& client, Random& random);
   void touch(const Plan& plan, std::size_t bytes);
   void swap_now_and_then(const Plan& plan, Random& random);
@@ -89,18 +95,10 @@ template <class Compute>
 std::uint64_t DataClient<Compute>::add_buffer(const Plan& plan, const Compute& client, Random& random) {
   touch(plan, plan.bytes);
   Words words = seeded_words(plan.bytes / sizeof(std::uint32_t), random);
-  const std::uint64_t way = random.below(4);
-  Bytes bytes = way == 0 ? Bytes() : Bytes::copy_of(words);
-  Handle handle;
+  const std::uint64_t way = random.below(ways);
+  Bytes bytes = way < ways_from_slice ? Bytes() : Bytes::copy_of(words);
   const Stopwatch stopwatch;
-  if (way == 0) {
-    handle = client.create_from_slice(Words32(words));
-  } else if (way == 1) {
-    handle = client.empty(plan.bytes);
-    client.write(handle, std::move(bytes));
-  } else {
-    handle = client.create(std::move(bytes));
-  }
+  Handle handle = make(client, words, std::move(bytes), way);
   const std::uint64_t time = stopwatch.elapsed();
   std::vector<Buffer>& buffers = devices_[plan.device].buffers;
   if (buffers.size() >= most_buffers) {
@@ -109,6 +107,23 @@ std::uint64_t DataClient<Compute>::add_buffer(const Plan& plan, const Compute& c
   }
   buffers.push_back({std::move(handle), std::move(words)});
   return time;
+}
+
+// One way of many to get the words into new memory.
+template <class Compute>
+Handle DataClient<Compute>::make(const Compute& client, Words& words, Bytes bytes, std::uint64_t way) const {
+  switch (way) {
+    case 0: return client.create_from_slice(Words32(words));
+    case 1: return client.create_from_slice_pinned(std::as_bytes(Words32(words)));
+    case 2: {
+      Handle handle = client.empty(bytes.size());
+      client.write(handle, std::move(bytes));
+      return handle;
+    }
+    case 3: return client.memory_persistent_allocation([&] { return client.create(std::move(bytes)); });
+    case 4: client.staging({&bytes, 1}); [[fallthrough]];
+    default: return client.create(std::move(bytes));
+  }
 }
 
 template <class Compute>
@@ -192,6 +207,24 @@ std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
   const Stopwatch stopwatch;
   client.launch(*step.kernel, std::move(count), std::move(step.arguments), mode);
   return stopwatch.elapsed();
+}
+
+template <class Compute>
+std::uint64_t DataClient<Compute>::profile(const Plan& plan) {
+  Random random(plan.choice);
+  const std::size_t index = pick_stream(random);
+  const Compute& client = devices_[plan.device].streams[index].client();
+  Buffer& y = pick_buffer(plan, client, random);
+  touch(plan, y.bytes());
+  KernelStep step = KernelStep::choose(y, y, random);
+  const Stopwatch stopwatch;
+  auto duration =
+      client.profile([&] { client.launch(*step.kernel, CubeCount::of_1d(step.cubes), std::move(step.arguments)); });
+  const std::uint64_t time = stopwatch.elapsed();
+  if (random.below(2) == 0) return time;  // dropped at any time
+  if (duration.get().duration() < std::chrono::nanoseconds::zero())
+    book_.truth().violated(Law::Data, ticket(plan, index), "a profile takes time", "it took less than none");
+  return time;
 }
 
 template <class Compute>

@@ -126,11 +126,11 @@ void Engine<Backend>::open() {
     exchanges_.emplace_back(std::size_t{options_.clients});
   }
   const std::size_t share = capacity / options_.clients;
-  if (options_.payload.largest > share / 8) {
+  if (options_.payload.largest > share / 16) {
     shutdown_all();
     throw tools::ArgumentError("--payload: buffers of " + format_byte_count(options_.payload.largest) +
                                " are too large: with " + std::to_string(options_.clients) + " clients on a device of " +
-                               format_byte_count(capacity) + " the most is " + format_byte_count(share / 8));
+                               format_byte_count(capacity) + " the most is " + format_byte_count(share / 16));
   }
   for (std::uint32_t client = 0; client < options_.clients; ++client) {
     // Made here, but the first stream is the thread's own: see work().

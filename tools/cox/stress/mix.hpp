@@ -15,7 +15,7 @@ class Mix {
   using Weights = std::array<std::uint32_t, operation_count>;
   static constexpr std::uint32_t largest_weight = 1'000'000;
 
-  Mix() noexcept : Mix(Weights{40, 10, 2, 10, 10, 20}) {}
+  Mix() noexcept : Mix(Weights{40, 10, 2, 10, 10, 20, 5, 3, 2}) {}
   /// At least one weight is not 0.
   explicit Mix(const Weights& weights) noexcept;
 

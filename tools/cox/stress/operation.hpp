@@ -15,12 +15,15 @@ enum class Operation : std::uint8_t {
   Create,     ///< A new buffer with seeded content.
   Read,       ///< A buffer's content, compared byte for byte.
   Launch,     ///< A kernel on one or two buffers, recomputed on the CPU.
+  Tensor,     ///< A tensor with padded rows: created, overwritten, read.
+  Graph,      ///< Work that is captured once and replayed, its input rewritten in between.
+  Profile,    ///< A launch whose time is taken.
 };
 
-inline constexpr std::array<std::string_view, 6> operation_names{"submit", "blocking", "exclusive",
-                                                                 "create", "read",     "launch"};
+inline constexpr std::array<std::string_view, 9> operation_names{"submit", "blocking", "exclusive", "create", "read",
+                                                                 "launch", "tensor",   "graph",     "profile"};
 inline constexpr std::size_t operation_count = operation_names.size();
-static_assert(operation_count == static_cast<std::size_t>(Operation::Launch) + 1);
+static_assert(operation_count == static_cast<std::size_t>(Operation::Profile) + 1);
 
 [[nodiscard]] constexpr std::string_view to_string(Operation operation) noexcept {
   return operation_names[static_cast<std::size_t>(operation)];

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/memory/device_buffer.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace cox {
+
+/// The memory that the rehearsal of a capture has touched. It is kept until the capture is over, and what nobody else
+/// refers to any more is given to the allocations of the capture: they find what the rehearsal needed, whatever other
+/// streams take meanwhile. Device thread only.
+class WarmUpMemory {
+ public:
+  using Buffer = std::unique_ptr<MemoryResource, ReleaseMemoryResource>;
+
+  /// Throws std::bad_alloc.
+  void keep(const ManagedMemory& memory) {
+    if (memory_.empty() || !(memory_.back() == memory)) memory_.push_back(memory);
+  }
+
+  /// A buffer of exactly that size that nobody else refers to, which is the caller's then; or null.
+  [[nodiscard]] Buffer take(std::size_t size) noexcept {
+    const auto found = std::ranges::find_if(memory_, [size](const ManagedMemory& memory) {
+      const auto* const buffer = static_cast<const DeviceBuffer*>(memory.state().resource.get());
+      return buffer != nullptr && buffer->size() == size && memory.is_last();
+    });
+    if (found == memory_.end()) return nullptr;
+    Buffer buffer = std::move(found->state().resource);
+    memory_.erase(found);
+    return buffer;
+  }
+
+  void clear() noexcept { memory_.clear(); }
+
+ private:
+  std::vector<ManagedMemory> memory_;
+};
+
+}  // namespace cox
