@@ -251,7 +251,7 @@ class MemoryPool {
     return backing_.grow(size, stream, limit);
   }
 
-  static constexpr std::size_t largest = std::numeric_limits<std::size_t>::max() / 4;  // sums do not overflow
+  static constexpr std::size_t largest = std::numeric_limits<std::size_t>::max() / 2;  // sums do not overflow
 
   const Clock& clock_;
   const Granularity unit_;
