@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace cox {
 
@@ -20,17 +21,17 @@ class WarmUpMemory {
 
   /// Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) {
-    if (memory_.empty() || !(memory_.back() == memory)) memory_.push_back(memory);
+    memory_.try_emplace(memory.id(), memory);
   }
 
   /// A buffer of exactly that size that nobody else refers to, which is the caller's then; or null.
   [[nodiscard]] Buffer take(std::size_t size) noexcept {
-    const auto found = std::ranges::find_if(memory_, [size](const ManagedMemory& memory) {
-      const auto* const buffer = static_cast<const DeviceBuffer*>(memory.state().resource.get());
-      return buffer != nullptr && buffer->size() == size && memory.is_last();
+    const auto found = std::ranges::find_if(memory_, [size](const auto& kept) {
+      const auto* const buffer = static_cast<const DeviceBuffer*>(kept.second.state().resource.get());
+      return buffer != nullptr && buffer->size() == size && kept.second.is_last();
     });
     if (found == memory_.end()) return nullptr;
-    Buffer buffer = std::move(found->state().resource);
+    Buffer buffer = std::move(found->second.state().resource);
     memory_.erase(found);
     return buffer;
   }
@@ -38,7 +39,7 @@ class WarmUpMemory {
   void clear() noexcept { memory_.clear(); }
 
  private:
-  std::vector<ManagedMemory> memory_;
+  std::map<std::uint64_t, ManagedMemory> memory_;  // by id: each once, oldest first
 };
 
 }  // namespace cox
