@@ -66,7 +66,7 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"stress", "--fault", "throw=0.6,cancel=0.6"}, "adds up to more than 1"},
       {{"stress", "--fault", "explode=0.1"}, "'explode' is none of throw, cancel or expire"},
       {{"stress", "--json", "/no/such/folder/out.json"}, "--json: cannot write '/no/such/folder/out.json'"},
-      {{"stress", "--trace", "out.trace"}, "--trace"},
+      {{"stress", "--draw", "out.trace"}, "--draw"},
       {{"devices", "--devices", "host:x"}, "cox devices: --devices: 'x' is not a whole number"},
   };
   for (const Refused& refused : cases) require_refused(refused, ExitCode::BadArguments);
