@@ -1,13 +1,10 @@
 #pragma once
 
 #include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/detail/delivery.hpp>
 #include <coxswain/runtime/promise.hpp>
 
-#include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/system_executor.hpp>
 
 #include <chrono>
 #include <coroutine>
@@ -47,13 +44,16 @@ class Future {
 
   /// Takes the result by any Asio completion token; signature void(std::exception_ptr, T), or void(std::exception_ptr)
   /// for Future<void>. The handler runs on its associated executor, or on the device's completion thread if it has
-  /// none, never inside this call; StreamId::current() is what it was here (L9).
+  /// none, never inside this call; StreamId::current() is what it was here (L9). A handler with a cancellation slot
+  /// that is signalled gets CallError Cancelled; the operation goes on, and its result is dropped.
   template <class CompletionToken>
   auto async_get(CompletionToken&& token) {
     using Signature = typename SignatureOf<T>::type;
     return boost::asio::async_initiate<CompletionToken, Signature>(
-        [](auto handler, std::shared_ptr<State> state) { initiate(std::move(handler), std::move(state)); }, token,
-        std::exchange(state_, nullptr));
+        [](auto handler, std::shared_ptr<State> state) {
+          detail::Delivery<T, decltype(handler)>::start(std::move(handler), std::move(state));
+        },
+        token, std::exchange(state_, nullptr));
   }
 
   /// For coroutines other than Asio's (those use async_get with use_awaitable). Resumes on the device's completion
@@ -90,41 +90,6 @@ class Future {
   static T take(State& state) {
     if (auto error = state.take_error()) std::rethrow_exception(std::move(error));
     if constexpr (!std::is_void_v<T>) return state.take_value();
-  }
-
-  template <class Handler>
-  static void deliver(Handler& handler, State& state, StreamId stream) {
-    const StreamScope scope(stream);
-    auto error = state.take_error();
-    if constexpr (std::is_void_v<T>) {
-      std::move(handler)(std::move(error));
-    } else {
-      T value = error ? T{} : state.take_value();
-      std::move(handler)(std::move(error), std::move(value));
-    }
-  }
-
-  template <class Handler>
-  static void initiate(Handler handler, std::shared_ptr<State> state) {
-    const auto executor = boost::asio::get_associated_executor(handler);
-    const StreamId stream = StreamId::current();
-    State& shared = *state;
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(executor)>, boost::asio::system_executor>) {
-      shared.when_ready([handler = std::move(handler), state = std::move(state), stream]() mutable {
-        const auto helper = state->helper();
-        helper->execute([handler = std::move(handler), state = std::move(state), stream]() mutable {
-          deliver(handler, *state, stream);
-        });
-      });
-    } else {
-      // The guard keeps the executor's context running until the handler is there.
-      auto work = boost::asio::make_work_guard(executor);
-      shared.when_ready(
-          [handler = std::move(handler), state = std::move(state), stream, work = std::move(work)]() mutable {
-            boost::asio::post(work.get_executor(), [handler = std::move(handler), state = std::move(state),
-                                                    stream]() mutable { deliver(handler, *state, stream); });
-          });
-    }
   }
 
   std::shared_ptr<State> state_;

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/registry.hpp>
+#include <coxswain/runtime/stream_error.hpp>
 #include <coxswain/runtime/telemetry/device_label.hpp>
 #include <coxswain/runtime/telemetry/prometheus_text.hpp>
 
@@ -85,6 +86,7 @@ MetricSet collect() {
     add_tasks(set, labels, statistics);
     add_threads(set, labels, statistics);
   }
+  set.counter("cox_stream_errors_total", "Failures of queued work.", {}, static_cast<double>(stream_error_count()));
   Collectors& known = collectors();
   const std::scoped_lock lock(known.mutex);
   for (const auto& [number, collector] : known.all) {

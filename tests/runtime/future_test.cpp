@@ -2,9 +2,12 @@
 
 #include <coxswain/runtime/future.hpp>
 
+#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
@@ -169,4 +172,69 @@ TEST_CASE("L9: any coroutine may await a future and keeps its StreamId") {
   REQUIRE(value == 8);
   REQUIRE(stream == cox::StreamId{55});
   helper->stop();
+}
+
+TEST_CASE("A wait by token can be cancelled; the operation goes on and its late result is dropped") {
+  boost::asio::io_context context;
+  boost::asio::cancellation_signal signal;
+  const auto tracked = std::make_shared<int>(1);
+  Promise<std::shared_ptr<int>> promise(make_helper());
+  auto future = promise.future();
+  int calls = 0;
+  std::exception_ptr error;
+  future.async_get(boost::asio::bind_cancellation_slot(
+      signal.slot(), boost::asio::bind_executor(context, [&](std::exception_ptr e, std::shared_ptr<int> value) {
+        ++calls;
+        error = e;
+        CHECK(value == nullptr);
+      })));
+  signal.emit(boost::asio::cancellation_type::terminal);
+  context.run();
+  REQUIRE(calls == 1);
+  try {
+    std::rethrow_exception(error);
+  } catch (const cox::CallError& cancelled) {
+    CHECK(cancelled.kind() == cox::CallError::Kind::Cancelled);
+  }
+  promise.set_value(tracked);
+  context.restart();
+  context.run();
+  CHECK(calls == 1);
+  CHECK(tracked.use_count() == 1);
+}
+
+TEST_CASE("Cancelling a wait that has its result changes nothing") {
+  boost::asio::io_context context;
+  boost::asio::cancellation_signal signal;
+  Promise<int> promise(make_helper());
+  auto future = promise.future();
+  int got = 0;
+  future.async_get(boost::asio::bind_cancellation_slot(
+      signal.slot(), boost::asio::bind_executor(context, [&](std::exception_ptr, int value) { got = value; })));
+  promise.set_value(7);
+  signal.emit(boost::asio::cancellation_type::terminal);
+  context.run();
+  CHECK(got == 7);
+  signal.emit(boost::asio::cancellation_type::terminal);  // the slot is free again
+}
+
+TEST_CASE("A coroutine that waits for the first of two gives the other wait up") {
+  using namespace boost::asio::experimental::awaitable_operators;
+  boost::asio::io_context context;
+  Promise<int> answered(make_helper());
+  Promise<int> never(make_helper());
+  auto first = answered.future();
+  auto second = never.future();
+  std::size_t winner = 9;
+  boost::asio::co_spawn(
+      context,
+      [&]() -> boost::asio::awaitable<void> {
+        answered.set_value(3);
+        const auto result =
+            co_await (first.async_get(boost::asio::use_awaitable) || second.async_get(boost::asio::use_awaitable));
+        winner = result.index();
+      },
+      boost::asio::detached);
+  context.run();  // ends although the second operation has not
+  CHECK(winner == 0);
 }

@@ -53,7 +53,8 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"stress", "--mix", "submit=-1"}, "'-1' is not a whole number"},
       {{"stress", "--mix", "submit=1,submit=2"}, "'submit' is there twice"},
       {{"stress", "--mix", "submit=0,read=0"}, "nothing to do"},
-      {{"stress", "--mix", "fly=1"}, "'fly' is none of submit, blocking, exclusive, create, read or launch"},
+      {{"stress", "--mix", "fly=1"},
+       "'fly' is none of submit, blocking, exclusive, create, read, launch, tensor, graph or profile"},
       {{"stress", "--mix", "submit=1,"}, "'' is not of the form NAME=VALUE"},
       {{"stress", "--mix", "submit=1,transfer=3"}, "'transfer' needs collectives, which this version does not have"},
       {{"stress", "--mix", "all_reduce=5"}, "'all_reduce' needs collectives, which this version does not have"},
@@ -66,7 +67,7 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"stress", "--fault", "throw=0.6,cancel=0.6"}, "adds up to more than 1"},
       {{"stress", "--fault", "explode=0.1"}, "'explode' is none of throw, cancel or expire"},
       {{"stress", "--json", "/no/such/folder/out.json"}, "--json: cannot write '/no/such/folder/out.json'"},
-      {{"stress", "--color", "red"}, "--color"},
+      {{"stress", "--draw", "out.trace"}, "--draw"},
       {{"devices", "--devices", "host:x"}, "cox devices: --devices: 'x' is not a whole number"},
   };
   for (const Refused& refused : cases) require_refused(refused, ExitCode::BadArguments);
