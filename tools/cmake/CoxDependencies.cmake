@@ -72,13 +72,15 @@ else()
 endif()
 target_compile_definitions(cox_tomlplusplus INTERFACE TOML_HEADER_ONLY=1)
 
-# Where there is no library, or only a shared one and programs are to do without, the two sources that we need are
-# compiled into our own: Debian has no static one.
+# Where there is no library, the two sources that we need are compiled into our own. Where programs are to carry what they
+# need and there is only a shared library, as in Debian, it is put beside them.
 find_package(PrometheusCore QUIET)
+if(TARGET PrometheusCore::core AND COX_STATIC_DEPENDENCIES AND PrometheusCore_LIBRARY MATCHES "[.]so")
+  file(COPY "${PrometheusCore_LIBRARY}" DESTINATION "${CMAKE_BINARY_DIR}/bin" FOLLOW_SYMLINK_CHAIN)
+  set(CMAKE_BUILD_RPATH "$ORIGIN")
+endif()
 if(NOT TARGET PrometheusCore::core)
-  if(NOT COX_STATIC_DEPENDENCIES)
-    cox_missing(prometheus-cpp prometheus-cpp-dev)
-  endif()
+  cox_missing(prometheus-cpp prometheus-cpp-dev)
   FetchContent_Declare(prometheus_cpp SOURCE_SUBDIR none URL
     https://github.com/jupp0r/prometheus-cpp/archive/refs/tags/v1.0.1.tar.gz
     https://deb.debian.org/debian/pool/main/p/prometheus-cpp/prometheus-cpp_1.0.1.orig.tar.gz

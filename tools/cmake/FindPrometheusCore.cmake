@@ -1,9 +1,9 @@
 # The core of prometheus-cpp alone: PrometheusCore::core. The package's own file wants the packages of its web server and
-# of its push client, too. Installed beside coxswain's package file, which uses it. Does not look for a shared library
-# when COX_STATIC_DEPENDENCIES is on.
+# of its push client, too. Installed beside coxswain's package file, which uses it. Prefers a static library when
+# COX_STATIC_DEPENDENCIES is on.
 
 if(COX_STATIC_DEPENDENCIES)
-  set(names libprometheus-cpp-core.a)
+  set(names libprometheus-cpp-core.a prometheus-cpp-core)
 else()
   set(names prometheus-cpp-core)
 endif()

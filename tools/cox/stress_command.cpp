@@ -77,8 +77,9 @@ StressCommand::StressCommand(CLI::App& app)
       ->excludes(seconds);
   command_.add_option("--clients", clients_, "Client threads")->capture_default_str();
   command_.add_option("--seed", seed_, "Of everything that is chosen (default: by chance, and shown)");
-  command_.add_option(
-      "--mix", mix_, "How often each is done (default: submit=40,blocking=10,exclusive=2,create=10,read=10,launch=20)");
+  command_.add_option("--mix", mix_,
+                      "How often each is done (default: "
+                      "submit=40,blocking=10,exclusive=2,create=10,read=10,launch=20,tensor=5,graph=3,profile=2)");
   command_.add_option("--payload", payload_, "Bytes of a buffer, SMALLEST:LARGEST (default: 64:1MiB)");
   command_.add_option("--fault", fault_, "How often what goes wrong, such as throw=0.001,cancel=0.001,expire=0.001");
   command_.add_option("--json", json_, "Write the result to this file");
