@@ -91,6 +91,10 @@ TEST_CASE("L1 L11: a long random program reads what it would read one step after
   require_right(roomy, {.seed = 7, .operations = streams * 100'000 / slower});
 }
 
+TEST_CASE("L1 L11: a long random program reads the same at full length, also where that is slow", "[.long]") {
+  require_right(roomy, {.seed = 8, .operations = streams * 100'000});
+}
+
 TEST_CASE("L1 L11: random programs of 8 threads that hand buffers to each other read what they should") {
   OpenHost host(roomy);
   Exchanges exchanges;
