@@ -170,11 +170,13 @@ void HostServer::allocation_mode(AllocationMode mode, const Caller& caller) {
 
 void HostServer::install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller) {
   require_valid(layout, device_->place(caller), caller.site);
-  if (!device_->memory().install(layout))
-    throw ServerError(ServerError::Kind::Validation,
-                      "memory pools cannot be installed on " + device_->place(caller).to_string() + ": " +
-                          std::to_string(device_->memory().usage().number_allocs) + " allocations are alive",
-                      caller.site);
+  if (device_->memory().install(layout)) return;
+  const std::uint64_t alive = device_->memory().usage().number_allocs;
+  throw ServerError(ServerError::Kind::Validation,
+                    "memory pools cannot be installed on " + device_->place(caller).to_string() + ": " +
+                        (alive != 0 ? std::to_string(alive) + " allocations are alive"
+                                    : std::string("queued work still touches memory")),
+                    caller.site);
 }
 
 ProfilingToken HostServer::start_profile(const Caller& caller) {
