@@ -355,7 +355,7 @@ class ComputeClient {
     return std::invoke(std::forward<F>(f));
   }
   /// Builds the device's memory pools anew. Blocks for the device thread. Throws ServerError Validation if the layout
-  /// makes no sense, or while there are allocations.
+  /// makes no sense, or while there are allocations or work is queued that touches memory: drop the handles, then sync.
   void install_memory_pools(const MemoryPoolLayout& layout, Site site = Site::current()) const {
     device_.submit_blocking(
         [&layout, caller = Caller{stream_id(), site}](Server& server) { server.install_memory_pools(layout, caller); });

@@ -121,10 +121,11 @@ class DeviceMemory {
   /// Bytes of all allocations together.
   [[nodiscard]] std::size_t capacity() const noexcept { return limit_; }
 
-  /// Builds the pools anew. False, and no change, while there are allocations.
+  /// Builds the pools anew. False, and no change, while there are allocations, or work that still touches memory.
   [[nodiscard]] bool install(const MemoryPoolLayout& layout) {
     if (usage().number_allocs != 0) return false;
     collect();
+    if (usage_now().bytes_reserved != 0) return false;  // what work still touches was not collected (L11)
     limit_ = layout.capacity == 0 ? options_.capacity : std::min(layout.capacity, options_.capacity);
     options_.slack = layout.slack;
     build();

@@ -40,9 +40,13 @@ class OpenProfiles {
     return token;
   }
 
-  /// Ends a profile: returns where it began. Throws ProfileError NotRegistered if it is not open on this stream, and
-  /// what mark_all() made of it; then it has ended, too.
-  Position close(ProfilingToken token, std::source_location site = std::source_location::current()) {
+  /// A profile that has ended.
+  struct Ended {
+    Position position;           ///< where it began
+    std::exception_ptr failure;  ///< what mark_all() made of it; null: nothing
+  };
+  /// Ends a profile, whatever has become of it. Throws ProfileError NotRegistered if it is not open on this stream.
+  Ended end(ProfilingToken token, std::source_location site = std::source_location::current()) {
     // The innermost profile is the last one.
     const auto found = std::ranges::find(open_.rbegin(), open_.rend(), token, &Entry::token);
     if (found == open_.rend())
@@ -52,8 +56,13 @@ class OpenProfiles {
                          site);
     Entry entry = std::move(*found);
     open_.erase(std::prev(found.base()));
-    if (entry.failure != nullptr) throw profile_failure(entry.failure, place_, site);
-    return std::move(entry.position);
+    return {std::move(entry.position), std::move(entry.failure)};
+  }
+  /// As end(): returns where the profile began. Throws also what mark_all() made of it; then it has ended, too.
+  Position close(ProfilingToken token, std::source_location site = std::source_location::current()) {
+    Ended ended = end(token, site);
+    if (ended.failure != nullptr) throw profile_failure(ended.failure, place_, site);
+    return std::move(ended.position);
   }
 
   /// The stream failed with `error`: every profile that is open now is void. The first failure of each is kept.

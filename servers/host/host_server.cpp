@@ -170,11 +170,13 @@ void HostServer::allocation_mode(AllocationMode mode, const Caller& caller) {
 
 void HostServer::install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller) {
   require_valid(layout, device_->place(caller), caller.site);
-  if (!device_->memory().install(layout))
-    throw ServerError(ServerError::Kind::Validation,
-                      "memory pools cannot be installed on " + device_->place(caller).to_string() + ": " +
-                          std::to_string(device_->memory().usage().number_allocs) + " allocations are alive",
-                      caller.site);
+  if (device_->memory().install(layout)) return;
+  const std::uint64_t alive = device_->memory().usage().number_allocs;
+  throw ServerError(ServerError::Kind::Validation,
+                    "memory pools cannot be installed on " + device_->place(caller).to_string() + ": " +
+                        (alive != 0 ? std::to_string(alive) + " allocations are alive"
+                                    : std::string("queued work still touches memory")),
+                    caller.site);
 }
 
 ProfilingToken HostServer::start_profile(const Caller& caller) {
@@ -196,14 +198,17 @@ ProfileDuration HostServer::end_profile(ProfilingToken token, const Caller& call
   HostStream& on = device_->stream(caller.stream);
   Promise<ProfileTicks> promise(device_->utilities()->completion_thread);
   ProfileDuration duration(promise.future(), TimingMethod::System);
-  auto profile = on.profiles.close(token, caller.site);
+  auto ended = on.profiles.end(token, caller.site);
   on.submit(
       {},
-      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, profile = std::move(profile),
+      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, ended = std::move(ended),
        promise = std::move(promise)]() mutable {
-        const ProfileTicks ticks = stream->end_profile(profile, event);
-        if (profile->failure == nullptr) return promise.set_value(ticks);
-        promise.set_error(std::make_exception_ptr(profile_failure(profile->failure, stream->place(), site)));
+        const ProfileTicks ticks = stream->end_profile(ended.position, event);
+        // What a profile within this one has taken is known from when the work was queued.
+        const std::exception_ptr& failure =
+            ended.position->failure != nullptr ? ended.position->failure : ended.failure;
+        if (failure == nullptr) return promise.set_value(ticks);
+        promise.set_error(std::make_exception_ptr(profile_failure(failure, stream->place(), site)));
       },
       "profile ends");
   return duration;

@@ -82,7 +82,8 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   void begin_profile(std::shared_ptr<HostProfile> profile) { running_profiles_.begin(std::move(profile)); }
   /// The failures of the work in between belong to the profile: the stream forgets them. `event`: of this piece.
   [[nodiscard]] ProfileTicks end_profile(const std::shared_ptr<HostProfile>& profile, const HostEvent& event) {
-    errors_.forget_between(2 * profile->begin_piece, 2 * event.value);
+    if (auto first = errors_.forget_between(2 * profile->begin_piece, 2 * event.value))
+      profile->failure = std::move(first);
     return running_profiles_.end(profile);
   }
 

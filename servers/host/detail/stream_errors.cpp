@@ -35,9 +35,15 @@ std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Place
   return unhealthy(std::move(taken), forgotten, place, site);
 }
 
-void StreamErrors::forget_between(std::uint64_t first, std::uint64_t last) {
+std::exception_ptr StreamErrors::forget_between(std::uint64_t first, std::uint64_t last) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(failures_, [&](const Failure& failure) { return failure.position > first && failure.position < last; });
+  const auto within = [&](const Failure& failure) { return failure.position > first && failure.position < last; };
+  const Failure* earliest = nullptr;
+  for (const Failure& failure : failures_)
+    if (within(failure) && (earliest == nullptr || failure.position < earliest->position)) earliest = &failure;
+  std::exception_ptr error = earliest == nullptr ? nullptr : earliest->error;
+  std::erase_if(failures_, within);
+  return error;
 }
 
 std::exception_ptr StreamErrors::peek(const Place& place, std::source_location site) const {

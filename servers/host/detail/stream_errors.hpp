@@ -22,8 +22,9 @@ class StreamErrors {
   [[nodiscard]] bool empty() const;
   /// ServerError Unhealthy with all failures before `position`, which are forgotten; null if there are none.
   [[nodiscard]] std::exception_ptr take_before(std::uint64_t position, const Place& place, std::source_location site);
-  /// Forgets the failures after `first` and before `last`: somebody else has them.
-  void forget_between(std::uint64_t first, std::uint64_t last);
+  /// Forgets the failures after `first` and before `last`, which somebody else has, and returns the first of them; null
+  /// if there are none.
+  std::exception_ptr forget_between(std::uint64_t first, std::uint64_t last);
   /// As take_before for all failures, but they stay.
   [[nodiscard]] std::exception_ptr peek(const Place& place, std::source_location site) const;
 

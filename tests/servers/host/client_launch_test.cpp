@@ -1,0 +1,115 @@
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/server_error.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <vector>
+
+using namespace cox::test;
+using cox::CubeCount;
+using cox::ExecutionMode;
+using cox::Handle;
+using cox::HostClient;
+using cox::HostKernel;
+using cox::KernelArguments;
+using cox::LaunchError;
+using cox::ServerError;
+
+namespace {
+
+/// A device whose unchecked launches the setting decides about.
+class CheckModeHost {
+ public:
+  explicit CheckModeHost(const char* mode) {
+    cox::set_settings({{"compilation.check_mode", mode}});
+    host_.emplace();
+  }
+  CheckModeHost(const CheckModeHost&) = delete;
+  CheckModeHost& operator=(const CheckModeHost&) = delete;
+  ~CheckModeHost() { cox::reset_settings({"compilation.check_mode"}); }
+
+  [[nodiscard]] const HostClient& client() { return host_->client(); }
+
+ private:
+  std::optional<OpenHost> host_;
+};
+
+/// Writes one element beyond its buffer.
+HostKernel beyond() {
+  return {"beyond", {}, 1, [](const cox::KernelContext& context) {
+            const auto data = context.buffer<std::uint32_t>(0);
+            data[data.size()] = 9;
+          }};
+}
+
+struct Outcome {
+  std::vector<std::uint32_t> content;
+  std::optional<LaunchError::Kind> failure;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+/// What comes of a kernel that reaches beyond the first half of a buffer, into the other.
+template <class Launch>
+Outcome outcome_of(const HostClient& client, Launch launch) {
+  const Handle data = upload(client, {1, 2, 3, 4});
+  launch(KernelArguments{}.with_buffer(data.offset_end(8)));
+  Outcome outcome;
+  outcome.failure = kind_of<LaunchError>([&] {
+    try {
+      client.sync().get();
+    } catch (const ServerError& error) {
+      std::rethrow_exception(error.cause());
+    }
+  });
+  outcome.content = numbers(client.read_one(data));
+  return outcome;
+}
+
+Outcome unchecked_under(const char* check_mode) {
+  CheckModeHost host(check_mode);
+  const HostClient& client = host.client();
+  return outcome_of(client, [&](KernelArguments arguments) {
+    client.launch_unchecked(beyond(), CubeCount::single(), std::move(arguments));
+  });
+}
+
+const Outcome refused{{1, 2, 3, 4}, LaunchError::Kind::OutOfBounds};
+const Outcome done{{1, 2, 9, 4}, std::nullopt};
+
+}  // namespace
+
+TEST_CASE("A launch runs in the mode that it is given, checked unless it is given one") {
+  OpenHost host;
+  const HostClient& client = host.client();
+  CHECK(outcome_of(client, [&](KernelArguments arguments) {
+          client.launch(beyond(), CubeCount::single(), std::move(arguments));
+        }) == refused);
+  const auto in_mode = [&](ExecutionMode mode) {
+    return outcome_of(client, [&](KernelArguments arguments) {
+      client.launch(beyond(), CubeCount::single(), std::move(arguments), mode);
+    });
+  };
+  CHECK(in_mode(ExecutionMode::Checked) == refused);
+  CHECK(in_mode(ExecutionMode::Validate) == refused);
+  CHECK(in_mode(ExecutionMode::Unchecked) == done);
+}
+
+TEST_CASE("An unchecked launch runs as the setting says: checked, in mode validate, or unchecked") {
+  CHECK(unchecked_under("enforce") == refused);
+  CHECK(unchecked_under("validate") == refused);
+  CHECK(unchecked_under("auto") == done);
+}
+
+TEST_CASE("An unchecked launch of no cubes is no work at all") {
+  OpenHost host;
+  const HostClient& client = host.client();
+  client.launch_unchecked({"null", {}, 5, nullptr}, {1, 0, 1}, {});
+  client.sync().get();
+}
