@@ -1,0 +1,39 @@
+#include <coxswain/collectives/communication_id.hpp>
+
+#include <coxswain/runtime/collective_error.hpp>
+
+#include <algorithm>
+
+namespace cox {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw CollectiveError(CollectiveError::Kind::Validation, "no communicator: " + why);
+}
+
+}  // namespace
+
+CommunicationId::CommunicationId(std::span<const DeviceId> devices) : devices_(devices.begin(), devices.end()) {
+  std::ranges::sort(devices_);
+  if (devices_.size() < 2)
+    refuse("it takes two devices at least, and " + std::to_string(devices_.size()) + " were named");
+  if (const auto twice = std::ranges::adjacent_find(devices_); twice != devices_.end())
+    refuse(twice->to_string() + " is named twice");
+  if (devices_.front().type != devices_.back().type)
+    refuse(devices_.front().to_string() + " and " + devices_.back().to_string() + " are of different types");
+}
+
+std::size_t CommunicationId::rank_of(DeviceId device) const {
+  const auto found = std::ranges::lower_bound(devices_, device);
+  if (found == devices_.end() || *found != device)
+    throw CollectiveError(CollectiveError::Kind::Validation, device.to_string() + " is not in " + to_string());
+  return static_cast<std::size_t>(found - devices_.begin());
+}
+
+std::string CommunicationId::to_string() const {
+  std::string text = "{";
+  for (const DeviceId device : devices_) text += (text.size() == 1 ? "" : ", ") + device.to_string();
+  return text + "}";
+}
+
+}  // namespace cox

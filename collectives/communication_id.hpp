@@ -1,0 +1,33 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cox {
+
+/// The devices that communicate with each other: a set, whatever order they are named in, compared by its members. What
+/// names a communicator in the process. A device's rank is its place in the order of DeviceIds.
+class CommunicationId {
+ public:
+  /// Throws CollectiveError Validation: fewer than two devices, a device twice, devices of different types.
+  explicit CommunicationId(std::span<const DeviceId> devices);
+
+  /// In the order of ranks.
+  [[nodiscard]] std::span<const DeviceId> devices() const noexcept { return devices_; }
+  [[nodiscard]] std::size_t world_size() const noexcept { return devices_.size(); }
+  /// Throws CollectiveError Validation if the device is not among them.
+  [[nodiscard]] std::size_t rank_of(DeviceId device) const;
+  /// "{DeviceId(type=0, index=0), DeviceId(type=0, index=1)}".
+  [[nodiscard]] std::string to_string() const;
+
+  friend auto operator<=>(const CommunicationId&, const CommunicationId&) = default;
+
+ private:
+  std::vector<DeviceId> devices_;
+};
+
+}  // namespace cox

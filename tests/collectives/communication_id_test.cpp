@@ -1,0 +1,42 @@
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/communication_id.hpp>
+#include <coxswain/runtime/collective_error.hpp>
+
+#include <vector>
+
+using cox::CollectiveError;
+using cox::CommunicationId;
+using cox::DeviceId;
+using cox::test::kind_of;
+using cox::test::mentions;
+using cox::test::message_of;
+
+namespace {
+
+constexpr DeviceId a{.type = 0, .index = 0};
+constexpr DeviceId b{.type = 0, .index = 1};
+constexpr DeviceId c{.type = 0, .index = 2};
+constexpr DeviceId other{.type = 1, .index = 1};
+
+CommunicationId among(const std::vector<DeviceId>& devices) { return CommunicationId(devices); }
+
+}  // namespace
+
+TEST_CASE("The same devices are the same communication, in whatever order") {
+  CHECK(among({a, b, c}) == among({c, a, b}));
+  CHECK(among({a, b}) != among({a, c}));
+  CHECK(among({a, b}) != among({a, b, c}));
+  CHECK(among({b, a}).rank_of(a) == 0);
+  CHECK(among({b, a}).rank_of(b) == 1);
+  CHECK(among({b, a}).world_size() == 2);
+}
+
+TEST_CASE("One device, a device twice, and devices of different types do not communicate") {
+  CHECK(kind_of<CollectiveError>([] { (void)among({a}); }) == CollectiveError::Kind::Validation);
+  CHECK(kind_of<CollectiveError>([] { (void)among({}); }) == CollectiveError::Kind::Validation);
+  CHECK(mentions(message_of([] { (void)among({a, b, a}); }), {"index=0", "twice"}));
+  CHECK(mentions(message_of([] { (void)among({a, other}); }), {"different types"}));
+  CHECK(mentions(message_of([] { (void)among({a, b}).rank_of(c); }), {"index=2", "is not in"}));
+}
