@@ -101,6 +101,16 @@ TEST_CASE("Pools are installed anew only where nothing lives", "[memory]") {
   CHECK(f.memory.capacity() == 8 * granule);
 }
 
+TEST_CASE("L11: pools are not installed anew while a stream still uses memory that was dropped", "[memory]") {
+  Fixture f;
+  auto buffer = f.take(granule);
+  f.use(buffer, Access::Write, {one, 1});
+  buffer.reset();
+  CHECK_FALSE(f.memory.install({}));
+  f.clock.done[0] = 1;
+  CHECK(f.memory.install({}));
+}
+
 TEST_CASE("A buffer that has been freed is known as such", "[memory]") {
   Fixture f;
   auto buffer = f.take(granule);

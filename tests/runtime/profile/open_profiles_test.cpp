@@ -104,6 +104,21 @@ TEST_CASE("A failure of the stream voids the profiles that are open then, and no
   REQUIRE(profiles.close(later) == 4);
 }
 
+TEST_CASE("A profile can be ended for both, where it began and what became of it") {
+  OpenProfiles<int> profiles(place);
+  const ProfilingToken fine = profiles.open(1);
+  const ProfilingToken failed = profiles.open(2);
+  const auto ended = profiles.end(fine);
+  REQUIRE(ended.position == 1);
+  REQUIRE(ended.failure == nullptr);
+  const auto error = launch_error();
+  profiles.mark_all(error);
+  const auto failure = profiles.end(failed);
+  REQUIRE(failure.position == 2);
+  REQUIRE(failure.failure == error);
+  REQUIRE(kind_of<ProfileError>([&] { (void)profiles.end(failed); }) == ProfileError::Kind::NotRegistered);
+}
+
 TEST_CASE("A void profile tells a failed launch from a failed server, and keeps the cause") {
   for (const auto& error : {launch_error(), unhealthy(launch_error())}) {
     const ProfileError failure = failed_close(error);

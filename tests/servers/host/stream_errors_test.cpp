@@ -4,6 +4,7 @@
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/servers/host/detail/stream_errors.hpp>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -42,6 +43,14 @@ TEST_CASE("L12: errors are taken in the order of the stream, and only those befo
   REQUIRE(texts(take(errors, 6)) == std::vector<std::string>{"later"});
   REQUIRE(take(errors, 100) == nullptr);
   REQUIRE(errors.empty());
+}
+
+TEST_CASE("L12: errors that somebody else has are forgotten, and he is given the first of them") {
+  StreamErrors errors;
+  for (const std::uint64_t position : {6U, 5U, 3U, 2U}) errors.add(position, failure(std::to_string(position)));
+  REQUIRE(cox::describe(errors.forget_between(2, 6)) == "3");
+  REQUIRE(errors.forget_between(2, 6) == nullptr);
+  REQUIRE(texts(take(errors, 100)) == std::vector<std::string>{"2", "6"});
 }
 
 TEST_CASE("L7: no more than so many errors are kept, and the rest is counted") {
