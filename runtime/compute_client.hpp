@@ -11,6 +11,7 @@
 #include <coxswain/runtime/graph.hpp>
 #include <coxswain/runtime/managed_resource.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
+#include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/vector_sizes.hpp>
 
 #include <algorithm>
@@ -269,7 +270,9 @@ class ComputeClient {
   /// void; rethrows what `f` threw. Failures of the work in between are the duration's (ProfileError), not the
   /// stream's. Blocks for the device thread, not for the work. Throws ServerError Graph in a capture.
   template <class F>
-  auto profile(F&& f, Site site = Site::current()) const;
+  auto profile(F&& f, Site site = Site::current()) const {
+    return measure(std::forward<F>(f), ProfileFailures::OfProfile, site);
+  }
 
   // Graphs
   // -------------------------------------------------------------------------------------------------------------
@@ -403,7 +406,9 @@ class ComputeClient {
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
   bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,
                        ExecutionMode mode, const Site& site) const;
-  void close_profile(ProfilingToken token, const Caller& caller) const noexcept;
+  template <class F>
+  auto measure(F&& f, ProfileFailures failures, const Site& site) const;
+  void close_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) const noexcept;
   Bytes staged(std::span<const std::byte> data, const Site& site) const;
   [[nodiscard]] static std::string profile_name(const Kernel& kernel, const CubeCount& count) {
     const CubeCount::Static* known = count.as_static();
@@ -590,13 +595,13 @@ void ComputeClient<Server, HandleTemplate>::staging(std::span<Bytes> buffers, bo
 
 template <ComputeServer Server, template <class> class HandleTemplate>
 template <class F>
-auto ComputeClient<Server, HandleTemplate>::profile(F&& f, Site site) const {
+auto ComputeClient<Server, HandleTemplate>::measure(F&& f, ProfileFailures failures, const Site& site) const {
   using R = std::invoke_result_t<F&>;
   const Caller caller{stream_id(), site};
   return exclusive([&] {
     const ProfilingToken token = device_.submit_blocking([&](Server& server) { return server.start_profile(caller); });
     const auto end = [&] {
-      return device_.submit_blocking([&](Server& server) { return server.end_profile(token, caller); });
+      return device_.submit_blocking([&](Server& server) { return server.end_profile(token, failures, caller); });
     };
     try {
       if constexpr (std::is_void_v<R>) {
@@ -607,16 +612,18 @@ auto ComputeClient<Server, HandleTemplate>::profile(F&& f, Site site) const {
         return std::pair<R, ProfileDuration>(std::forward<R>(value), end());
       }
     } catch (...) {
-      close_profile(token, caller);
+      close_profile(token, failures, caller);
       throw;
     }
   });
 }
 
 template <ComputeServer Server, template <class> class HandleTemplate>
-void ComputeClient<Server, HandleTemplate>::close_profile(ProfilingToken token, const Caller& caller) const noexcept {
+void ComputeClient<Server, HandleTemplate>::close_profile(ProfilingToken token, ProfileFailures failures,
+                                                          const Caller& caller) const noexcept {
   try {
-    static_cast<void>(device_.submit_blocking([&](Server& server) { return server.end_profile(token, caller); }));
+    static_cast<void>(
+        device_.submit_blocking([&](Server& server) { return server.end_profile(token, failures, caller); }));
   } catch (...) {  // what `f` or end_profile itself threw is what the caller gets
   }
 }
@@ -641,7 +648,7 @@ bool ComputeClient<Server, HandleTemplate>::launch_measured(const std::string& n
         [&](Server& server) { server.launch(std::move(kernel), count, std::move(arguments), mode, caller); });
   };
   try {
-    utilities_->profiler.record(name, profile(run, site));
+    utilities_->profiler.record(name, measure(run, ProfileFailures::OfStream, site));
     return true;
   } catch (const ServerError& error) {
     if (error.kind() != ServerError::Kind::Graph) throw;

@@ -14,6 +14,7 @@
 #include <coxswain/runtime/memory_layout_policy.hpp>
 #include <coxswain/runtime/memory_usage.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
+#include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
 #include <coxswain/runtime/promise.hpp>
 #include <coxswain/runtime/server_communication.hpp>
@@ -56,7 +57,8 @@ namespace cox {
 ///   one, Auto closes the last one.
 /// - install_memory_pools(layout, caller): builds the pools anew. Throws ServerError Validation.
 /// - memory_cleanup(caller): gives back to the system what no work needs any more.
-/// - start_profile(caller), end_profile(token, caller): how long the stream's work in between takes. Failures of that
+/// - start_profile(caller), end_profile(token, failures, caller): how long the stream's work in between takes. Failures
+/// of that
 ///   work belong to the profile. Throw ProfileError, ServerError Graph.
 /// - graph_prepare, begin_capture, end_capture(caller): see ComputeClient. Throw ServerError: Graph for what is out of
 ///   order or failed in the capture, Unhealthy for earlier failures of the stream.
@@ -74,7 +76,7 @@ concept ComputeServer =
              typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
              std::exception_ptr error, StreamId stream, std::uint16_t type, std::span<const std::size_t> sizes,
              const Binding& binding, AllocationMode allocation_mode, const MemoryPoolLayout& layout,
-             ProfilingToken token, GraphId graph) {
+             ProfilingToken token, ProfileFailures failures, GraphId graph) {
       typename S::Info;
       typename S::Resource;
       { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
@@ -91,7 +93,7 @@ concept ComputeServer =
       { server.allocation_mode(allocation_mode, caller) } -> std::same_as<void>;
       { server.install_memory_pools(layout, caller) } -> std::same_as<void>;
       { server.start_profile(caller) } -> std::same_as<ProfilingToken>;
-      { server.end_profile(token, caller) } -> std::same_as<ProfileDuration>;
+      { server.end_profile(token, failures, caller) } -> std::same_as<ProfileDuration>;
       { server.graph_prepare(caller) } -> std::same_as<void>;
       { server.begin_capture(caller) } -> std::same_as<void>;
       { server.end_capture(caller) } -> std::same_as<GraphId>;

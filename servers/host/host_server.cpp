@@ -194,16 +194,16 @@ ProfilingToken HostServer::start_profile(const Caller& caller) {
   return token;
 }
 
-ProfileDuration HostServer::end_profile(ProfilingToken token, const Caller& caller) {
+ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   Promise<ProfileTicks> promise(device_->utilities()->completion_thread);
   ProfileDuration duration(promise.future(), TimingMethod::System);
   auto ended = on.profiles.end(token, caller.site);
   on.submit(
       {},
-      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, ended = std::move(ended),
+      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, ended = std::move(ended), failures,
        promise = std::move(promise)]() mutable {
-        const ProfileTicks ticks = stream->end_profile(ended.position, event);
+        const ProfileTicks ticks = stream->end_profile(ended.position, event, failures);
         // What a profile within this one has taken is known from when the work was queued.
         const std::exception_ptr& failure =
             ended.position->failure != nullptr ? ended.position->failure : ended.failure;

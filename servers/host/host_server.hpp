@@ -66,7 +66,7 @@ class HostServer {
   void allocation_mode(AllocationMode mode, const Caller& caller);
   void install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller);
   [[nodiscard]] ProfilingToken start_profile(const Caller& caller);
-  [[nodiscard]] ProfileDuration end_profile(ProfilingToken token, const Caller& caller);
+  [[nodiscard]] ProfileDuration end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller);
   void graph_prepare(const Caller& caller);
   void begin_capture(const Caller& caller);
   [[nodiscard]] GraphId end_capture(const Caller& caller);

@@ -3,6 +3,7 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
+#include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/host/detail/host_capture.hpp>
@@ -80,8 +81,10 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   }
 
   void begin_profile(std::shared_ptr<HostProfile> profile) { running_profiles_.begin(std::move(profile)); }
-  /// The failures of the work in between belong to the profile: the stream forgets them. `event`: of this piece.
-  [[nodiscard]] ProfileTicks end_profile(const std::shared_ptr<HostProfile>& profile, const HostEvent& event) {
+  /// `event`: of this piece.
+  [[nodiscard]] ProfileTicks end_profile(const std::shared_ptr<HostProfile>& profile, const HostEvent& event,
+                                         ProfileFailures failures) {
+    if (failures == ProfileFailures::OfStream) return running_profiles_.end(profile);
     if (auto first = errors_.forget_between(2 * profile->begin_piece, 2 * event.value))
       profile->failure = std::move(first);
     return running_profiles_.end(profile);
