@@ -55,10 +55,15 @@ class Promise {
 
  private:
   void abandon() noexcept {
-    if (const auto state = std::exchange(state_, nullptr))
-      state->complete(std::make_exception_ptr(CallError(CallError::Kind::Closed,
-                                                        "the operation was discarded unrun: its device was closed")),
-                      std::nullopt);
+    const auto state = std::exchange(state_, nullptr);
+    if (state == nullptr) return;
+    std::exception_ptr error;
+    try {
+      throw CallError(CallError::Kind::Closed, "the operation was discarded unrun: its device was closed");
+    } catch (...) {  // or std::bad_alloc, which is an answer, too
+      error = std::current_exception();
+    }
+    state->complete(std::move(error), std::nullopt);
   }
 
   std::shared_ptr<detail::FutureState<T>> state_;

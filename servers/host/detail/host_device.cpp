@@ -18,19 +18,18 @@ namespace cox::detail {
 HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
     : utilities_(std::move(utilities)),
       threads_("cox-host-" + std::to_string(utilities_->owner.device.index), options.threads_per_device),
-      streams_(utilities_->owner.device, threads_.executor()),
+      streams_(utilities_->owner.device, threads_),
       memory_(streams_, host_pool_options(options.memory_capacity, HostServer::memory_alignment),
               host_granularity(options.memory_capacity)),
       pinned_(
           std::make_shared<HostPinnedMemory>(host_pool_options(options.pinned_capacity, HostServer::pinned_alignment),
                                              host_granularity(options.pinned_capacity))),
-      metrics_(
-          metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_.gauge(),
-                                       pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {
-            add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
-            if (const auto memory = pinned.lock())
-              add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
-          })) {}
+      metrics_(metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_.gauge(),
+                                            pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {
+        add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
+        if (const auto memory = pinned.lock())
+          add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
+      })) {}
 
 HostDevice::~HostDevice() {
   streams_.each([](HostStream& stream) { stream.drain(); });

@@ -2,19 +2,24 @@
 
 #include <coxswain/runtime/stream_error.hpp>
 
-#include <boost/asio/post.hpp>
-
 #include <limits>
 #include <utility>
 
 namespace cox::detail {
 
 void HostStream::submit(HostEvents waits, UniqueFunction<void()> work, const char* name) {
-  boost::asio::post(strand_, [self = shared_from_this(),
-                              piece = Piece{std::move(waits), std::move(work), name, trace::origin()}]() mutable {
-    self->accept(std::move(piece));
-  });
+  auto piece = std::make_unique<Piece>(Piece{std::move(waits), std::move(work), name, trace::origin()});
+  bool was_idle = false;
+  {
+    const std::lock_guard lock(mutex_);
+    Piece* const added = piece.get();
+    (last_ != nullptr ? last_->next : first_) = std::move(piece);
+    last_ = added;
+    was_idle = self_ == nullptr;
+    if (was_idle) self_ = shared_from_this();
+  }
   ++submitted_;
+  if (was_idle) threads_.schedule(*this);
 }
 
 std::exception_ptr HostStream::take_errors(std::source_location site) {
@@ -32,38 +37,43 @@ void HostStream::record(std::uint64_t position, std::exception_ptr error) {
   report_stream_error(LogSubsystem::Host, {place_, std::move(error)});
 }
 
-void HostStream::accept(Piece piece) {
-  pieces_.push_back(std::move(piece));
-  if (!waiting_) run_ready();
-}
-
-void HostStream::run_ready() {
-  while (!pieces_.empty()) {
-    if (wait_for_others(pieces_.front())) return;
-    Piece piece = std::move(pieces_.front());
-    pieces_.pop_front();
-    run(std::move(piece));
+void HostStream::work() noexcept {
+  for (int i = 0; i < most_at_once; ++i) {
+    Piece* const piece = front();
+    // Nothing of this stream is touched after either: it may be gone, or at work on another thread.
+    if (piece == nullptr || waits_for_others(*piece)) return;
+    const std::unique_ptr<Piece> popped = pop();
+    run(*popped);
   }
+  threads_.schedule(*this);
 }
 
-bool HostStream::wait_for_others(Piece& piece) {
-  while (!piece.waits.empty()) {
-    const HostEvent event = std::move(piece.waits.back());
-    piece.waits.pop_back();
-    if (event.reached()) continue;
-    waiting_ = true;
-    event.timeline->when(event.value, [self = shared_from_this()] {
-      boost::asio::post(self->strand_, [self] {
-        self->waiting_ = false;
-        self->run_ready();
-      });
-    });
-    return true;
+// The next piece; without one the stream is idle from here on.
+HostStream::Piece* HostStream::front() noexcept {
+  std::shared_ptr<HostStream> done;  // let go without the lock
+  const std::lock_guard lock(mutex_);
+  if (first_ == nullptr) done = std::move(self_);
+  return first_.get();
+}
+
+std::unique_ptr<HostStream::Piece> HostStream::pop() noexcept {
+  const std::lock_guard lock(mutex_);
+  auto piece = std::move(first_);
+  first_ = std::move(piece->next);
+  if (first_ == nullptr) last_ = nullptr;
+  return piece;
+}
+
+// True if this stream will be scheduled again when the other one is there.
+bool HostStream::waits_for_others(Piece& piece) noexcept {
+  for (; !piece.waits.empty(); piece.waits.pop_back()) {
+    const HostEvent& event = piece.waits.back();
+    if (!event.reached() && event.timeline->tell(event.value, *this)) return true;
   }
   return false;
 }
 
-void HostStream::run(Piece piece) {
+void HostStream::run(Piece& piece) noexcept {
   ++started_;
   {
     const StreamScope scope(place_.stream);

@@ -12,13 +12,11 @@
 #include <coxswain/servers/host/detail/stream_errors.hpp>
 #include <coxswain/servers/host/detail/timeline.hpp>
 
-#include <boost/asio/strand.hpp>
-
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <source_location>
 
 namespace cox::detail {
@@ -27,16 +25,17 @@ namespace cox::detail {
 /// wait for another stream is passed over to that stream's timeline and comes back when it is its turn: no thread
 /// blocks. Pieces wait only for what was queued before them on the device, so that they never wait for each other in a
 /// ring.
-class HostStream : public std::enable_shared_from_this<HostStream> {
+class HostStream final : public std::enable_shared_from_this<HostStream>,
+                         private HostThreads::Worker,
+                         private Timeline::Waiter {
  public:
   /// `timeline`: of the slot, with nothing under way; the stream counts on from there.
-  HostStream(const Place& place, const HostThreads::Executor& executor, StreamSlot slot,
-             std::shared_ptr<Timeline> timeline)
+  HostStream(const Place& place, HostThreads& threads, StreamSlot slot, std::shared_ptr<Timeline> timeline)
       : capture(place),
         profiles(place),
         place_(place),
         slot_(slot),
-        strand_(executor),
+        threads_(threads),
         timeline_(std::move(timeline)),
         submitted_(timeline_->count()),
         started_(submitted_) {}
@@ -98,26 +97,34 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
     UniqueFunction<void()> work;
     const char* name;
     trace::Origin origin;
+    std::unique_ptr<Piece> next = nullptr;
   };
+  static constexpr int most_at_once = 64;  // pieces, before it is the other streams' turn
 
   // Positions of errors: piece n fails at 2n, what is found between queuing n and n + 1 is at 2n + 1.
   void record(std::uint64_t position, std::exception_ptr error);
-  // On the strand:
-  void accept(Piece piece);
-  void run_ready();
-  bool wait_for_others(Piece& piece);
-  void run(Piece piece);
+
+  // On one of the threads, one at a time. Nothing there allocates but the work itself: nobody could be told.
+  void work() noexcept override;
+  [[nodiscard]] Piece* front() noexcept;
+  [[nodiscard]] std::unique_ptr<Piece> pop() noexcept;
+  [[nodiscard]] bool waits_for_others(Piece& piece) noexcept;
+  void run(Piece& piece) noexcept;
+  // On a thread of the stream that this one waits for.
+  void reached() noexcept override { threads_.schedule(*this); }
 
   Place place_;
   StreamSlot slot_;
-  boost::asio::strand<HostThreads::Executor> strand_;
+  HostThreads& threads_;
   std::shared_ptr<Timeline> timeline_;
   StreamErrors errors_;
   std::uint64_t submitted_;           // device thread only
-  std::uint64_t started_;             // strand only
-  RunningProfiles running_profiles_;  // strand only
-  std::deque<Piece> pieces_;          // strand only
-  bool waiting_ = false;              // strand only: the first piece waits for another stream
+  std::uint64_t started_;             // work() only
+  RunningProfiles running_profiles_;  // work() only
+  std::mutex mutex_;
+  std::unique_ptr<Piece> first_;  // guarded by mutex_, as all below
+  Piece* last_ = nullptr;
+  std::shared_ptr<HostStream> self_;  // while there are pieces: scheduled, at work, or waiting for another stream
 };
 
 }  // namespace cox::detail

@@ -15,7 +15,7 @@ HostStream& HostStreams::of(StreamId id) {
   }
   const StreamSlot slot = free_slots_.back();
   auto made =
-      std::make_shared<HostStream>(Place{device_, id}, executor_, slot, timelines_[static_cast<std::size_t>(slot)]);
+      std::make_shared<HostStream>(Place{device_, id}, threads_, slot, timelines_[static_cast<std::size_t>(slot)]);
   HostStream& stream = *streams_.emplace(id, std::move(made)).first->second;
   free_slots_.pop_back();
   return stream;

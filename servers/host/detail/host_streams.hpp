@@ -19,7 +19,7 @@ namespace cox::detail {
 /// forgotten sooner or later: its slot, whose count goes on, is the next StreamId's. Device thread only.
 class HostStreams {
  public:
-  HostStreams(DeviceId device, HostThreads::Executor executor) : device_(device), executor_(std::move(executor)) {}
+  HostStreams(DeviceId device, HostThreads& threads) noexcept : device_(device), threads_(threads) {}
   HostStreams(const HostStreams&) = delete;
   HostStreams& operator=(const HostStreams&) = delete;
 
@@ -42,7 +42,7 @@ class HostStreams {
   void forget_idle();
 
   DeviceId device_;
-  HostThreads::Executor executor_;
+  HostThreads& threads_;
   std::unordered_map<StreamId, std::shared_ptr<HostStream>> streams_;
   std::vector<std::shared_ptr<Timeline>> timelines_;  // by slot
   std::vector<StreamSlot> free_slots_;                // with room for all slots

@@ -4,14 +4,13 @@
 
 namespace cox::detail {
 
-HostThreads::HostThreads(const std::string& name, std::size_t count)
-    : context_(static_cast<int>(count)), work_(context_.get_executor()) {
+HostThreads::HostThreads(const std::string& name, std::size_t count) {
   try {
     threads_.reserve(count);
     for (std::size_t i = 0; i < count; ++i)
       threads_.emplace_back([this, name] {
         name_this_thread(name);
-        context_.run();
+        run();
       });
   } catch (...) {
     join();
@@ -21,8 +20,36 @@ HostThreads::HostThreads(const std::string& name, std::size_t count)
 
 HostThreads::~HostThreads() { join(); }
 
+void HostThreads::schedule(Worker& worker) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    worker.next_ = nullptr;
+    (last_ != nullptr ? last_->next_ : first_) = &worker;
+    last_ = &worker;
+  }
+  changed_.notify_one();
+}
+
+void HostThreads::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return first_ != nullptr || stopping_; });
+    if (first_ == nullptr) return;
+    Worker& worker = *first_;
+    first_ = worker.next_;
+    if (first_ == nullptr) last_ = nullptr;
+    lock.unlock();
+    worker.work();
+    lock.lock();
+  }
+}
+
 void HostThreads::join() noexcept {
-  work_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 

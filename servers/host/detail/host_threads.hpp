@@ -1,9 +1,8 @@
 #pragma once
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,23 +10,47 @@
 namespace cox::detail {
 
 /// The threads of a host device on which its streams run, named after the device.
+///
+/// Not an Asio pool with strands: those allocate when a stream goes on after it has waited for another one, on a thread
+/// where nobody could be told that there is no memory. Here a stream that has work is a link in a list.
 class HostThreads {
  public:
-  using Executor = boost::asio::io_context::executor_type;
+  /// Something that has work to do now and then. Stays where it is while it is scheduled.
+  class Worker {
+   public:
+    Worker() = default;
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+    /// On one of the threads, once for each schedule(). May schedule itself again, or be destroyed in it.
+    virtual void work() noexcept = 0;
 
+   protected:
+    ~Worker() = default;
+
+   private:
+    friend class HostThreads;
+    Worker* next_ = nullptr;
+  };
+
+  /// Throws std::system_error if the system has no more threads.
   HostThreads(const std::string& name, std::size_t count);
   HostThreads(const HostThreads&) = delete;
   HostThreads& operator=(const HostThreads&) = delete;
-  /// Blocks until everything posted has run, then joins the threads. Not on one of them.
+  /// Blocks until nothing is scheduled any more, then joins the threads. Not on one of them.
   ~HostThreads();
 
-  [[nodiscard]] Executor executor() noexcept { return context_.get_executor(); }
+  /// Behind whoever is scheduled already. Not one that is. Neither blocks nor allocates. Any thread.
+  void schedule(Worker& worker) noexcept;
 
  private:
+  void run();
   void join() noexcept;
 
-  boost::asio::io_context context_;
-  boost::asio::executor_work_guard<Executor> work_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Worker* first_ = nullptr;  // guarded by mutex_, as all below
+  Worker* last_ = nullptr;
+  bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
 

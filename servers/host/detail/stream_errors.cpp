@@ -7,7 +7,7 @@
 
 namespace cox::detail {
 
-void StreamErrors::add(std::uint64_t position, std::exception_ptr error) {
+void StreamErrors::add(std::uint64_t position, std::exception_ptr error) noexcept {
   const std::lock_guard lock(mutex_);
   if (failures_.size() < kept) {
     failures_.push_back({position, std::move(error)});

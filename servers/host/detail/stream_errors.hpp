@@ -18,7 +18,10 @@ class StreamErrors {
   /// As many are kept (L7); the rest is counted.
   static constexpr std::size_t kept = 64;
 
-  void add(std::uint64_t position, std::exception_ptr error);
+  /// Throws std::bad_alloc.
+  StreamErrors() { failures_.reserve(kept); }  // so that add() finds room
+
+  void add(std::uint64_t position, std::exception_ptr error) noexcept;
   [[nodiscard]] bool empty() const;
   /// ServerError Unhealthy with all failures before `position`, which are forgotten; null if there are none.
   [[nodiscard]] std::exception_ptr take_before(std::uint64_t position, const Place& place, std::source_location site);

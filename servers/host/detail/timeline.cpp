@@ -1,41 +1,35 @@
 #include <coxswain/servers/host/detail/timeline.hpp>
 
-#include <algorithm>
 #include <utility>
 
 namespace cox::detail {
-namespace {
 
-constexpr auto later = [](const auto& a, const auto& b) { return a.value > b.value; };
-
-}  // namespace
-
-void Timeline::advance() {
-  SmallVector<UniqueFunction<void()>, 4> due;
+void Timeline::advance() noexcept {
+  Waiter* due = nullptr;
   {
     const std::lock_guard lock(mutex_);
     const std::uint64_t count = count_.load(std::memory_order_relaxed) + 1;
-    count_.store(count, std::memory_order_release);  // pairs with the acquire in reached
-    while (!waiting_.empty() && waiting_.front().value <= count) {
-      std::pop_heap(waiting_.begin(), waiting_.end(), later);
-      due.push_back(std::move(waiting_.back().callback));
-      waiting_.pop_back();
+    count_.store(count, std::memory_order_release);  // pairs with the acquire in count
+    for (Waiter** link = &waiting_; *link != nullptr;) {
+      Waiter& waiter = **link;
+      if (waiter.value_ > count) {
+        link = &waiter.next_;
+      } else {
+        *link = waiter.next_;
+        waiter.next_ = std::exchange(due, &waiter);
+      }
     }
     changed_.notify_all();
   }
-  for (UniqueFunction<void()>& callback : due) callback();
+  while (due != nullptr) std::exchange(due, due->next_)->reached();
 }
 
-void Timeline::when(std::uint64_t value, UniqueFunction<void()> callback) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!reached(value)) {
-      waiting_.push_back({value, std::move(callback)});
-      std::push_heap(waiting_.begin(), waiting_.end(), later);
-      return;
-    }
-  }
-  callback();
+bool Timeline::tell(std::uint64_t value, Waiter& waiter) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (reached(value)) return false;
+  waiter.value_ = value;
+  waiter.next_ = std::exchange(waiting_, &waiter);
+  return true;
 }
 
 void Timeline::wait(std::uint64_t value) {

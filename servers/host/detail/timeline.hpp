@@ -1,44 +1,55 @@
 #pragma once
 
 #include <coxswain/runtime/small_vector.hpp>
-#include <coxswain/runtime/unique_function.hpp>
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 namespace cox::detail {
 
 /// Counts the pieces of work that a stream has finished: piece n is done when the count has reached n. What a timeline
-/// semaphore is on a GPU. Any thread, unless said otherwise.
+/// semaphore is on a GPU. Nothing here allocates or throws. Any thread, unless said otherwise.
 class Timeline {
  public:
+  /// Somebody who is to be told when a value is reached. Stays where it is until then.
+  class Waiter {
+   public:
+    Waiter() = default;
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+    /// Called once, in the advance that reaches the value. The waiter may wait again, or be destroyed, from then on.
+    virtual void reached() noexcept = 0;
+
+   protected:
+    ~Waiter() = default;
+
+   private:
+    friend class Timeline;
+    std::uint64_t value_ = 0;
+    Waiter* next_ = nullptr;
+  };
+
   /// Pieces finished so far.
   [[nodiscard]] std::uint64_t count() const noexcept {
     // Acquire pairs with the release in advance: what the finished work wrote is visible.
     return count_.load(std::memory_order_acquire);
   }
   [[nodiscard]] bool reached(std::uint64_t value) const noexcept { return count() >= value; }
-  /// One more piece is done. Runs the callbacks that waited for it on this thread. Only the stream calls this.
-  void advance();
-  /// Calls `callback` once: now, if `value` is reached, else in the advance that reaches it. Must not throw.
-  void when(std::uint64_t value, UniqueFunction<void()> callback);
+  /// One more piece is done. Tells those who waited for it, on this thread. Only the stream calls this.
+  void advance() noexcept;
+  /// Returns true if `waiter` will be told; false if `value` is reached already.
+  [[nodiscard]] bool tell(std::uint64_t value, Waiter& waiter) noexcept;
   /// Blocks until `value` is reached.
   void wait(std::uint64_t value);
 
  private:
-  struct Waiting {
-    std::uint64_t value;
-    UniqueFunction<void()> callback;
-  };
-
   std::atomic<std::uint64_t> count_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Waiting> waiting_;  // a heap, lowest value first; guarded by mutex_
+  Waiter* waiting_ = nullptr;  // linked, in no order: streams, each at most once; guarded by mutex_
 };
 
 /// The completion of one piece of a stream's work.

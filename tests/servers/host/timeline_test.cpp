@@ -2,25 +2,62 @@
 
 #include <coxswain/servers/host/detail/timeline.hpp>
 
+#include <array>
+#include <atomic>
 #include <thread>
 #include <vector>
 
 using cox::detail::Timeline;
 
-TEST_CASE("A timeline calls back when it reaches a value, once, lowest first") {
+namespace {
+
+struct Listener final : Timeline::Waiter {
+  void reached() noexcept override { ++told; }
+  std::atomic<int> told{0};
+};
+
+}  // namespace
+
+TEST_CASE("A timeline tells those who wait for a value when it reaches it, once") {
   Timeline timeline;
-  std::vector<int> calls;
-  timeline.when(2, [&] { calls.push_back(2); });
-  timeline.when(1, [&] { calls.push_back(1); });
-  timeline.when(0, [&] { calls.push_back(0); });
-  REQUIRE(calls == std::vector<int>{0});
+  std::array<Listener, 3> listeners;
+  REQUIRE(timeline.tell(2, listeners[2]));
+  REQUIRE(timeline.tell(1, listeners[1]));
+  REQUIRE_FALSE(timeline.tell(0, listeners[0]));  // is there already
   timeline.advance();
-  REQUIRE(calls == std::vector<int>{0, 1});
+  REQUIRE(listeners[1].told == 1);
+  REQUIRE(listeners[2].told == 0);
+  REQUIRE(timeline.tell(2, listeners[1]));  // who was told may wait again
   timeline.advance();
-  timeline.when(2, [&] { calls.push_back(22); });
-  REQUIRE(calls == std::vector<int>{0, 1, 2, 22});
-  REQUIRE(timeline.reached(2));
-  REQUIRE_FALSE(timeline.reached(3));
+  REQUIRE(listeners[0].told == 0);
+  REQUIRE(listeners[1].told == 2);
+  REQUIRE(listeners[2].told == 1);
+  timeline.advance();
+  REQUIRE(listeners[1].told == 2);
+  REQUIRE(timeline.reached(3));
+  REQUIRE_FALSE(timeline.reached(4));
+}
+
+TEST_CASE("Nobody who waits is forgotten, however close the value is") {
+  constexpr std::uint64_t last = 20'000;
+  Timeline timeline;
+  std::thread thread([&] {
+    for (std::uint64_t i = 0; i < last; ++i) timeline.advance();
+  });
+  int told = 0;
+  int there = 0;
+  for (std::uint64_t value = 1; value <= last; ++value) {
+    Listener listener;
+    if (timeline.tell(value, listener)) {
+      while (listener.told == 0) std::this_thread::yield();
+      ++told;
+    } else {
+      REQUIRE(timeline.reached(value));
+      ++there;
+    }
+  }
+  thread.join();
+  REQUIRE(told + there == static_cast<int>(last));
 }
 
 TEST_CASE("Waiting for a timeline ends when it gets there") {
