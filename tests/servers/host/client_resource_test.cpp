@@ -103,7 +103,9 @@ TEST_CASE("A use of memory that was freed in spite of its handles is found out")
   client.device_handle().submit_blocking([&](cox::HostServer&) {
     auto& resource = data.memory().memory().state().resource;
     const auto& actual = static_cast<const cox::DeviceBuffer&>(*resource);
-    auto copy = std::make_unique<cox::DeviceBuffer>(std::make_shared<cox::ReturnedBuffers>());
+    const auto nowhere = std::make_shared<cox::ReturnedBuffers>();
+    REQUIRE(nowhere->close() == nullptr);  // so that the copy destroys itself
+    auto copy = std::make_unique<cox::DeviceBuffer>(nowhere);
     copy->allocation = actual.allocation;
     copy->bytes = actual.bytes;
     copy->home = actual.home;
