@@ -307,7 +307,8 @@ class ComputeClient {
   void flush(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.flush(caller); });
   }
-  /// Completes when all work of the stream so far is done. Does not block.
+  /// Completes when all work of the stream so far is done; the table of measured launches is in the log by then. Does
+  /// not block.
   [[nodiscard]] Future<void> sync(Site site = Site::current()) const {
     Promise<void> promise(utilities_->completion_thread);
     promise.queued_at(device_.wait_node());
@@ -316,8 +317,6 @@ class ComputeClient {
       promise.begin();
       server.sync(caller, std::move(promise));
     });
-    if (utilities_->profiler.measures()) [[unlikely]]
-      utilities_->profiler.summarise();
     return future;
   }
   /// Completes any Asio token with (std::exception_ptr).

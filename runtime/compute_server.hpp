@@ -46,7 +46,8 @@ namespace cox {
 ///   it. If work queued before on the stream failed, completes it with ServerError Unhealthy instead and clears those
 ///   errors; a fault of the request itself is an IoError.
 /// - launch(kernel, count, arguments, mode, caller): queues the kernel. Any failure joins the stream's errors.
-/// - sync(caller, promise): completes the promise when all work of the stream so far is done; errors as in read.
+/// - sync(caller, promise): completes the promise when all work of the stream so far is done, after summarising the
+///   profiler; errors as in read.
 /// - flush(caller): throws the stream's errors so far as ServerError Unhealthy, and clears them.
 /// - memory_usage(caller): of the whole device. Throws ServerError Unhealthy while the stream has errors; keeps them.
 /// - memory_report(caller): where the memory of the whole device is; errors as memory_usage.

@@ -119,11 +119,16 @@ void Profiler::record(std::string name, ProfileDuration duration) {
 
 std::string Profiler::table() const { return record_->table(); }
 
-void Profiler::summarise() {
-  const ProfileTable table = record_->take();
-  if (table.empty()) return;
-  // A line of its own for each row: the first one would stand behind the log's prefix.
-  log::write(LogSubsystem::Runtime, LogLevel::Info, [&] { return '\n' + table.to_string(); });
+void Profiler::summarise() noexcept {
+  if (!measures()) return;
+  try {
+    const ProfileTable table = record_->take();
+    if (table.empty()) return;
+    // A line of its own for each row: the first one would stand behind the log's prefix.
+    log::write(LogSubsystem::Runtime, LogLevel::Info, [&] { return '\n' + table.to_string(); });
+  } catch (const std::bad_alloc&) {
+    record_->leave_out();
+  }
 }
 
 }  // namespace cox

@@ -41,7 +41,7 @@ class Profiler {
   /// with a row for the total and one that counts what was left out. Empty if there is nothing.
   [[nodiscard]] std::string table() const;
   /// Logs the table and begins a new one. Durations that are under way stay for that one. For sync().
-  void summarise();
+  void summarise() noexcept;
 
  private:
   class Record;

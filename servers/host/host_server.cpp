@@ -118,7 +118,8 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
   on.submit(
       {},
       [stream = on.shared_from_this(), event = on.next_event(), site = caller.site,
-       promise = std::move(promise)]() mutable {
+       utilities = device_->utilities(), promise = std::move(promise)]() mutable {
+        utilities->profiler.summarise();  // whoever waits finds the table of all launches before
         if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
         promise.set_value();
       },
