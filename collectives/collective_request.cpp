@@ -1,0 +1,47 @@
+#include <coxswain/collectives/collective_request.hpp>
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace cox {
+namespace {
+
+std::string site_of(const CollectiveRequest& request) {
+  return fmt::format("{}:{}", request.caller.site.file_name(), request.caller.site.line());
+}
+
+template <class T>
+std::string differs(std::string_view argument, const CollectiveRequest& first, const T& its,
+                    const CollectiveRequest& other, const T& others) {
+  return fmt::format("the {} is {} in {} at {} and {} in {} at {}", argument, its, to_string(first.operation),
+                     site_of(first), others, to_string(other.operation), site_of(other));
+}
+
+}  // namespace
+
+std::string to_string(const CollectiveRequest& request) {
+  const CollectiveOperationFacts& facts = facts_of(request.operation);
+  std::string text(facts.name);
+  if (facts.reduces) text += fmt::format(" ({})", to_string(request.reduce_operation));
+  if (facts.rooted) text += fmt::format(" (root {})", request.root);
+  if (facts.has_elements) text += fmt::format(" of {} {}", request.count, to_string(request.element_type));
+  return text + " at " + site_of(request);
+}
+
+std::optional<std::string> mismatch(const CollectiveRequest& first, const CollectiveRequest& other) {
+  if (first.operation != other.operation)
+    return fmt::format("the operation is {} at {} and {} at {}", to_string(first.operation), site_of(first),
+                       to_string(other.operation), site_of(other));
+  const CollectiveOperationFacts& facts = facts_of(first.operation);
+  if (facts.has_elements && first.count != other.count) return differs("count", first, first.count, other, other.count);
+  if (facts.has_elements && first.element_type != other.element_type)
+    return differs("element type", first, to_string(first.element_type), other, to_string(other.element_type));
+  if (facts.reduces && first.reduce_operation != other.reduce_operation)
+    return differs("reduce operation", first, to_string(first.reduce_operation), other,
+                   to_string(other.reduce_operation));
+  if (facts.rooted && first.root != other.root) return differs("root", first, first.root, other, other.root);
+  return std::nullopt;
+}
+
+}  // namespace cox

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <coxswain/collectives/collective_operation.hpp>
+#include <coxswain/collectives/reduce_operation.hpp>
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/element_type.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace cox {
+
+/// What one rank asks for. All ranks of an operation must ask for the same; a Barrier is only a Barrier, `root` counts
+/// only where there is one, `reduce_operation` only where something is reduced.
+struct CollectiveRequest {
+  CollectiveOperation operation = CollectiveOperation::AllReduce;
+  ElementType element_type = ElementType::F32;
+  /// Elements. Of the smaller of a rank's two buffers: what a rank gives to AllGather, what it gets from
+  /// ReduceScatter, what goes from each rank to each in AllToAll.
+  std::size_t count = 0;
+  ReduceOperation reduce_operation = ReduceOperation::Sum;
+  std::size_t root = 0;  ///< A rank.
+  Caller caller = {};
+};
+
+/// "all_reduce (sum) of 4 f32 at train.cpp:31".
+[[nodiscard]] std::string to_string(const CollectiveRequest& request);
+
+/// In what two ranks' requests differ, with both values and both call sites; nothing if they go together.
+[[nodiscard]] std::optional<std::string> mismatch(const CollectiveRequest& first, const CollectiveRequest& other);
+
+}  // namespace cox

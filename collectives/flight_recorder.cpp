@@ -1,0 +1,158 @@
+#include <coxswain/collectives/flight_recorder.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/telemetry/detail/json_text.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace cox {
+namespace {
+
+using detail::json_text;
+
+std::string time_or_null(FlightRecorder::Time time) {
+  if (time == FlightRecorder::Time{}) return "null";
+  return std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
+}
+
+// PyTorch's way to say "none yet".
+std::string number_or_none(std::uint64_t sequence) { return sequence == 0 ? "-1" : std::to_string(sequence); }
+
+FlightRecorder::State state_after(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveError& collective) {
+    return collective.kind() == CollectiveError::Kind::Timeout ? FlightRecorder::State::TimedOut
+                                                               : FlightRecorder::State::Failed;
+  } catch (...) {
+    return FlightRecorder::State::Failed;
+  }
+}
+
+std::string buffer_sizes(const CollectiveRequest& request, bool of_all_size, std::size_t world_size) {
+  if (!facts_of(request.operation).has_elements) return "[]";
+  return fmt::format("[[{}]]", of_all_size ? request.count * world_size : request.count);
+}
+
+std::string arguments(const CollectiveRequest& request, std::size_t world_size) {
+  const CollectiveOperationFacts& facts = facts_of(request.operation);
+  const std::string types = facts.has_elements ? json_text(to_string(request.element_type)) : std::string();
+  return fmt::format(
+      R"("input_sizes":{},"input_dtypes":[{}],"output_sizes":{},"output_dtypes":[{}],"reduce_operation":{},"root":{})",
+      buffer_sizes(request, facts.input_of_all_size, world_size), types,
+      buffer_sizes(request, facts.output_of_all_size, world_size), types,
+      facts.reduces ? json_text(to_string(request.reduce_operation)) : "null",
+      facts.rooted ? std::to_string(request.root) : "null");
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder(std::string name, CommunicationId devices, std::size_t capacity,
+                               std::chrono::milliseconds timeout)
+    : name_(std::move(name)),
+      devices_(std::move(devices)),
+      timeout_(timeout),
+      ring_(std::max<std::size_t>(capacity, 1)) {}
+
+FlightRecorder::Entry* FlightRecorder::find(std::uint64_t sequence, std::size_t rank) {
+  Operation& operation = ring_[sequence % ring_.size()];
+  if (operation.sequence != sequence || operation.ranks[rank].record == 0) return nullptr;
+  return &operation.ranks[rank];
+}
+
+void FlightRecorder::submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequest& request, Time now) {
+  const std::lock_guard lock(mutex_);
+  Operation& operation = ring_[sequence % ring_.size()];
+  last_submitted_ = std::max(last_submitted_, sequence);
+  ++records_;
+  if (operation.sequence > sequence) return;  // The ring has left this rank behind.
+  if (operation.sequence < sequence) {
+    operation.ranks.assign(devices_.world_size(), Entry{});
+    operation.sequence = sequence;
+  }
+  operation.ranks[rank] = {.record = records_, .request = request, .submitted = now};
+}
+
+void FlightRecorder::released(std::uint64_t sequence, std::size_t rank, Time now) {
+  const std::lock_guard lock(mutex_);
+  if (Entry* entry = find(sequence, rank)) entry->released = now;
+}
+
+void FlightRecorder::started(std::uint64_t sequence, std::size_t rank, Time now) {
+  const std::lock_guard lock(mutex_);
+  last_started_ = std::max(last_started_, sequence);
+  Entry* entry = find(sequence, rank);
+  if (entry == nullptr) return;
+  entry->started = now;
+  if (entry->state == State::Scheduled) entry->state = State::Started;
+}
+
+void FlightRecorder::completed(std::uint64_t sequence, std::size_t rank, Time now) {
+  const std::lock_guard lock(mutex_);
+  last_completed_ = std::max(last_completed_, sequence);
+  Entry* entry = find(sequence, rank);
+  if (entry == nullptr) return;
+  entry->ended = now;
+  entry->state = State::Completed;
+}
+
+void FlightRecorder::failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error, Time now) {
+  const State state = state_after(error);
+  const std::lock_guard lock(mutex_);
+  Entry* entry = find(sequence, rank);
+  if (entry == nullptr) return;
+  entry->ended = now;
+  entry->state = state;
+  entry->error = error;
+}
+
+std::string FlightRecorder::to_json() const {
+  const std::lock_guard lock(mutex_);
+  std::string ranks;
+  for (std::size_t rank = 0; rank < devices_.world_size(); ++rank)
+    ranks += (rank == 0 ? "" : ", ") + std::to_string(rank);
+  const std::string name = json_text(name_);
+  std::string json = fmt::format(R"({{"version":"2.4","pg_config":{{{}:{{"name":{},"desc":{},"ranks":"[{}]"}}}},)",
+                                 name, name, json_text(devices_.to_string()), ranks);
+  json += fmt::format(
+      R"("pg_status":{{{}:{{"last_enqueued_collective":{},"last_started_collective":{},"last_completed_collective":{}}}}},)",
+      name, number_or_none(last_submitted_), number_or_none(last_started_), number_or_none(last_completed_));
+  json += "\"entries\":[";
+
+  std::vector<const Operation*> operations;
+  for (const Operation& operation : ring_)
+    if (operation.sequence != 0) operations.push_back(&operation);
+  std::ranges::sort(operations, {}, [](const Operation* operation) { return operation->sequence; });
+  for (const Operation* operation : operations)
+    for (std::size_t rank = 0; rank < operation->ranks.size(); ++rank)
+      if (operation->ranks[rank].record != 0) append(json, operation->sequence, rank, operation->ranks[rank]);
+  return json + "\n]}\n";
+}
+
+void FlightRecorder::append(std::string& json, std::uint64_t sequence, std::size_t rank, const Entry& entry) const {
+  const CollectiveRequest& request = entry.request;
+  const std::source_location& site = request.caller.site;
+  const bool ended = entry.ended != Time{};
+  json += json.back() == '[' ? "\n{" : ",\n{";
+  json += fmt::format(
+      R"("record_id":{},"pg_name":{},"process_group":[{},{}],"collective_seq_id":{},"op_id":{},"is_p2p":false,)",
+      entry.record, json_text(name_), json_text(name_), json_text(devices_.to_string()), sequence, sequence);
+  json += fmt::format(R"("profiling_name":"cox:{}","rank":{},"device":{},"stream":{},"timeout_ms":{},)",
+                      to_string(request.operation), rank, json_text(devices_.devices()[rank].to_string()),
+                      request.caller.stream.value, timeout_.count());
+  json += arguments(request, devices_.world_size());
+  json += fmt::format(R"(,"frames":[{{"name":{},"filename":{},"line":{}}}],)", json_text(site.function_name()),
+                      json_text(site.file_name()), site.line());
+  json += fmt::format(R"("state":"{}","retired":{},"error":{},)", to_string(entry.state), ended,
+                      entry.error ? json_text(describe(entry.error)) : "null");
+  json += fmt::format(R"("time_created_ns":{},"time_released_ns":{},)", time_or_null(entry.submitted),
+                      time_or_null(entry.released));
+  json += fmt::format(R"("time_discovered_started_ns":{},"time_discovered_completed_ns":{}}})",
+                      time_or_null(entry.started), time_or_null(entry.ended));
+}
+
+}  // namespace cox

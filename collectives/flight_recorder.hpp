@@ -1,0 +1,82 @@
+#pragma once
+
+#include <coxswain/collectives/collective_request.hpp>
+#include <coxswain/collectives/communication_id.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cox {
+
+/// The last operations of one communicator, per rank: what was asked for, where, how far it came, and when. Any thread;
+/// no call blocks beyond a short lock, and none of those that record allocates once the ring has been gone round.
+class FlightRecorder {
+ public:
+  using Time = std::chrono::system_clock::time_point;
+
+  /// Scheduled, Started and Completed are PyTorch's.
+  enum class State : std::uint8_t { Scheduled, Started, Completed, Failed, TimedOut };
+  static constexpr std::array<std::string_view, 5> state_names{"scheduled", "started", "completed", "failed",
+                                                               "timed_out"};
+
+  /// Keeps `capacity` operations, at least one. `name` is what the dump calls the communicator.
+  FlightRecorder(std::string name, CommunicationId devices, std::size_t capacity, std::chrono::milliseconds timeout);
+
+  /// `rank` asks for operation `sequence`, counted from 1.
+  void submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequest& request, Time now = clock());
+  /// All ranks have arrived: the rank's launch was put into its device's line.
+  void released(std::uint64_t sequence, std::size_t rank, Time now = clock());
+  void started(std::uint64_t sequence, std::size_t rank, Time now = clock());
+  void completed(std::uint64_t sequence, std::size_t rank, Time now = clock());
+  /// TimedOut if `error` is a CollectiveError Timeout, else Failed.
+  void failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error, Time now = clock());
+
+  /// {"version", "pg_config", "pg_status", "entries": [...]}, oldest operation first, in it by rank. Field names are
+  /// those of PyTorch's flight recorder where the meaning is the same. Ours alone: "rank", "device", "stream",
+  /// "reduce_operation", "root", "time_released_ns", "error". Times are nanoseconds since 1970; null where not yet.
+  [[nodiscard]] std::string to_json() const;
+
+ private:
+  struct Entry {
+    std::uint64_t record = 0;  // counted from 1 by submission; 0: the rank has not arrived
+    CollectiveRequest request{};
+    State state = State::Scheduled;
+    Time submitted{};
+    Time released{};
+    Time started{};
+    Time ended{};
+    std::exception_ptr error = nullptr;
+  };
+  struct Operation {
+    std::uint64_t sequence = 0;
+    std::vector<Entry> ranks;  // empty until first used
+  };
+
+  static Time clock() { return std::chrono::system_clock::now(); }
+  Entry* find(std::uint64_t sequence, std::size_t rank);
+  void append(std::string& json, std::uint64_t sequence, std::size_t rank, const Entry& entry) const;
+
+  const std::string name_;
+  const CommunicationId devices_;
+  const std::chrono::milliseconds timeout_;
+  mutable std::mutex mutex_;
+  std::vector<Operation> ring_;  // operation n is in place n % size, unless a later one is
+  std::uint64_t records_ = 0;
+  std::uint64_t last_submitted_ = 0;  // by any rank; 0: none
+  std::uint64_t last_started_ = 0;
+  std::uint64_t last_completed_ = 0;
+};
+
+[[nodiscard]] constexpr std::string_view to_string(FlightRecorder::State state) noexcept {
+  return FlightRecorder::state_names[static_cast<std::size_t>(state)];
+}
+static_assert(FlightRecorder::state_names.size() == static_cast<std::size_t>(FlightRecorder::State::TimedOut) + 1);
+
+}  // namespace cox

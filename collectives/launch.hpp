@@ -1,0 +1,23 @@
+#pragma once
+
+#include <coxswain/runtime/unique_function.hpp>
+
+#include <cstdint>
+#include <exception>
+
+namespace cox {
+
+/// The answer to one rank's request.
+struct LaunchTurn {
+  std::uint64_t sequence = 0;            ///< Which operation of its communicator, counted from 1.
+  std::uint64_t order = 0;               ///< Its place in the one order of all communicators; 0 if refused.
+  std::exception_ptr refusal = nullptr;  ///< Why it must not be launched: a CollectiveError; nullptr: launch it.
+};
+
+/// What a rank hands in with its request: puts the operation on its device, or passes the refusal on. Called exactly
+/// once (L2), by any thread, with no lock held, and destroyed right after. The launches of one device are called one
+/// after the other, in the order in which the device must have them: so it may post to the device thread, but must
+/// neither block nor wait. If it throws, its communicator is aborted: the other ranks would wait for it in vain.
+using Launch = UniqueFunction<void(const LaunchTurn&)>;
+
+}  // namespace cox

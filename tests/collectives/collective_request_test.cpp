@@ -1,0 +1,70 @@
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/collective_request.hpp>
+
+#include <optional>
+#include <string>
+
+using namespace cox;
+using cox::test::mentions;
+
+namespace {
+
+CollectiveRequest asked_here(CollectiveOperation operation, Caller caller = {}) {
+  return {.operation = operation, .element_type = ElementType::F32, .count = 4, .caller = caller};
+}
+
+/// What is said of a request and the same one after `change`.
+template <class Change>
+std::string difference(CollectiveOperation operation, Change change) {
+  CollectiveRequest other = asked_here(operation);
+  change(other);
+  return mismatch(asked_here(operation), other).value_or("");
+}
+
+}  // namespace
+
+TEST_CASE("Every collective operation goes with itself and with no other") {
+  for (const auto& first : collective_operations)
+    for (const auto& other : collective_operations)
+      CHECK(mismatch(asked_here(first.operation), asked_here(other.operation)).has_value() ==
+            (first.operation != other.operation));
+}
+
+TEST_CASE("A mismatch names the argument, both values and both call sites") {
+  const CollectiveRequest first = asked_here(CollectiveOperation::AllReduce);
+  CollectiveRequest other = asked_here(CollectiveOperation::AllReduce);
+  other.count = 8;
+  const auto line = [](const CollectiveRequest& request) { return ":" + std::to_string(request.caller.site.line()); };
+  REQUIRE(line(first) != line(other));
+  const std::string text = mismatch(first, other).value();
+  CHECK(mentions(text, {"count is 4", "8", "all_reduce", "collective_request_test.cpp", line(first), line(other)}));
+
+  using enum CollectiveOperation;
+  CHECK(mentions(difference(AllGather, [](auto& r) { r.element_type = ElementType::BF16; }), {"type", "f32", "bf16"}));
+  CHECK(mentions(difference(ReduceScatter, [](auto& r) { r.reduce_operation = ReduceOperation::Max; }),
+                 {"reduce operation", "sum", "max"}));
+  CHECK(mentions(difference(Broadcast, [](auto& r) { r.root = 2; }), {"root", "0", "2"}));
+  CHECK(mentions(difference(Broadcast, [](auto& r) { r.operation = Barrier; }), {"operation", "broadcast", "barrier"}));
+}
+
+TEST_CASE("An argument that an operation does not have may differ") {
+  using enum CollectiveOperation;
+  const auto change_all = [](CollectiveRequest& request) {
+    request.root = 1;
+    request.count = 9;
+    request.element_type = ElementType::I8;
+    request.reduce_operation = ReduceOperation::Min;
+  };
+  CHECK(difference(Barrier, change_all).empty());
+  CHECK(difference(AllReduce, [](auto& r) { r.root = 1; }).empty());
+  CHECK(difference(Broadcast, [](auto& r) { r.reduce_operation = ReduceOperation::Min; }).empty());
+  CHECK_FALSE(difference(Reduce, change_all).empty());
+}
+
+TEST_CASE("A request is told in one line with the arguments that it has") {
+  const std::string reduce = to_string(asked_here(CollectiveOperation::Reduce));
+  CHECK(mentions(reduce, {"reduce (sum) (root 0) of 4 f32 at ", "collective_request_test.cpp:"}));
+  CHECK_FALSE(mentions(to_string(asked_here(CollectiveOperation::Barrier)), {"f32"}));
+}

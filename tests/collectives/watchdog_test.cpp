@@ -1,0 +1,92 @@
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/watchdog.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <semaphore>
+#include <thread>
+
+using cox::Watchdog;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A clock that runs only when told to, ahead of the real one, so that no deadline comes by itself.
+class Clock {
+ public:
+  [[nodiscard]] Watchdog::Time now() const { return start_ + std::chrono::hours(hours_.load()); }
+  void advance(int hours) { hours_ += hours; }
+
+ private:
+  const Watchdog::Time start_ = std::chrono::steady_clock::now() + 1h;
+  std::atomic<int> hours_{0};
+};
+
+void await_end(const Watchdog& watchdog) {
+  while (watchdog.running()) std::this_thread::yield();
+}
+
+}  // namespace
+
+TEST_CASE("A watchdog has a thread only while there is a deadline, and looks when it comes") {
+  Clock clock;
+  std::counting_semaphore<> looked(0);
+  std::atomic<int> looks{0};
+  Watchdog watchdog(
+      [&](Watchdog::Time now) -> std::optional<Watchdog::Time> {
+        CHECK(now == clock.now());
+        ++looks;
+        looked.release();
+        return std::nullopt;
+      },
+      [&] { return clock.now(); });
+  CHECK_FALSE(watchdog.running());
+  for (int round = 1; round <= 3; ++round) {
+    watchdog.watch(clock.now() + 2h);
+    CHECK(watchdog.running());
+    CHECK(looks == round - 1);
+    clock.advance(2);
+    watchdog.look_again();
+    looked.acquire();
+    CHECK(looks == round);
+    await_end(watchdog);
+  }
+}
+
+TEST_CASE("A watchdog looks again at the deadline that a look returns, and at an earlier one that is set meanwhile") {
+  std::promise<void> first;
+  std::promise<void> second;
+  std::atomic<int> looks{0};
+  Watchdog watchdog([&](Watchdog::Time now) -> std::optional<Watchdog::Time> {
+    if (looks++ == 0) {
+      first.set_value();
+      return now + 10h;
+    }
+    second.set_value();
+    return std::nullopt;
+  });
+  watchdog.watch(std::chrono::steady_clock::now() + 10h);
+  watchdog.watch(std::chrono::steady_clock::now());
+  first.get_future().wait();
+  watchdog.watch(std::chrono::steady_clock::now() + 1ms);
+  second.get_future().wait();
+  await_end(watchdog);
+  CHECK(looks == 2);
+}
+
+TEST_CASE("A watchdog that is stopped looks no more, and a deadline after that starts nothing") {
+  std::atomic<int> looks{0};
+  Watchdog watchdog([&](Watchdog::Time) -> std::optional<Watchdog::Time> {
+    ++looks;
+    return std::nullopt;
+  });
+  watchdog.watch(std::chrono::steady_clock::now() + 10h);
+  watchdog.stop();
+  watchdog.watch(std::chrono::steady_clock::now());
+  CHECK_FALSE(watchdog.running());
+  CHECK(looks == 0);
+  watchdog.stop();
+}
