@@ -1,0 +1,80 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace cox::detail {
+
+/// What a format does with a number beyond its largest finite one, and with infinity.
+enum class Overflow : std::uint8_t {
+  ToInfinity,
+  Saturates,  ///< The largest finite number of the same sign.
+};
+
+/// Chosen with masks: a branch around floating-point arithmetic would keep loops from being vectorised.
+[[nodiscard]] constexpr std::uint32_t choose(bool first, std::uint32_t a, std::uint32_t b) noexcept {
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(first);
+  return (a & mask) | (b & ~mask);
+}
+
+/// A float of 8 or 16 bits: one sign bit, `exponent_bits`, the rest mantissa. decode() is exact; encode() rounds to
+/// nearest, ties to even, subnormal numbers included. A NaN stays one, with its sign and the upper bits of its payload,
+/// and becomes quiet.
+template <typename BitsType, unsigned exponent_bits, bool has_infinity, Overflow overflow>
+struct NarrowFloat {
+  using Bits = BitsType;
+
+  static constexpr unsigned width = 8 * sizeof(Bits);
+  static constexpr unsigned mantissa_bits = width - 1 - exponent_bits;
+  static constexpr std::uint32_t magnitude_mask = (1U << (width - 1)) - 1;
+  static constexpr std::uint32_t mantissa_mask = (1U << mantissa_bits) - 1;
+  /// All bits of the exponent set: infinity where there is one, or else the first of the largest numbers.
+  static constexpr std::uint32_t top_exponent = magnitude_mask & ~mantissa_mask;
+  static constexpr std::uint32_t quiet_nan = has_infinity ? top_exponent | 1U << (mantissa_bits - 1) : magnitude_mask;
+  static constexpr std::uint32_t largest = has_infinity ? top_exponent - 1 : magnitude_mask - 1;
+
+  [[nodiscard]] static constexpr float decode(Bits bits) noexcept {
+    const std::uint32_t magnitude = (bits & magnitude_mask) << shift;
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits) >> (width - 1) << 31;
+    if constexpr (rebias == 0) return std::bit_cast<float>(sign | magnitude);
+    // A subnormal number is a fraction of the smallest normal one: put that before it, and take it away again.
+    const float fraction = std::bit_cast<float>(magnitude + smallest_normal) - std::bit_cast<float>(smallest_normal);
+    const std::uint32_t normal = magnitude + (rebias << 23);
+    const std::uint32_t number = choose(magnitude < 1U << 23, std::bit_cast<std::uint32_t>(fraction), normal);
+    constexpr std::uint32_t first_special = (has_infinity ? top_exponent : magnitude_mask) << shift;
+    return std::bit_cast<float>(sign | choose(magnitude < first_special, number, magnitude | float_infinity));
+  }
+
+  [[nodiscard]] static constexpr Bits encode(float value) noexcept {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = bits & 0x7fffffffU;
+    const std::uint32_t to_even = (1U << (shift - 1)) - 1 + (magnitude >> shift & 1U);
+    std::uint32_t rounded = (magnitude - (rebias << 23) + to_even) >> shift;
+    rounded = std::min(rounded, overflow == Overflow::Saturates ? largest : top_exponent);
+    if constexpr (rebias != 0) {
+      // The addition rounds: the last bit of a float of this size weighs as much as the smallest subnormal number.
+      constexpr std::uint32_t ruler = smallest_normal + (shift << 23);
+      const float ruled = std::bit_cast<float>(magnitude) + std::bit_cast<float>(ruler);
+      rounded = choose(magnitude < smallest_normal, std::bit_cast<std::uint32_t>(ruled) - ruler, rounded);
+    }
+    const std::uint32_t nan = quiet_nan | (magnitude >> shift & mantissa_mask);
+    return static_cast<Bits>((bits >> 31 << (width - 1)) | choose(magnitude > float_infinity, nan, rounded));
+  }
+
+ private:
+  static constexpr unsigned shift = 23 - mantissa_bits;
+  static constexpr std::uint32_t rebias = 127 - ((1U << (exponent_bits - 1)) - 1);
+  static constexpr std::uint32_t smallest_normal = (rebias + 1) << 23;  // as a float
+  static constexpr std::uint32_t float_infinity = 0x7f800000U;
+};
+
+using F16 = NarrowFloat<std::uint16_t, 5, true, Overflow::ToInfinity>;
+using BF16 = NarrowFloat<std::uint16_t, 8, true, Overflow::ToInfinity>;
+/// Both saturate, infinity too, as NCCL's reductions do: they convert through the constructors of __nv_fp8_e4m3 and
+/// __nv_fp8_e5m2, which convert with __NV_SATFINITE (NCCL, src/device/reduce_kernel.h; CUDA, cuda_fp8.hpp).
+using F8E5M2 = NarrowFloat<std::uint8_t, 5, true, Overflow::Saturates>;
+/// OCP's FN variant: no infinity, 0x7f and 0xff are the only NaNs.
+using F8E4M3 = NarrowFloat<std::uint8_t, 4, false, Overflow::Saturates>;
+
+}  // namespace cox::detail
