@@ -71,8 +71,9 @@ bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
     const std::lock_guard lock(mutex_);
     const auto found = communicators_.find(communicator);
     if (found == communicators_.end()) return false;
-    change(*found->second, answers);
-    lines = line_up(communicator, *found->second, answers);
+    CommunicatorSequence& among = *found->second;
+    change(among, answers);
+    lines = line_up(communicator, among, answers);
   }
   for (Line* line : lines) attend(*line);
   return true;
@@ -151,14 +152,16 @@ void Sequencer::reopen(CommunicatorNumber communicator) {
 
 void Sequencer::close(CommunicatorNumber communicator) {
   const std::exception_ptr cause = std::make_exception_ptr(closed(communicator));
-  abort(communicator, cause);
-  const std::lock_guard lock(mutex_);
-  communicators_.erase(communicator);  // No launch is left in it: what came since abort() was refused at once.
+  decltype(communicators_)::node_type closed;  // Goes when its answers are in line.
+  change(communicator, [&](CommunicatorSequence& among, std::vector<LaunchAnswer>& answers) {
+    among.refuse(aborted(among, cause), answers);
+    closed = communicators_.extract(communicator);
+  });
 }
 
 std::optional<Sequencer::Time> Sequencer::expire(Time now) {
   // Not the same one for ever: it is timed out, or a rank has arrived meanwhile.
-  while (const std::optional<Overdue> overdue = first_overdue(now)) time_out(*overdue, now);
+  while (const std::optional<Overdue> overdue = first_overdue(now)) time_out(*overdue);
   return next_deadline();
 }
 
@@ -176,14 +179,13 @@ std::optional<Sequencer::Overdue> Sequencer::first_overdue(Time now) const {
   return std::nullopt;
 }
 
-void Sequencer::time_out(const Overdue& overdue, Time now) {
+void Sequencer::time_out(const Overdue& overdue) {
   std::map<std::size_t, std::string> activities;
   for (const CommunicatorSequence::Missing& missing : overdue.missing)
     activities[missing.rank] =
         activity(missing.device);  // The user's code: with no lock held, so all may have changed.
   change(overdue.communicator, [&](CommunicatorSequence& among, std::vector<LaunchAnswer>& answers) {
-    const std::optional<Time> deadline = among.deadline();
-    if (!deadline || *deadline > now) return;
+    if (!among.deadline()) return;
     const CommunicatorSequence::Overdue still = among.overdue();
     if (still.sequence != overdue.sequence) return;
     std::string text = overdue.text;

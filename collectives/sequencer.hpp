@@ -124,7 +124,7 @@ class Sequencer {
   void attend(Line& line);
   void call(Turn& turn) noexcept;
   [[nodiscard]] std::optional<Overdue> first_overdue(Time now) const;
-  void time_out(const Overdue& overdue, Time now);
+  void time_out(const Overdue& overdue);
   [[nodiscard]] std::string activity(DeviceId device) const;
   [[nodiscard]] std::optional<Time> next_deadline() const;
 
