@@ -642,17 +642,14 @@ template <ComputeServer Server, template <class> class HandleTemplate>
 bool ComputeClient<Server, HandleTemplate>::launch_measured(const std::string& name, Kernel& kernel, CubeCount& count,
                                                             KernelArguments& arguments, ExecutionMode mode,
                                                             const Site& site) const {
-  const auto run = [&, caller = Caller{stream_id(), site}] {
+  const Caller caller{stream_id(), site};
+  if (device_.submit_blocking([&](Server& server) { return server.capturing(caller); })) return false;
+  const auto run = [&] {
     device_.submit_blocking(
         [&](Server& server) { server.launch(std::move(kernel), count, std::move(arguments), mode, caller); });
   };
-  try {
-    utilities_->profiler.record(name, measure(run, ProfileFailures::OfStream, site));
-    return true;
-  } catch (const ServerError& error) {
-    if (error.kind() != ServerError::Kind::Graph) throw;
-    return false;
-  }
+  utilities_->profiler.record(name, measure(run, ProfileFailures::OfStream, site));
+  return true;
 }
 
 }  // namespace cox

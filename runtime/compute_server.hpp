@@ -63,6 +63,7 @@ namespace cox {
 ///   work belong to the profile. Throw ProfileError, ServerError Graph.
 /// - graph_prepare, begin_capture, end_capture(caller): see ComputeClient. Throw ServerError: Graph for what is out of
 ///   order or failed in the capture, Unhealthy for earlier failures of the stream.
+/// - capturing(caller): whether the stream's work is recorded, not run.
 /// - replay(graph, caller): queues the graph's work on its stream. Failures join the stream's errors.
 /// - graph_destroy(graph, caller): gives the graph up; does not wait for its replays.
 /// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
@@ -98,6 +99,7 @@ concept ComputeServer =
       { server.graph_prepare(caller) } -> std::same_as<void>;
       { server.begin_capture(caller) } -> std::same_as<void>;
       { server.end_capture(caller) } -> std::same_as<GraphId>;
+      { server.capturing(caller) } -> std::same_as<bool>;
       { server.replay(graph, caller) } -> std::same_as<void>;
       { server.graph_destroy(graph, caller) } -> std::same_as<void>;
       { server.on_task_error(error, stream) } -> std::same_as<void>;

@@ -16,8 +16,7 @@ bool ReturnedBuffers::push(DeviceBuffer& buffer) noexcept {
     if (newest == closed()) return false;
     buffer.next_returned = newest;
     // Release pairs with the acquire in take_all and close: the link, and what the last owner did, are visible there.
-  } while (
-      !newest_.compare_exchange_weak(newest, &buffer, std::memory_order_release, std::memory_order_relaxed));
+  } while (!newest_.compare_exchange_weak(newest, &buffer, std::memory_order_release, std::memory_order_relaxed));
   return true;
 }
 

@@ -14,10 +14,10 @@ std::string describe_use(const Binding& binding, const MemoryOwner& owner, const
 
 DeviceBuffer& resolve_binding(const Binding& binding, const MemoryOwner& owner, const Caller& caller) {
   if (!binding.memory)
-    throw IoError(IoError::Kind::NotFound,
-                  "an empty handle (moved from, or never assigned) was used on " +
-                      Place{owner.device, caller.stream}.to_string(),
-                  caller.site);
+    throw IoError(
+        IoError::Kind::NotFound,
+        "an empty handle (moved from, or never assigned) was used on " + Place{owner.device, caller.stream}.to_string(),
+        caller.site);
   const auto refuse = [&](IoError::Kind kind, const std::string& why, std::exception_ptr cause = nullptr) {
     throw IoError(kind, describe_use(binding, owner, caller) + ", but " + why, caller.site, std::move(cause));
   };

@@ -20,9 +20,7 @@ class WarmUpMemory {
   using Buffer = std::unique_ptr<MemoryResource, ReleaseMemoryResource>;
 
   /// Throws std::bad_alloc.
-  void keep(const ManagedMemory& memory) {
-    memory_.try_emplace(memory.id(), memory);
-  }
+  void keep(const ManagedMemory& memory) { memory_.try_emplace(memory.id(), memory); }
 
   /// A buffer of exactly that size that nobody else refers to, which is the caller's then; or null.
   [[nodiscard]] Buffer take(std::size_t size) noexcept {

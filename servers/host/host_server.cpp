@@ -117,8 +117,8 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
   }
   on.submit(
       {},
-      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site,
-       utilities = device_->utilities(), promise = std::move(promise)]() mutable {
+      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, utilities = device_->utilities(),
+       promise = std::move(promise)]() mutable {
         utilities->profiler.summarise();  // whoever waits finds the table of all launches before
         if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
         promise.set_value();
@@ -233,6 +233,8 @@ GraphId HostServer::end_capture(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   return device_->add_graph(on, on.capture.stop(device_->place(caller), caller.site));
 }
+
+bool HostServer::capturing(const Caller& caller) { return device_->stream(caller.stream).capture.capturing(); }
 
 void HostServer::replay(GraphId graph, const Caller& caller) {
   try {

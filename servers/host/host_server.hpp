@@ -70,6 +70,7 @@ class HostServer {
   void graph_prepare(const Caller& caller);
   void begin_capture(const Caller& caller);
   [[nodiscard]] GraphId end_capture(const Caller& caller);
+  [[nodiscard]] bool capturing(const Caller& caller);
   void replay(GraphId graph, const Caller& caller);
   void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
