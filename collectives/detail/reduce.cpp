@@ -3,6 +3,7 @@
 #include <coxswain/collectives/detail/float_formats.hpp>
 #include <coxswain/collectives/reducible_types.hpp>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -197,23 +198,29 @@ constexpr void enter(Reductions& reductions) {
 }
 
 template <typename... Elements>
-constexpr Reductions reductions_of() {
-  Reductions reductions{};
-  (enter<Elements>(reductions), ...);
-  return reductions;
-}
+struct ElementList {
+  static constexpr std::array types{Elements::type...};
 
-constexpr Reductions reductions = reductions_of<
-    Plain<ElementType::I8, std::int8_t>, Plain<ElementType::I16, std::int16_t>, Plain<ElementType::I32, std::int32_t>,
-    Plain<ElementType::I64, std::int64_t>, Plain<ElementType::U8, std::uint8_t>, Plain<ElementType::U16, std::uint16_t>,
-    Plain<ElementType::U32, std::uint32_t>, Plain<ElementType::U64, std::uint64_t>, Narrow<ElementType::F8E4M3, F8E4M3>,
-    Narrow<ElementType::F8E5M2, F8E5M2>, Narrow<ElementType::F16, F16>, Narrow<ElementType::BF16, BF16>,
-    Plain<ElementType::F32, float>, Plain<ElementType::F64, double>>();
+  static constexpr Reductions reductions() {
+    Reductions reductions{};
+    (enter<Elements>(reductions), ...);
+    return reductions;
+  }
+};
+
+using ReducibleElements =
+    ElementList<Plain<ElementType::I8, std::int8_t>, Plain<ElementType::I16, std::int16_t>,
+                Plain<ElementType::I32, std::int32_t>, Plain<ElementType::I64, std::int64_t>,
+                Plain<ElementType::U8, std::uint8_t>, Plain<ElementType::U16, std::uint16_t>,
+                Plain<ElementType::U32, std::uint32_t>, Plain<ElementType::U64, std::uint64_t>,
+                Narrow<ElementType::F8E4M3, F8E4M3>, Narrow<ElementType::F8E5M2, F8E5M2>, Narrow<ElementType::F16, F16>,
+                Narrow<ElementType::BF16, BF16>, Plain<ElementType::F32, float>, Plain<ElementType::F64, double>>;
+
+constexpr Reductions reductions = ReducibleElements::reductions();
 
 constexpr bool reductions_are_complete() {
   for (const ElementTypeFacts& facts : element_types)
-    for (const Reduction reduction : reductions[static_cast<std::size_t>(facts.type)])
-      if ((reduction != nullptr) != can_reduce(facts.type)) return false;
+    if (std::ranges::count(ReducibleElements::types, facts.type) != (can_reduce(facts.type) ? 1 : 0)) return false;
   return true;
 }
 static_assert(reductions_are_complete());
