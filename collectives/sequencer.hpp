@@ -45,14 +45,12 @@ struct SequencerOptions {
 /// There must be one for all communicators of a process: two know nothing of each other.
 ///
 /// - The n-th request of a rank on a communicator belongs to the n-th of each other rank. When all have asked and
-/// agree,
-///   all their launches are released: nobody launches, and no device waits, for a set that is incomplete.
-/// - Released operations are in one order for the whole process. Every device gets its launches in that order,
-/// whichever
-///   communicators they are of: of two operations, the same is first on every device that takes part in both.
-/// - Every launch is called exactly once (L2): launched, or refused with a CollectiveError. The answers to one rank on
-/// one
-///   communicator come in the order of its requests.
+///   agree, all their launches are released: nobody launches, and no device waits, for a set that is incomplete.
+/// - Released operations are in one order for the whole process. Every device gets its launches in that
+///   order, whichever communicators they are of: of two operations, the same is first on every device that takes part
+///   in both.
+/// - Every launch is called exactly once (L2): launched, or refused with a CollectiveError. The answers to one rank
+///   on one communicator come in the order of its requests.
 ///
 ///     submit --(all ranks are there)--> line of device 0 --> launch, launch, ...    filled under the lock, for all
 ///                                       line of device 1 --> launch, launch, ...    devices at once: one order

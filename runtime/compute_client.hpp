@@ -216,18 +216,17 @@ class ComputeClient {
     downloads.push_back(std::move(tensor));
     return std::move(blocking_read(std::move(downloads), site).front());
   }
-
-  template <class CompletionToken>
-    requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
-  auto read_one_tensor_async(CopyDescriptor tensor, CompletionToken&& token, Site site = Site::current()) const {
-    return read_one_tensor_async(std::move(tensor), site).async_get(std::forward<CompletionToken>(token));
-  }
   /// As read_tensor_async, of one.
   [[nodiscard]] Future<std::vector<Bytes>> read_one_tensor_async(CopyDescriptor tensor,
                                                                  Site site = Site::current()) const {
     Downloads downloads;
     downloads.push_back(std::move(tensor));
     return submit_read(std::move(downloads), site);
+  }
+  template <class CompletionToken>
+    requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
+  auto read_one_tensor_async(CopyDescriptor tensor, CompletionToken&& token, Site site = Site::current()) const {
+    return read_one_tensor_async(std::move(tensor), site).async_get(std::forward<CompletionToken>(token));
   }
   /// Bytes that are downloaded when they are first looked at, with what the memory holds then: see DeviceAllocation.
   /// Their property is Device. Does not block; throws as a read would for a tensor that makes no sense.
@@ -382,14 +381,20 @@ class ComputeClient {
     ~PersistentWindow() {
       try {
         client_.allocation_mode(AllocationMode::Auto, site_);
-      } catch (const CallError&) {
-        // The device is closed: its windows are, too.
+      } catch (const CallError& error) {
+        // Where the device is closed its windows are, too.
+        if (error.kind() != CallError::Kind::Closed && error.kind() != CallError::Kind::Forked) report();
       } catch (...) {
-        report_task_error({client_.device_id(), client_.stream_id(), std::current_exception()});
+        report();
       }
     }
 
    private:
+    // The window stays open: nobody is there to catch, and it must not go unnoticed (L12).
+    void report() const noexcept {
+      report_task_error({client_.device_id(), client_.stream_id(), std::current_exception()});
+    }
+
     const ComputeClient& client_;
     Site site_;
   };

@@ -35,16 +35,13 @@ namespace cox {
 /// ever called there; none of its operations waits for the device. Operations of one stream take effect in the order of
 /// the calls. A server proves itself with a static_assert after its class.
 ///
-/// - initialize_memory(memory, size, caller) -> bool: puts `size` bytes of storage behind the memory. On failure keeps
-/// the
-///   cause in the memory's state and among the stream's errors, and returns false.
-/// - write(uploads, caller): copies host bytes into device memory, in order; stops at the first that cannot be done,
-/// whose
-///   cause joins the stream's errors.
-/// - read(downloads, caller, promise): completes the promise with one Bytes for each download, when the stream has come
-/// to
-///   it. If work queued before on the stream failed, completes it with ServerError Unhealthy instead and clears those
-///   errors; a fault of the request itself is an IoError.
+/// - initialize_memory(memory, size, caller) -> bool: puts `size` bytes of storage behind the memory. On
+///   failure keeps the cause in the memory's state and among the stream's errors, and returns false.
+/// - write(uploads, caller): copies host bytes into device memory, in order; stops at the first that cannot be
+///   done, whose cause joins the stream's errors.
+/// - read(downloads, caller, promise): completes the promise with one Bytes for each download, when the stream has
+///   come to it. If work queued before on the stream failed, completes it with ServerError Unhealthy instead and clears
+///   those errors; a fault of the request itself is an IoError.
 /// - launch(kernel, count, arguments, mode, caller): queues the kernel. Any failure joins the stream's errors.
 /// - sync(caller, promise): completes the promise when all work of the stream so far is done, after summarising the
 ///   profiler; errors as in read.
@@ -54,13 +51,11 @@ namespace cox {
 /// - staging(sizes, caller): host buffers to copy from and to directly. Throws IoError.
 /// - get_resource(binding, caller): the storage itself. Throws IoError.
 /// - allocation_mode(mode, caller): where the stream's new memory comes from, from now on. Windows nest: Persistent
-/// opens
-///   one, Auto closes the last one.
+///   opens one, Auto closes the last one.
 /// - install_memory_pools(layout, caller): builds the pools anew. Throws ServerError Validation.
 /// - memory_cleanup(caller): gives back to the system what no work needs any more.
-/// - start_profile(caller), end_profile(token, failures, caller): how long the stream's work in between takes. Failures
-/// of that
-///   work belong to the profile. Throw ProfileError, ServerError Graph.
+/// - start_profile(caller), end_profile(token, failures, caller): how long the stream's work in between takes, and
+///   whose its failures are. Throw ProfileError, ServerError Graph.
 /// - graph_prepare, begin_capture, end_capture(caller): see ComputeClient. Throw ServerError: Graph for what is out of
 ///   order or failed in the capture, Unhealthy for earlier failures of the stream.
 /// - capturing(caller): whether the stream's work is recorded, not run.

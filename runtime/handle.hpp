@@ -10,7 +10,8 @@ namespace cox {
 
 /// A user's reference to device memory, or to a window of it. Minted by the client without asking the device. Copyable
 /// and usable from any thread; using it on another stream than its own makes that stream wait for exactly what it must.
-/// The memory is freed after the last handle is gone and all work that was given it has run (L11).
+/// After the last handle is gone the memory is the stream's again at once, and anybody else's when all work that was
+/// given it has run (L11).
 class Handle {
  public:
   Handle() noexcept = default;

@@ -10,7 +10,8 @@
 
 namespace cox {
 
-/// The facts about a server that clients read without asking the device. Made once by the server, then never changed.
+/// The facts about a server that clients read without asking the device. Made once by the server; all but
+/// what the profiler has collected never changes.
 template <class Server>
 struct ServerUtilities {
   /// The device, and the server's generation on it.

@@ -29,9 +29,8 @@ concept MappingStorage = requires(S& storage, const S& constant, MemoryAddress a
 
 /// Storage that can have one piece of memory behind several addresses.
 ///
-/// - alias(from, to, bytes) -> bool: puts the memory behind `from` behind `to` as well; unmap() takes it from one of
-/// the
-///   two, and gives it back with the last. False: it cannot be done now, and nothing has changed.
+/// - alias(from, to, bytes) -> bool: puts the memory behind `from` behind `to` as well; unmap() takes it from one
+///   of the two, and gives it back with the last. False: it cannot be done now, and nothing has changed.
 template <class S>
 concept AliasingStorage = MappingStorage<S> && requires(S& storage, MemoryAddress address, std::size_t bytes) {
   { storage.alias(address, address, bytes) } noexcept -> std::same_as<bool>;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <coxswain/runtime/place.hpp>
-#include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
 #include <coxswain/runtime/profile_error.hpp>
 
@@ -57,12 +56,6 @@ class OpenProfiles {
     Entry entry = std::move(*found);
     open_.erase(std::prev(found.base()));
     return {std::move(entry.position), std::move(entry.failure)};
-  }
-  /// As end(): returns where the profile began. Throws also what mark_all() made of it; then it has ended, too.
-  Position close(ProfilingToken token, std::source_location site = std::source_location::current()) {
-    Ended ended = end(token, site);
-    if (ended.failure != nullptr) throw profile_failure(ended.failure, place_, site);
-    return std::move(ended.position);
   }
 
   /// The stream failed with `error`: every profile that is open now is void. The first failure of each is kept.

@@ -25,7 +25,7 @@ class HostGraph {
   /// Each buffer once, as written if any step writes it. Device thread.
   [[nodiscard]] const BufferUses& uses() const noexcept { return uses_; }
 
-  /// Runs all steps in order, until one throws. On the strand of the stream.
+  /// Runs all steps in order, until one throws. In the work of the stream.
   void run() {
     for (UniqueFunction<void()>& step : steps_) step();
   }

@@ -11,8 +11,8 @@ namespace cox::detail {
 
 /// The threads of a host device on which its streams run, named after the device.
 ///
-/// Not an Asio pool with strands: those allocate when a stream goes on after it has waited for another one, on a thread
-/// where nobody could be told that there is no memory. Here a stream that has work is a link in a list.
+/// Not an Asio pool with strands, which allocate on these threads, where nobody could be told that there is no memory
+/// (docs/decisions/0003-host-streams.md). Here a stream that has work is a link in a list.
 class HostThreads {
  public:
   /// Something that has work to do now and then. Stays where it is while it is scheduled.

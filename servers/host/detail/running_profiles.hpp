@@ -18,7 +18,7 @@ struct HostProfile {
   std::exception_ptr failure;  ///< the first of the work in between
 };
 
-/// The profiles of a stream between their begin and their end. On the strand of the stream only.
+/// The profiles of a stream between their begin and their end. In the work of the stream only.
 class RunningProfiles {
  public:
   void begin(std::shared_ptr<HostProfile> profile) {

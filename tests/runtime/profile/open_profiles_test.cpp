@@ -5,11 +5,13 @@
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
+#include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 using cox::OpenProfiles;
@@ -31,13 +33,21 @@ std::exception_ptr unhealthy(std::exception_ptr first) {
       cox::ServerError::unhealthy(place, {std::move(first)}, 0, std::source_location::current()));
 }
 
-// What the close of a profile throws during which the stream failed with `error`.
+// Where the profile began; throws what it ends with if it is void.
+template <class Position>
+Position close(OpenProfiles<Position>& profiles, ProfilingToken token) {
+  auto ended = profiles.end(token);
+  if (ended.failure != nullptr) throw profile_failure(ended.failure, place, std::source_location::current());
+  return std::move(ended.position);
+}
+
+// What a profile ends with during which the stream failed with `error`.
 ProfileError failed_close(const std::exception_ptr& error) {
   OpenProfiles<int> profiles(place);
   const ProfilingToken token = profiles.open(1);
   profiles.mark_all(error);
   try {
-    (void)profiles.close(token);
+    (void)close(profiles, token);
   } catch (const ProfileError& failure) {
     CHECK(profiles.empty());
     return failure;
@@ -59,7 +69,7 @@ TEST_CASE("Profiles of a stream end in any order, and each gives where it began"
   for (int i = 0; i < 4; ++i) tokens.push_back(profiles.open(std::make_unique<int>(i)));
   REQUIRE(profiles.size() == 4);
   for (const std::size_t i : {1U, 3U, 0U, 2U})  // overlapping, inner, outer
-    REQUIRE(*profiles.close(tokens[i]) == static_cast<int>(i));
+    REQUIRE(*close(profiles, tokens[i]) == static_cast<int>(i));
   REQUIRE(profiles.empty());
 }
 
@@ -70,22 +80,22 @@ TEST_CASE("No two profiles have the same token, on whatever stream, so that none
   const ProfilingToken foreign = other.open(2);
   REQUIRE(mine != foreign);
   REQUIRE(mine != ProfilingToken{});
-  REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close(foreign); }) == ProfileError::Kind::NotRegistered);
-  REQUIRE(other.close(foreign) == 2);
-  REQUIRE(profiles.close(mine) == 1);
+  REQUIRE(kind_of<ProfileError>([&] { (void)close(profiles, foreign); }) == ProfileError::Kind::NotRegistered);
+  REQUIRE(close(other, foreign) == 2);
+  REQUIRE(close(profiles, mine) == 1);
 }
 
 TEST_CASE("A profile that never began or has ended is not registered, and the others stay") {
   OpenProfiles<int> profiles(place);
   const ProfilingToken token = profiles.open(1);
   const ProfilingToken ended = profiles.open(2);
-  REQUIRE(profiles.close(ended) == 2);
-  REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close(ended); }) == ProfileError::Kind::NotRegistered);
-  REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close({}); }) == ProfileError::Kind::NotRegistered);
-  REQUIRE(message_of([&] { (void)profiles.close(ended); }) ==
+  REQUIRE(close(profiles, ended) == 2);
+  REQUIRE(kind_of<ProfileError>([&] { (void)close(profiles, ended); }) == ProfileError::Kind::NotRegistered);
+  REQUIRE(kind_of<ProfileError>([&] { (void)close(profiles, {}); }) == ProfileError::Kind::NotRegistered);
+  REQUIRE(message_of([&] { (void)close(profiles, ended); }) ==
           "profile " + std::to_string(ended.value) +
               " is not open on DeviceId(type=0, index=1), stream 7: it never began there, or has ended");
-  REQUIRE(profiles.close(token) == 1);
+  REQUIRE(close(profiles, token) == 1);
 }
 
 TEST_CASE("A failure of the stream voids the profiles that are open then, and no other") {
@@ -93,15 +103,15 @@ TEST_CASE("A failure of the stream voids the profiles that are open then, and no
   const ProfilingToken ended = profiles.open(1);
   const ProfilingToken first = profiles.open(2);
   const ProfilingToken second = profiles.open(3);
-  REQUIRE(profiles.close(ended) == 1);
+  REQUIRE(close(profiles, ended) == 1);
   profiles.mark_all(launch_error());
   profiles.mark_all(std::make_exception_ptr(cox::ServerError(cox::ServerError::Kind::Generic, "later")));
   const ProfilingToken later = profiles.open(4);
   for (const ProfilingToken token : {first, second}) {
-    REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close(token); }) == ProfileError::Kind::Launch);
-    REQUIRE(kind_of<ProfileError>([&] { (void)profiles.close(token); }) == ProfileError::Kind::NotRegistered);
+    REQUIRE(kind_of<ProfileError>([&] { (void)close(profiles, token); }) == ProfileError::Kind::Launch);
+    REQUIRE(kind_of<ProfileError>([&] { (void)close(profiles, token); }) == ProfileError::Kind::NotRegistered);
   }
-  REQUIRE(profiles.close(later) == 4);
+  REQUIRE(close(profiles, later) == 4);
 }
 
 TEST_CASE("A profile can be ended for both, where it began and what became of it") {
@@ -156,6 +166,6 @@ TEST_CASE("L7: a stream has a bounded number of open profiles") {
   (void)profiles.open(2);
   REQUIRE(kind_of<ProfileError>([&] { (void)profiles.open(3); }) == ProfileError::Kind::Unknown);
   REQUIRE(profiles.size() == 2);
-  REQUIRE(profiles.close(token) == 1);
+  REQUIRE(close(profiles, token) == 1);
   (void)profiles.open(3);
 }

@@ -1,13 +1,12 @@
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/log_lines.hpp>
 
-#include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/profile/profiler.hpp>
 #include <coxswain/runtime/profile_error.hpp>
 #include <coxswain/runtime/settings.hpp>
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -46,40 +45,12 @@ struct Device {
   }
 };
 
-/// What is logged while this lives.
-class Lines {
- public:
-  Lines() {
-    cox::LogOptions options;
-    options.level = cox::LogLevel::Info;
-    options.to_stderr = false;
-    options.callback = [this](cox::LogSubsystem subsystem, cox::LogLevel level, std::string_view text) {
-      const std::lock_guard lock(mutex_);
-      if (subsystem == cox::LogSubsystem::Runtime && level == cox::LogLevel::Info) lines_.emplace_back(text);
-    };
-    cox::log::start(options);
-  }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
-  ~Lines() { cox::log::stop(); }
-
-  std::vector<std::string> get() {
-    cox::log::flush();
-    const std::lock_guard lock(mutex_);
-    return lines_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
-
 using Text = std::vector<std::string>;
 
 }  // namespace
 
 TEST_CASE("A profiler makes a table of what is done, leaves what is not to the next one, and waits for nothing") {
-  Lines lines;
+  cox::test::LogLines lines;
   const Device device;
   Profiler profiler(ProfileLevel::Basic);
   auto [promise, duration] = device.work();
@@ -111,7 +82,7 @@ TEST_CASE("A duration that was there before it is recorded is in the table when 
 
 TEST_CASE("The profile level decides what is logged of a launch") {
   const auto logged = [](ProfileLevel level) {
-    Lines lines;
+    cox::test::LogLines lines;
     const Device device;
     Profiler profiler(level);
     profiler.executing("matmul");
@@ -139,7 +110,7 @@ TEST_CASE("A profiler measures from level basic on") {
 }
 
 TEST_CASE("L12: a duration that cannot be taken is logged with its cause, and counted as left out") {
-  Lines lines;
+  cox::test::LogLines lines;
   const Device device;
   Profiler profiler(ProfileLevel::Basic);
   auto [promise, duration] = device.work();

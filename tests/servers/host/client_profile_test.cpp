@@ -1,9 +1,9 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/host/open_host.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/log_lines.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/profile_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <source_location>
 #include <stdexcept>
@@ -88,34 +87,6 @@ Void void_of(ProfileDuration duration) {
   return {};
 }
 
-/// What the runtime logs while this lives.
-class Lines {
- public:
-  Lines() {
-    cox::LogOptions options;
-    options.level = cox::LogLevel::Info;
-    options.to_stderr = false;
-    options.callback = [this](cox::LogSubsystem subsystem, cox::LogLevel level, std::string_view text) {
-      const std::lock_guard lock(mutex_);
-      if (subsystem == cox::LogSubsystem::Runtime && level == cox::LogLevel::Info) lines_.emplace_back(text);
-    };
-    cox::log::start(options);
-  }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
-  ~Lines() { cox::log::stop(); }
-
-  std::vector<std::string> get() {
-    cox::log::flush();
-    const std::lock_guard lock(mutex_);
-    return lines_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
-
 /// A device whose launches are recorded as the setting says.
 class ProfilingHost {
  public:
@@ -139,7 +110,7 @@ void fill(const HostClient& client, const Handle& data, std::uint32_t value, Cub
 
 /// What two launches of one kernel and one of another leave in the log.
 std::vector<std::string> logged_at(const char* level) {
-  Lines lines;
+  cox::test::LogLines lines;
   ProfilingHost host(level);
   const HostClient& client = host.client();
   const Handle data = upload(client, {1, 2});
@@ -388,7 +359,7 @@ TEST_CASE("There is no profile in a capture, and the capture goes on") {
 }
 
 TEST_CASE("Launches that would be measured are captured in a capture, and not measured") {
-  Lines lines;
+  cox::test::LogLines lines;
   {
     ProfilingHost host("basic");
     const HostClient& client = host.client();
@@ -406,7 +377,7 @@ TEST_CASE("Launches that would be measured are captured in a capture, and not me
 }
 
 TEST_CASE("L12: a launch that fails while launches are measured fails as any other") {
-  const Lines lines;
+  const cox::test::LogLines lines;
   ProfilingHost host("basic");
   const HostClient& client = host.client();
   for (const bool early : {false, true}) {
