@@ -1,7 +1,7 @@
 #include <coxswain/collectives/flight_recorder.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/telemetry/detail/json_text.hpp>
 
 #include <fmt/format.h>

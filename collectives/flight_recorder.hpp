@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/collective_request.hpp>
-#include <coxswain/collectives/communication_id.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <array>
 #include <chrono>

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/detail/communicator_sequence.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <fmt/format.h>
 

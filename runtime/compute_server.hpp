@@ -17,7 +17,7 @@
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
 #include <coxswain/runtime/promise.hpp>
-#include <coxswain/runtime/server_communication.hpp>
+#include <coxswain/runtime/communication/server_communication.hpp>
 #include <coxswain/runtime/server_utilities.hpp>
 #include <coxswain/runtime/upload.hpp>
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <coxswain/collectives/collective_request.hpp>
-#include <coxswain/collectives/communication_id.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/collectives/launch.hpp>
 #include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <chrono>
 #include <cstddef>

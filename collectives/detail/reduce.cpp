@@ -1,7 +1,7 @@
 #include <coxswain/collectives/detail/reduce.hpp>
 
 #include <coxswain/collectives/detail/float_formats.hpp>
-#include <coxswain/collectives/reducible_types.hpp>
+#include <coxswain/runtime/communication/reducible_types.hpp>
 
 #include <algorithm>
 #include <array>

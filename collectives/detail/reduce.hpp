@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/reduce_operation.hpp>
+#include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/collectives/flight_recorder.hpp>
-#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <nlohmann/json.hpp>
 

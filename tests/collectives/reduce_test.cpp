@@ -3,7 +3,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/collectives/detail/reduce.hpp>
-#include <coxswain/collectives/reducible_types.hpp>
+#include <coxswain/runtime/communication/reducible_types.hpp>
 
 #include <array>
 #include <bit>

@@ -3,7 +3,7 @@
 
 #include <coxswain/collectives/sequencer.hpp>
 #include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/reduce_operation.hpp>
-#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
 
 #include <array>

@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// What all ranks of a communicator do together. The order is that of `collective_operations`.
+/// What all ranks of a communicator do together, or two of them. The order is that of `collective_operations`.
 enum class CollectiveOperation : std::uint8_t {
   AllReduce,
   Reduce,
@@ -16,6 +16,8 @@ enum class CollectiveOperation : std::uint8_t {
   ReduceScatter,
   AllToAll,
   Barrier,
+  Send,     ///< The other rank receives.
+  Receive,  ///< What the other rank sends.
 };
 
 struct CollectiveOperationFacts {
@@ -36,6 +38,8 @@ inline constexpr std::array collective_operations{
     CollectiveOperationFacts{CollectiveOperation::ReduceScatter, "reduce_scatter", true, true, false, true, false},
     CollectiveOperationFacts{CollectiveOperation::AllToAll, "all_to_all", true, false, false, true, true},
     CollectiveOperationFacts{CollectiveOperation::Barrier, "barrier", false, false, false, false, false},
+    CollectiveOperationFacts{CollectiveOperation::Send, "send", true, false, false, false, false},
+    CollectiveOperationFacts{CollectiveOperation::Receive, "recv", true, false, false, false, false},
 };
 
 namespace detail {
@@ -45,11 +49,15 @@ constexpr bool collective_operations_are_in_order() {
   return true;
 }
 }  // namespace detail
-static_assert(collective_operations.size() == static_cast<std::size_t>(CollectiveOperation::Barrier) + 1);
+static_assert(collective_operations.size() == static_cast<std::size_t>(CollectiveOperation::Receive) + 1);
 static_assert(detail::collective_operations_are_in_order());
 
 [[nodiscard]] constexpr const CollectiveOperationFacts& facts_of(CollectiveOperation operation) noexcept {
   return collective_operations[static_cast<std::size_t>(operation)];
+}
+/// Between two ranks, one of which does this and the other its counterpart.
+[[nodiscard]] constexpr bool is_transfer(CollectiveOperation operation) noexcept {
+  return operation == CollectiveOperation::Send || operation == CollectiveOperation::Receive;
 }
 [[nodiscard]] constexpr std::string_view to_string(CollectiveOperation operation) noexcept {
   return facts_of(operation).name;

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/collective_request.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
 
 #include <fmt/format.h>
 
@@ -29,8 +29,14 @@ std::string to_string(const CollectiveRequest& request) {
   return text + " at " + site_of(request);
 }
 
+std::string to_string(const CollectiveRequests& requests) {
+  if (requests.size() == 1) return to_string(requests.front());
+  return fmt::format("a group of {}, {} first", requests.size(), to_string(requests.front()));
+}
+
 std::optional<std::string> mismatch(const CollectiveRequest& first, const CollectiveRequest& other) {
-  if (first.operation != other.operation)
+  const bool counterparts = is_transfer(first.operation) && is_transfer(other.operation);
+  if (counterparts ? first.operation == other.operation : first.operation != other.operation)
     return fmt::format("the operation is {} at {} and {} at {}", to_string(first.operation), site_of(first),
                        to_string(other.operation), site_of(other));
   const CollectiveOperationFacts& facts = facts_of(first.operation);
@@ -41,6 +47,18 @@ std::optional<std::string> mismatch(const CollectiveRequest& first, const Collec
     return differs("reduce operation", first, to_string(first.reduce_operation), other,
                    to_string(other.reduce_operation));
   if (facts.rooted && first.root != other.root) return differs("root", first, first.root, other, other.root);
+  return std::nullopt;
+}
+
+std::optional<std::string> mismatch(const CollectiveRequests& first, const CollectiveRequests& other) {
+  if (first.size() != other.size())
+    return fmt::format("the group has {} operations at {} and {} at {}", first.size(), site_of(first.front()),
+                       other.size(), site_of(other.front()));
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    std::optional<std::string> difference = mismatch(first[i], other[i]);
+    if (!difference) continue;
+    return first.size() == 1 ? difference : fmt::format("in operation {} of the group, {}", i + 1, *difference);
+  }
   return std::nullopt;
 }
 

@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/reducible_types.hpp>
+#include <coxswain/runtime/communication/reducible_types.hpp>
 
 using cox::CollectiveError;
 using cox::ElementType;

@@ -1,8 +1,8 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/communication_id.hpp>
-#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <vector>
 

@@ -1,6 +1,6 @@
-#include <coxswain/collectives/communication_id.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
 
-#include <coxswain/runtime/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/collective_request.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
 
 #include <optional>
 #include <string>
@@ -25,11 +25,28 @@ std::string difference(CollectiveOperation operation, Change change) {
 
 }  // namespace
 
-TEST_CASE("Every collective operation goes with itself and with no other") {
+TEST_CASE("Every collective operation goes with itself, a send with a receive, and nothing else") {
+  using enum CollectiveOperation;
+  const auto go_together = [](CollectiveOperation a, CollectiveOperation b) {
+    if (a == Send) return b == Receive;
+    if (a == Receive) return b == Send;
+    return a == b;
+  };
   for (const auto& first : collective_operations)
     for (const auto& other : collective_operations)
-      CHECK(mismatch(asked_here(first.operation), asked_here(other.operation)).has_value() ==
-            (first.operation != other.operation));
+      CHECK(mismatch(asked_here(first.operation), asked_here(other.operation)).has_value() !=
+            go_together(first.operation, other.operation));
+}
+
+TEST_CASE("Groups go together if they have as many operations and each goes with its counterpart") {
+  using enum CollectiveOperation;
+  const CollectiveRequests both{asked_here(AllReduce), asked_here(AllGather)};
+  CHECK_FALSE(mismatch(both, both).has_value());
+  CHECK(mentions(mismatch(both, CollectiveRequests{asked_here(AllReduce)}).value_or(""), {"2", "1", "group"}));
+  CollectiveRequests other = both;
+  other[1].count = 9;
+  CHECK(mentions(mismatch(both, other).value_or(""), {"operation 2 of the group", "count", "9"}));
+  CHECK(mentions(to_string(both), {"group of 2", "all_reduce (sum) of 4 f32"}));
 }
 
 TEST_CASE("A mismatch names the argument, both values and both call sites") {
