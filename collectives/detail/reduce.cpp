@@ -16,8 +16,6 @@
 namespace cox::detail {
 namespace {
 
-using Contributions = std::span<const std::byte* const>;
-
 // encode() lets only one NaN out: which one an addition yields is up to the processor and to the order in which the
 // compiler passes its operands.
 
@@ -173,13 +171,13 @@ class Block {
 // All contributions to a block are read before it is written, which is what makes reducing in place right.
 template <typename Element, ReduceOperation operation>
 void reduce_elements(Contributions contributions, ElementRange range, std::byte* to) noexcept {
-  const std::size_t end = range.first + range.count;
-  for (std::size_t at = range.first; at < end; at += block) {
-    Block<Element, operation> values(std::min(block, end - at));
-    const std::size_t offset = at * sizeof(typename Element::Stored);
-    values.begin(contributions.front() + offset);
-    for (const std::byte* contribution : contributions.subspan(1)) values.add(contribution + offset);
-    values.finish(to + offset, contributions.size());
+  constexpr std::size_t size = sizeof(typename Element::Stored);
+  for (std::size_t at = 0; at < range.count; at += block) {
+    Block<Element, operation> values(std::min(block, range.count - at));
+    const std::size_t offset = (range.first + at) * size;
+    values.begin(contributions[0] + offset);
+    for (std::size_t rank = 1; rank < contributions.size(); ++rank) values.add(contributions[rank] + offset);
+    values.finish(to + at * size, contributions.size());
   }
 }
 
@@ -227,14 +225,19 @@ static_assert(reductions_are_complete());
 
 }  // namespace
 
-void reduce(ElementType type, ReduceOperation operation, Contributions contributions, ElementRange range,
-            std::byte* to) {
-  require_reducible(type, operation);
+void reduce_range(ElementType type, ReduceOperation operation, Contributions contributions, ElementRange range,
+                  std::byte* to) noexcept {
   reductions[static_cast<std::size_t>(type)][static_cast<std::size_t>(operation)](contributions, range, to);
 }
 
-void reduce(ElementType type, ReduceOperation operation, Contributions contributions, std::size_t elements,
-            std::byte* to) {
+void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,
+            ElementRange range, std::byte* to) {
+  require_reducible(type, operation);
+  reduce_range(type, operation, Contributions(contributions), range, to + range.first * element_size(type));
+}
+
+void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,
+            std::size_t elements, std::byte* to) {
   reduce(type, operation, contributions, ElementRange{0, elements}, to);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/detail/contributions.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
 
@@ -40,6 +41,10 @@ struct ElementRange {
 /// Throws CollectiveError Validation for a type that cannot be reduced; does not allocate otherwise.
 void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,
             ElementRange range, std::byte* to);
+
+/// As that, but the range's first element goes to `to`, and the type must be one that can be reduced.
+void reduce_range(ElementType type, ReduceOperation operation, Contributions contributions, ElementRange range,
+                  std::byte* to) noexcept;
 
 /// All of them: the range {0, elements}.
 void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+namespace cox::detail {
+
+/// What all ranks give to a reduction, in the order of ranks: pointers that lie evenly in memory, by themselves or each
+/// in a larger object. A view: the pointers must outlive it.
+class Contributions {
+ public:
+  /// `count` pointers, `stride` bytes apart.
+  Contributions(const std::byte* const* first, std::size_t count, std::size_t stride) noexcept
+      : first_(reinterpret_cast<const std::byte*>(first)), count_(count), stride_(stride) {}
+  explicit Contributions(std::span<const std::byte* const> pointers) noexcept
+      : Contributions(pointers.data(), pointers.size(), sizeof(const std::byte*)) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] const std::byte* operator[](std::size_t rank) const noexcept {
+    const std::byte* pointer;
+    std::memcpy(&pointer, first_ + rank * stride_, sizeof pointer);
+    return pointer;
+  }
+
+ private:
+  const std::byte* first_;
+  std::size_t count_;
+  std::size_t stride_;
+};
+
+}  // namespace cox::detail
