@@ -46,7 +46,7 @@ std::string arguments(const CollectiveRequest& request, std::size_t world_size) 
       buffer_sizes(request, facts.input_of_all_size, world_size), types,
       buffer_sizes(request, facts.output_of_all_size, world_size), types,
       facts.reduces ? json_text(to_string(request.reduce_operation)) : "null",
-      facts.rooted ? std::to_string(request.root) : "null");
+      facts.rooted || is_transfer(request.operation) ? std::to_string(request.root) : "null");
 }
 
 }  // namespace
@@ -56,33 +56,35 @@ FlightRecorder::FlightRecorder(std::string name, CommunicationId devices, std::s
     : name_(std::move(name)),
       devices_(std::move(devices)),
       timeout_(timeout),
-      ring_(std::max<std::size_t>(capacity, 1)) {}
+      ring_(std::max<std::size_t>(capacity, 1), Operation{0, std::vector<Entry>(devices_.world_size())}) {}
 
-FlightRecorder::Entry* FlightRecorder::find(std::uint64_t sequence, std::size_t rank) {
+FlightRecorder::Entry* FlightRecorder::find(std::uint64_t sequence, std::size_t rank) noexcept {
   Operation& operation = ring_[sequence % ring_.size()];
   if (operation.sequence != sequence || operation.ranks[rank].record == 0) return nullptr;
   return &operation.ranks[rank];
 }
 
-void FlightRecorder::submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequest& request, Time now) {
+void FlightRecorder::submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequests& requests,
+                               Time now) noexcept {
   const std::lock_guard lock(mutex_);
   Operation& operation = ring_[sequence % ring_.size()];
   last_submitted_ = std::max(last_submitted_, sequence);
   ++records_;
   if (operation.sequence > sequence) return;  // The ring has left this rank behind.
   if (operation.sequence < sequence) {
-    operation.ranks.assign(devices_.world_size(), Entry{});
+    std::ranges::fill(operation.ranks, Entry{});
     operation.sequence = sequence;
   }
-  operation.ranks[rank] = {.record = records_, .request = request, .submitted = now};
+  operation.ranks[rank] = {
+      .record = records_, .request = requests.front(), .group_size = requests.size(), .submitted = now};
 }
 
-void FlightRecorder::released(std::uint64_t sequence, std::size_t rank, Time now) {
+void FlightRecorder::released(std::uint64_t sequence, std::size_t rank, Time now) noexcept {
   const std::lock_guard lock(mutex_);
   if (Entry* entry = find(sequence, rank)) entry->released = now;
 }
 
-void FlightRecorder::started(std::uint64_t sequence, std::size_t rank, Time now) {
+void FlightRecorder::started(std::uint64_t sequence, std::size_t rank, Time now) noexcept {
   const std::lock_guard lock(mutex_);
   last_started_ = std::max(last_started_, sequence);
   Entry* entry = find(sequence, rank);
@@ -91,7 +93,7 @@ void FlightRecorder::started(std::uint64_t sequence, std::size_t rank, Time now)
   if (entry->state == State::Scheduled) entry->state = State::Started;
 }
 
-void FlightRecorder::completed(std::uint64_t sequence, std::size_t rank, Time now) {
+void FlightRecorder::completed(std::uint64_t sequence, std::size_t rank, Time now) noexcept {
   const std::lock_guard lock(mutex_);
   last_completed_ = std::max(last_completed_, sequence);
   Entry* entry = find(sequence, rank);
@@ -100,7 +102,8 @@ void FlightRecorder::completed(std::uint64_t sequence, std::size_t rank, Time no
   entry->state = State::Completed;
 }
 
-void FlightRecorder::failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error, Time now) {
+void FlightRecorder::failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error,
+                            Time now) noexcept {
   const State state = state_after(error);
   const std::lock_guard lock(mutex_);
   Entry* entry = find(sequence, rank);
@@ -139,12 +142,13 @@ void FlightRecorder::append(std::string& json, std::uint64_t sequence, std::size
   const bool ended = entry.ended != Time{};
   json += json.back() == '[' ? "\n{" : ",\n{";
   json += fmt::format(
-      R"("record_id":{},"pg_name":{},"process_group":[{},{}],"collective_seq_id":{},"op_id":{},"is_p2p":false,)",
-      entry.record, json_text(name_), json_text(name_), json_text(devices_.to_string()), sequence, sequence);
+      R"("record_id":{},"pg_name":{},"process_group":[{},{}],"collective_seq_id":{},"op_id":{},"is_p2p":{},)",
+      entry.record, json_text(name_), json_text(name_), json_text(devices_.to_string()), sequence, sequence,
+      is_transfer(request.operation));
   json += fmt::format(R"("profiling_name":"cox:{}","rank":{},"device":{},"stream":{},"timeout_ms":{},)",
                       to_string(request.operation), rank, json_text(devices_.devices()[rank].to_string()),
                       request.caller.stream.value, timeout_.count());
-  json += arguments(request, devices_.world_size());
+  json += fmt::format(R"("group_size":{},)", entry.group_size) + arguments(request, devices_.world_size());
   json += fmt::format(R"(,"frames":[{{"name":{},"filename":{},"line":{}}}],)", json_text(site.function_name()),
                       json_text(site.file_name()), site.line());
   json += fmt::format(R"("state":"{}","retired":{},"error":{},)", to_string(entry.state), ended,

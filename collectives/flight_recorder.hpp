@@ -16,7 +16,7 @@
 namespace cox {
 
 /// The last operations of one communicator, per rank: what was asked for, where, how far it came, and when. Any thread;
-/// no call blocks beyond a short lock, and none of those that record allocates once the ring has been gone round.
+/// no call blocks beyond a short lock, and none of those that record allocates.
 class FlightRecorder {
  public:
   using Time = std::chrono::system_clock::time_point;
@@ -29,24 +29,27 @@ class FlightRecorder {
   /// Keeps `capacity` operations, at least one. `name` is what the dump calls the communicator.
   FlightRecorder(std::string name, CommunicationId devices, std::size_t capacity, std::chrono::milliseconds timeout);
 
-  /// `rank` asks for operation `sequence`, counted from 1.
-  void submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequest& request, Time now = clock());
+  /// `rank` asks for operation `sequence`, counted from 1. Of a group the first request and the size are kept.
+  void submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequests& requests,
+                 Time now = clock()) noexcept;
   /// All ranks have arrived: the rank's launch was put into its device's line.
-  void released(std::uint64_t sequence, std::size_t rank, Time now = clock());
-  void started(std::uint64_t sequence, std::size_t rank, Time now = clock());
-  void completed(std::uint64_t sequence, std::size_t rank, Time now = clock());
+  void released(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept;
+  void started(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept;
+  void completed(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept;
   /// TimedOut if `error` is a CollectiveError Timeout, else Failed.
-  void failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error, Time now = clock());
+  void failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error, Time now = clock()) noexcept;
 
   /// {"version", "pg_config", "pg_status", "entries": [...]}, oldest operation first, in it by rank. Field names are
   /// those of PyTorch's flight recorder where the meaning is the same. Ours alone: "rank", "device", "stream",
-  /// "reduce_operation", "root", "time_released_ns", "error". Times are nanoseconds since 1970; null where not yet.
+  /// "group_size", "reduce_operation", "root" (of a send and a receive: the other rank), "time_released_ns", "error".
+  /// Times are nanoseconds since 1970; null where not yet.
   [[nodiscard]] std::string to_json() const;
 
  private:
   struct Entry {
     std::uint64_t record = 0;  // counted from 1 by submission; 0: the rank has not arrived
     CollectiveRequest request{};
+    std::size_t group_size = 0;
     State state = State::Scheduled;
     Time submitted{};
     Time released{};
@@ -56,11 +59,11 @@ class FlightRecorder {
   };
   struct Operation {
     std::uint64_t sequence = 0;
-    std::vector<Entry> ranks;  // empty until first used
+    std::vector<Entry> ranks;
   };
 
   static Time clock() { return std::chrono::system_clock::now(); }
-  Entry* find(std::uint64_t sequence, std::size_t rank);
+  Entry* find(std::uint64_t sequence, std::size_t rank) noexcept;
   void append(std::string& json, std::uint64_t sequence, std::size_t rank, const Entry& entry) const;
 
   const std::string name_;

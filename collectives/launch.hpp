@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 
 namespace cox {
 
@@ -12,6 +13,8 @@ struct LaunchTurn {
   std::uint64_t sequence = 0;            ///< Which operation of its communicator, counted from 1.
   std::uint64_t order = 0;               ///< Its place in the one order of all communicators; 0 if refused.
   std::exception_ptr refusal = nullptr;  ///< Why it must not be launched: a CollectiveError; nullptr: launch it.
+  /// What rank 0 handed in (CollectiveArrival::shared). Null if it is refused before rank 0 came.
+  std::shared_ptr<void> shared = nullptr;
 };
 
 /// What a rank hands in with its request: puts the operation on its device, or passes the refusal on. Called exactly

@@ -1,6 +1,10 @@
 #include <coxswain/collectives/sequencer.hpp>
 
+#include <coxswain/collectives/detail/arrival.hpp>
 #include <coxswain/collectives/detail/communicator_sequence.hpp>
+#include <coxswain/collectives/detail/open_communicators.hpp>
+#include <coxswain/collectives/detail/stall.hpp>
+#include <coxswain/collectives/detail/waiting_ring.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
@@ -12,187 +16,234 @@
 
 namespace cox {
 
+using detail::Arrival;
+using detail::Arrivals;
 using detail::CommunicatorSequence;
-using detail::LaunchAnswer;
+using Kind = CollectiveError::Kind;
 
 namespace {
 
-CollectiveError closed(CommunicatorNumber communicator) {
-  return {CollectiveError::Kind::Aborted,
-          fmt::format("communicator {} is closed", static_cast<std::uint64_t>(communicator))};
+// Where there is no memory for the error, std::bad_alloc is it: the ranks must be answered all the same.
+template <class Make>
+std::exception_ptr error(const Make& make) noexcept {
+  try {
+    return std::make_exception_ptr(make());
+  } catch (...) {
+    return std::current_exception();
+  }
 }
 
-std::exception_ptr aborted(const CommunicatorSequence& among, const std::exception_ptr& cause) {
-  const std::string why = cause ? describe(cause) : "no cause was given";
-  return std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Aborted, among.name() + " was aborted: " + why,
-                                                 std::source_location::current(), cause));
+CollectiveError closed(CommunicatorNumber communicator) {
+  return {Kind::Aborted, fmt::format("communicator {} is closed", static_cast<std::uint64_t>(communicator))};
+}
+
+std::exception_ptr aborted(const CommunicatorSequence& among, const std::exception_ptr& cause) noexcept {
+  return error([&] {
+    const std::string why = cause ? describe(cause) : "no cause was given";
+    return CollectiveError(Kind::Aborted, among.name() + " was aborted: " + why, std::source_location::current(),
+                           cause);
+  });
+}
+
+void refuse_all(CommunicatorSequence& among, const std::exception_ptr& error) noexcept {
+  among.refuse_from(among.oldest_sequence(), error);
 }
 
 }  // namespace
-
-/// The operation that is overdue, and what there is to say about it.
-struct Sequencer::Overdue {
-  CommunicatorNumber communicator;
-  std::uint64_t sequence;
-  std::source_location site;
-  std::string text;
-  std::vector<CommunicatorSequence::Missing> missing;
-};
 
 Sequencer::Sequencer(SequencerOptions options)
     : options_([&] {
         if (!options.now) options.now = [] { return std::chrono::steady_clock::now(); };
         return std::move(options);
       }()),
+      communicators_(std::make_unique<detail::OpenCommunicators>()),
       watchdog_([this](Time now) { return expire(now); }, options_.now) {}
 
 Sequencer::~Sequencer() {
   watchdog_.stop();
-  while (!communicators_.empty()) close(communicators_.begin()->first);
+  while (const CommunicatorSequence* open = communicators_->any()) close(open->number());
 }
 
 CommunicatorNumber Sequencer::open(CommunicationId devices, std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   const CommunicatorNumber number{++opened_};
-  const std::string id = std::to_string(opened_);
   for (const DeviceId device : devices.devices()) lines_.try_emplace(device);
-  auto recorder = std::make_shared<FlightRecorder>(id, devices, options_.recorded_operations, timeout);
-  std::string name = "communicator " + id + " " + devices.to_string();
-  communicators_.emplace(number, std::make_unique<CommunicatorSequence>(std::move(name), std::move(devices), timeout,
-                                                                        options_.max_ahead, std::move(recorder)));
+  auto recorder =
+      std::make_shared<FlightRecorder>(std::to_string(opened_), devices, options_.recorded_operations, timeout);
+  communicators_->insert(std::make_unique<CommunicatorSequence>(number, std::move(devices), timeout, options_.max_ahead,
+                                                                std::move(recorder)));
   return number;
 }
 
 template <class Change>
 bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
-  std::vector<LaunchAnswer> answers;
-  std::vector<Line*> lines;
+  Lines lines;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = communicators_.find(communicator);
-    if (found == communicators_.end()) return false;
-    CommunicatorSequence& among = *found->second;
-    change(among, answers);
-    lines = line_up(communicator, among, answers);
+    CommunicatorSequence* among = communicators_->find(communicator);
+    if (among == nullptr) return false;
+    lines.reserve(lines_.size());  // After the change nothing may throw.
+    Arrivals answers;
+    change(*among, answers);
+    line_up(answers, lines);
   }
   for (Line* line : lines) attend(*line);
   return true;
 }
 
-std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t rank, const CollectiveRequest& request,
-                                Launch launch) {
+std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t rank, CollectiveArrival given) {
+  if (given.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
+  const std::string why = given.failure ? describe(given.failure) : std::string();
+  Arrivals arrival;  // If it is not taken, it goes with no lock held.
+  arrival.push_back(Arrival{communicator, rank, std::move(given)});
   std::uint64_t sequence = 0;
-  const bool open = change(communicator, [&](CommunicatorSequence& among, std::vector<LaunchAnswer>& answers) {
-    among.check_room(rank);
+  const bool open = change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
+    Arrival& arriving = arrival.front();
+    among.number(arriving);
+    sequence = arriving.turn.sequence;
     const Time now = options_.now();
-    if (among.begins_operation(rank)) watchdog_.watch(now + among.timeout());  // It may throw, so it comes first.
-    sequence = among.submit(rank, request, std::move(launch), now, answers);
-    among.settle(order_, answers);
+    const std::exception_ptr refusal = objection(among, arriving, why);
+    if (among.begins_operation(rank)) watchdog_.watch(now + among.timeout());
+    among.add(arrival, refusal, now, answers);
+    communicators_->settle(among, answers);
   });
   if (!open) throw closed(communicator);
   return sequence;
 }
 
-// Under the lock, for all devices at once: this is what makes it one order.
-std::vector<Sequencer::Line*> Sequencer::line_up(CommunicatorNumber number, const CommunicatorSequence& communicator,
-                                                 std::vector<LaunchAnswer>& answers) {
-  std::vector<Line*> lines;
-  for (LaunchAnswer& answer : answers) {
-    Line& line = lines_.find(communicator.devices().devices()[answer.rank])->second;
-    line.turns.push_back({number, answer.rank, communicator.recorder(), answer.turn, std::move(answer.launch)});
-    if (!line.attended && std::ranges::find(lines, &line) == lines.end()) lines.push_back(&line);
-  }
-  return lines;
+std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const Arrival& arrival,
+                                        const std::string& why) const {
+  if (among.refuses(arrival.turn.sequence)) return nullptr;
+  if (const std::exception_ptr own = among.objection(arrival, why)) return own;
+  if (arrival.given.after.empty()) return nullptr;
+  const std::optional<std::string> ring = detail::waiting_ring(*communicators_, arrival);
+  if (!ring) return nullptr;
+  return std::make_exception_ptr(
+      CollectiveError(Kind::WouldDeadlock, *ring, arrival.given.requests.front().caller.site));
 }
 
-void Sequencer::attend(Line& line) {
+// Under the lock, for all devices at once: this is what makes it one order.
+void Sequencer::line_up(Arrivals& answers, Lines& lines) noexcept {
+  while (!answers.empty()) {
+    Line& line = lines_.find(answers.front().device)->second;
+    line.turns.splice(line.turns.end(), answers, answers.begin());
+    if (!line.attended && std::ranges::find(lines, &line) == lines.end()) lines.push_back(&line);
+  }
+}
+
+void Sequencer::attend(Line& line) noexcept {
   std::unique_lock lock(mutex_);
   if (line.attended) return;  // Whoever attends it looks again before it leaves.
   line.attended = true;
   while (!line.turns.empty()) {
-    std::vector<Turn> turns = std::exchange(line.turns, {});
+    Arrivals turns = std::exchange(line.turns, {});
     lock.unlock();
-    for (Turn& turn : turns) call(turn);
+    for (; !turns.empty(); turns.pop_front()) call(turns.front());
     lock.lock();
   }
   line.attended = false;
 }
 
-void Sequencer::call(Turn& turn) noexcept {
+void Sequencer::call(Arrival& arrival) noexcept {
   try {
-    turn.launch(turn.turn);
+    arrival.given.launch(arrival.turn);
   } catch (...) {
-    turn.recorder->failed(turn.turn.sequence, turn.rank, std::current_exception());
-    abort(turn.communicator, std::current_exception());
+    arrival.recorder->failed(arrival.turn.sequence, arrival.rank, std::current_exception());
+    abort(arrival.communicator, std::current_exception());
   }
-  turn.launch.reset();
 }
 
 void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr& cause) {
-  change(communicator, [&](CommunicatorSequence& among, std::vector<LaunchAnswer>& answers) {
-    among.refuse(aborted(among, cause), answers);
+  change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
+    refuse_all(among, aborted(among, cause));
+    communicators_->settle(among, answers);
   });
 }
 
 void Sequencer::abort(DeviceId device, const std::exception_ptr& cause) {
-  std::vector<CommunicatorNumber> numbers;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [number, among] : communicators_)
-      if (std::ranges::binary_search(among->devices().devices(), device)) numbers.push_back(number);
-  }
-  for (const CommunicatorNumber number : numbers) abort(number, cause);
+  for (const CommunicatorNumber number : communicators_with(device)) abort(number, cause);
 }
 
-void Sequencer::reopen(CommunicatorNumber communicator) {
-  const bool open = change(
-      communicator, [](CommunicatorSequence& among, const std::vector<LaunchAnswer>& /*none*/) { among.reopen(); });
-  if (!open) throw closed(communicator);
+void Sequencer::leave(DeviceId device) {
+  for (const CommunicatorNumber number : communicators_with(device))
+    change(number, [&](CommunicatorSequence& among, Arrivals& answers) {
+      const std::uint64_t next = among.next(among.devices().rank_of(device));
+      among.refuse_from(next, error([&] {
+                          return CollectiveError(Kind::Aborted,
+                                                 fmt::format("{} takes nothing after operation {}: {} was shut down",
+                                                             among.name(), next - 1, device.to_string()));
+                        }));
+      communicators_->settle(among, answers);
+    });
+}
+
+std::vector<CommunicatorNumber> Sequencer::communicators_with(DeviceId device) const {
+  const std::lock_guard lock(mutex_);
+  return communicators_->with(device);
 }
 
 void Sequencer::close(CommunicatorNumber communicator) {
-  const std::exception_ptr cause = std::make_exception_ptr(closed(communicator));
-  decltype(communicators_)::node_type closed;  // Goes when its answers are in line.
-  change(communicator, [&](CommunicatorSequence& among, std::vector<LaunchAnswer>& answers) {
-    among.refuse(aborted(among, cause), answers);
-    closed = communicators_.extract(communicator);
+  const std::exception_ptr cause = error([&] { return closed(communicator); });
+  std::unique_ptr<CommunicatorSequence> extracted;  // Goes with no lock held.
+  change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
+    refuse_all(among, aborted(among, cause));
+    communicators_->settle(among, answers);
+    extracted = communicators_->extract(communicator, answers);
   });
+}
+
+std::exception_ptr Sequencer::broken(CommunicatorNumber communicator) const {
+  const std::lock_guard lock(mutex_);
+  const CommunicatorSequence* among = communicators_->find(communicator);
+  return among != nullptr ? among->error() : error([&] { return closed(communicator); });
 }
 
 std::optional<Sequencer::Time> Sequencer::expire(Time now) {
-  // Not the same one for ever: it is timed out, or a rank has arrived meanwhile.
-  while (const std::optional<Overdue> overdue = first_overdue(now)) time_out(*overdue);
-  return next_deadline();
-}
-
-std::optional<Sequencer::Overdue> Sequencer::first_overdue(Time now) const {
+  const auto overdue = [&] {
+    const std::lock_guard lock(mutex_);
+    return communicators_->overdue(now);
+  };
+  // Not the same one for ever: it is timed out, or it is answered meanwhile.
+  while (const std::optional<CollectiveDependency> next = overdue()) time_out(*next);
   const std::lock_guard lock(mutex_);
-  for (const auto& [number, among] : communicators_) {
-    const std::optional<Time> deadline = among->deadline();
-    if (!deadline || *deadline > now) continue;
-    CommunicatorSequence::Overdue overdue = among->overdue();
-    return Overdue{number, overdue.sequence, overdue.request.caller.site,
-                   fmt::format("operation {} of {}, {}, did not have all its ranks after {} ms", overdue.sequence,
-                               among->name(), to_string(overdue.request), among->timeout().count()),
-                   std::move(overdue.missing)};
-  }
-  return std::nullopt;
+  return communicators_->next_deadline();
 }
 
-void Sequencer::time_out(const Overdue& overdue) {
-  std::map<std::size_t, std::string> activities;
-  for (const CommunicatorSequence::Missing& missing : overdue.missing)
-    activities[missing.rank] =
-        activity(missing.device);  // The user's code: with no lock held, so all may have changed.
-  change(overdue.communicator, [&](CommunicatorSequence& among, std::vector<LaunchAnswer>& answers) {
-    if (!among.deadline()) return;
-    const CommunicatorSequence::Overdue still = among.overdue();
-    if (still.sequence != overdue.sequence) return;
-    std::string text = overdue.text;
-    for (const CommunicatorSequence::Missing& missing : still.missing)
-      text += fmt::format("; {} is missing, {}{}", missing.device.to_string(), missing.last, activities[missing.rank]);
-    among.refuse(std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, text, overdue.site)), answers);
+void Sequencer::time_out(const CollectiveDependency& overdue) {
+  const std::map<DeviceId, std::string> activities = this->activities(overdue.communicator);
+  // They are the user's code: with no lock held, so all may have changed.
+  change(overdue.communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
+    if (among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
+    refuse_all(among, error([&] {
+                 detail::Stall stall = detail::stall_of(*communicators_, among);
+                 for (const detail::Stall::Missing& missing : stall.missing) {
+                   const auto found = activities.find(missing.device);
+                   stall.text += fmt::format("; {} is missing, {}{}", missing.device.to_string(), missing.last,
+                                             found == activities.end() ? "" : found->second);
+                 }
+                 const CollectiveRequests& requests = among.oldest()->arrived.front().given.requests;
+                 return CollectiveError(Kind::Timeout, stall.text, requests.front().caller.site);
+               }));
+    communicators_->settle(among, answers);
   });
+}
+
+// Less than that is known where there is no memory for it.
+std::map<DeviceId, std::string> Sequencer::activities(CommunicatorNumber communicator) const noexcept {
+  std::map<DeviceId, std::string> activities;
+  try {
+    detail::Stall stall;
+    {
+      const std::lock_guard lock(mutex_);
+      const CommunicatorSequence* among = communicators_->find(communicator);
+      if (among != nullptr && among->oldest() != nullptr) stall = detail::stall_of(*communicators_, *among);
+    }
+    for (const detail::Stall::Missing& missing : stall.missing)
+      activities.emplace(missing.device, activity(missing.device));
+  } catch (...) {
+    return activities;
+  }
+  return activities;
 }
 
 std::string Sequencer::activity(DeviceId device) const {
@@ -204,19 +255,11 @@ std::string Sequencer::activity(DeviceId device) const {
   }
 }
 
-std::optional<Sequencer::Time> Sequencer::next_deadline() const {
-  const std::lock_guard lock(mutex_);
-  std::optional<Time> next;
-  for (const auto& [number, among] : communicators_)
-    if (const std::optional<Time> deadline = among->deadline()) next = std::min(next.value_or(*deadline), *deadline);
-  return next;
-}
-
 std::shared_ptr<FlightRecorder> Sequencer::recorder(CommunicatorNumber communicator) const {
   const std::lock_guard lock(mutex_);
-  const auto found = communicators_.find(communicator);
-  if (found == communicators_.end()) throw closed(communicator);
-  return found->second->recorder();
+  const CommunicatorSequence* among = communicators_->find(communicator);
+  if (among == nullptr) throw closed(communicator);
+  return among->recorder();
 }
 
 }  // namespace cox

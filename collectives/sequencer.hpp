@@ -1,17 +1,20 @@
 #pragma once
 
-#include <coxswain/runtime/communication/collective_request.hpp>
-#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/collectives/launch.hpp>
 #include <coxswain/collectives/watchdog.hpp>
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/small_vector.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,12 +25,10 @@
 namespace cox {
 
 namespace detail {
+struct Arrival;
 class CommunicatorSequence;
-struct LaunchAnswer;
+class OpenCommunicators;
 }  // namespace detail
-
-/// Names a communicator that was opened. Never used again for another.
-enum class CommunicatorNumber : std::uint64_t {};
 
 struct SequencerOptions {
   /// Operations that a rank may be ahead of the slowest rank of its communicator (L7). One more is CallError QueueFull:
@@ -44,16 +45,22 @@ struct SequencerOptions {
 /// Launches operations on several devices so that the devices cannot deadlock, whatever the order in which threads ask.
 /// There must be one for all communicators of a process: two know nothing of each other.
 ///
-/// - The n-th request of a rank on a communicator belongs to the n-th of each other rank. When all have asked and
-///   agree, all their launches are released: nobody launches, and no device waits, for a set that is incomplete.
+/// - The n-th arrival of a rank on a communicator belongs to the n-th of each other rank. When all have come and agree,
+///   and every operation that any of them is to come after is answered, all their launches are released: nobody
+///   launches, and no device waits, for a set that is incomplete.
 /// - Released operations are in one order for the whole process. Every device gets its launches in that
 ///   order, whichever communicators they are of: of two operations, the same is first on every device that takes part
 ///   in both.
-/// - Every launch is called exactly once (L2): launched, or refused with a CollectiveError. The answers to one rank
-///   on one communicator come in the order of its requests.
+/// - Every launch is called exactly once (L2): launched, or refused with a CollectiveError (with std::bad_alloc where
+///   there is no memory for one). The answers to one rank on one communicator come in the order of its arrivals.
 ///
-///     submit --(all ranks are there)--> line of device 0 --> launch, launch, ...    filled under the lock, for all
-///                                       line of device 1 --> launch, launch, ...    devices at once: one order
+/// Why devices with one communication stream each cannot deadlock: of the launched operations that have not ended,
+/// take the first in the one order. Nothing is before it on its devices' streams, so it has begun on all of them; and
+/// what its ranks' compute streams wait for was released before it or refused, so has ended. So it ends, and the next.
+///
+///     submit --(all are there, all before are answered)--> line of device 0 --> launch, launch, ...   filled under the
+///                                                          line of device 1 --> launch, launch, ...   lock, all at
+///                                                          once
 ///
 /// A line is emptied, with no lock held, by the thread that filled it, or by one that is emptying it already: so a
 /// launch may be called by any thread, and shortly after the submit() that released it has returned. All functions may
@@ -70,27 +77,33 @@ class Sequencer {
 
   /// An operation times out this long after the first rank has asked for it.
   [[nodiscard]] CommunicatorNumber open(CommunicationId devices, std::chrono::milliseconds timeout);
-  /// Returns the operation's number on its communicator, counted from 1. Throws CallError QueueFull (see max_ahead),
-  /// and CollectiveError Validation (no such rank) or Aborted (closed); then the launch is not called, and nothing has
-  /// changed.
-  std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, const CollectiveRequest& request,
-                       Launch launch);
-  /// Refuses what waits for ranks on the communicator, and what comes until reopen(), with CollectiveError Aborted and
-  /// this cause. What was released stays so. Nothing happens if it is closed, timed out or aborted already.
+  /// Returns the operation's number on its communicator: a rank's n-th submit is operation n, always. The operation is
+  /// refused for all ranks, those to come too, when ranks ask for different things (CollectiveError Mismatch), when one
+  /// cannot take part (RankFailed), or when this arrival makes operations wait for each other in a ring
+  /// (WouldDeadlock); the communicator goes on with the next one. Throws CallError QueueFull (see max_ahead),
+  /// CollectiveError Validation (no such rank, no request) or Aborted (closed), std::system_error (no thread for the
+  /// deadlines) and std::bad_alloc; then no number is used, the launch is not called, and nothing has changed.
+  std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, CollectiveArrival arrival);
+  /// Refuses what is not released yet on the communicator, and all that comes, with CollectiveError Aborted and this
+  /// cause. What was released stays so. Nothing happens if it is closed, timed out or aborted already.
   void abort(CommunicatorNumber communicator, const std::exception_ptr& cause);
   /// abort() for every communicator that the device is in.
   void abort(DeviceId device, const std::exception_ptr& cause);
-  /// After a timeout or an abort: all ranks go on with the same operation number, above all that were given. The caller
-  /// sees to it that no rank still submits what was meant before it. Nothing happens if nothing was wrong. Throws
-  /// CollectiveError Aborted (closed).
-  void reopen(CommunicatorNumber communicator);
-  /// As abort(), for good. Idempotent.
+  /// The device is being shut down and submits nothing any more. On every communicator that it is in, the operations
+  /// that it has submitted may still be released; those after them are refused with CollectiveError Aborted, at once
+  /// or when they come. Idempotent.
+  void leave(DeviceId device);
+  /// As abort(), for good: nothing is taken any more. Idempotent.
   void close(CommunicatorNumber communicator);
+  /// Why all that is submitted now is refused: a timeout, an abort, a device that has left, or closed; nullptr: it is
+  /// not. Stays so: the devices go on with a new communicator.
+  [[nodiscard]] std::exception_ptr broken(CommunicatorNumber communicator) const;
 
   /// Times out what is overdue at `now`: all who did arrive are refused with CollectiveError Timeout, which names the
-  /// missing ranks, each one's last operation, and what its device is doing; so is everything that was submitted after
-  /// it or comes until reopen(), as nobody knows any more what belongs together. Returns the next deadline, if there is
-  /// one. Called by a watchdog thread that exists only while there is a deadline.
+  /// missing ranks, each one's last operation, and what its device is doing; if the operation was held back, what it
+  /// waited for, through which rank, and who is missing there. So is everything that was submitted after it or comes,
+  /// as nobody knows any more what belongs together. Returns the next deadline, if there is one. Called by a watchdog
+  /// thread that exists only while there is a deadline.
   std::optional<Time> expire(Time now);
 
   /// Stays good after close(). Throws CollectiveError Aborted (closed).
@@ -100,38 +113,31 @@ class Sequencer {
 
  private:
   /// What a device has to launch next.
-  struct Turn {
-    CommunicatorNumber communicator;
-    std::size_t rank;
-    std::shared_ptr<FlightRecorder> recorder;
-    LaunchTurn turn;
-    Launch launch;
-  };
   struct Line {
-    std::vector<Turn> turns;
+    std::list<detail::Arrival> turns;
     bool attended = false;  // a thread is emptying it
   };
-  struct Overdue;
+  using Lines = SmallVector<Line*, 16>;
 
-  /// Calls `change` with the communicator and the list of answers, under the lock, and hands the answers out after.
-  /// Returns false if it is closed.
+  /// Calls `change` with the communicator and the list of answers, under the lock, and hands the answers out after. If
+  /// it throws, it has answered nothing. Returns false if the communicator is closed.
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
-  [[nodiscard]] std::vector<Line*> line_up(CommunicatorNumber number, const detail::CommunicatorSequence& communicator,
-                                           std::vector<detail::LaunchAnswer>& answers);
-  void attend(Line& line);
-  void call(Turn& turn) noexcept;
-  [[nodiscard]] std::optional<Overdue> first_overdue(Time now) const;
-  void time_out(const Overdue& overdue);
+  void line_up(std::list<detail::Arrival>& answers, Lines& lines) noexcept;
+  void attend(Line& line) noexcept;
+  void call(detail::Arrival& arrival) noexcept;
+  [[nodiscard]] std::exception_ptr objection(const detail::CommunicatorSequence& among, const detail::Arrival& arrival,
+                                             const std::string& why) const;
+  [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
+  void time_out(const CollectiveDependency& overdue);
+  [[nodiscard]] std::map<DeviceId, std::string> activities(CommunicatorNumber communicator) const noexcept;
   [[nodiscard]] std::string activity(DeviceId device) const;
-  [[nodiscard]] std::optional<Time> next_deadline() const;
 
   const SequencerOptions options_;
   mutable std::mutex mutex_;  // before the watchdog's and the recorders'
-  std::map<CommunicatorNumber, std::unique_ptr<detail::CommunicatorSequence>> communicators_;
+  const std::unique_ptr<detail::OpenCommunicators> communicators_;
   std::map<DeviceId, Line> lines_;
   std::uint64_t opened_ = 0;
-  std::uint64_t order_ = 0;  // operations released
   Watchdog watchdog_;
 };
 

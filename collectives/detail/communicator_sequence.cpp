@@ -1,141 +1,146 @@
 #include <coxswain/collectives/detail/communicator_sequence.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace cox::detail {
 
-CommunicatorSequence::CommunicatorSequence(std::string name, CommunicationId devices, std::chrono::milliseconds timeout,
-                                           std::size_t max_ahead, std::shared_ptr<FlightRecorder> recorder)
-    : name_(std::move(name)),
+CommunicatorSequence::CommunicatorSequence(CommunicatorNumber number, CommunicationId devices,
+                                           std::chrono::milliseconds timeout, std::size_t max_ahead,
+                                           std::shared_ptr<FlightRecorder> recorder)
+    : number_(number),
       devices_(std::move(devices)),
+      name_(fmt::format("communicator {} {}", static_cast<std::uint64_t>(number), devices_.to_string())),
       timeout_(timeout),
       max_ahead_(std::max<std::size_t>(max_ahead, 1)),
       recorder_(std::move(recorder)),
       next_(devices_.world_size(), first_),
       last_(devices_.world_size()) {}
 
-void CommunicatorSequence::check_room(std::size_t rank) const {
+void CommunicatorSequence::number(Arrival& arrival) const {
+  const std::size_t rank = arrival.rank;
   if (rank >= next_.size())
     throw CollectiveError(CollectiveError::Kind::Validation,
                           fmt::format("{} has no rank {}, only {}", name_, rank, next_.size()));
-  if (error_ || next_[rank] - first_ < max_ahead_) return;
+  arrival.turn.sequence = next_[rank];
+  arrival.device = devices_.devices()[rank];
+  if (ended() || next_[rank] - first_ < max_ahead_) return;
   const auto slowest = static_cast<std::size_t>(std::ranges::min_element(next_) - next_.begin());
   throw CallError(CallError::Kind::QueueFull,
-                  fmt::format("{} on {}: {} operations wait for {} already", devices_.devices()[rank].to_string(),
-                              name_, next_[rank] - first_, devices_.devices()[slowest].to_string()));
+                  fmt::format("{} on {}: {} operations wait for {} already", arrival.device.to_string(), name_,
+                              next_[rank] - first_, devices_.devices()[slowest].to_string()));
 }
 
-bool CommunicatorSequence::begins_operation(std::size_t rank) const {
-  return !error_ && next_[rank] == first_ + waiting_.size();
+bool CommunicatorSequence::refuses(std::uint64_t sequence) const noexcept {
+  return (sequence < end() ? waiting_[sequence - first_].turn.refusal : error_) != nullptr;
 }
 
-std::uint64_t CommunicatorSequence::submit(std::size_t rank, const CollectiveRequest& request, Launch launch, Time now,
-                                           std::vector<LaunchAnswer>& answers) {
-  const std::uint64_t sequence = next_[rank]++;
-  last_[rank] = Last{sequence, request};
-  recorder_->submitted(sequence, rank, request);
-  if (error_) {
-    answer_rank(rank, {sequence, 0, error_}, std::move(launch), answers);
-    return sequence;
+std::exception_ptr CommunicatorSequence::objection(const Arrival& arrival, const std::string& why) const {
+  const std::uint64_t sequence = arrival.turn.sequence;
+  const CollectiveRequests& requests = arrival.given.requests;
+  const std::source_location& site = requests.front().caller.site;
+  if (arrival.given.failure)
+    return std::make_exception_ptr(CollectiveError(
+        CollectiveError::Kind::RankFailed,
+        fmt::format("operation {} of {}: {} could not take part: {}", sequence, name_, arrival.device.to_string(), why),
+        site, arrival.given.failure));
+  const WaitingOperation* operation = waiting(sequence);
+  if (operation == nullptr) return nullptr;
+  const Arrival& first = operation->arrived.front();
+  const std::optional<std::string> difference = mismatch(first.given.requests, requests);
+  if (!difference) return nullptr;
+  return std::make_exception_ptr(
+      CollectiveError(CollectiveError::Kind::Mismatch,
+                      fmt::format("operation {} of {}: {} and {} ask for different things: {}", sequence, name_,
+                                  first.device.to_string(), arrival.device.to_string(), *difference),
+                      site));
+}
+
+void CommunicatorSequence::add(Arrivals& arrival, const std::exception_ptr& refusal, Time now, Arrivals& answers) {
+  Arrival& added = arrival.front();
+  const std::uint64_t sequence = added.turn.sequence;
+  CollectiveRequests last = added.given.requests;
+  if (begins_operation(added.rank)) begin(sequence, now);
+  // Nothing throws from here on: the arrival is accepted.
+  recorder_->submitted(sequence, added.rank, last);
+  added.recorder = recorder_;
+  ++next_[added.rank];
+  last_[added.rank] = std::move(last);
+  if (sequence >= end()) {  // All that comes is refused, and nothing that came before waits.
+    added.turn.refusal = error_;
+    recorder_->failed(sequence, added.rank, error_);
+    answers.splice(answers.end(), arrival);
+    return;
   }
-  Operation& operation = operation_of(sequence, rank, now);
-  operation.ranks[rank] = {request, std::move(launch), true};
-  ++operation.arrived;
-  compare(operation, sequence, rank);
-  return sequence;
+  WaitingOperation& operation = waiting_[sequence - first_];
+  ++operation.ranks;
+  if (!operation.turn.refusal) operation.turn.refusal = refusal;
+  if (added.rank == 0) operation.turn.shared = added.given.shared;
+  operation.arrived.splice(operation.arrived.end(), arrival);
+  if (sequence >= oldest_sequence()) return;
+  tell(operation, answers);
+  drop();
 }
 
-CommunicatorSequence::Operation& CommunicatorSequence::operation_of(std::uint64_t sequence, std::size_t rank,
-                                                                    Time now) {
-  if (waiting_.size() == sequence - first_) {
-    Operation& added = waiting_.emplace_back();
-    added.ranks.resize(devices_.world_size());
-    added.first = rank;
-    added.deadline = now + timeout_;
+void CommunicatorSequence::begin(std::uint64_t sequence, Time now) {
+  WaitingOperation& operation = waiting_.emplace_back();
+  operation.turn.sequence = sequence;
+  operation.turn.refusal = error_;
+  operation.deadline = now + timeout_;
+}
+
+const WaitingOperation* CommunicatorSequence::waiting(std::uint64_t sequence) const noexcept {
+  return sequence >= oldest_sequence() && sequence < end() ? &waiting_[sequence - first_] : nullptr;
+}
+
+void CommunicatorSequence::answer_oldest(std::uint64_t order, Arrivals& answers) noexcept {
+  WaitingOperation& operation = waiting_[answered_++];
+  operation.turn.order = order;
+  tell(operation, answers);
+  drop();
+}
+
+void CommunicatorSequence::tell(WaitingOperation& operation, Arrivals& answers) noexcept {
+  for (Arrival& arrival : operation.arrived) {
+    arrival.turn = operation.turn;
+    if (arrival.turn.refusal)
+      recorder_->failed(arrival.turn.sequence, arrival.rank, arrival.turn.refusal);
+    else
+      recorder_->released(arrival.turn.sequence, arrival.rank);
   }
-  return waiting_[sequence - first_];
+  answers.splice(answers.end(), operation.arrived);
+  // What users handed in must not end here, under the lock: the last of those told still has it.
+  if (complete(operation)) operation.turn = {};
 }
 
-void CommunicatorSequence::compare(Operation& operation, std::uint64_t sequence, std::size_t rank) {
-  if (operation.refusal) return;
-  const CollectiveRequest& first = operation.ranks[operation.first].request;
-  const CollectiveRequest& other = operation.ranks[rank].request;
-  const std::optional<std::string> difference = mismatch(first, other);
-  if (!difference) return;
-  operation.refusal = std::make_exception_ptr(CollectiveError(
-      CollectiveError::Kind::Mismatch,
-      fmt::format("operation {} of {}: {} and {} ask for different things: {}", sequence, name_,
-                  devices_.devices()[operation.first].to_string(), devices_.devices()[rank].to_string(), *difference),
-      other.caller.site));
+void CommunicatorSequence::drop() noexcept {
+  for (; answered_ > 0 && complete(waiting_.front()); --answered_, ++first_) waiting_.pop_front();
 }
 
-void CommunicatorSequence::settle(std::uint64_t& order, std::vector<LaunchAnswer>& answers) {
-  const std::size_t world_size = devices_.world_size();
-  std::uint64_t sequence = first_;
-  for (Operation& operation : waiting_) {
-    const std::exception_ptr refusal = operation.refusal ? operation.refusal : error_;
-    if (!refusal && operation.arrived < world_size) break;  // What follows waits too: a rank's answers keep its order.
-    const LaunchTurn turn{sequence++, refusal ? 0 : ++order, refusal};
-    for (std::size_t rank = 0; rank < world_size; ++rank)
-      if (operation.ranks[rank].launch) answer_rank(rank, turn, std::move(operation.ranks[rank].launch), answers);
+void CommunicatorSequence::refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept {
+  for (std::uint64_t place = std::max(sequence, oldest_sequence()); place < end(); ++place) {
+    std::exception_ptr& refusal = waiting_[place - first_].turn.refusal;
+    if (!refusal) refusal = error;
   }
-  while (!waiting_.empty() && (error_ || waiting_.front().arrived == world_size)) {
-    waiting_.pop_front();
-    ++first_;
-  }
-}
-
-void CommunicatorSequence::answer_rank(std::size_t rank, const LaunchTurn& turn, Launch launch,
-                                       std::vector<LaunchAnswer>& answers) {
-  answers.push_back({rank, turn, std::move(launch)});
-  if (turn.refusal)
-    recorder_->failed(turn.sequence, rank, turn.refusal);
-  else
-    recorder_->released(turn.sequence, rank);
-}
-
-void CommunicatorSequence::refuse(const std::exception_ptr& error, std::vector<LaunchAnswer>& answers) {
-  if (error_) return;
-  error_ = error;
-  std::uint64_t released = 0;  // Stays 0: what was complete is gone.
-  settle(released, answers);
-}
-
-void CommunicatorSequence::reopen() {
-  if (!error_) return;
-  error_ = nullptr;
-  first_ = std::ranges::max(next_);
-  std::ranges::fill(next_, first_);
-}
-
-std::optional<std::size_t> CommunicatorSequence::oldest() const {
-  for (std::size_t place = 0; place < waiting_.size(); ++place)
-    if (!waiting_[place].refusal) return place;
-  return std::nullopt;
-}
-
-std::optional<CommunicatorSequence::Time> CommunicatorSequence::deadline() const {
-  const std::optional<std::size_t> place = oldest();
-  return place ? std::optional(waiting_[*place].deadline) : std::nullopt;
-}
-
-CommunicatorSequence::Overdue CommunicatorSequence::overdue() const {
-  const std::size_t place = oldest().value();
-  const Operation& operation = waiting_[place];
-  Overdue overdue{first_ + place, operation.ranks[operation.first].request, {}};
-  for (std::size_t rank = 0; rank < operation.ranks.size(); ++rank)
-    if (!operation.ranks[rank].arrived) overdue.missing.push_back({rank, devices_.devices()[rank], last_of(rank)});
-  return overdue;
+  if (!error_) error_ = error;
 }
 
 std::string CommunicatorSequence::last_of(std::size_t rank) const {
-  if (!last_[rank]) return "it has submitted nothing there";
-  return fmt::format("its last there was operation {}, {}", last_[rank]->sequence, to_string(last_[rank]->request));
+  if (last_[rank].empty()) return "it has submitted nothing there";
+  return fmt::format("its last there was operation {}, {}", next_[rank] - 1, to_string(last_[rank]));
+}
+
+std::string CommunicatorSequence::describe(std::uint64_t sequence) const {
+  const WaitingOperation* operation = waiting(sequence);
+  return fmt::format(
+      "operation {} of {}, {}", sequence, name_,
+      operation != nullptr ? to_string(operation->arrived.front().given.requests) : "which nobody has submitted");
 }
 
 }  // namespace cox::detail

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <coxswain/runtime/communication/collective_request.hpp>
-#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/collectives/communicator_number.hpp>
+#include <coxswain/collectives/detail/arrival.hpp>
 #include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/collectives/launch.hpp>
 #include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -13,97 +14,93 @@
 #include <deque>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace cox::detail {
 
-/// A rank's launch and what it is to be told.
-struct LaunchAnswer {
-  std::size_t rank;
-  LaunchTurn turn;
-  Launch launch;
+/// An operation that waits for ranks or for other operations, or whose refusal not all ranks have asked for yet.
+struct WaitingOperation {
+  Arrivals arrived;       ///< The ranks that came and are not answered, in the order in which they came.
+  std::size_t ranks = 0;  ///< How many came.
+  std::chrono::steady_clock::time_point deadline{};
+  LaunchTurn turn{};  ///< What its ranks are told. With a refusal: refused.
 };
 
-/// The operations of one communicator that not all ranks have submitted yet. No thread of its own and no lock: whoever
-/// owns it has one. What must be answered is collected, never called.
+/// The operations of one communicator, answered one after the other. No thread of its own and no lock: whoever owns it
+/// has one. Who must be answered is collected, never called.
+///
+///     first_        first_ + answered_      end()
+///     | refused, ranks to come | not answered | not submitted by anybody
 class CommunicatorSequence {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// A rank that holds up the oldest operation.
-  struct Missing {
-    std::size_t rank;
-    DeviceId device;
-    std::string last;  ///< What it submitted last.
-  };
-  /// The oldest operation that waits for a rank.
-  struct Overdue {
-    std::uint64_t sequence;
-    CollectiveRequest request;  ///< Of the rank that came first.
-    std::vector<Missing> missing;
-  };
-
-  CommunicatorSequence(std::string name, CommunicationId devices, std::chrono::milliseconds timeout,
+  CommunicatorSequence(CommunicatorNumber number, CommunicationId devices, std::chrono::milliseconds timeout,
                        std::size_t max_ahead, std::shared_ptr<FlightRecorder> recorder);
 
-  /// Throws CallError QueueFull: the rank is too far ahead of the slowest. Nothing has changed then.
-  void check_room(std::size_t rank) const;
+  /// Writes the operation's number and the device into the arrival. Throws CollectiveError Validation (no such rank)
+  /// and CallError QueueFull: the rank is too far ahead of the slowest.
+  void number(Arrival& arrival) const;
   /// Whether the rank's next request is one that others will have to follow.
-  [[nodiscard]] bool begins_operation(std::size_t rank) const;
-  /// Returns the operation's number. Answers the rank at once if everything is refused.
-  std::uint64_t submit(std::size_t rank, const CollectiveRequest& request, Launch launch, Time now,
-                       std::vector<LaunchAnswer>& answers);
-  /// Answers what can be answered. `order` counts the operations of all communicators.
-  void settle(std::uint64_t& order, std::vector<LaunchAnswer>& answers);
-  /// Refuses everything that waits, and everything that comes until reopen(). The first error stays.
-  void refuse(const std::exception_ptr& error, std::vector<LaunchAnswer>& answers);
-  /// Ends refusing. All ranks go on with the same number, one above the highest.
-  void reopen();
+  [[nodiscard]] bool begins_operation(std::size_t rank) const noexcept { return !ended() && next_[rank] == end(); }
+  /// Whether the operation, one that some rank has not submitted, is refused already.
+  [[nodiscard]] bool refuses(std::uint64_t sequence) const noexcept;
+  /// Why the operation must be refused when this arrival, a numbered one, is added: its failure, for which `why` is the
+  /// text, or a mismatch. nullptr if for no such reason. Not if it is refused already.
+  [[nodiscard]] std::exception_ptr objection(const Arrival& arrival, const std::string& why) const;
+  /// Takes the numbered arrival out of its list, and refuses its operation if there is a refusal. Answers the rank at
+  /// once if all that it asked for is answered. If it throws (std::bad_alloc), nothing has changed.
+  void add(Arrivals& arrival, const std::exception_ptr& refusal, Time now, Arrivals& answers);
 
-  /// When the oldest operation that waits for a rank is overdue.
-  [[nodiscard]] std::optional<Time> deadline() const;
-  [[nodiscard]] Overdue overdue() const;
+  /// The oldest operation that is not answered; nullptr if there is none.
+  [[nodiscard]] const WaitingOperation* oldest() const noexcept { return waiting(first_ + answered_); }
+  [[nodiscard]] std::uint64_t oldest_sequence() const noexcept { return first_ + answered_; }
+  /// nullptr if the operation is answered, or nobody has submitted it.
+  [[nodiscard]] const WaitingOperation* waiting(std::uint64_t sequence) const noexcept;
+  [[nodiscard]] bool complete(const WaitingOperation& operation) const noexcept {
+    return operation.ranks == next_.size();
+  }
+  /// Whether nothing waits for this operation any more: it was released, or it is refused.
+  [[nodiscard]] bool answered(std::uint64_t sequence) const noexcept { return sequence < oldest_sequence() || ended(); }
+  /// Releases the oldest operation as the `order`th of all, or tells its refusal.
+  void answer_oldest(std::uint64_t order, Arrivals& answers) noexcept;
+  /// Marks what is not answered from this number on as refused, and everything that will come. The first error stays.
+  void refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept;
+  /// Why everything that comes is refused; nullptr if it is not.
+  [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
+
+  [[nodiscard]] CommunicatorNumber number() const noexcept { return number_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& recorder() const noexcept { return recorder_; }
+  /// The rank's next operation.
+  [[nodiscard]] std::uint64_t next(std::size_t rank) const noexcept { return next_[rank]; }
+  /// "its last there was operation 3, all_reduce ...".
+  [[nodiscard]] std::string last_of(std::size_t rank) const;
+  /// "operation 3 of communicator 1 {...}, all_reduce ...", with the request of the rank that came first.
+  [[nodiscard]] std::string describe(std::uint64_t sequence) const;
 
  private:
-  struct Arrival {
-    CollectiveRequest request{};
-    Launch launch{};  // empty: not arrived, or answered
-    bool arrived = false;
-  };
-  struct Operation {
-    std::vector<Arrival> ranks;
-    std::size_t arrived = 0;
-    std::size_t first = 0;  // the rank that came first
-    Time deadline{};
-    std::exception_ptr refusal = nullptr;  // of a mismatch
-  };
-  struct Last {
-    std::uint64_t sequence;
-    CollectiveRequest request;
-  };
+  [[nodiscard]] std::uint64_t end() const noexcept { return first_ + waiting_.size(); }
+  [[nodiscard]] bool ended() const noexcept { return error_ && answered_ == waiting_.size(); }
+  void begin(std::uint64_t sequence, Time now);
+  void tell(WaitingOperation& operation, Arrivals& answers) noexcept;
+  void drop() noexcept;
 
-  Operation& operation_of(std::uint64_t sequence, std::size_t rank, Time now);
-  void answer_rank(std::size_t rank, const LaunchTurn& turn, Launch launch, std::vector<LaunchAnswer>& answers);
-  void compare(Operation& operation, std::uint64_t sequence, std::size_t rank);
-  [[nodiscard]] std::optional<std::size_t> oldest() const;  // the place in waiting_ of what waits for a rank
-  [[nodiscard]] std::string last_of(std::size_t rank) const;
-
-  const std::string name_;
+  const CommunicatorNumber number_;
   const CommunicationId devices_;
+  const std::string name_;
   const std::chrono::milliseconds timeout_;
   const std::size_t max_ahead_;
   const std::shared_ptr<FlightRecorder> recorder_;
-  std::deque<Operation> waiting_;
-  std::uint64_t first_ = 1;          // the sequence number of waiting_.front()
-  std::vector<std::uint64_t> next_;  // of each rank
-  std::vector<std::optional<Last>> last_;
-  std::exception_ptr error_;  // set: refuses everything
+  std::deque<WaitingOperation> waiting_;
+  std::uint64_t first_ = 1;               // the sequence number of waiting_.front()
+  std::size_t answered_ = 0;              // of waiting_, in front
+  std::vector<std::uint64_t> next_;       // of each rank
+  std::vector<CollectiveRequests> last_;  // of each rank; empty: none
+  std::exception_ptr error_;
 };
 
 }  // namespace cox::detail

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <algorithm>
 #include <cstddef>

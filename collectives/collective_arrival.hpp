@@ -1,0 +1,32 @@
+#pragma once
+
+#include <coxswain/collectives/communicator_number.hpp>
+#include <coxswain/collectives/launch.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/small_vector.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+
+namespace cox {
+
+/// An operation of a communicator that must be released (or refused) before another: the rank's compute stream waits
+/// for it.
+struct CollectiveDependency {
+  CommunicatorNumber communicator;
+  std::uint64_t sequence;
+
+  friend bool operator==(const CollectiveDependency&, const CollectiveDependency&) = default;
+};
+
+/// What one rank hands in for its next operation.
+struct CollectiveArrival {
+  CollectiveRequests requests;                      ///< One, or those of a group: launched as one. Not empty.
+  SmallVector<CollectiveDependency, 2> after = {};  ///< What the rank's launch will wait for on its device.
+  std::exception_ptr failure = nullptr;             ///< Why this rank cannot take part: refused for all ranks then.
+  std::shared_ptr<void> shared = nullptr;           ///< Of rank 0: what the launches of all ranks are given.
+  Launch launch = {};                               ///< Not empty.
+};
+
+}  // namespace cox

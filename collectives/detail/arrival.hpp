@@ -1,0 +1,29 @@
+#pragma once
+
+#include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/communicator_number.hpp>
+#include <coxswain/collectives/flight_recorder.hpp>
+#include <coxswain/collectives/launch.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+
+#include <cstddef>
+#include <list>
+#include <memory>
+
+namespace cox::detail {
+
+/// What a rank handed in for an operation, and what it is told.
+struct Arrival {
+  CommunicatorNumber communicator;
+  std::size_t rank;
+  CollectiveArrival given;
+  LaunchTurn turn = {};
+  DeviceId device = {};
+  std::shared_ptr<FlightRecorder> recorder = nullptr;
+};
+
+/// An arrival is allocated once, before it is accepted. From then on it goes from list to list by splicing, which
+/// cannot fail: so it cannot be lost.
+using Arrivals = std::list<Arrival>;
+
+}  // namespace cox::detail

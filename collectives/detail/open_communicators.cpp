@@ -1,0 +1,91 @@
+#include <coxswain/collectives/detail/open_communicators.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace cox::detail {
+
+void OpenCommunicators::insert(std::unique_ptr<CommunicatorSequence> communicator) {
+  held_.reserve(communicators_.size() + 1);  // No allocation later on, when arrivals are accepted.
+  const CommunicatorNumber number = communicator->number();
+  communicators_.emplace(number, std::move(communicator));
+}
+
+CommunicatorSequence* OpenCommunicators::find(CommunicatorNumber number) const noexcept {
+  const auto found = communicators_.find(number);
+  return found == communicators_.end() ? nullptr : found->second.get();
+}
+
+const CommunicatorSequence* OpenCommunicators::any() const noexcept {
+  return communicators_.empty() ? nullptr : communicators_.begin()->second.get();
+}
+
+std::vector<CommunicatorNumber> OpenCommunicators::with(DeviceId device) const {
+  std::vector<CommunicatorNumber> numbers;
+  for (const auto& [number, communicator] : communicators_)
+    if (std::ranges::binary_search(communicator->devices().devices(), device)) numbers.push_back(number);
+  return numbers;
+}
+
+bool OpenCommunicators::answered(const CollectiveDependency& dependency) const noexcept {
+  const CommunicatorSequence* communicator = find(dependency.communicator);
+  return communicator == nullptr || communicator->answered(dependency.sequence);
+}
+
+std::optional<OpenCommunicators::Hold> OpenCommunicators::hold(const WaitingOperation& operation) const noexcept {
+  for (const Arrival& arrival : operation.arrived)
+    for (const CollectiveDependency& dependency : arrival.given.after)
+      if (!answered(dependency)) return Hold{&arrival, dependency};
+  return std::nullopt;
+}
+
+void OpenCommunicators::settle(CommunicatorSequence& changed, Arrivals& answers) noexcept {
+  settle_one(changed, answers);
+  settle_held(answers);
+}
+
+void OpenCommunicators::settle_one(CommunicatorSequence& communicator, Arrivals& answers) noexcept {
+  std::erase(held_, &communicator);
+  while (const WaitingOperation* oldest = communicator.oldest()) {
+    const bool refused = oldest->turn.refusal != nullptr;
+    if (!refused && !communicator.complete(*oldest)) return;
+    if (!refused && hold(*oldest)) return held_.push_back(&communicator);
+    communicator.answer_oldest(refused ? 0 : ++order_, answers);
+  }
+}
+
+// Answers on one can let others go, which lets further ones go: until nothing moves.
+void OpenCommunicators::settle_held(Arrivals& answers) noexcept {
+  const auto free = [this](const CommunicatorSequence* held) { return !hold(*held->oldest()); };
+  for (auto next = std::ranges::find_if(held_, free); next != held_.end(); next = std::ranges::find_if(held_, free))
+    settle_one(**next, answers);
+}
+
+std::unique_ptr<CommunicatorSequence> OpenCommunicators::extract(CommunicatorNumber number,
+                                                                 Arrivals& answers) noexcept {
+  std::unique_ptr<CommunicatorSequence> extracted = std::move(communicators_.extract(number).mapped());
+  settle_held(answers);
+  return extracted;
+}
+
+std::optional<CollectiveDependency> OpenCommunicators::overdue(Time now) const noexcept {
+  std::optional<CollectiveDependency> held;
+  for (const auto& [number, communicator] : communicators_) {
+    const WaitingOperation* oldest = communicator->oldest();
+    if (oldest == nullptr || oldest->deadline > now) continue;
+    const CollectiveDependency overdue{number, communicator->oldest_sequence()};
+    if (!communicator->complete(*oldest)) return overdue;
+    held = overdue;
+  }
+  return held;
+}
+
+std::optional<OpenCommunicators::Time> OpenCommunicators::next_deadline() const noexcept {
+  std::optional<Time> next;
+  for (const auto& [number, communicator] : communicators_)
+    if (const WaitingOperation* oldest = communicator->oldest())
+      next = std::min(next.value_or(oldest->deadline), oldest->deadline);
+  return next;
+}
+
+}  // namespace cox::detail

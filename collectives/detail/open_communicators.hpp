@@ -1,0 +1,61 @@
+#pragma once
+
+#include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/communicator_number.hpp>
+#include <coxswain/collectives/detail/arrival.hpp>
+#include <coxswain/collectives/detail/communicator_sequence.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cox::detail {
+
+/// All communicators of a sequencer, whose operations may wait for each other. No lock: whoever owns it has one.
+class OpenCommunicators {
+ public:
+  using Time = CommunicatorSequence::Time;
+
+  /// Who holds an operation back, and by what.
+  struct Hold {
+    const Arrival* arrival;
+    CollectiveDependency dependency;
+  };
+
+  void insert(std::unique_ptr<CommunicatorSequence> communicator);
+  /// nullptr if there is no such, or no longer.
+  [[nodiscard]] CommunicatorSequence* find(CommunicatorNumber number) const noexcept;
+  /// Any of those that are open; nullptr if none is.
+  [[nodiscard]] const CommunicatorSequence* any() const noexcept;
+  [[nodiscard]] std::vector<CommunicatorNumber> with(DeviceId device) const;
+
+  /// Whether nothing needs to wait for the operation any more. True also where the communicator is closed or unknown.
+  [[nodiscard]] bool answered(const CollectiveDependency& dependency) const noexcept;
+  /// The first unanswered dependency of an operation that is not answered.
+  [[nodiscard]] std::optional<Hold> hold(const WaitingOperation& operation) const noexcept;
+
+  /// Answers what can be answered after a change of the communicator, on it and on others.
+  void settle(CommunicatorSequence& changed, Arrivals& answers) noexcept;
+  /// Takes one out that has nothing unanswered, and answers what that lets others do.
+  [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number, Arrivals& answers) noexcept;
+
+  /// An oldest operation whose deadline has come. One that ranks are missing from goes before one that is held back:
+  /// its refusal may let the other go.
+  [[nodiscard]] std::optional<CollectiveDependency> overdue(Time now) const noexcept;
+  [[nodiscard]] std::optional<Time> next_deadline() const noexcept;
+
+ private:
+  void settle_one(CommunicatorSequence& communicator, Arrivals& answers) noexcept;
+  void settle_held(Arrivals& answers) noexcept;
+
+  std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
+  std::vector<CommunicatorSequence*> held_;  // whose oldest operation has all its ranks, but must wait; room for all
+  std::uint64_t order_ = 0;                  // operations released
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,41 @@
+#include <coxswain/collectives/detail/stall.hpp>
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cox::detail {
+namespace {
+
+std::vector<Stall::Missing> missing_from(const CommunicatorSequence& communicator) {
+  std::vector<Stall::Missing> missing;
+  for (std::size_t rank = 0; rank < communicator.devices().world_size(); ++rank)
+    if (communicator.next(rank) <= communicator.oldest_sequence())
+      missing.push_back({communicator.devices().devices()[rank], communicator.last_of(rank)});
+  return missing;
+}
+
+}  // namespace
+
+Stall stall_of(const OpenCommunicators& communicators, const CommunicatorSequence& communicator) {
+  const CommunicatorSequence* among = &communicator;
+  Stall stall{among->describe(among->oldest_sequence()), {}};
+  const bool held = among->complete(*among->oldest());
+  stall.text += held ? ", had all its ranks but was held back for " : ", did not have all its ranks after ";
+  stall.text += fmt::format("{} ms", communicator.timeout().count());
+  // Ends: operations that wait for each other in a ring are refused.
+  while (among->oldest() != nullptr && among->complete(*among->oldest())) {
+    const auto hold = communicators.hold(*among->oldest());
+    if (!hold) break;
+    among = communicators.find(hold->dependency.communicator);
+    stall.text += fmt::format("; there {} waits for {}", hold->arrival->device.to_string(),
+                              among->describe(hold->dependency.sequence));
+    if (among->oldest_sequence() < hold->dependency.sequence)
+      stall.text += ", which comes after " + among->describe(among->oldest_sequence());
+  }
+  stall.missing = missing_from(*among);
+  return stall;
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <coxswain/collectives/detail/open_communicators.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cox::detail {
+
+/// Why the oldest operation of a communicator is not answered.
+struct Stall {
+  struct Missing {
+    DeviceId device;
+    std::string last;  ///< What it submitted last on the communicator that waits for it.
+  };
+  std::string text;              ///< What waits, for what, and that for what.
+  std::vector<Missing> missing;  ///< What it is in the end: ranks that have not submitted it.
+};
+
+/// The communicator has such an operation.
+[[nodiscard]] Stall stall_of(const OpenCommunicators& communicators, const CommunicatorSequence& communicator);
+
+}  // namespace cox::detail

@@ -1,0 +1,93 @@
+#include <coxswain/collectives/detail/waiting_ring.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace cox::detail {
+namespace {
+
+/// Goes from operation to operation along what they wait for, those that are nearest first.
+class RingSearch {
+ public:
+  RingSearch(const OpenCommunicators& communicators, const Arrival& closing)
+      : communicators_(communicators), closing_(closing) {}
+
+  std::optional<std::string> find() {
+    follow(closing_, 0);
+    for (std::size_t place = 0; place < steps_.size(); ++place) {
+      const CollectiveDependency dependency = steps_[place].dependency;
+      if (dependency.communicator == closing_.communicator && dependency.sequence >= closing_.turn.sequence)
+        return text(place);
+      look_through(dependency, place);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /// `waits` waits for this, and the operation that the step `before` leads to waits for `waits`.
+  struct Step {
+    const Arrival* waits;
+    CollectiveDependency dependency;
+    std::size_t before;
+  };
+
+  void follow(const Arrival& waits, std::size_t before) {
+    for (const CollectiveDependency& dependency : waits.given.after)
+      if (!communicators_.answered(dependency)) steps_.push_back({&waits, dependency, before});
+  }
+
+  // It waits for the ones before it too.
+  void look_through(const CollectiveDependency& dependency, std::size_t place) {
+    const CommunicatorSequence& among = *communicators_.find(dependency.communicator);
+    std::uint64_t& seen = seen_[dependency.communicator];
+    for (std::uint64_t next = std::max(seen + 1, among.oldest_sequence()); next <= dependency.sequence; ++next) {
+      const WaitingOperation* operation = among.waiting(next);
+      if (operation == nullptr) break;
+      if (operation->turn.refusal) continue;
+      for (const Arrival& arrival : operation->arrived) follow(arrival, place);
+    }
+    seen = std::max(seen, dependency.sequence);
+  }
+
+  [[nodiscard]] std::string text(std::size_t last) const {
+    std::vector<const Step*> ring{&steps_[last]};
+    while (ring.back()->waits != &closing_) ring.push_back(&steps_[ring.back()->before]);
+    std::ranges::reverse(ring);
+    std::string text = "operations would wait for each other for ever: " + name(closing_);
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      const bool closes = i + 1 == ring.size();
+      const Arrival& next = closes ? closing_ : *ring[i + 1]->waits;
+      text += i == 0 ? " waits for " : ", which waits for ";
+      if (ring[i]->dependency.sequence != next.turn.sequence)
+        text += communicator_of(next).describe(ring[i]->dependency.sequence) + ", which comes after ";
+      text += closes ? "the first of them" : name(next);
+    }
+    return text;
+  }
+
+  [[nodiscard]] std::string name(const Arrival& arrival) const {
+    return fmt::format("operation {} of {}, {} by {}", arrival.turn.sequence, communicator_of(arrival).name(),
+                       to_string(arrival.given.requests), arrival.device.to_string());
+  }
+  [[nodiscard]] const CommunicatorSequence& communicator_of(const Arrival& arrival) const {
+    return *communicators_.find(arrival.communicator);
+  }
+
+  const OpenCommunicators& communicators_;
+  const Arrival& closing_;
+  std::vector<Step> steps_;
+  std::map<CommunicatorNumber, std::uint64_t> seen_;  // how far each one was looked through
+};
+
+}  // namespace
+
+std::optional<std::string> waiting_ring(const OpenCommunicators& communicators, const Arrival& closing) {
+  return RingSearch(communicators, closing).find();
+}
+
+}  // namespace cox::detail

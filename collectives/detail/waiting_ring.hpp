@@ -1,0 +1,15 @@
+#pragma once
+
+#include <coxswain/collectives/detail/arrival.hpp>
+#include <coxswain/collectives/detail/open_communicators.hpp>
+
+#include <optional>
+#include <string>
+
+namespace cox::detail {
+
+/// Whether operations would wait for each other in a ring if this arrival, a numbered one, was added: each for one that
+/// a rank of it depends on, or for one before it on its communicator. The text names them in order; nothing if not.
+[[nodiscard]] std::optional<std::string> waiting_ring(const OpenCommunicators& communicators, const Arrival& closing);
+
+}  // namespace cox::detail
