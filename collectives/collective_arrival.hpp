@@ -20,13 +20,15 @@ struct CollectiveDependency {
   friend bool operator==(const CollectiveDependency&, const CollectiveDependency&) = default;
 };
 
+using CollectiveDependencies = SmallVector<CollectiveDependency, 2>;
+
 /// What one rank hands in for its next operation.
 struct CollectiveArrival {
-  CollectiveRequests requests;                      ///< One, or those of a group: launched as one. Not empty.
-  SmallVector<CollectiveDependency, 2> after = {};  ///< What the rank's launch will wait for on its device.
-  std::exception_ptr failure = nullptr;             ///< Why this rank cannot take part: refused for all ranks then.
-  std::shared_ptr<void> shared = nullptr;           ///< Of rank 0: what the launches of all ranks are given.
-  Launch launch = {};                               ///< Not empty.
+  CollectiveRequests requests;             ///< One, or those of a group: launched as one. Not empty.
+  CollectiveDependencies after = {};       ///< What the rank's launch will wait for on its device.
+  std::exception_ptr failure = nullptr;    ///< Why this rank cannot take part: refused for all ranks then.
+  std::shared_ptr<void> shared = nullptr;  ///< Of rank 0: what the launches of all ranks are given.
+  CollectiveLaunch launch = {};            ///< Not empty.
 };
 
 }  // namespace cox

@@ -21,6 +21,6 @@ struct LaunchTurn {
 /// once (L2), by any thread, with no lock held, and destroyed right after. The launches of one device are called one
 /// after the other, in the order in which the device must have them: so it may post to the device thread, but must
 /// neither block nor wait. If it throws, its communicator is aborted: the other ranks would wait for it in vain.
-using Launch = UniqueFunction<void(const LaunchTurn&)>;
+using CollectiveLaunch = UniqueFunction<void(const LaunchTurn&)>;
 
 }  // namespace cox

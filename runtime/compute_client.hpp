@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/task_trace.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/device_allocation.hpp>
@@ -41,8 +42,10 @@ namespace cox {
 /// (L4).
 ///
 /// HandleTemplate is DeviceHandle (own device thread) or InlineDeviceHandle (the caller's thread, for debugging).
+///
+/// What it does together with the clients of other devices: CollectiveCalls.
 template <ComputeServer Server, template <class> class HandleTemplate = DeviceHandle>
-class ComputeClient {
+class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, HandleTemplate>> {
  public:
   using Kernel = typename Server::Kernel;
   using Site = std::source_location;
@@ -78,6 +81,8 @@ class ComputeClient {
   [[nodiscard]] VectorSizes io_optimized_vector_sizes(std::size_t elem_size, Site site = Site::current()) const {
     return cox::io_optimized_vector_sizes(utilities_->properties.hardware, elem_size, site);
   }
+  /// Whether calls run on the caller's thread.
+  [[nodiscard]] static constexpr bool is_blocking() noexcept { return HandleTemplate<Server>::is_blocking(); }
   /// The handle to the device thread itself, for its statistics and for other services.
   [[nodiscard]] const HandleTemplate<Server>& device_handle() const noexcept { return device_; }
 
@@ -369,6 +374,8 @@ class ComputeClient {
   }
 
  private:
+  friend CollectiveCalls<Server, ComputeClient>;
+
   explicit ComputeClient(HandleTemplate<Server> device) : device_(std::move(device)), utilities_(device_.utilities()) {}
 
   class PersistentWindow {

@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 
 #include <cstddef>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +15,10 @@ namespace cox {
 class CommunicationId {
  public:
   /// Throws CollectiveError Validation: fewer than two devices, a device twice, devices of different types.
-  explicit CommunicationId(std::span<const DeviceId> devices);
+  CommunicationId(std::span<const DeviceId> devices);
+  CommunicationId(std::initializer_list<DeviceId> devices)
+      : CommunicationId(std::span(devices.begin(), devices.size())) {}
+  CommunicationId(const std::vector<DeviceId>& devices) : CommunicationId(std::span(devices)) {}
 
   /// In the order of ranks.
   [[nodiscard]] std::span<const DeviceId> devices() const noexcept { return devices_; }

@@ -1,15 +1,36 @@
 #pragma once
 
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/collective_call.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+
 #include <concepts>
+#include <memory>
+#include <utility>
 
 namespace cox {
 
 /// What a server says about talking to the servers of other devices. Where `communication_enabled` is false, transfers
-/// between its devices go through the host, and collectives are ServerError Unsupported.
+/// between its devices go through the host, and collectives are CollectiveError Unsupported. Else:
+///
+/// - CommunicationGroup: the devices of a communicator, as their ranks know it.
+/// - communication_group(devices): finds the group or opens it. renew_communication_group(devices): as that, but one
+///   that is of no use any more, since ranks were missing or it was aborted, is replaced. Any thread; do not wait for
+///   other ranks. Throw CollectiveError.
+/// - communicate(group, calls, caller): the device's rank takes part in these operations, which begin when all work of
+///   the stream so far is done. Whatever is wrong is told to all ranks and joins the stream's errors.
+/// - sync_collective(caller): what the stream does from now on comes after all operations that the device has been
+///   given so far, on any stream.
 template <class S>
-concept ServerCommunication = requires {
-  { S::communication_enabled } -> std::convertible_to<bool>;
-  requires std::same_as<decltype(S::communication_enabled), const bool>;
-};
+concept ServerCommunication =
+    std::same_as<decltype(S::communication_enabled), const bool> &&
+    (!S::communication_enabled ||
+     requires(S& server, const CommunicationId& devices, std::shared_ptr<typename S::CommunicationGroup> group,
+              CollectiveCallList calls, const Caller& caller) {
+       { S::communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
+       { S::renew_communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
+       { server.communicate(group, std::move(calls), caller) } -> std::same_as<void>;
+       { server.sync_collective(caller) } -> std::same_as<void>;
+     });
 
 }  // namespace cox

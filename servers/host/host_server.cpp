@@ -1,10 +1,13 @@
 #include <coxswain/servers/host/host_server.hpp>
 
+#include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/servers/host/detail/host_collective.hpp>
 #include <coxswain/servers/host/detail/host_device.hpp>
 #include <coxswain/servers/host/detail/host_work.hpp>
 
@@ -30,6 +33,14 @@ HostOptions options_for(DeviceId device) {
                                                         std::to_string(options.device_count) +
                                                         " host devices, counted from 0");
   return options;
+}
+
+void require_host_devices(const CommunicationId& devices) {
+  const DeviceId last = devices.devices().back();  // of the highest index, all being of one type
+  if (last.type == host_device_type && last.index < host_device_count()) return;
+  throw CollectiveError(CollectiveError::Kind::Validation, "no communicator " + devices.to_string() + ": there are " +
+                                                               std::to_string(host_device_count()) +
+                                                               " host devices, counted from 0");
 }
 
 std::shared_ptr<const ServerUtilities<HostServer>> describe(DeviceId device, const HostOptions& options) {
@@ -245,6 +256,35 @@ void HostServer::replay(GraphId graph, const Caller& caller) {
 }
 
 void HostServer::graph_destroy(GraphId graph, const Caller&) { device_->remove_graph(graph); }
+
+std::shared_ptr<CommunicationGroup> HostServer::communication_group(const CommunicationId& devices) {
+  require_host_devices(devices);
+  return CommunicationGroups::of_process().find_or_open(devices);
+}
+
+std::shared_ptr<CommunicationGroup> HostServer::renew_communication_group(const CommunicationId& devices) {
+  require_host_devices(devices);
+  return CommunicationGroups::of_process().renew(devices);
+}
+
+void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
+                             const Caller& caller) {
+  try {
+    detail::queue_collective(*device_, group, calls, caller);
+  } catch (...) {
+    device_->stream(caller.stream).fail(std::current_exception());
+  }
+}
+
+void HostServer::sync_collective(const Caller& caller) {
+  HostStream& on = device_->stream(caller.stream);
+  try {
+    device_->require_no_capture(on, "sync_collective", caller);
+    device_->wait_for(on, device_->communicators().last_positions(), "sync_collective");
+  } catch (...) {
+    on.fail(std::current_exception());
+  }
+}
 
 void HostServer::on_task_error(std::exception_ptr error, StreamId stream) {
   device_->stream(stream).fail(std::move(error));

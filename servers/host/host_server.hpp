@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/communication_group.hpp>
 #include <coxswain/runtime/compute_client.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/pitched_layout_policy.hpp>
@@ -33,7 +34,8 @@ class HostServer {
   struct Info {
     std::size_t threads = 0;  ///< that run the streams
   };
-  static constexpr bool communication_enabled = false;
+  static constexpr bool communication_enabled = true;
+  using CommunicationGroup = cox::CommunicationGroup;
   /// Bytes: of every allocation, and of the rows of optimised layouts, as on the GPUs.
   static constexpr std::size_t memory_alignment = 512;
   /// Bytes: of every staging buffer.
@@ -74,6 +76,12 @@ class HostServer {
   void replay(GraphId graph, const Caller& caller);
   void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
+
+  // As ServerCommunication says.
+  [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
+  [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
+  void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller);
+  void sync_collective(const Caller& caller);
 
  private:
   std::unique_ptr<detail::HostDevice> device_;

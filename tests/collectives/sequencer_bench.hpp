@@ -40,7 +40,7 @@ struct Told {
   std::vector<LaunchTurn> turns;
 
   Told() { turns.reserve(64); }
-  Launch launch() {
+  CollectiveLaunch launch() {
     return [this](const LaunchTurn& turn) { turns.push_back(turn); };
   }
   [[nodiscard]] std::size_t times() const { return turns.size(); }
@@ -65,7 +65,7 @@ struct Bench {
   CommunicatorNumber pair = sequencer.open(among({0, 1}), std::chrono::hours(1));
 
   std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, const CollectiveRequest& request,
-                       Launch launch, Dependencies after = {}) {
+                       CollectiveLaunch launch, Dependencies after = {}) {
     return sequencer.submit(communicator, rank,
                             {.requests = {request}, .after = std::move(after), .launch = std::move(launch)});
   }

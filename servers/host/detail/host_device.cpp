@@ -19,6 +19,7 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
     : utilities_(std::move(utilities)),
       threads_("cox-host-" + std::to_string(utilities_->owner.device.index), options.threads_per_device),
       streams_(utilities_->owner.device, threads_),
+      communicators_(utilities_->owner.device, streams_, threads_),
       memory_(streams_, host_pool_options(options.memory_capacity, HostServer::memory_alignment),
               host_granularity(options.memory_capacity)),
       pinned_(
@@ -32,6 +33,7 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
       })) {}
 
 HostDevice::~HostDevice() {
+  communicators_.leave();
   streams_.each([](HostStream& stream) { stream.drain(); });
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](HostStream& stream) {
@@ -113,8 +115,15 @@ void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<v
     use.buffer->uses.prepare(streams_);
   }
   const StreamPosition position = on.next_position();
+  streams_.note_waits(on.awaited, position.position, waits);
   on.submit(streams_.events(waits), std::move(work), name);
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+}
+
+void HostDevice::wait_for(HostStream& on, const StreamPositions& positions, const char* name) {
+  if (positions.empty()) return;
+  streams_.note_waits(on.awaited, on.next_position().position, positions);
+  on.submit(streams_.events(positions), [] {}, name);
 }
 
 void HostDevice::require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const {

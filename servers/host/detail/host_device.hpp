@@ -9,6 +9,7 @@
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/servers/host/detail/host_communicators.hpp>
 #include <coxswain/servers/host/detail/host_graph.hpp>
 #include <coxswain/servers/host/detail/host_memory.hpp>
 #include <coxswain/servers/host/detail/host_range.hpp>
@@ -37,6 +38,8 @@ class HostDevice {
 
   [[nodiscard]] const Utilities& utilities() const noexcept { return utilities_; }
   [[nodiscard]] HostStream& stream(StreamId id) { return streams_.of(id); }
+  [[nodiscard]] HostStreams& streams() noexcept { return streams_; }
+  [[nodiscard]] HostCommunicators& communicators() noexcept { return communicators_; }
   [[nodiscard]] HostMemory& memory() noexcept { return memory_; }
   [[nodiscard]] HostPinnedMemory& pinned() noexcept { return *pinned_; }
   [[nodiscard]] Place place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
@@ -55,6 +58,8 @@ class HostDevice {
   /// `work` may be run many times then. Throws std::bad_alloc; then nothing has changed.
   /// `name`: for traces, of static storage.
   void submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name);
+  /// What is queued on the stream from now on comes after these positions. Throws std::bad_alloc.
+  void wait_for(HostStream& on, const StreamPositions& positions, const char* name);
   /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
   void require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const;
 
@@ -68,6 +73,7 @@ class HostDevice {
   Utilities utilities_;
   HostThreads threads_;
   HostStreams streams_;
+  HostCommunicators communicators_;
   HostMemory memory_;
   std::shared_ptr<HostPinnedMemory> pinned_;  // with the bytes that it gave out
   struct Captured {

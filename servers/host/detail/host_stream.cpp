@@ -7,9 +7,9 @@
 
 namespace cox::detail {
 
-void HostStream::submit(HostEvents waits, UniqueFunction<void()> work, const char* name) {
-  auto piece = std::make_unique<Piece>(Piece{std::move(waits), std::move(work), name, trace::origin()});
+void HostStream::queue(std::unique_ptr<Piece> piece) noexcept {
   bool was_idle = false;
+  ++submitted_;
   {
     const std::lock_guard lock(mutex_);
     Piece* const added = piece.get();
@@ -18,7 +18,6 @@ void HostStream::submit(HostEvents waits, UniqueFunction<void()> work, const cha
     was_idle = self_ == nullptr;
     if (was_idle) self_ = shared_from_this();
   }
-  ++submitted_;
   if (was_idle) threads_.schedule(*this);
 }
 
@@ -29,7 +28,7 @@ std::exception_ptr HostStream::take_errors(std::source_location site) {
 void HostStream::fail(std::exception_ptr error) {
   if (capture.capturing()) return capture.fail(std::move(error));
   profiles.mark_all(error);
-  record(2 * submitted_ + 1, std::move(error));
+  record(failure_position(), std::move(error));
 }
 
 void HostStream::record(std::uint64_t position, std::exception_ptr error) {

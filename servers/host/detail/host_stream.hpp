@@ -6,18 +6,21 @@
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/servers/host/detail/awaited_collectives.hpp>
 #include <coxswain/servers/host/detail/host_capture.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
 #include <coxswain/servers/host/detail/running_profiles.hpp>
 #include <coxswain/servers/host/detail/stream_errors.hpp>
 #include <coxswain/servers/host/detail/timeline.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <source_location>
+#include <utility>
 
 namespace cox::detail {
 
@@ -48,26 +51,33 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   [[nodiscard]] StreamPosition next_position() const noexcept { return {slot_, submitted_ + 1}; }
   /// Its event.
   [[nodiscard]] HostEvent next_event() const { return {timeline_, submitted_ + 1}; }
+  /// Where the last piece is that was queued.
+  [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, submitted_}; }
   /// Queues `work`, to run after all pieces before it and after `waits`. Its captures are gone before its event is
   /// reached. What it throws joins the stream's errors. Does not block. Throws std::bad_alloc; then nothing is queued.
   /// `name`: for traces, of static storage.
-  void submit(HostEvents waits, UniqueFunction<void()> work, const char* name = "work");
+  void submit(HostEvents waits, UniqueFunction<void()> work, const char* name = "work") {
+    queue(make_piece(std::move(waits), std::move(work), name));
+  }
   /// A failure found while work was being queued joins the stream's errors, or those of a capture, and voids the
   /// profiles that are open.
   void fail(std::exception_ptr error);
+  /// For fail_at(): what fails between the pieces that are queued now and the next one.
+  [[nodiscard]] std::uint64_t failure_position() const noexcept { return 2 * submitted_ + 1; }
   /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none.
   [[nodiscard]] std::exception_ptr take_errors(std::source_location site);
   /// As take_errors, but they stay.
   [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const { return errors_.peek(place_, site); }
   /// Nothing queued, nothing to tell, nothing begun.
   [[nodiscard]] bool idle() const {
-    return timeline_->reached(submitted_) && errors_.empty() && persistent_windows == 0 && capture.idle() &&
-           profiles.empty();
+    return timeline_->reached(submitted_) && collectives_under_way.load(std::memory_order_acquire) == 0 &&
+           errors_.empty() && persistent_windows == 0 && capture.idle() && profiles.empty();
   }
   /// Blocks until everything submitted has run.
   void drain() { timeline_->wait(submitted_); }
 
   std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
+  AwaitedCollectives awaited;          ///< what the stream has come to wait for
   HostCapture capture;
   OpenProfiles<std::shared_ptr<HostProfile>> profiles;
 
@@ -89,9 +99,16 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
     return running_profiles_.end(profile);
   }
 
-  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  // Any thread
+  // --------------------------------------------------------------------------------------------------------------
 
- private:
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  /// A failure of what was asked for when failure_position() was `position` joins the stream's errors.
+  void fail_at(std::uint64_t position, std::exception_ptr error) { record(position, std::move(error)); }
+  /// Collectives that were asked for on this stream and have not ended. Only the device thread adds.
+  std::atomic<std::size_t> collectives_under_way{0};
+
+  /// Work that has been made ready to be queued.
   struct Piece {
     HostEvents waits;
     UniqueFunction<void()> work;
@@ -99,6 +116,16 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
     trace::Origin origin;
     std::unique_ptr<Piece> next = nullptr;
   };
+  /// Throws std::bad_alloc.
+  [[nodiscard]] static std::unique_ptr<Piece> make_piece(HostEvents waits, UniqueFunction<void()> work,
+                                                         const char* name) {
+    return std::make_unique<Piece>(Piece{std::move(waits), std::move(work), name, trace::origin()});
+  }
+  /// As submit(), without an allocation. One thread at a time: that of the device, or of whoever else the stream is
+  /// left to.
+  void queue(std::unique_ptr<Piece> piece) noexcept;
+
+ private:
   static constexpr int most_at_once = 64;  // pieces, before it is the other streams' turn
 
   // Positions of errors: piece n fails at 2n, what is found between queuing n and n + 1 is at 2n + 1.

@@ -27,10 +27,24 @@ class HostStreams {
   [[nodiscard]] HostStream& of(StreamId id);
   /// As StreamClock says.
   [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
-    return timelines_[static_cast<std::size_t>(slot)]->count();
+    return slots_[static_cast<std::size_t>(slot)].timeline->count();
   }
   /// What to wait for until these positions are reached.
   [[nodiscard]] HostEvents events(const StreamPositions& positions) const;
+
+  /// A slot of its own for what is counted like a stream's work, but is no stream. Throws std::bad_alloc.
+  struct TakenSlot {
+    StreamSlot slot;
+    std::shared_ptr<Timeline> timeline;  ///< counts on from where it is
+  };
+  [[nodiscard]] TakenSlot take_slot();
+  /// When nothing that was counted there is under way.
+  void give_back(StreamSlot slot) noexcept { free_slots_.push_back(slot); }
+  /// The stream of the slot; null if it is none.
+  [[nodiscard]] HostStream* at(StreamSlot slot) const noexcept { return slots_[static_cast<std::size_t>(slot)].stream; }
+  /// From piece `from` on these positions are waited for: adds to `awaited` the collectives among them and those that
+  /// their streams wait for there. Throws std::bad_alloc.
+  void note_waits(AwaitedCollectives& awaited, std::uint64_t from, const StreamPositions& waits) const;
 
   /// Calls `visit(stream)` for each.
   template <class Visit>
@@ -41,12 +55,17 @@ class HostStreams {
  private:
   void forget_idle();
 
+  struct Slot {
+    std::shared_ptr<Timeline> timeline;
+    HostStream* stream = nullptr;
+  };
+
   DeviceId device_;
   HostThreads& threads_;
   std::unordered_map<StreamId, std::shared_ptr<HostStream>> streams_;
-  std::vector<std::shared_ptr<Timeline>> timelines_;  // by slot
-  std::vector<StreamSlot> free_slots_;                // with room for all slots
-  std::size_t sweep_at_ = 1024;  // streams: a client thread that has ended leaves its stream behind
+  std::vector<Slot> slots_;
+  std::vector<StreamSlot> free_slots_;  // with room for all slots
+  std::size_t sweep_at_ = 1024;         // streams: a client thread that has ended leaves its stream behind
 };
 
 }  // namespace cox::detail

@@ -1,14 +1,15 @@
 #include <coxswain/servers/host/detail/timeline.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace cox::detail {
 
-void Timeline::advance() noexcept {
+void Timeline::advance_to(std::uint64_t value) noexcept {
   Waiter* due = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t count = count_.load(std::memory_order_relaxed) + 1;
+    const std::uint64_t count = std::max(value, count_.load(std::memory_order_relaxed) + 1);
     count_.store(count, std::memory_order_release);  // pairs with the acquire in count
     for (Waiter** link = &waiting_; *link != nullptr;) {
       Waiter& waiter = **link;
@@ -35,6 +36,11 @@ bool Timeline::tell(std::uint64_t value, Waiter& waiter) noexcept {
 void Timeline::wait(std::uint64_t value) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this, value] { return reached(value); });
+}
+
+bool Timeline::wait_until(std::uint64_t value, std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [this, value] { return reached(value); });
 }
 
 }  // namespace cox::detail

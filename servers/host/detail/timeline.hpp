@@ -3,6 +3,7 @@
 #include <coxswain/runtime/small_vector.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -38,12 +39,16 @@ class Timeline {
     return count_.load(std::memory_order_acquire);
   }
   [[nodiscard]] bool reached(std::uint64_t value) const noexcept { return count() >= value; }
-  /// One more piece is done. Tells those who waited for it, on this thread. Only the stream calls this.
-  void advance() noexcept;
+  /// One more piece is done. Tells those who waited for it, on this thread.
+  void advance() noexcept { advance_to(0); }
+  /// So many pieces are done; one more, if there were as many already.
+  void advance_to(std::uint64_t value) noexcept;
   /// Returns true if `waiter` will be told; false if `value` is reached already.
   [[nodiscard]] bool tell(std::uint64_t value, Waiter& waiter) noexcept;
   /// Blocks until `value` is reached.
   void wait(std::uint64_t value);
+  /// As that, until `deadline` at the latest. Returns whether it is reached.
+  bool wait_until(std::uint64_t value, std::chrono::steady_clock::time_point deadline);
 
  private:
   std::atomic<std::uint64_t> count_{0};

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <coxswain/collectives/sequencer.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+
+#include <chrono>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cox {
+
+/// The devices of a communicator, as all its ranks know it: one sequence of operations that all of them do together,
+/// and one of transfers for each way between two of them. Any thread.
+class CommunicationGroup {
+ public:
+  /// The sequencer must outlive it. An operation times out that long after its first rank has asked for it.
+  CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout);
+  CommunicationGroup(const CommunicationGroup&) = delete;
+  CommunicationGroup& operator=(const CommunicationGroup&) = delete;
+  /// As close().
+  ~CommunicationGroup();
+
+  [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
+  [[nodiscard]] Sequencer& sequencer() const noexcept { return sequencer_; }
+  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
+  /// Of the operations of all ranks.
+  [[nodiscard]] CommunicatorNumber number() const noexcept { return number_; }
+  /// Of the transfers from one device to another; opened when it is first asked for. The ranks in it are those of the
+  /// two devices among themselves. Throws CollectiveError Validation (not of this group), Aborted (closed).
+  [[nodiscard]] CommunicatorNumber transfers(DeviceId from, DeviceId to);
+  /// Whether nothing has ended it: no missing rank, no abort, no device that was shut down.
+  [[nodiscard]] bool usable() const;
+  /// Refuses what waits for ranks and what comes, with this cause, until the group is renewed.
+  void abort(const std::exception_ptr& cause);
+  /// As abort(), for good. Idempotent.
+  void close() noexcept;
+
+  /// An operation has failed, as each of its ranks was told. The first time it is logged, and the flight recorders are
+  /// written to the file that the setting collectives.dump_file names; blocks for that.
+  void report_failure(const std::exception_ptr& error) noexcept;
+  /// The flight recorders of all its sequences, as members of a JSON array.
+  [[nodiscard]] std::string recorders_to_json() const;
+
+ private:
+  [[nodiscard]] std::vector<CommunicatorNumber> numbers() const;
+
+  Sequencer& sequencer_;
+  const CommunicationId devices_;
+  const std::chrono::milliseconds timeout_;
+  const CommunicatorNumber number_;
+  mutable std::mutex mutex_;                                               // before the sequencer's
+  std::map<std::pair<DeviceId, DeviceId>, CommunicatorNumber> transfers_;  // guarded by mutex_, as all below
+  bool closed_ = false;
+  std::exception_ptr reported_;  // all ranks are told the same one
+};
+
+}  // namespace cox

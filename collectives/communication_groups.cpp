@@ -1,0 +1,82 @@
+#include <coxswain/collectives/communication_groups.hpp>
+
+#include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+namespace cox {
+namespace {
+
+SequencerOptions options_of_process() {
+  const Settings now = settings();
+  return {.max_ahead = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.max_ahead")),
+          .recorded_operations = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.recorded")),
+          .device_activity = device_activity};
+}
+
+std::chrono::milliseconds timeout_in_force() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      settings().get<std::chrono::nanoseconds>("collectives.timeout"));
+}
+
+}  // namespace
+
+CommunicationGroups& CommunicationGroups::of_process() {
+  static auto& groups = *new CommunicationGroups(options_of_process());
+  return groups;
+}
+
+CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = groups_.find(devices); found != groups_.end()) return found->second;
+  auto opened = std::make_shared<CommunicationGroup>(sequencer_, devices, timeout_in_force());
+  return groups_.emplace(devices, std::move(opened)).first->second;
+}
+
+CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& devices) {
+  Group useless;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = groups_.find(devices); found != groups_.end() && !found->second->usable()) {
+      useless = std::move(found->second);
+      groups_.erase(found);
+    }
+  }
+  if (useless) useless->close();  // what it refuses is answered with no lock held
+  return find_or_open(devices);
+}
+
+std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId device) {
+  std::vector<Group> left;
+  const auto take = [&](const auto& which) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(groups_, [&](const auto& entry) {
+      if (!std::ranges::binary_search(entry.first.devices(), device) || !which(*entry.second)) return false;
+      left.push_back(entry.second);
+      return true;
+    });
+  };
+  take([](const CommunicationGroup&) { return true; });
+  sequencer_.leave(device);
+  take([](const CommunicationGroup& group) { return !group.usable(); });  // opened in between
+  return left;
+}
+
+std::string CommunicationGroups::recorders_to_json() const {
+  std::vector<Group> groups;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [devices, group] : groups_) groups.push_back(group);
+  }
+  std::string json;
+  for (const Group& group : groups) json += (json.empty() ? "" : ",\n") + group->recorders_to_json();
+  return "[" + json + "]";
+}
+
+std::string dump_flight_recorders() { return CommunicationGroups::of_process().recorders_to_json(); }
+
+}  // namespace cox

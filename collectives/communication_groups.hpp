@@ -1,0 +1,49 @@
+#pragma once
+
+#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/sequencer.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cox {
+
+/// All communicators of the process, one for each set of devices, and what puts their operations in order. Any thread.
+class CommunicationGroups {
+ public:
+  using Group = std::shared_ptr<CommunicationGroup>;
+
+  explicit CommunicationGroups(SequencerOptions options) : sequencer_(std::move(options)) {}
+
+  /// Those of the process, made with the settings collectives.* that are in force at the first call. Never destroyed:
+  /// devices that are shut down at process exit still take leave of it.
+  [[nodiscard]] static CommunicationGroups& of_process();
+
+  /// Finds the group of that set of devices, or opens it. A failed opening is tried again by the next call.
+  [[nodiscard]] Group find_or_open(const CommunicationId& devices);
+  /// As find_or_open(); a group that is not usable() any more is closed, and a new one takes its place. Ranks that
+  /// still hold the old one are refused, so nothing that was meant for it is taken for an operation of the new one.
+  [[nodiscard]] Group renew(const CommunicationId& devices);
+  /// The device is being shut down and will ask for nothing any more: see Sequencer::leave. Its groups are found no
+  /// more; the caller closes those that are returned when it has waited for what it asked for.
+  [[nodiscard]] std::vector<Group> leave(DeviceId device);
+
+  [[nodiscard]] Sequencer& sequencer() noexcept { return sequencer_; }
+  /// The flight recorders of all groups, oldest first: a JSON array.
+  [[nodiscard]] std::string recorders_to_json() const;
+
+ private:
+  Sequencer sequencer_;
+  mutable std::mutex mutex_;                 // before the groups' and the sequencer's
+  std::map<CommunicationId, Group> groups_;  // guarded by mutex_
+};
+
+/// The flight recorders of all communicators of the process, as a JSON array of objects: see FlightRecorder::to_json.
+[[nodiscard]] std::string dump_flight_recorders();
+
+}  // namespace cox

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <coxswain/runtime/binding.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/small_vector.hpp>
+
+namespace cox {
+
+/// What one rank asks for, with its memory.
+struct CollectiveCall {
+  CollectiveRequest request;
+  Binding source = {};       ///< Without memory where the rank has nothing to give.
+  Binding destination = {};  ///< Without memory where it gets nothing.
+  CopyPlan rows = {};        ///< Of Send and Receive: how the elements lie in the memory; no rows: one after the other.
+};
+
+/// One call, or those of a group: launched as one.
+using CollectiveCallList = SmallVector<CollectiveCall, 1>;
+
+}  // namespace cox

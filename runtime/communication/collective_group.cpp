@@ -1,0 +1,152 @@
+#include <coxswain/runtime/communication/collective_group.hpp>
+
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/reducible_types.hpp>
+
+#include <fmt/format.h>
+
+#include <optional>
+
+namespace cox {
+
+using enum CollectiveOperation;
+
+CollectiveGroup::CollectiveGroup(CommunicationId devices, DeviceId device, const Caller& caller)
+    : devices_(std::move(devices)), rank_(devices_.rank_of(device)), caller_(caller) {}
+
+void CollectiveGroup::all_reduce(const Handle& source, const Handle& destination, ElementType type,
+                                 ReduceOperation operation) {
+  add({.operation = AllReduce, .element_type = type, .reduce_operation = operation}, &source, &destination);
+}
+
+void CollectiveGroup::reduce(const Handle& source, const Handle& destination, ElementType type,
+                             ReduceOperation operation, DeviceId root) {
+  const std::size_t root_rank = devices_.rank_of(root);
+  add({.operation = Reduce, .element_type = type, .reduce_operation = operation, .root = root_rank}, &source,
+      root_rank == rank_ ? &destination : nullptr);
+}
+
+void CollectiveGroup::broadcast(const Handle& source, const Handle& destination, ElementType type, DeviceId root) {
+  const std::size_t root_rank = devices_.rank_of(root);
+  add({.operation = Broadcast, .element_type = type, .root = root_rank}, root_rank == rank_ ? &source : nullptr,
+      &destination);
+}
+
+void CollectiveGroup::all_gather(const Handle& source, const Handle& destination, ElementType type) {
+  add({.operation = AllGather, .element_type = type}, &source, &destination);
+}
+
+void CollectiveGroup::reduce_scatter(const Handle& source, const Handle& destination, ElementType type,
+                                     ReduceOperation operation) {
+  add({.operation = ReduceScatter, .element_type = type, .reduce_operation = operation}, &source, &destination);
+}
+
+void CollectiveGroup::all_to_all(const Handle& source, const Handle& destination, ElementType type) {
+  add({.operation = AllToAll, .element_type = type}, &source, &destination);
+}
+
+void CollectiveGroup::barrier() { add({.operation = Barrier}, nullptr, nullptr); }
+
+void CollectiveGroup::send(const Handle& source, ElementType type, DeviceId to) {
+  add_transfer(Send, source.binding(), type, to, {});
+}
+
+void CollectiveGroup::receive(const Handle& destination, ElementType type, DeviceId from) {
+  add_transfer(Receive, destination.binding(), type, from, {});
+}
+
+void CollectiveGroup::send(CopyDescriptor source, ElementType type, DeviceId to) {
+  const CopyPlan rows = plan_copy(source);
+  add_transfer(Send, std::move(source.binding), type, to, rows);
+}
+
+void CollectiveGroup::receive(CopyDescriptor destination, ElementType type, DeviceId from) {
+  const CopyPlan rows = plan_copy(destination);
+  add_transfer(Receive, std::move(destination.binding), type, from, rows);
+}
+
+// The count follows from the smaller buffer that the rank has; each of its buffers must be as large as that says.
+void CollectiveGroup::add(CollectiveRequest request, const Handle* source, const Handle* destination) {
+  request.caller = caller_;
+  const CollectiveOperationFacts& facts = facts_of(request.operation);
+  if (facts.reduces) require_reducible(request.element_type, request.reduce_operation, caller_.site);
+  const std::size_t world = devices_.world_size();
+  struct Side {
+    const char* name;
+    const Handle* handle;
+    std::size_t times;
+  };
+  const Side sides[] = {{"source", source, facts.input_of_all_size ? world : 1},
+                        {"destination", destination, facts.output_of_all_size ? world : 1}};
+  std::optional<std::size_t> count;
+  for (const Side& side : sides) {
+    if (side.handle == nullptr) continue;
+    if (!side.handle->memory().memory()) refuse(request, fmt::format("its {} has no memory", side.name));
+    const std::size_t all = elements(request, side.name, side.handle->size_in_used());
+    if (all % side.times != 0)
+      refuse(request, fmt::format("its {} has {} elements, which is no equal part for each of {} ranks", side.name, all,
+                                  side.times));
+    if (count && *count != all / side.times)
+      refuse(request, fmt::format("its source is {} bytes and its destination {} bytes, which do not go together",
+                                  source->size_in_used(), destination->size_in_used()));
+    count = all / side.times;
+  }
+  request.count = count.value_or(0);
+  if (source != nullptr && destination != nullptr) check_overlap(request, *source, *destination);
+  append({.request = request,
+          .source = source != nullptr ? source->binding() : Binding{},
+          .destination = destination != nullptr ? destination->binding() : Binding{}});
+}
+
+void CollectiveGroup::add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other,
+                                   CopyPlan rows) {
+  CollectiveRequest request{
+      .operation = operation, .element_type = type, .root = devices_.rank_of(other), .caller = caller_};
+  if (request.root == rank_) refuse(request, "a device does not need a transfer to itself");
+  if (!memory.memory) refuse(request, "it has no memory");
+  const bool dense = rows.rows == 0;
+  const std::size_t bytes = dense ? memory.size_in_used() : rows.size();
+  if (!dense && rows.row_bytes % element_size(type) != 0)
+    refuse(request, fmt::format("its rows of {} bytes are no whole number of {}", rows.row_bytes, to_string(type)));
+  request.count = elements(request, "memory", bytes);
+  CollectiveCall call{.request = request, .rows = rows};
+  (operation == Send ? call.source : call.destination) = std::move(memory);
+  append(std::move(call));
+}
+
+void CollectiveGroup::append(CollectiveCall call) {
+  if (!calls_.empty() && (is_transfer(call.request.operation) || is_transfer(calls_.front().request.operation)))
+    refuse(call.request, "a transfer stands alone, not in a group");
+  calls_.push_back(std::move(call));
+}
+
+std::size_t CollectiveGroup::elements(const CollectiveRequest& request, const char* which, std::size_t bytes) const {
+  const std::size_t size = element_size(request.element_type);
+  if (bytes % size != 0)
+    refuse(request, fmt::format("the {} bytes of its {} are no whole number of {}", bytes, which,
+                                to_string(request.element_type)));
+  return bytes / size;
+}
+
+// In one memory the windows must be apart, or lie as they do when the operation is in place.
+void CollectiveGroup::check_overlap(const CollectiveRequest& request, const Handle& source,
+                                    const Handle& destination) const {
+  if (!(source.memory().memory() == destination.memory().memory())) return;
+  const std::size_t from = source.offset_start();
+  const std::size_t to = destination.offset_start();
+  if (from + source.size_in_used() <= to || to + destination.size_in_used() <= from) return;
+  const std::size_t part = request.count * element_size(request.element_type) * rank_;
+  const CollectiveOperationFacts& facts = facts_of(request.operation);
+  const bool in_place = !(facts.input_of_all_size && facts.output_of_all_size) &&
+                        from + (facts.input_of_all_size ? part : 0) == to + (facts.output_of_all_size ? part : 0);
+  if (!in_place) refuse(request, "its source and its destination overlap");
+}
+
+void CollectiveGroup::refuse(const CollectiveRequest& request, const std::string& why) const {
+  throw CollectiveError(
+      CollectiveError::Kind::Validation,
+      fmt::format("no {} on {}: {}", to_string(request.operation), devices_.devices()[rank_].to_string(), why),
+      caller_.site);
+}
+
+}  // namespace cox

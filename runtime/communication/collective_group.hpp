@@ -1,0 +1,77 @@
+#pragma once
+
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/collective_call.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/communication/reduce_operation.hpp>
+#include <coxswain/runtime/copy_descriptor.hpp>
+#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/handle.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+namespace cox {
+
+/// What one rank does together with others, checked as far as one rank can: operations of one communicator that are
+/// launched as one, in this order. All ranks must put the same ones in. For ComputeClient::collective_group; on the
+/// thread that made it.
+///
+/// Sizes are those of the handles' windows. All functions throw CollectiveError Validation, and add nothing then: a
+/// size that is no whole number of elements, or does not go with the other; memory that is missing; elements that
+/// cannot be reduced; a root that is not among the devices; source and destination that overlap, but for what is said
+/// to be in place.
+class CollectiveGroup {
+ public:
+  /// Throws CollectiveError Validation if `device` is not one of `devices`.
+  CollectiveGroup(CommunicationId devices, DeviceId device, const Caller& caller);
+
+  /// Every rank gets the reduction of all sources. In place: source == destination.
+  void all_reduce(const Handle& source, const Handle& destination, ElementType type,
+                  ReduceOperation operation = ReduceOperation::Sum);
+  /// `root` gets the reduction of all sources; the other ranks' destinations are not looked at. In place: as
+  /// all_reduce.
+  void reduce(const Handle& source, const Handle& destination, ElementType type, ReduceOperation operation,
+              DeviceId root);
+  /// Every rank gets what `root` has as its source; the other ranks' sources are not looked at. In place: as
+  /// all_reduce.
+  void broadcast(const Handle& source, const Handle& destination, ElementType type, DeviceId root);
+  /// Every rank gets the sources of all ranks, one after the other. In place: the source is the rank's own part of the
+  /// destination.
+  void all_gather(const Handle& source, const Handle& destination, ElementType type);
+  /// Every rank gets its part of the reduction of all sources. In place: the destination is the rank's own part of the
+  /// source.
+  void reduce_scatter(const Handle& source, const Handle& destination, ElementType type,
+                      ReduceOperation operation = ReduceOperation::Sum);
+  /// Part q of rank r's destination is part r of rank q's source.
+  void all_to_all(const Handle& source, const Handle& destination, ElementType type);
+  /// What is queued behind it comes after all that is queued before it on every rank.
+  void barrier();
+
+  // Between two devices. A transfer stands alone, not in a group of several.
+
+  void send(const Handle& source, ElementType type, DeviceId to);
+  void receive(const Handle& destination, ElementType type, DeviceId from);
+  /// Rows that are padded on either side. Throws also as plan_copy.
+  void send(CopyDescriptor source, ElementType type, DeviceId to);
+  void receive(CopyDescriptor destination, ElementType type, DeviceId from);
+
+  [[nodiscard]] bool empty() const noexcept { return calls_.empty(); }
+  [[nodiscard]] CollectiveCallList take_calls() && noexcept { return std::move(calls_); }
+
+ private:
+  void add(CollectiveRequest request, const Handle* source, const Handle* destination);
+  void add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other, CopyPlan rows);
+  void append(CollectiveCall call);
+  [[nodiscard]] std::size_t elements(const CollectiveRequest& request, const char* which, std::size_t bytes) const;
+  void check_overlap(const CollectiveRequest& request, const Handle& source, const Handle& destination) const;
+  [[noreturn]] void refuse(const CollectiveRequest& request, const std::string& why) const;
+
+  CommunicationId devices_;
+  std::size_t rank_;
+  Caller caller_;
+  CollectiveCallList calls_;
+};
+
+}  // namespace cox

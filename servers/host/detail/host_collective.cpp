@@ -1,0 +1,58 @@
+#include <coxswain/servers/host/detail/host_collective.hpp>
+
+#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/servers/host/detail/host_device.hpp>
+
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+ServerOperation server_operation(CollectiveOperation operation) noexcept {
+  if (operation == CollectiveOperation::Send) return ServerOperation::Send;
+  return operation == CollectiveOperation::Receive ? ServerOperation::Receive : ServerOperation::AllReduce;
+}
+
+RankBuffers resolve(const HostDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
+  RankBuffers buffers{.row_bytes = call.rows.row_bytes, .pitch = call.rows.pitch};
+  if (call.source.memory) buffers.source = device.resolve(call.source, Access::Read, caller, uses).data;
+  if (call.destination.memory) buffers.destination = device.resolve(call.destination, Access::Write, caller, uses).data;
+  return buffers;
+}
+
+}  // namespace
+
+void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
+                      const CollectiveCallList& calls, const Caller& caller) {
+  HostStream& on = device.stream(caller.stream);
+  HostStreams& streams = device.streams();
+  HostCommunicator& communicator = device.communicators().of(group, calls.front().request);
+  HostCollective collective;
+  for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
+  BufferUses uses;
+  try {
+    device.require_no_capture(on, "a collective", caller);
+    device.require_healthy(server_operation(calls.front().request.operation), caller);
+    for (const CollectiveCall& call : calls) collective.buffers.push_back(resolve(device, call, caller, uses));
+  } catch (...) {
+    // The rank comes all the same, to say so: the others must not wait for it.
+    collective.failure = std::current_exception();
+    uses.clear();
+    if (on.capture.capturing()) on.capture.fail(collective.failure);
+  }
+  const StreamSlot slot = communicator.last_position().stream;
+  StreamPositions waits{on.last_position()};
+  for (const BufferUse& use : uses) {
+    use.buffer->uses.add_waits(use.access, slot, streams, waits);
+    use.buffer->uses.prepare(streams);
+  }
+  AwaitedCollectives awaited;
+  streams.note_waits(awaited, 0, waits);
+  collective.waits = streams.events(waits);
+  collective.after = device.communicators().dependencies(awaited);
+  const StreamPosition end = communicator.submit(std::move(collective), on);
+  for (const BufferUse& use : uses) use.buffer->uses.note(use.access, end);
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/collective_call.hpp>
+
+#include <memory>
+
+namespace cox::detail {
+
+class HostDevice;
+
+/// The device's rank takes part in these operations, behind all work of the caller's stream so far and all other uses
+/// of the memory. What is wrong with them is told to all ranks, and ends with the stream's errors. Device thread; does
+/// not wait. Throws what kept the rank from asking at all: CallError QueueFull, CollectiveError Aborted,
+/// std::bad_alloc.
+void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
+                      const CollectiveCallList& calls, const Caller& caller);
+
+}  // namespace cox::detail

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/in_process_collective.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/servers/host/detail/host_stream.hpp>
+#include <coxswain/servers/host/detail/host_streams.hpp>
+#include <coxswain/servers/host/detail/timeline.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+namespace cox::detail {
+
+/// What a rank has for an operation, or a group of them, and when it may begin.
+struct HostCollective {
+  CollectiveRequests requests;
+  std::vector<RankBuffers> buffers;  ///< of each request
+  HostEvents waits;                  ///< what must be done before
+  CollectiveDependencies after;      ///< the collectives among that, and before it
+  std::exception_ptr failure;        ///< why the rank cannot take part
+};
+
+/// One rank of a communicator on host devices: what NCCL calls an ncclComm_t. Its operations run on the device's
+/// communication stream, which all communicators of the device share: the sequencer's order is the same on all devices.
+///
+///     sequencer's turn -> arrive (after the work the rank waits for) -> share (all have arrived) -> end (all are done)
+///
+/// No thread waits in any of them. What has ended is counted like the work of a stream, on a slot of its own, so that
+/// buffers remember collectives as they do kernels, and streams wait for them alike.
+class HostCommunicator {
+ public:
+  /// `devices`: those that this communicator of the group is for.
+  HostCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, const CommunicationId& devices,
+                   DeviceId device, HostStreams::TakenSlot slot, std::shared_ptr<HostStream> communication);
+
+  /// Asks for it on behalf of a stream, whose errors get what becomes of it. Returns where its end will be. Device
+  /// thread. Throws as Sequencer::submit, and std::bad_alloc; then nothing was asked for.
+  StreamPosition submit(HostCollective collective, HostStream& on);
+
+  /// The operation whose end is at that position.
+  [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
+    return {number_, position - begin_};
+  }
+  /// Where the last operation ends that was asked for.
+  [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, last_}; }
+  /// Waits for that end, until `deadline` at the latest. Returns whether it has come.
+  bool wait_until(std::chrono::steady_clock::time_point deadline) { return timeline_->wait_until(last_, deadline); }
+  void wait() { timeline_->wait(last_); }
+  /// Nothing is under way, and nothing more will be.
+  [[nodiscard]] bool over() const {
+    return timeline_->reached(last_) && group_->sequencer().broken(number_) != nullptr;
+  }
+
+ private:
+  struct Part;
+
+  [[nodiscard]] std::vector<DeviceId> places_of(const CollectiveRequest& request) const;
+
+  const std::shared_ptr<CommunicationGroup> group_;
+  const CommunicatorNumber number_;
+  const CommunicationId devices_;
+  const std::size_t rank_;
+  const StreamSlot slot_;
+  const std::shared_ptr<Timeline> timeline_;
+  const std::shared_ptr<HostStream> communication_;
+  const std::shared_ptr<FlightRecorder> recorder_;
+  const std::uint64_t begin_;  // operation n ends at begin_ + n
+  std::uint64_t last_;
+};
+
+}  // namespace cox::detail

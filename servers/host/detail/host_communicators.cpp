@@ -1,0 +1,90 @@
+#include <coxswain/servers/host/detail/host_communicators.hpp>
+
+#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+
+#include <array>
+#include <exception>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace cox::detail {
+
+HostCommunicator& HostCommunicators::of(const std::shared_ptr<CommunicationGroup>& group,
+                                        const CollectiveRequest& request) {
+  const CommunicationId& all = group->devices();
+  const DeviceId other = all.devices()[is_transfer(request.operation) ? request.root : 0];
+  const bool sends = request.operation == CollectiveOperation::Send;
+  const CommunicatorNumber number = !is_transfer(request.operation) ? group->number()
+                                    : sends                         ? group->transfers(device_, other)
+                                                                    : group->transfers(other, device_);
+  if (const auto found = communicators_.find(number); found != communicators_.end()) return *found->second;
+  forget_what_is_over();
+  const CommunicationId ranks = is_transfer(request.operation) ? CommunicationId(std::array{device_, other}) : all;
+  std::shared_ptr<HostStream> stream = communication();
+  const HostStreams::TakenSlot slot = streams_.take_slot();
+  try {
+    auto made = std::make_unique<HostCommunicator>(group, number, ranks, device_, slot, std::move(stream));
+    return *communicators_.emplace(number, std::move(made)).first->second;
+  } catch (...) {
+    streams_.give_back(slot.slot);
+    throw;
+  }
+}
+
+CollectiveDependencies HostCommunicators::dependencies(const AwaitedCollectives& awaited) const {
+  CollectiveDependencies dependencies;
+  awaited.each_until(std::numeric_limits<std::uint64_t>::max(), streams_, [&](const StreamPosition& collective) {
+    for (const auto& [number, communicator] : communicators_)
+      if (communicator->last_position().stream == collective.stream)
+        dependencies.push_back(communicator->operation_at(collective.position));
+  });
+  return dependencies;
+}
+
+StreamPositions HostCommunicators::last_positions() const {
+  StreamPositions positions;
+  for (const auto& [number, communicator] : communicators_) {
+    const StreamPosition last = communicator->last_position();
+    if (streams_.completed(last.stream) < last.position) positions.push_back(last);
+  }
+  return positions;
+}
+
+void HostCommunicators::leave() noexcept {
+  try {
+    const auto groups = CommunicationGroups::of_process().leave(device_);
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (const auto& [number, communicator] : communicators_)
+      if (!communicator->wait_until(deadline)) break;
+    for (const auto& group : groups) group->close();
+    for (const auto& [number, communicator] : communicators_) communicator->wait();
+  } catch (...) {
+    report_task_error({device_, StreamId::current(), std::current_exception()});
+  }
+}
+
+std::shared_ptr<HostStream> HostCommunicators::communication() {
+  if (communication_ == nullptr) {
+    const HostStreams::TakenSlot slot = streams_.take_slot();
+    try {
+      communication_ =
+          std::make_shared<HostStream>(Place{device_, StreamId::allocate()}, threads_, slot.slot, slot.timeline);
+    } catch (...) {
+      streams_.give_back(slot.slot);
+      throw;
+    }
+  }
+  return communication_;
+}
+
+void HostCommunicators::forget_what_is_over() {
+  std::erase_if(communicators_, [this](const auto& entry) {
+    if (!entry.second->over()) return false;
+    streams_.give_back(entry.second->last_position().stream);
+    return true;
+  });
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/servers/host/detail/awaited_collectives.hpp>
+#include <coxswain/servers/host/detail/host_communicator.hpp>
+#include <coxswain/servers/host/detail/host_streams.hpp>
+#include <coxswain/servers/host/detail/host_threads.hpp>
+
+#include <chrono>
+#include <map>
+#include <memory>
+
+namespace cox::detail {
+
+/// The ranks that a host device is. Device thread only.
+class HostCommunicators {
+ public:
+  HostCommunicators(DeviceId device, HostStreams& streams, HostThreads& threads) noexcept
+      : device_(device), streams_(streams), threads_(threads) {}
+  HostCommunicators(const HostCommunicators&) = delete;
+  HostCommunicators& operator=(const HostCommunicators&) = delete;
+
+  /// The rank that an operation is for: a transfer has other ranks than what all do together. Throws CollectiveError
+  /// Aborted (the group is closed), std::bad_alloc.
+  [[nodiscard]] HostCommunicator& of(const std::shared_ptr<CommunicationGroup>& group,
+                                     const CollectiveRequest& request);
+  /// The operations that are awaited, as the sequencer knows them. Throws std::bad_alloc.
+  [[nodiscard]] CollectiveDependencies dependencies(const AwaitedCollectives& awaited) const;
+  /// Where all that was asked for so far ends. Throws std::bad_alloc.
+  [[nodiscard]] StreamPositions last_positions() const;
+  /// The device asks for nothing any more. Blocks until all it has asked for has ended: what misses ranks waits for
+  /// them at most `patience`, since one that is itself being shut down, or has been, is known not to come.
+  void leave() noexcept;
+
+ private:
+  static constexpr std::chrono::seconds patience{2};
+
+  [[nodiscard]] std::shared_ptr<HostStream> communication();
+  void forget_what_is_over();
+
+  const DeviceId device_;
+  HostStreams& streams_;
+  HostThreads& threads_;
+  std::shared_ptr<HostStream> communication_;  // made by the first operation
+  std::map<CommunicatorNumber, std::unique_ptr<HostCommunicator>> communicators_;
+};
+
+}  // namespace cox::detail

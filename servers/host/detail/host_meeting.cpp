@@ -1,0 +1,145 @@
+#include <coxswain/servers/host/detail/host_meeting.hpp>
+
+#include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/collectives/watchdog.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace cox::detail {
+namespace {
+
+/// Looks after the deadlines of all meetings of the process.
+class MeetingWatch {
+ public:
+  // Never destroyed: the watchdog's thread may be asleep when the process ends.
+  static MeetingWatch& of_process() {
+    static auto& watch = *new MeetingWatch;
+    return watch;
+  }
+
+  void add(HostMeeting& meeting, HostMeeting::Time deadline) {
+    {
+      const std::lock_guard lock(mutex_);
+      meetings_.insert(&meeting);
+    }
+    watch(deadline);
+  }
+  void remove(HostMeeting& meeting) noexcept {
+    const std::lock_guard lock(mutex_);
+    meetings_.erase(&meeting);
+  }
+  void watch(HostMeeting::Time deadline) { watchdog_.watch(deadline); }
+
+ private:
+  std::optional<HostMeeting::Time> look(HostMeeting::Time now) {
+    std::vector<std::shared_ptr<HostMeeting>> due;
+    std::optional<HostMeeting::Time> next;
+    {
+      const std::lock_guard lock(mutex_);
+      for (HostMeeting* const meeting : meetings_) {
+        const HostMeeting::Time deadline = meeting->deadline();
+        if (deadline > now) {
+          next = std::min(next.value_or(deadline), deadline);
+        } else if (auto held = meeting->weak_from_this().lock()) {
+          due.push_back(std::move(held));
+        }
+      }
+    }
+    for (const auto& meeting : due) meeting->give_up();
+    return next;
+  }
+
+  std::mutex mutex_;                 // before the meetings'
+  std::set<HostMeeting*> meetings_;  // guarded by mutex_
+  Watchdog watchdog_{[this](HostMeeting::Time now) { return look(now); }};
+};
+
+}  // namespace
+
+HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> places, std::chrono::milliseconds timeout)
+    : requests_(std::move(requests)),
+      places_(std::move(places)),
+      timeout_(timeout),
+      buffers_(requests_.size() * places_.size()),
+      // Until it opens the ranks' own deadline runs, so that it is still being looked after when it does.
+      deadline_(std::chrono::steady_clock::now() + 2 * timeout),
+      came_(places_.size()),
+      missing_(places_.size()) {
+  MeetingWatch::of_process().add(*this, deadline_);
+}
+
+HostMeeting::~HostMeeting() { MeetingWatch::of_process().remove(*this); }
+
+void HostMeeting::open(std::uint64_t sequence) noexcept {
+  Time deadline;
+  {
+    const std::lock_guard lock(mutex_);
+    if (sequence_ != 0) return;
+    sequence_ = sequence;
+    deadline_ = deadline = std::chrono::steady_clock::now() + timeout_;
+  }
+  MeetingWatch::of_process().watch(deadline);  // its thread runs: this meeting is there
+}
+
+void HostMeeting::bring(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept {
+  for (std::size_t i = 0; i < buffers.size(); ++i) buffers_[i * ranks() + place] = buffers[i];
+}
+
+void HostMeeting::arrive(std::size_t place) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ != nullptr) return;
+    came_[place] = true;
+    --missing_;
+  }
+  arrived.advance();
+}
+
+void HostMeeting::run_share(std::size_t place) noexcept {
+  if (failure_ == nullptr) {
+    for (std::size_t i = 0; i < requests_.size(); ++i)
+      cox::run_share(requests_[i], {&buffers_[i * ranks()], ranks()}, place, ranks());
+  }
+  done.advance();
+}
+
+HostMeeting::Time HostMeeting::deadline() const {
+  const std::lock_guard lock(mutex_);
+  return missing_ == 0 || failure_ != nullptr ? Time::max() : deadline_;
+}
+
+void HostMeeting::give_up() {
+  const std::string text = overdue_text();  // takes locks of the device threads
+  {
+    const std::lock_guard lock(mutex_);
+    if (missing_ == 0 || failure_ != nullptr) return;
+    failure_ =
+        std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, text, requests_.front().caller.site));
+  }
+  arrived.advance_to(ranks());
+  done.advance_to(ranks());  // no share will be done
+}
+
+std::string HostMeeting::overdue_text() const {
+  std::vector<bool> came;
+  std::uint64_t sequence = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    came = came_;
+    sequence = sequence_;
+  }
+  std::string text = fmt::format("operation {}, {}, has all its ranks, but has not begun after {} ms", sequence,
+                                 to_string(requests_), timeout_.count());
+  for (std::size_t place = 0; place < came.size(); ++place)
+    if (!came[place])
+      text += fmt::format("; the work before it on {} has not ended, its device thread: {}", places_[place].to_string(),
+                          device_activity(places_[place]));
+  return text;
+}
+
+}  // namespace cox::detail

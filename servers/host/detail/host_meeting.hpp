@@ -1,0 +1,70 @@
+#pragma once
+
+#include <coxswain/collectives/in_process_collective.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/servers/host/detail/timeline.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cox::detail {
+
+/// One operation of a communicator, or a group of them, as its ranks come to it: each says that it is there, when all
+/// are there each does its share, and when all have each is done with it. In a transfer the sender's place is 0 and
+/// the receiver's 1; else a rank's place is the rank.
+///
+/// All ranks have asked for it, but the work that a rank has to do before may last. It has the communicator's timeout
+/// for that (L10); then the meeting is given up: the ranks that came go on without it, and so do the others later.
+class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// Throws std::bad_alloc, std::system_error (no thread for the deadline).
+  HostMeeting(CollectiveRequests requests, std::vector<DeviceId> places, std::chrono::milliseconds timeout);
+  HostMeeting(const HostMeeting&) = delete;
+  HostMeeting& operator=(const HostMeeting&) = delete;
+  ~HostMeeting();
+
+  [[nodiscard]] std::size_t ranks() const noexcept { return places_.size(); }
+  /// All ranks have asked for it: from now on its time runs.
+  void open(std::uint64_t sequence) noexcept;
+  /// The memory that a rank has for each operation. Before its stream arrives.
+  void bring(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept;
+  /// The rank's stream has come to it.
+  void arrive(std::size_t place) noexcept;
+  /// When all have arrived: does the share of the rank at that place.
+  void run_share(std::size_t place) noexcept;
+  /// When all shares are done: why they were not.
+  [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
+
+  Timeline arrived;  ///< has come to ranks() when all have, or it was given up
+  Timeline done;     ///< has come to ranks() when all shares are done
+
+  /// When it is given up, if not all have arrived by then.
+  [[nodiscard]] Time deadline() const;
+  /// Does nothing if all have arrived.
+  void give_up();
+
+ private:
+  [[nodiscard]] std::string overdue_text() const;
+
+  const CollectiveRequests requests_;
+  const std::vector<DeviceId> places_;
+  const std::chrono::milliseconds timeout_;
+  std::vector<RankBuffers> buffers_;  // of all places for the first operation, then for the second
+  mutable std::mutex mutex_;
+  Time deadline_;  // guarded by mutex_, as all below
+  std::uint64_t sequence_ = 0;
+  std::vector<bool> came_;
+  std::size_t missing_;
+  std::exception_ptr failure_;  // written before `arrived` has come to ranks(), read after
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,81 @@
+#pragma once
+
+// What the contract of communicators runs on: some devices of one kind, open for one test. A second kind is a second
+// Fleet in the list below.
+
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/tests/servers/host/open_host.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace cox::test {
+
+/// Host devices.
+class HostFleet {
+ public:
+  using Client = HostClient;
+  /// Holds a device's stream up until it is opened: launch(client) it, wait_until_entered(), open().
+  class Hold {
+   public:
+    void launch(const Client& client) { client.launch(gate_.kernel(0), CubeCount::Static{1, 1, 1}, {}); }
+    void wait_until_entered() { gate_.wait_until_entered(); }
+    void open() { gate_.open(); }
+
+   private:
+    Gate gate_;
+  };
+
+  explicit HostFleet(std::size_t devices) {
+    HostOptions options;
+    options.device_count = static_cast<std::uint16_t>(devices);
+    set_host_options(options);
+    for (std::size_t i = 0; i < devices; ++i) {
+      devices_.push_back({.type = host_device_type, .index = static_cast<std::uint16_t>(i)});
+      clients_.push_back(Client::load(devices_.back()));
+    }
+  }
+  HostFleet(const HostFleet&) = delete;
+  HostFleet& operator=(const HostFleet&) = delete;
+  ~HostFleet() {
+    clients_.clear();
+    shutdown_all();
+    reset_host_options();
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return clients_.size(); }
+  [[nodiscard]] Client& operator[](std::size_t rank) { return clients_[rank]; }
+  [[nodiscard]] const std::vector<DeviceId>& devices() const noexcept { return devices_; }
+  /// Calls `f(rank, client)` for each, in order.
+  template <class F>
+  void each(F&& f) {
+    for (std::size_t rank = 0; rank < size(); ++rank) f(rank, clients_[rank]);
+  }
+  /// The device is shut down and opened again.
+  void reopen(std::size_t rank) {
+    shutdown(devices_[rank]);
+    clients_[rank] = Client::load(devices_[rank]);
+  }
+
+ private:
+  std::vector<DeviceId> devices_;
+  std::vector<Client> clients_;
+};
+
+/// The implementations of the contract.
+#define COX_FLEETS HostFleet
+
+template <class T, class Client>
+[[nodiscard]] Handle to_device(const Client& client, const std::vector<T>& values) {
+  return client.create(Bytes::copy_of(values));
+}
+template <class T, class Client>
+[[nodiscard]] std::vector<T> from_device(const Client& client, const Handle& handle) {
+  return client.read_one(handle).template to_vector<T>();
+}
+
+}  // namespace cox::test
