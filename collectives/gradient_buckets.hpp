@@ -1,0 +1,141 @@
+#pragma once
+
+#include <coxswain/collectives/bucket_plan.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/collective_group.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/communication/reduce_operation.hpp>
+#include <coxswain/runtime/future.hpp>
+#include <coxswain/runtime/handle.hpp>
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cox {
+
+/// Reduces a model's gradients of one rank with those of the others, in buckets, while later ones are still being
+/// computed:
+///
+///     GradientBuckets buckets(client, devices, gradients);       // on every rank the same gradients
+///     each step:  backward: buckets.add(i, gradient_of_i)        // as soon as the work that makes it has been queued
+///                 buckets.finish()                               // then queue what uses them
+///
+/// A bucket is reduced as one group, in place, when all its gradients have been added and all buckets before it are
+/// under way: so the ranks agree on the order, in whatever order and from whatever streams they add. Buckets have a
+/// stream of their own, which waits for exactly the work that makes the gradients; work that uses a gradient later, on
+/// any stream, waits for its bucket. All functions: any thread; none waits for the device.
+template <class Client>
+class GradientBuckets {
+ public:
+  using Site = std::source_location;
+
+  /// Throws CollectiveError Validation if the device is not one of `devices`.
+  GradientBuckets(Client client, CommunicationId devices, std::vector<Gradient> gradients,
+                  ReduceOperation operation = ReduceOperation::Mean, const BucketOptions& options = {})
+      : client_(std::move(client)),
+        devices_(std::move(devices)),
+        gradients_(std::move(gradients)),
+        operation_(operation),
+        plan_(gradients_, options),
+        added_(gradients_.size()),
+        missing_(missing_of(plan_)) {
+    static_cast<void>(devices_.rank_of(client_.device_id()));
+    client_.set_stream(StreamId::allocate());
+  }
+
+  [[nodiscard]] const BucketPlan& plan() const noexcept { return plan_; }
+
+  /// The memory of gradient `index`, to be reduced in place when the work that was queued before has made it. It may be
+  /// dropped at once. Throws CollectiveError Validation: no such gradient, another size than it was said to have, added
+  /// before in this step. Throws also as the collectives of ComputeClient do; then it has been added, and the next call
+  /// tries again to begin what has not begun.
+  void add(std::size_t index, const Handle& memory, Site site = Site::current()) {
+    const std::lock_guard lock(mutex_);
+    check(index, memory, site);
+    added_[index] = memory;
+    --missing_[plan_.bucket_of(index)];
+    begin_complete(site);
+  }
+
+  /// Ends the step: the next add() belongs to the next one. Returns a future that is ready when all gradients have been
+  /// reduced, and throws what failed. Throws CollectiveError Validation, with the first of them, if gradients have not
+  /// been added; then the step goes on.
+  Future<void> finish(Site site = Site::current()) {
+    const std::lock_guard lock(mutex_);
+    begin_complete(site);
+    if (next_ != plan_.buckets()) refuse("gradient " + std::to_string(first_missing()) + " has not been added", site);
+    Future<void> reduced = sync(site);
+    next_ = 0;
+    missing_ = missing_of(plan_);
+    return reduced;
+  }
+
+ private:
+  static std::vector<std::size_t> missing_of(const BucketPlan& plan) {
+    std::vector<std::size_t> missing(plan.buckets());
+    for (std::size_t bucket = 0; bucket < missing.size(); ++bucket) missing[bucket] = plan.members(bucket).size();
+    return missing;
+  }
+
+  void check(std::size_t index, const Handle& memory, const Site& site) const {
+    if (index >= gradients_.size())
+      refuse("there is no gradient " + std::to_string(index) + ", only " + std::to_string(gradients_.size()), site);
+    if (plan_.bucket_of(index) < next_ || added_[index])
+      refuse("gradient " + std::to_string(index) + " has been added already", site);
+    if (memory.size_in_used() != gradients_[index].bytes)
+      refuse("gradient " + std::to_string(index) + " has " + std::to_string(memory.size_in_used()) +
+                 " bytes, but was said to have " + std::to_string(gradients_[index].bytes),
+             site);
+  }
+
+  // The order of the buckets is that of the calls: under the lock.
+  void begin_complete(const Site& site) {
+    for (; next_ < plan_.buckets() && missing_[next_] == 0; ++next_) reduce(next_, site);
+  }
+
+  void reduce(std::size_t bucket, const Site& site) {
+    client_.collective_group(
+        devices_,
+        [&](CollectiveGroup& group) {
+          for (const std::size_t index : plan_.members(bucket))
+            group.all_reduce(*added_[index], *added_[index], gradients_[index].type, operation_);
+        },
+        site);
+    for (const std::size_t index : plan_.members(bucket)) added_[index].reset();
+  }
+
+  Future<void> sync(const Site& site) {
+    client_.sync_collective(site);
+    return client_.sync(site);
+  }
+
+  [[nodiscard]] std::size_t first_missing() const {
+    const auto members = plan_.members(next_);
+    for (const std::size_t index : members)
+      if (!added_[index]) return index;
+    return members.front();
+  }
+
+  [[noreturn]] void refuse(const std::string& why, const Site& site) const {
+    throw CollectiveError(CollectiveError::Kind::Validation,
+                          "gradient buckets on " + client_.device_id().to_string() + ": " + why, site);
+  }
+
+  Client client_;  // pinned to a stream of its own
+  const CommunicationId devices_;
+  const std::vector<Gradient> gradients_;
+  const ReduceOperation operation_;
+  const BucketPlan plan_;
+  std::mutex mutex_;
+  std::vector<std::optional<Handle>> added_;  // guarded by mutex_, as all below; until their bucket is under way
+  std::vector<std::size_t> missing_;          // of each bucket
+  std::size_t next_ = 0;                      // the first bucket that is not under way
+};
+
+}  // namespace cox
