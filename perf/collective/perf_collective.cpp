@@ -1,0 +1,51 @@
+#include <coxswain/perf/collective/collective_cases.hpp>
+#include <coxswain/perf/harness/suite.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace {
+
+using namespace cox::perf;
+
+constexpr std::size_t ranks = 4;
+
+std::string size_name(std::size_t bytes) {
+  return bytes < (1U << 20U) ? std::to_string(bytes >> 10U) + " KiB" : std::to_string(bytes >> 20U) + " MiB";
+}
+
+void add_all_reduce(Suite& suite, std::size_t bytes, std::size_t times) {
+  suite.add({.figure = bytes == 64U << 20U ? "F18" : "all_reduce",
+             .name = "all_reduce of " + size_name(bytes) + " f32 over 4 host devices",
+             .metrics = {{"asked for and waited for", "ms"}},
+             .contenders = {{"all_reduce", [=] { return all_reduce(ranks, bytes, times); }},
+                            {"copy", [=] { return copy_as_many_bytes(ranks, bytes, times); },
+                             "memcpy of the bytes that must move, on all processors; F18: at least 0.60 times ours"},
+                            {"barrier", [=] { return threads_and_barrier(ranks, bytes, times); },
+                             "four threads and a barrier, no streams"}}});
+}
+
+void add_many(Suite& suite, std::size_t times) {
+  const auto many = [=](Batch batch) { return [=] { return all_reduce_many(batch, 64, 64 << 10, times); }; };
+  suite.add({.figure = "F15",
+             .name = "all_reduce of 64 tensors of 64 KiB over 4 host devices",
+             .metrics = {{"asked for and waited for", "ms"}},
+             .contenders = {{"all_reduce", many(Batch::Grouped), "as one group"},
+                            {"one_buffer", many(Batch::Packed), "the tensors lie one behind the other"},
+                            {"one_by_one", many(Batch::OneByOne)}}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse_options(argc, argv, "What collectives between host devices cost.");
+  Suite suite(options, "all_reduce");
+  for (const std::size_t bytes : {std::size_t{1} << 10U, std::size_t{1} << 20U, std::size_t{64} << 20U})
+    add_all_reduce(suite, bytes, bytes >= (1U << 25U) ? (options.quick ? 5U : 20U) : (options.quick ? 200U : 2000U));
+  add_many(suite, options.quick ? 20 : 200);
+  suite.add({.figure = "F16",
+             .name = "one of four ranks does not come",
+             .metrics = {{"told after the deadline", "ms"}, {"usable again after", "ms"}},
+             .contenders = {{"all_reduce", [] { return missing_rank(); }}}});
+  return suite.run();
+}
