@@ -1,0 +1,254 @@
+#include <coxswain/tests/servers/contract/collective_program.hpp>
+#include <coxswain/tests/servers/contract/fleet.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/server_error.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <future>
+#include <iostream>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+using Kind = ProgramStep::Kind;
+using enum CollectiveOperation;
+
+namespace {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
+constexpr std::chrono::milliseconds deadline{30};
+
+/// Runs a program on a fleet: several threads make the calls of all devices, those of each in its order.
+template <class Fleet>
+class ProgramRun {
+ public:
+  using Client = typename Fleet::Client;
+
+  ProgramRun(Fleet& fleet, const CollectiveProgram& program, const Handle& stale)
+      : fleet_(fleet), program_(program), stale_(stale), devices_(program.shape().devices) {
+    for (std::size_t device = 0; device < devices_.size(); ++device) {
+      Device& its = devices_[device];
+      for (std::size_t stream = 0; stream <= program.shape().streams; ++stream) {
+        its.streams.push_back(fleet[device]);
+        its.streams.back().set_stream(StreamId::allocate());
+      }
+      for (std::size_t buffer = 0; buffer < program.shape().buffers; ++buffer)
+        its.buffers.push_back(to_device(fleet[device], CollectiveProgram::initial(device, buffer)));
+      if (!program.calls(device).empty()) ++left_;
+    }
+  }
+
+  void run(std::size_t threads, std::uint64_t seed) {
+    std::vector<std::thread> clients;
+    for (std::size_t thread = 0; thread < threads; ++thread)
+      clients.emplace_back([this, random = std::mt19937_64(seed + thread)]() mutable {
+        while (left_.load() != 0) make_one_call(random() % devices_.size());
+      });
+    for (std::thread& client : clients) client.join();
+  }
+
+  void check() {
+    const auto outcome = program_.outcome();
+    for (std::size_t device = 0; device < devices_.size(); ++device)
+      for (std::size_t buffer = 0; buffer < outcome[device].size(); ++buffer) {
+        INFO("device " << device << ", buffer " << buffer);
+        REQUIRE(from_device<std::uint32_t>(fleet_[device], devices_[device].buffers[buffer]) ==
+                outcome[device][buffer]);
+      }
+    for (std::size_t device = 0; device < devices_.size(); ++device) check_errors(device);
+  }
+
+ private:
+  struct Device {
+    std::mutex mutex;
+    std::size_t made = 0;  // calls; guarded by mutex, as all below
+    std::vector<Client> streams;
+    std::vector<Handle> buffers;
+  };
+
+  void make_one_call(std::size_t index) {
+    Device& device = devices_[index];
+    const std::unique_lock lock(device.mutex, std::try_to_lock);
+    const auto& calls = program_.calls(index);
+    if (!lock || device.made == calls.size()) return;
+    make(device, program_.steps()[calls[device.made].step], calls[device.made].part);
+    if (++device.made == calls.size()) --left_;
+  }
+
+  void make(Device& device, const ProgramStep& step, std::size_t rank) {
+    const ProgramStep::Part& part = step.parts[rank];
+    const Client& client = device.streams[part.stream];
+    switch (step.kind) {
+      case Kind::Wait: return client.sync_collective();
+      case Kind::Renew:
+        device.buffers[part.source] = to_device(client, CollectiveProgram::Buffer(buffer_elements, step.number));
+        return;
+      case Kind::Kernel: {
+        return client.launch(multiply_add(), CubeCount::Static{2, 1, 1},
+                             KernelArguments{}
+                                 .with_buffer(device.buffers[part.source])
+                                 .with_scalar(std::uint32_t{3})
+                                 .with_scalar(step.number));
+      }
+      case Kind::Group: return group(device, client, step, part);
+      case Kind::Collective: return communicate(device, client, step, rank);
+    }
+  }
+
+  // The reduction in two halves.
+  void group(Device& device, const Client& client, const ProgramStep& step, const ProgramStep::Part& part) {
+    const std::size_t half = step.count / 2;
+    client.collective_group(set_of(step), [&](CollectiveGroup& both) {
+      for (const auto& [first, count] : {std::pair{std::size_t{0}, half}, std::pair{half, step.count - half}}) {
+        const auto window = [&, first = first, count = count](std::size_t buffer) {
+          return elements(device.buffers[buffer].offset_start(first * 4), count);
+        };
+        both.all_reduce(window(part.source), window(part.destination), ElementType::U32, step.reduce_operation);
+      }
+    });
+  }
+
+  void communicate(Device& device, const Client& client, const ProgramStep& step, std::size_t rank) {
+    const ProgramStep::Part& part = step.parts[rank];
+    const CollectiveOperationFacts& facts = facts_of(step.operation);
+    const std::size_t ranks = step.parts.size();
+    const std::size_t count =
+        step.fault == ProgramFault::Mismatch && rank == step.root ? step.count % 7 + 61 : step.count;
+    const DeviceId root = fleet_.devices()[step.parts[step.root].device];
+    const CommunicationId set = set_of(step);
+    Handle source = elements(device.buffers[part.source], count * (facts.input_of_all_size ? ranks : 1));
+    Handle destination = elements(device.buffers[part.destination], count * (facts.output_of_all_size ? ranks : 1));
+    if (step.fault != ProgramFault::None)  // into memory of its own: nothing changes
+      source = destination = client.empty(count * 4);
+    if (step.fault == ProgramFault::StaleHandle && rank == step.root) source = destination = elements(stale_, count);
+    switch (step.operation) {
+      case AllReduce: return client.all_reduce(source, destination, ElementType::U32, set, step.reduce_operation);
+      case Reduce: return client.reduce(source, destination, ElementType::U32, set, step.reduce_operation, root);
+      case Broadcast: return client.broadcast(source, destination, ElementType::U32, set, root);
+      case AllGather: return client.all_gather(source, destination, ElementType::U32, set);
+      case ReduceScatter:
+        return client.reduce_scatter(source, destination, ElementType::U32, set, step.reduce_operation);
+      case AllToAll: return client.all_to_all(source, destination, ElementType::U32, set);
+      case Barrier: return client.barrier(set);
+      default: break;
+    }
+    const DeviceId other = fleet_.devices()[step.parts[1 - rank].device];
+    if (rank == 0) return client.send(source, ElementType::U32, other);
+    client.receive(destination, ElementType::U32, other);
+  }
+
+  [[nodiscard]] CommunicationId set_of(const ProgramStep& step) const {
+    std::vector<DeviceId> devices;
+    for (const ProgramStep::Part& part : step.parts) devices.push_back(fleet_.devices()[part.device]);
+    if (step.fault == ProgramFault::MissingRank) devices.push_back(fleet_.devices().back());
+    return devices;
+  }
+  static Handle elements(const Handle& buffer, std::size_t count) {
+    return buffer.size_in_used() > count * 4 ? buffer.offset_end(buffer.size_in_used() - count * 4) : buffer;
+  }
+
+  // Every operation that was to fail has failed on every device that asked for it, and no other one.
+  void check_errors(std::size_t index) {
+    Device& device = devices_[index];
+    std::size_t expected = 0;
+    for (const auto& call : program_.calls(index))
+      if (program_.steps()[call.step].fault != ProgramFault::None) ++expected;
+    for (std::size_t stream = 0; stream < device.streams.size(); ++stream) {
+      device.streams[stream].sync_collective();
+      std::size_t failed = 0;
+      try {
+        device.streams[stream].sync().get();
+      } catch (const ServerError& error) {
+        failed = error.errors().size();
+        for (const auto& each : error.errors()) REQUIRE_THROWS_AS(std::rethrow_exception(each), CollectiveError);
+      }
+      INFO("device " << index << ", stream " << stream);
+      REQUIRE(failed == (stream + 1 == device.streams.size() ? expected : 0));
+    }
+  }
+
+  Fleet& fleet_;
+  const CollectiveProgram& program_;
+  const Handle stale_;
+  std::vector<Device> devices_;
+  std::atomic<std::size_t> left_{0};  // devices with calls to make
+};
+
+/// The sets with the last device, which does not come, get a deadline that a test can wait for.
+template <class Fleet>
+void open_impatiently(Fleet& fleet, const ProgramShape& shape) {
+  set_settings({{"collectives.timeout", std::chrono::nanoseconds(deadline)}});
+  std::vector<DeviceId> devices;
+  for (std::size_t device = 0; device < shape.devices; ++device) devices.push_back(fleet.devices()[device]);
+  devices.push_back(fleet.devices().back());
+  fleet[0].ensure_init_collective(devices);
+  reset_settings({"collectives.timeout"});
+}
+
+template <class Fleet>
+void run_programs(std::size_t programs, std::uint64_t first_seed) {
+  constexpr std::size_t at_once = 50;  // programs on one fleet
+  for (std::size_t done = 0; done < programs;) {
+    Fleet fleet(6);
+    const Handle stale = to_device(fleet[0], CollectiveProgram::Buffer(buffer_elements, 0));
+    fleet.reopen(0);
+    for (std::size_t i = 0; i < at_once && done < programs; ++i, ++done) {
+      const std::uint64_t seed = first_seed + done;
+      std::mt19937_64 random(seed);
+      const ProgramShape shape{.devices = 3 + random() % 3,
+                               .communicators = 1 + random() % 5,
+                               .buffers = 2 + random() % 5,
+                               .streams = 1 + random() % 4,
+                               .operations = 10 + random() % 50,
+                               .faults = random() % 2 == 0 ? 0 : 0.1};
+      INFO("seed " << seed);
+      const CollectiveProgram program(seed, shape);
+      open_impatiently(fleet, shape);
+      ProgramRun<Fleet> run(fleet, program, stale);
+      run.run(1 + random() % 6, seed);
+      run.check();
+    }
+  }
+}
+
+/// Ends the process with the flight recorders if `f` takes longer than that: it hangs.
+template <class F>
+void watched(std::chrono::minutes patience, F&& f) {
+  std::promise<void> done;
+  std::thread watch([patience, end = done.get_future()]() mutable {
+    if (end.wait_for(patience) == std::future_status::ready) return;
+    std::cerr << "the programs hang: " << dump_flight_recorders() << std::endl;
+    std::abort();
+  });
+  f();
+  done.set_value();
+  watch.join();
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("Random programs of overlapping communicators with faults equal their sequential execution", "",
+                   COX_FLEETS) {
+  watched(std::chrono::minutes(10), [] { run_programs<TestType>(sanitized ? 40 : 300, 1); });
+}
+
+TEMPLATE_TEST_CASE("Ten thousand random programs of collectives, full length", "[.long]", COX_FLEETS) {
+  watched(std::chrono::minutes(60), [] { run_programs<TestType>(10'000, std::random_device{}()); });
+}
