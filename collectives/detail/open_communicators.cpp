@@ -69,15 +69,20 @@ std::unique_ptr<CommunicatorSequence> OpenCommunicators::extract(CommunicatorNum
 }
 
 std::optional<CollectiveDependency> OpenCommunicators::overdue(Time now) const noexcept {
-  std::optional<CollectiveDependency> held;
+  const auto is_overdue = [now](const CommunicatorSequence* communicator) {
+    return communicator != nullptr && communicator->oldest() != nullptr && communicator->oldest()->deadline <= now;
+  };
   for (const auto& [number, communicator] : communicators_) {
-    const WaitingOperation* oldest = communicator->oldest();
-    if (oldest == nullptr || oldest->deadline > now) continue;
-    const CollectiveDependency overdue{number, communicator->oldest_sequence()};
-    if (!communicator->complete(*oldest)) return overdue;
-    held = overdue;
+    if (!is_overdue(communicator.get())) continue;
+    const CommunicatorSequence* first = communicator.get();
+    while (const auto held = hold(*first->oldest())) {  // Ends: rings are refused.
+      const CommunicatorSequence* waited_for = find(held->dependency.communicator);
+      if (!is_overdue(waited_for)) break;
+      first = waited_for;
+    }
+    return CollectiveDependency{first->number(), first->oldest_sequence()};
   }
-  return held;
+  return std::nullopt;
 }
 
 std::optional<OpenCommunicators::Time> OpenCommunicators::next_deadline() const noexcept {

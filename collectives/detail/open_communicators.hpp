@@ -44,8 +44,8 @@ class OpenCommunicators {
   /// Takes one out that has nothing unanswered, and answers what that lets others do.
   [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number, Arrivals& answers) noexcept;
 
-  /// An oldest operation whose deadline has come. One that ranks are missing from goes before one that is held back:
-  /// its refusal may let the other go.
+  /// An oldest operation whose deadline has come, and that waits for none whose deadline has come too: the refusal of
+  /// that one may let this one go.
   [[nodiscard]] std::optional<CollectiveDependency> overdue(Time now) const noexcept;
   [[nodiscard]] std::optional<Time> next_deadline() const noexcept;
 
