@@ -31,10 +31,14 @@ class LaunchModel {
   /// Nobody waits for it any more.
   void refuse(DeviceId device, Operation operation) { refused_[device.index].push_back(operation); }
 
+  [[nodiscard]] std::set<Operation> refused() const {
+    std::set<Operation> all;
+    for (const Operations& refused : refused_) all.insert(refused.begin(), refused.end());
+    return all;
+  }
   /// Runs what was launched, on communicators of these devices. Returns how many launches stay stuck for ever.
   [[nodiscard]] std::size_t stuck(const std::vector<CommunicationId>& communicators) const {
-    std::set<Operation> ended;
-    for (const Operations& refused : refused_) ended.insert(refused.begin(), refused.end());
+    std::set<Operation> ended = refused();
     std::vector<std::size_t> front(lines_.size());
     for (bool moved = true; moved;) {
       moved = false;

@@ -14,6 +14,7 @@
 #include <exception>
 #include <map>
 #include <random>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -104,7 +105,7 @@ class Run {
       numbers_.push_back(sequencer_.open(devices_of, std::chrono::hours(1)));
   }
 
-  void submit(const Submission& submission, std::size_t count = 1) {
+  std::uint64_t submit(const Submission& submission, std::size_t count = 1) {
     ++submitted_;
     const DeviceId device = program_.device_of(submission);
     CollectiveArrival arrival{
@@ -113,7 +114,7 @@ class Run {
     if (keep_waits_)
       for (const auto& [communicator, sequence] : submission.after)
         arrival.after.push_back({numbers_[communicator], sequence});
-    sequencer_.submit(numbers_[submission.communicator], submission.rank, std::move(arrival));
+    return sequencer_.submit(numbers_[submission.communicator], submission.rank, std::move(arrival));
   }
   void abort(std::size_t communicator) { sequencer_.abort(numbers_[communicator], nullptr); }
   void leave(DeviceId device) { sequencer_.leave(device); }
@@ -136,6 +137,7 @@ class Run {
     });
   }
   [[nodiscard]] std::size_t stuck() const { return model_.stuck(program_.communicators); }
+  [[nodiscard]] std::set<LaunchModel::Operation> refused() const { return model_.refused(); }
 
  private:
   // No lock: the sequencer promises one launch at a time on one device.

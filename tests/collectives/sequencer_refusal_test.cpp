@@ -145,6 +145,28 @@ TEST_CASE("What rank 0 hands in is given to all launches, and gone after them") 
   CHECK(seen.expired());
 }
 
+TEST_CASE("What rank 0 hands in ends with no lock held, also when an operation before it has ranks to come") {
+  Three t;
+  bool ended = false;
+  const auto end = [&](int* shared) {
+    ended = true;
+    CHECK_FALSE(t.sequencer.broken(t.three));  // Under the lock it would wait for itself.
+    delete shared;
+  };
+  t.fail(1, t.b);
+  t.submit(t.three, 0, of_count(1), t.a.launch());
+  t.submit(t.three, 1, of_count(1), t.b.launch());
+  t.sequencer.submit(t.three, 0,
+                     {.requests = {of_count(1)},
+                      .failure = t.broke,
+                      .shared = std::shared_ptr<int>(new int(7), end),
+                      .launch = [](const LaunchTurn& turn) { CHECK(turn.shared != nullptr); }});
+  t.submit(t.three, 2, of_count(1), [](const LaunchTurn&) {});
+  CHECK_FALSE(ended);
+  t.submit(t.three, 2, of_count(1), [](const LaunchTurn&) {});
+  CHECK(ended);
+}
+
 TEST_CASE("A device that leaves lets what it submitted end, and everything after it is refused") {
   Three t;
   t.submit(t.three, 2, of_count(1), t.c.launch());
