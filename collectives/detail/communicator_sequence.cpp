@@ -115,10 +115,9 @@ void CommunicatorSequence::tell(WaitingOperation& operation, Arrivals& answers) 
       recorder_->released(arrival.turn.sequence, arrival.rank);
   }
   answers.splice(answers.end(), operation.arrived);
-  // What users handed in must not end here, under the lock: the last of those told still has it.
-  if (complete(operation)) operation.turn = {};
 }
 
+// Nothing that users handed in ends here, under the lock: the rank that completed it has just been told, and has it.
 void CommunicatorSequence::drop() noexcept {
   for (; answered_ > 0 && complete(waiting_.front()); --answered_, ++first_) waiting_.pop_front();
 }
