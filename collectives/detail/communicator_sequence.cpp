@@ -37,10 +37,6 @@ void CommunicatorSequence::number(Arrival& arrival) const {
                               next_[rank] - first_, devices_.devices()[slowest].to_string()));
 }
 
-bool CommunicatorSequence::refuses(std::uint64_t sequence) const noexcept {
-  return (sequence < end() ? waiting_[sequence - first_].turn.refusal : error_) != nullptr;
-}
-
 std::exception_ptr CommunicatorSequence::objection(const Arrival& arrival, const std::string& why) const {
   const std::uint64_t sequence = arrival.turn.sequence;
   const CollectiveRequests& requests = arrival.given.requests;

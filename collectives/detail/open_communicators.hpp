@@ -41,8 +41,8 @@ class OpenCommunicators {
 
   /// Answers what can be answered after a change of the communicator, on it and on others.
   void settle(CommunicatorSequence& changed, Arrivals& answers) noexcept;
-  /// Takes one out that has nothing unanswered, and answers what that lets others do.
-  [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number, Arrivals& answers) noexcept;
+  /// Takes one out that refuses everything, and is settled.
+  [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number) noexcept;
 
   /// An oldest operation whose deadline has come, and that waits for none whose deadline has come too: the refusal of
   /// that one may let this one go.
@@ -51,7 +51,6 @@ class OpenCommunicators {
 
  private:
   void settle_one(CommunicatorSequence& communicator, Arrivals& answers) noexcept;
-  void settle_held(Arrivals& answers) noexcept;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
   std::vector<CommunicatorSequence*> held_;  // whose oldest operation has all its ranks, but must wait; room for all
