@@ -113,7 +113,6 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
 
 std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const Arrival& arrival,
                                         const std::string& why) const {
-  if (among.refuses(arrival.turn.sequence)) return nullptr;
   if (const std::exception_ptr own = among.objection(arrival, why)) return own;
   if (arrival.given.after.empty()) return nullptr;
   const std::optional<std::string> ring = detail::waiting_ring(*communicators_, arrival);
@@ -188,7 +187,7 @@ void Sequencer::close(CommunicatorNumber communicator) {
   change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
     refuse_all(among, aborted(among, cause));
     communicators_->settle(among, answers);
-    extracted = communicators_->extract(communicator, answers);
+    extracted = communicators_->extract(communicator);
   });
 }
 

@@ -126,6 +126,7 @@ class Sequencer {
   void line_up(std::list<detail::Arrival>& answers, Lines& lines) noexcept;
   void attend(Line& line) noexcept;
   void call(detail::Arrival& arrival) noexcept;
+  /// Why the operation must be refused when this arrival is added; nullptr if for nothing.
   [[nodiscard]] std::exception_ptr objection(const detail::CommunicatorSequence& among, const detail::Arrival& arrival,
                                              const std::string& why) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;

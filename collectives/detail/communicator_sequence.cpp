@@ -37,10 +37,6 @@ void CommunicatorSequence::number(Arrival& arrival) const {
                               next_[rank] - first_, devices_.devices()[slowest].to_string()));
 }
 
-bool CommunicatorSequence::refuses(std::uint64_t sequence) const noexcept {
-  return (sequence < end() ? waiting_[sequence - first_].turn.refusal : error_) != nullptr;
-}
-
 std::exception_ptr CommunicatorSequence::objection(const Arrival& arrival, const std::string& why) const {
   const std::uint64_t sequence = arrival.turn.sequence;
   const CollectiveRequests& requests = arrival.given.requests;
@@ -115,10 +111,9 @@ void CommunicatorSequence::tell(WaitingOperation& operation, Arrivals& answers) 
       recorder_->released(arrival.turn.sequence, arrival.rank);
   }
   answers.splice(answers.end(), operation.arrived);
-  // What users handed in must not end here, under the lock: the last of those told still has it.
-  if (complete(operation)) operation.turn = {};
 }
 
+// Nothing that users handed in ends here, under the lock: the rank that completed it has just been told, and has it.
 void CommunicatorSequence::drop() noexcept {
   for (; answered_ > 0 && complete(waiting_.front()); --answered_, ++first_) waiting_.pop_front();
 }

@@ -41,7 +41,10 @@ std::optional<OpenCommunicators::Hold> OpenCommunicators::hold(const WaitingOper
 
 void OpenCommunicators::settle(CommunicatorSequence& changed, Arrivals& answers) noexcept {
   settle_one(changed, answers);
-  settle_held(answers);
+  // Answers on one can let others go, which lets further ones go: until nothing moves.
+  const auto free = [this](const CommunicatorSequence* held) { return !hold(*held->oldest()); };
+  for (auto next = std::ranges::find_if(held_, free); next != held_.end(); next = std::ranges::find_if(held_, free))
+    settle_one(**next, answers);
 }
 
 void OpenCommunicators::settle_one(CommunicatorSequence& communicator, Arrivals& answers) noexcept {
@@ -54,30 +57,25 @@ void OpenCommunicators::settle_one(CommunicatorSequence& communicator, Arrivals&
   }
 }
 
-// Answers on one can let others go, which lets further ones go: until nothing moves.
-void OpenCommunicators::settle_held(Arrivals& answers) noexcept {
-  const auto free = [this](const CommunicatorSequence* held) { return !hold(*held->oldest()); };
-  for (auto next = std::ranges::find_if(held_, free); next != held_.end(); next = std::ranges::find_if(held_, free))
-    settle_one(**next, answers);
-}
-
-std::unique_ptr<CommunicatorSequence> OpenCommunicators::extract(CommunicatorNumber number,
-                                                                 Arrivals& answers) noexcept {
-  std::unique_ptr<CommunicatorSequence> extracted = std::move(communicators_.extract(number).mapped());
-  settle_held(answers);
-  return extracted;
+std::unique_ptr<CommunicatorSequence> OpenCommunicators::extract(CommunicatorNumber number) noexcept {
+  return std::move(communicators_.extract(number).mapped());
 }
 
 std::optional<CollectiveDependency> OpenCommunicators::overdue(Time now) const noexcept {
-  std::optional<CollectiveDependency> held;
+  const auto is_overdue = [now](const CommunicatorSequence* communicator) {
+    return communicator != nullptr && communicator->oldest() != nullptr && communicator->oldest()->deadline <= now;
+  };
   for (const auto& [number, communicator] : communicators_) {
-    const WaitingOperation* oldest = communicator->oldest();
-    if (oldest == nullptr || oldest->deadline > now) continue;
-    const CollectiveDependency overdue{number, communicator->oldest_sequence()};
-    if (!communicator->complete(*oldest)) return overdue;
-    held = overdue;
+    if (!is_overdue(communicator.get())) continue;
+    const CommunicatorSequence* first = communicator.get();
+    while (const auto held = hold(*first->oldest())) {  // Ends: rings are refused.
+      const CommunicatorSequence* waited_for = find(held->dependency.communicator);
+      if (!is_overdue(waited_for)) break;
+      first = waited_for;
+    }
+    return CollectiveDependency{first->number(), first->oldest_sequence()};
   }
-  return held;
+  return std::nullopt;
 }
 
 std::optional<OpenCommunicators::Time> OpenCommunicators::next_deadline() const noexcept {

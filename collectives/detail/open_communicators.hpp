@@ -41,17 +41,16 @@ class OpenCommunicators {
 
   /// Answers what can be answered after a change of the communicator, on it and on others.
   void settle(CommunicatorSequence& changed, Arrivals& answers) noexcept;
-  /// Takes one out that has nothing unanswered, and answers what that lets others do.
-  [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number, Arrivals& answers) noexcept;
+  /// Takes one out that refuses everything, and is settled.
+  [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number) noexcept;
 
-  /// An oldest operation whose deadline has come. One that ranks are missing from goes before one that is held back:
-  /// its refusal may let the other go.
+  /// An oldest operation whose deadline has come, and that waits for none whose deadline has come too: the refusal of
+  /// that one may let this one go.
   [[nodiscard]] std::optional<CollectiveDependency> overdue(Time now) const noexcept;
   [[nodiscard]] std::optional<Time> next_deadline() const noexcept;
 
  private:
   void settle_one(CommunicatorSequence& communicator, Arrivals& answers) noexcept;
-  void settle_held(Arrivals& answers) noexcept;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
   std::vector<CommunicatorSequence*> held_;  // whose oldest operation has all its ranks, but must wait; room for all

@@ -1,121 +1,80 @@
 // Overlapping communicators, submissions in any order: the devices must finish. LaunchModel says whether they do.
 
 #include <coxswain/tests/collectives/launch_model.hpp>
+#include <coxswain/tests/collectives/launch_program.hpp>
 #include <coxswain/tests/support/catch.hpp>
-
-#include <coxswain/collectives/sequencer.hpp>
 
 #include <rapidcheck.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <latch>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 using namespace cox;
-using cox::test::LaunchModel;
+using namespace cox::test;
 
 namespace {
 
-/// A rank of a communicator that has operations to submit.
-struct Rank {
-  std::size_t communicator;
-  std::size_t rank;
-};
-
-/// A random set of communicators and, per rank, as many operations as every other rank of it has.
-struct Program {
-  std::vector<CommunicationId> communicators;
-  std::vector<Rank> submissions;  // in the order in which one thread makes them
-};
-
-Program random_program(std::mt19937_64& random, std::size_t devices, std::size_t communicators, int operations) {
-  Program program;
-  std::vector<DeviceId> all;
-  for (std::size_t d = 0; d < devices; ++d) all.push_back({.type = 0, .index = static_cast<std::uint16_t>(d)});
-  for (std::size_t c = 0; c < communicators; ++c) {
-    std::ranges::shuffle(all, random);
-    const std::size_t size = 2 + random() % (devices - 1);
-    program.communicators.emplace_back(std::span(all).first(size));
-    for (std::size_t rank = 0; rank < size; ++rank)
-      program.submissions.insert(program.submissions.end(), static_cast<std::size_t>(operations), Rank{c, rank});
-  }
-  std::ranges::shuffle(program.submissions, random);
-  return program;
-}
-
-/// What the sequencer releases to a model of the devices.
-class Run {
- public:
-  Run(const Program& program, std::size_t devices)
-      : program_(program), model_(devices), orders_(devices), answered_(program.communicators.size()) {
-    for (const CommunicationId& devices_of : program.communicators)
-      numbers_.push_back(sequencer_.open(devices_of, std::chrono::hours(1)));
-  }
-
-  void submit(const Rank& rank, std::size_t count = 1) {
-    ++submitted_;
-    const DeviceId device = program_.communicators[rank.communicator].devices()[rank.rank];
-    sequencer_.submit(numbers_[rank.communicator], rank.rank,
-                      {.requests = {{.count = count}},
-                       .launch = [this, device, communicator = rank.communicator](const LaunchTurn& turn) {
-                         ++answered_[communicator];
-                         if (turn.refusal) return;
-                         // No lock: the sequencer promises one launch at a time on one device.
-                         model_.launch(device, {communicator, turn.sequence});
-                         orders_[device.index].push_back(turn.order);
-                       }});
-  }
-  void abort(std::size_t communicator) { sequencer_.abort(numbers_[communicator], nullptr); }
-  void close() {
-    for (const CommunicatorNumber number : numbers_) sequencer_.close(number);
-  }
-
-  [[nodiscard]] std::size_t launched() const {
-    std::size_t launched = 0;
-    for (const auto& orders : orders_) launched += orders.size();
-    return launched;
-  }
-  [[nodiscard]] std::size_t submitted() const { return submitted_; }
-  [[nodiscard]] std::size_t answered() const {
-    std::size_t answered = 0;
-    for (const auto& count : answered_) answered += count;
-    return answered;
-  }
-  /// On every device the launches came in the one order, and the devices finish.
-  [[nodiscard]] bool in_order() const {
-    return std::ranges::all_of(orders_, [](const auto& orders) {
-      return std::ranges::adjacent_find(orders, std::ranges::greater_equal()) == orders.end();
-    });
-  }
-  [[nodiscard]] std::size_t stuck() const { return model_.stuck(program_.communicators); }
-
- private:
-  const Program& program_;
-  LaunchModel model_;
-  std::vector<std::vector<std::uint64_t>> orders_;
-  std::vector<std::atomic<std::size_t>> answered_;
-  std::atomic<std::size_t> submitted_{0};
-  std::vector<CommunicatorNumber> numbers_;
-  Sequencer sequencer_{{.max_ahead = 1U << 20U, .recorded_operations = 4}};
-};
-
 /// Every device launches what its ranks submit at once: what the sequencer is there to prevent.
-std::size_t stuck_without_sequencer(const Program& program, std::size_t devices) {
-  LaunchModel model(devices);
+std::size_t stuck_without_sequencer(const Program& program) {
+  LaunchModel model(program.devices);
   std::map<std::pair<std::size_t, std::size_t>, std::uint64_t> next;
-  for (const Rank& rank : program.submissions)
-    model.launch(program.communicators[rank.communicator].devices()[rank.rank],
-                 {rank.communicator, ++next[{rank.communicator, rank.rank}]});
+  for (const Submission& submission : program.submissions)
+    model.launch(program.device_of(submission),
+                 {submission.communicator, ++next[{submission.communicator, submission.rank}]});
   return model.stuck(program.communicators);
 }
+
+/// One thread per device, which makes the device's submissions.
+void run_in_threads(const Program& program, Run& run, std::size_t abort_every = 0) {
+  std::latch start(static_cast<std::ptrdiff_t>(program.devices));
+  std::vector<std::jthread> clients;
+  for (std::size_t device = 0; device < program.devices; ++device)
+    clients.emplace_back([&, device] {
+      start.arrive_and_wait();
+      std::size_t mine = 0;
+      for (const Submission& submission : program.submissions) {
+        if (program.device_of(submission).index != device) continue;
+        run.submit(submission);
+        if (abort_every > 0 && device == 0 && ++mine % abort_every == 0)
+          run.abort(mine / abort_every % program.communicators.size());
+      }
+    });
+}
+
+/// Says the plain way which operations must be refused for a ring.
+class Rings {
+ public:
+  void submit(LaunchModel::Operation operation, const LaunchModel::Operations& after) {
+    if (refused_.contains(operation)) return;
+    waits_for_[operation].insert(after.begin(), after.end());
+    std::set<LaunchModel::Operation> seen;
+    if (!reaches(operation, operation, seen)) return;
+    refused_.insert(operation);
+    waits_for_.erase(operation);
+  }
+  [[nodiscard]] const std::set<LaunchModel::Operation>& refused() const { return refused_; }
+
+ private:
+  bool reaches(LaunchModel::Operation from, LaunchModel::Operation to, std::set<LaunchModel::Operation>& seen) {
+    if (!seen.insert(from).second) return false;
+    LaunchModel::Operations next(waits_for_[from].begin(), waits_for_[from].end());
+    if (from.second > 1) next.emplace_back(from.first, from.second - 1);
+    return std::ranges::any_of(next, [&](const auto& one) { return one == to || reaches(one, to, seen); });
+  }
+
+  std::map<LaunchModel::Operation, std::set<LaunchModel::Operation>> waits_for_;
+  std::set<LaunchModel::Operation> refused_;
+};
+
+std::size_t some_devices(std::mt19937_64& random) { return 2 + random() % 7; }
 
 }  // namespace
 
@@ -123,28 +82,30 @@ TEST_CASE("L10: no order of submissions on overlapping communicators deadlocks t
   int deadlocks_without = 0;
   REQUIRE(rc::check([&](std::uint64_t seed) {
     std::mt19937_64 random(seed);
-    const std::size_t devices = 2 + random() % 7;
-    const Program program = random_program(random, devices, 1 + random() % 8, 1 + static_cast<int>(random() % 8));
-    Run run(program, devices);
-    for (const Rank& rank : program.submissions) run.submit(rank);
+    const Program program =
+        random_program(random, some_devices(random), 1 + random() % 8, 1 + static_cast<int>(random() % 8));
+    Run run(program);
+    for (const Submission& submission : program.submissions) run.submit(submission);
     RC_ASSERT(run.launched() == program.submissions.size());
     RC_ASSERT(run.answered() == program.submissions.size());
     RC_ASSERT(run.in_order());
     RC_ASSERT(run.stuck() == 0U);
-    if (stuck_without_sequencer(program, devices) > 0) ++deadlocks_without;
+    if (stuck_without_sequencer(program) > 0) ++deadlocks_without;
   }));
   CHECK(deadlocks_without > 10);  // The model sees a deadlock where there is one.
 }
 
-TEST_CASE("L2: mismatches and aborts in between leave complete operations, each launch answered once") {
+TEST_CASE("L2: mismatches, aborts and devices that leave: complete operations stay, each launch is answered once") {
   REQUIRE(rc::check([](std::uint64_t seed) {
     std::mt19937_64 random(seed);
-    const std::size_t devices = 2 + random() % 7;
-    const Program program = random_program(random, devices, 1 + random() % 8, 1 + static_cast<int>(random() % 8));
-    Run run(program, devices);
-    for (const Rank& rank : program.submissions) {
-      run.submit(rank, random() % 16 == 0 ? 2 : 1);
-      if (random() % 32 == 0) run.abort(random() % program.communicators.size());
+    Program program =
+        random_program(random, some_devices(random), 1 + random() % 8, 1 + static_cast<int>(random() % 8));
+    if (random() % 2 == 0) add_waits(random, program, 4);
+    Run run(program);
+    for (const Submission& submission : program.submissions) {
+      run.submit(submission, random() % 16 == 0 ? 2 : 1);
+      if (random() % 64 == 0) run.abort(random() % program.communicators.size());
+      if (random() % 128 == 0) run.leave(program.device_of(submission));
     }
     run.close();
     RC_ASSERT(run.answered() == run.submitted());
@@ -153,31 +114,78 @@ TEST_CASE("L2: mismatches and aborts in between leave complete operations, each 
   }));
 }
 
+TEST_CASE("L10: devices that run one list of operations, and wait for some, neither deadlock nor see a ring") {
+  int deadlocks_without = 0;
+  REQUIRE(rc::check([&](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    Program program =
+        agreed_program(random, some_devices(random), 1 + random() % 8, 1 + static_cast<int>(random() % 8));
+    add_waits(random, program, 1 + static_cast<unsigned>(random() % 8));
+    Run run(program);
+    Run without(program, false);
+    for (const Submission& submission : program.submissions) {
+      run.submit(submission);
+      without.submit(submission);
+    }
+    RC_ASSERT(run.launched() == program.submissions.size());
+    RC_ASSERT(run.in_order());
+    RC_ASSERT(run.stuck() == 0U);
+    if (without.stuck() > 0) ++deadlocks_without;
+  }));
+  CHECK(deadlocks_without > 10);  // Nor would it do without the rule.
+}
+
+TEST_CASE("L10: where ranks wait in rings, these are refused, all are answered and the devices finish") {
+  std::size_t in_rings = 0;
+  std::size_t launched = 0;
+  REQUIRE(rc::check([&](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    Program program =
+        random_program(random, some_devices(random), 1 + random() % 8, 1 + static_cast<int>(random() % 8));
+    add_waits(random, program, 1 + static_cast<unsigned>(random() % 8));
+    Run run(program);
+    Rings rings;
+    for (const Submission& submission : program.submissions)
+      rings.submit({submission.communicator, run.submit(submission)}, submission.after);
+    RC_ASSERT(run.answered() == program.submissions.size());
+    RC_ASSERT(run.refused() == rings.refused());
+    RC_ASSERT(run.launched() + run.in_rings() == program.submissions.size());
+    RC_ASSERT(run.in_order());
+    RC_ASSERT(run.stuck() == 0U);
+    in_rings += run.in_rings();
+    launched += run.launched();
+  }));
+  CHECK(in_rings > 100);
+  CHECK(launched > 100);
+}
+
+TEST_CASE("L10: without waits told, A before B on a device where A waits for B is a deadlock") {
+  // Device 0 does A, B; device 1 does B, its compute stream waits for it, A.
+  Program program = [] {
+    std::mt19937_64 random(0);
+    return random_communicators(random, 2, 2);
+  }();
+  program.submissions = {{0, 0}, {1, 1}, {0, 1, {{1, 1}}}, {1, 0}};
+  const bool told = GENERATE(false, true);
+  Run run(program, told);
+  for (const Submission& submission : program.submissions) run.submit(submission);
+  CHECK(run.launched() == 4);
+  CHECK(run.stuck() == (told ? 0 : 4));
+}
+
 TEST_CASE("L10: eight threads that submit in any order do not deadlock the devices") {
-  constexpr std::size_t threads = 8;
-  constexpr std::size_t devices = 4;
   const bool disturbed = GENERATE(false, true);
+  const bool agreed = GENERATE(false, true);
   std::mt19937_64 random(GENERATE(range(1U, 5U)));
-  const Program program = random_program(random, devices, 6, 200);
-  Run run(program, devices);
-  std::latch start(threads);
-  std::vector<std::jthread> clients;
-  for (std::size_t thread = 0; thread < threads; ++thread)
-    clients.emplace_back([&, thread] {
-      start.arrive_and_wait();
-      std::size_t mine = 0;
-      for (const Rank& rank : program.submissions) {
-        // All of one rank is one thread's: in the order of its submissions.
-        if ((rank.communicator * devices + rank.rank) % threads != thread) continue;
-        run.submit(rank);
-        if (disturbed && thread == 0 && ++mine % 16 == 0) run.abort(mine / 16 % 6);
-      }
-    });
-  clients.clear();
-  if (disturbed)
-    run.close();
-  else
-    CHECK(run.launched() == program.submissions.size());
+  Program program = agreed ? agreed_program(random, 8, 6, 60) : random_program(random, 8, 6, 60);
+  add_waits(random, program, 8);
+  Run run(program);
+  run_in_threads(program, run, disturbed ? 64 : 0);
+  if (!disturbed) {
+    CHECK(run.launched() + run.in_rings() == program.submissions.size());
+    if (agreed) CHECK(run.in_rings() == 0);
+  }
+  CHECK(run.launched() > 0);
   CHECK(run.answered() == program.submissions.size());
   CHECK(run.in_order());
   CHECK(run.stuck() == 0);

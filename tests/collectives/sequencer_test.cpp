@@ -48,6 +48,7 @@ TEST_CASE("A mismatch is told to every rank with both calls, and the communicato
   REQUIRE(t.a.times() == 1);  // At once: the third cannot mend it.
   REQUIRE(t.b.times() == 1);
   CHECK(t.a.refusal() == Kind::Mismatch);
+  CHECK(t.a.turns[0].order == 0);
   CHECK(mentions(t.b.text(),
                  {"operation 1", "index=2", "index=0", "count", "4", "8",
                   ":" + std::to_string(first.caller.site.line()), ":" + std::to_string(offending.caller.site.line())}));
@@ -56,6 +57,7 @@ TEST_CASE("A mismatch is told to every rank with both calls, and the communicato
   for (std::size_t rank = 0; rank < 3; ++rank) t.submit(three, rank, first, t.d.launch());
   REQUIRE(t.d.times() == 3);
   CHECK_FALSE(t.d.turns[2].refusal);
+  CHECK(t.d.turns[2].order == 1);
   CHECK(t.a.times() + t.b.times() + t.c.times() == 3);
 }
 
