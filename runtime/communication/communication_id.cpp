@@ -3,6 +3,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <algorithm>
+#include <map>
 
 namespace cox {
 namespace {
@@ -28,6 +29,17 @@ std::size_t CommunicationId::rank_of(DeviceId device) const {
   if (found == devices_.end() || *found != device)
     throw CollectiveError(CollectiveError::Kind::Validation, device.to_string() + " is not in " + to_string());
   return static_cast<std::size_t>(found - devices_.begin());
+}
+
+std::vector<CommunicationId> CommunicationId::split(std::span<const int> colours) const {
+  if (colours.size() != devices_.size())
+    refuse(std::to_string(colours.size()) + " colours were given for " + std::to_string(devices_.size()) + " devices");
+  std::map<int, std::vector<DeviceId>> sets;
+  for (std::size_t rank = 0; rank < devices_.size(); ++rank)
+    if (colours[rank] >= 0) sets[colours[rank]].push_back(devices_[rank]);
+  std::vector<CommunicationId> communicators;
+  for (const auto& [colour, devices] : sets) communicators.emplace_back(devices);
+  return communicators;
 }
 
 std::string CommunicationId::to_string() const {

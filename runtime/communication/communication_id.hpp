@@ -28,6 +28,11 @@ class CommunicationId {
   /// "{DeviceId(type=0, index=0), DeviceId(type=0, index=1)}".
   [[nodiscard]] std::string to_string() const;
 
+  /// The sets of the devices that have one colour, in the order of colours: what MPI and NCCL call a split. `colours`:
+  /// one for each rank; those with a negative one are in no set. Throws CollectiveError Validation: another number of
+  /// colours than devices, a device alone with its colour.
+  [[nodiscard]] std::vector<CommunicationId> split(std::span<const int> colours) const;
+
   friend auto operator<=>(const CommunicationId&, const CommunicationId&) = default;
 
  private:

@@ -11,9 +11,9 @@ namespace cox::detail {
 struct HostCommunicator::Part {
   std::shared_ptr<CommunicationGroup> group;
   CommunicatorNumber number;
-  std::vector<RankBuffers> buffers;
-  std::size_t place;
   std::size_t rank;
+  std::size_t place;
+  std::vector<RankBuffers> buffers;
   std::shared_ptr<HostStream> asked_on;
   std::uint64_t failure_position;
   std::shared_ptr<FlightRecorder> recorder;
@@ -51,56 +51,60 @@ struct HostCommunicator::Part {
 };
 
 HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number,
-                                   const CommunicationId& devices, DeviceId device, HostStreams::TakenSlot slot,
+                                   CommunicationId devices, DeviceId device, HostStreams::TakenSlot slot,
                                    std::shared_ptr<HostStream> communication)
-    : group_(std::move(group)),
-      number_(number),
-      devices_(devices),
-      rank_(devices.rank_of(device)),
+    : Communicator(std::move(group), number, std::move(devices), device),
       slot_(slot.slot),
       timeline_(std::move(slot.timeline)),
       communication_(std::move(communication)),
-      recorder_(group_->sequencer().recorder(number)),
       begin_(timeline_->count()),
       last_(begin_) {}
 
-std::vector<DeviceId> HostCommunicator::places_of(const CollectiveRequest& request) const {
-  std::vector<DeviceId> places(devices_.devices().begin(), devices_.devices().end());
-  const bool sends = request.operation == CollectiveOperation::Send;
-  if (is_transfer(request.operation) && sends != (rank_ == 0)) std::ranges::reverse(places);
-  return places;
+StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& on) {
+  const CollectiveRequest& request = collective.requests.front();
+  std::shared_ptr<HostMeeting> meeting;
+  if (rank() == 0 && collective.failure == nullptr)
+    meeting = std::make_shared<HostMeeting>(collective.requests, places(request), group()->timeout());
+  CollectiveLaunch launch = make_launch(collective, on);
+  on.collectives_under_way.fetch_add(1, std::memory_order_relaxed);
+  try {
+    last_ = begin_ + ask({.requests = std::move(collective.requests),
+                          .after = std::move(collective.after),
+                          .failure = std::move(collective.failure),
+                          .shared = std::move(meeting),
+                          .launch = std::move(launch)});
+  } catch (...) {
+    on.collectives_under_way.fetch_sub(1, std::memory_order_relaxed);
+    throw;
+  }
+  return last_position();
 }
 
-StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& on) {
-  const CollectiveOperation operation = collective.requests.front().operation;
-  const char* const name = to_string(operation).data();
-  const std::size_t place = is_transfer(operation) ? (operation == CollectiveOperation::Send ? 0U : 1U) : rank_;
-  auto part = std::make_shared<Part>(Part{.group = group_,
-                                          .number = number_,
+// All that needs memory is made here, so that a turn cannot fail: the other ranks would wait.
+CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostStream& on) const {
+  const CollectiveRequest& request = collective.requests.front();
+  auto part = std::make_shared<Part>(Part{.group = group(),
+                                          .number = number(),
+                                          .rank = rank(),
+                                          .place = place(request),
                                           .buffers = std::move(collective.buffers),
-                                          .place = place,
-                                          .rank = rank_,
                                           .asked_on = on.shared_from_this(),
                                           .failure_position = on.failure_position(),
-                                          .recorder = recorder_,
+                                          .recorder = recorder(),
                                           .timeline = timeline_,
                                           .begin = begin_});
-  std::shared_ptr<void> shared;
-  if (rank_ == 0 && !collective.failure)
-    shared =
-        std::make_shared<HostMeeting>(collective.requests, places_of(collective.requests.front()), group_->timeout());
-  // All that needs memory is made here, so that a turn cannot fail: the other ranks would wait.
+  const char* const name = to_string(request.operation).data();
   auto arrive = HostStream::make_piece(std::move(collective.waits), [part] { part->arrive(); }, name);
   auto share = HostStream::make_piece({}, [part] { part->share(); }, name);
   auto end = HostStream::make_piece({}, [part] { part->end(); }, name);
-  auto turn = [part, arrive = std::move(arrive), share = std::move(share), end = std::move(end),
-               communication = communication_](const LaunchTurn& given) mutable noexcept {
-    part->sequence = given.sequence;
-    part->refusal = given.refusal;
-    if (given.refusal == nullptr) {
-      part->meeting = std::static_pointer_cast<HostMeeting>(given.shared);
+  return [part = std::move(part), arrive = std::move(arrive), share = std::move(share), end = std::move(end),
+          communication = communication_](const LaunchTurn& turn) mutable noexcept {
+    part->sequence = turn.sequence;
+    part->refusal = turn.refusal;
+    if (turn.refusal == nullptr) {
+      part->meeting = std::static_pointer_cast<HostMeeting>(turn.shared);
       HostMeeting& meeting = *part->meeting;
-      meeting.open(given.sequence);
+      meeting.open(turn.sequence);
       meeting.bring(part->place, part->buffers);
       share->waits.push_back({std::shared_ptr<Timeline>(part->meeting, &meeting.arrived), meeting.ranks()});
       end->waits.push_back({std::shared_ptr<Timeline>(part->meeting, &meeting.done), meeting.ranks()});
@@ -109,20 +113,6 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
     }
     communication->queue(std::move(end));
   };
-  on.collectives_under_way.fetch_add(1, std::memory_order_relaxed);
-  try {
-    const std::uint64_t sequence = group_->sequencer().submit(number_, rank_,
-                                                              {.requests = std::move(collective.requests),
-                                                               .after = std::move(collective.after),
-                                                               .failure = std::move(collective.failure),
-                                                               .shared = std::move(shared),
-                                                               .launch = CollectiveLaunch(std::move(turn))});
-    last_ = begin_ + sequence;
-  } catch (...) {
-    on.collectives_under_way.fetch_sub(1, std::memory_order_relaxed);
-    throw;
-  }
-  return last_position();
 }
 
 }  // namespace cox::detail

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/collective_arrival.hpp>
-#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/communicator.hpp>
 #include <coxswain/collectives/in_process_collective.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
@@ -34,10 +34,10 @@ struct HostCollective {
 ///
 /// No thread waits in any of them. What has ended is counted like the work of a stream, on a slot of its own, so that
 /// buffers remember collectives as they do kernels, and streams wait for them alike.
-class HostCommunicator {
+class HostCommunicator : public Communicator {
  public:
-  /// `devices`: those that this communicator of the group is for.
-  HostCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, const CommunicationId& devices,
+  /// The rest as Communicator.
+  HostCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, CommunicationId devices,
                    DeviceId device, HostStreams::TakenSlot slot, std::shared_ptr<HostStream> communication);
 
   /// Asks for it on behalf of a stream, whose errors get what becomes of it. Returns where its end will be. Device
@@ -46,7 +46,7 @@ class HostCommunicator {
 
   /// The operation whose end is at that position.
   [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
-    return {number_, position - begin_};
+    return {number(), position - begin_};
   }
   /// Where the last operation ends that was asked for.
   [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, last_}; }
@@ -54,23 +54,16 @@ class HostCommunicator {
   bool wait_until(std::chrono::steady_clock::time_point deadline) { return timeline_->wait_until(last_, deadline); }
   void wait() { timeline_->wait(last_); }
   /// Nothing is under way, and nothing more will be.
-  [[nodiscard]] bool over() const {
-    return timeline_->reached(last_) && group_->sequencer().broken(number_) != nullptr;
-  }
+  [[nodiscard]] bool over() const { return timeline_->reached(last_) && broken(); }
 
  private:
   struct Part;
 
-  [[nodiscard]] std::vector<DeviceId> places_of(const CollectiveRequest& request) const;
+  [[nodiscard]] CollectiveLaunch make_launch(HostCollective& collective, HostStream& on) const;
 
-  const std::shared_ptr<CommunicationGroup> group_;
-  const CommunicatorNumber number_;
-  const CommunicationId devices_;
-  const std::size_t rank_;
   const StreamSlot slot_;
   const std::shared_ptr<Timeline> timeline_;
   const std::shared_ptr<HostStream> communication_;
-  const std::shared_ptr<FlightRecorder> recorder_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
 };

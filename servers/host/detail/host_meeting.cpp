@@ -13,6 +13,15 @@
 namespace cox::detail {
 namespace {
 
+// Bytes that one thread moves sooner than it wakes the others.
+constexpr std::size_t most_at_once = std::size_t{64} << 10U;
+
+std::size_t bytes_of(const CollectiveRequests& requests) noexcept {
+  std::size_t bytes = 0;
+  for (const CollectiveRequest& request : requests) bytes += request.count * element_size(request.element_type);
+  return bytes;
+}
+
 /// Looks after the deadlines of all meetings of the process.
 class MeetingWatch {
  public:
@@ -65,6 +74,7 @@ HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> plac
     : requests_(std::move(requests)),
       places_(std::move(places)),
       timeout_(timeout),
+      small_(bytes_of(requests_) * places_.size() <= most_at_once),
       buffers_(requests_.size() * places_.size()),
       // Until it opens the ranks' own deadline runs, so that it is still being looked after when it does.
       deadline_(std::chrono::steady_clock::now() + 2 * timeout),
@@ -91,20 +101,29 @@ void HostMeeting::bring(std::size_t place, const std::vector<RankBuffers>& buffe
 }
 
 void HostMeeting::arrive(std::size_t place) noexcept {
+  bool last = false;
   {
     const std::lock_guard lock(mutex_);
     if (failure_ != nullptr) return;
     came_[place] = true;
     --missing_;
+    last = missing_ == 0;
+  }
+  if (last && small_) {
+    for (std::size_t share = 0; share < ranks(); ++share) move(share);
+    done.advance_to(ranks());
   }
   arrived.advance();
 }
 
+void HostMeeting::move(std::size_t share) noexcept {
+  for (std::size_t i = 0; i < requests_.size(); ++i)
+    cox::run_share(requests_[i], {&buffers_[i * ranks()], ranks()}, share, ranks());
+}
+
 void HostMeeting::run_share(std::size_t place) noexcept {
-  if (failure_ == nullptr) {
-    for (std::size_t i = 0; i < requests_.size(); ++i)
-      cox::run_share(requests_[i], {&buffers_[i * ranks()], ranks()}, place, ranks());
-  }
+  if (small_ || failure_ != nullptr) return;
+  move(place);
   done.advance();
 }
 

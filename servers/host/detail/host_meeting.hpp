@@ -39,7 +39,8 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   void bring(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept;
   /// The rank's stream has come to it.
   void arrive(std::size_t place) noexcept;
-  /// When all have arrived: does the share of the rank at that place.
+  /// When all have arrived: does the share of the rank at that place. Where there is little to do all shares have been
+  /// done by then, on the thread of the last one to arrive.
   void run_share(std::size_t place) noexcept;
   /// When all shares are done: why they were not.
   [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
@@ -53,11 +54,13 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   void give_up();
 
  private:
+  void move(std::size_t share) noexcept;
   [[nodiscard]] std::string overdue_text() const;
 
   const CollectiveRequests requests_;
   const std::vector<DeviceId> places_;
   const std::chrono::milliseconds timeout_;
+  const bool small_;
   std::vector<RankBuffers> buffers_;  // of all places for the first operation, then for the second
   mutable std::mutex mutex_;
   Time deadline_;  // guarded by mutex_, as all below

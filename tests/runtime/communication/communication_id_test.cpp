@@ -1,8 +1,8 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <vector>
 
@@ -39,4 +39,18 @@ TEST_CASE("One device, a device twice, and devices of different types do not com
   CHECK(mentions(message_of([] { (void)among({a, b, a}); }), {"index=0", "twice"}));
   CHECK(mentions(message_of([] { (void)among({a, other}); }), {"different types"}));
   CHECK(mentions(message_of([] { (void)among({a, b}).rank_of(c); }), {"index=2", "is not in"}));
+}
+
+TEST_CASE("A split gives the sets of each colour in the order of colours") {
+  const std::vector<DeviceId> devices{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}};
+  const CommunicationId all(devices);
+  const std::vector<int> colours{7, 2, 7, -1, 2};
+  const std::vector<CommunicationId> sets = all.split(colours);
+  REQUIRE(sets == std::vector<CommunicationId>{{{0, 1}, {0, 4}}, {{0, 0}, {0, 2}}});
+  const auto refused = [&](std::vector<int> of) {
+    return kind_of<CollectiveError>([&] { static_cast<void>(all.split(of)); }) == CollectiveError::Kind::Validation;
+  };
+  CHECK(refused({1, 1}));
+  CHECK(refused({1, 1, 1, 1, 2}));
+  CHECK(all.split(std::vector<int>(5, -1)).empty());
 }

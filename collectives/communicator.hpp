@@ -1,0 +1,64 @@
+#pragma once
+
+#include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/communicator_number.hpp>
+#include <coxswain/collectives/flight_recorder.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace cox {
+
+/// One rank of a communicator: what NCCL calls an ncclComm_t. What it is and how it asks for operations; how they are
+/// launched is up to the kind of device. Device thread of its device.
+class Communicator {
+ public:
+  /// `devices`: those of the communicator, which are all of the group, or the two of a way of transfers. Throws
+  /// CollectiveError Aborted (the group is closed), Validation (`device` is not one of them).
+  Communicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, CommunicationId devices,
+               DeviceId device);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
+  [[nodiscard]] CommunicatorNumber number() const noexcept { return number_; }
+  [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  [[nodiscard]] std::size_t world_size() const noexcept { return devices_.world_size(); }
+  [[nodiscard]] const std::shared_ptr<CommunicationGroup>& group() const noexcept { return group_; }
+  [[nodiscard]] const std::shared_ptr<FlightRecorder>& recorder() const noexcept { return recorder_; }
+  /// Whether all that is asked for is refused, for good.
+  [[nodiscard]] bool broken() const { return group_->sequencer().broken(number_) != nullptr; }
+
+  /// Asks for the rank's next operation: see Sequencer::submit.
+  std::uint64_t ask(CollectiveArrival arrival) {
+    return group_->sequencer().submit(number_, rank_, std::move(arrival));
+  }
+
+  /// The devices in the order in which an operation names them: of a transfer the sender, then the receiver; else all,
+  /// by rank. `request` is of this rank.
+  [[nodiscard]] std::vector<DeviceId> places(const CollectiveRequest& request) const;
+  /// This device's place there.
+  [[nodiscard]] std::size_t place(const CollectiveRequest& request) const noexcept {
+    if (!is_transfer(request.operation)) return rank_;
+    return request.operation == CollectiveOperation::Send ? 0 : 1;
+  }
+
+ protected:
+  ~Communicator() = default;
+
+ private:
+  const std::shared_ptr<CommunicationGroup> group_;
+  const CommunicatorNumber number_;
+  const CommunicationId devices_;
+  const std::size_t rank_;
+  const std::shared_ptr<FlightRecorder> recorder_;
+};
+
+}  // namespace cox
