@@ -77,17 +77,16 @@ CommunicatorNumber Sequencer::open(CommunicationId devices, std::chrono::millise
 
 template <class Change>
 bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
-  Lines lines;
   {
     const std::lock_guard lock(mutex_);
     CommunicatorSequence* among = communicators_->find(communicator);
     if (among == nullptr) return false;
-    lines.reserve(lines_.size());  // After the change nothing may throw.
     Arrivals answers;
     change(*among, answers);
-    line_up(answers, lines);
+    line_up(answers);
+    if (filled_.empty()) return true;
   }
-  for (Line* line : lines) attend(*line);
+  attend();
   return true;
 }
 
@@ -122,25 +121,27 @@ std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const
 }
 
 // Under the lock, for all devices at once: this is what makes it one order.
-void Sequencer::line_up(Arrivals& answers, Lines& lines) noexcept {
+void Sequencer::line_up(Arrivals& answers) noexcept {
   while (!answers.empty()) {
     Line& line = lines_.find(answers.front().device)->second;
     line.turns.splice(line.turns.end(), answers, answers.begin());
-    if (!line.attended && std::ranges::find(lines, &line) == lines.end()) lines.push_back(&line);
+    filled_.splice(filled_.end(), line.ticket);
   }
 }
 
-void Sequencer::attend(Line& line) noexcept {
+void Sequencer::attend() noexcept {
   std::unique_lock lock(mutex_);
-  if (line.attended) return;  // Whoever attends it looks again before it leaves.
-  line.attended = true;
-  while (!line.turns.empty()) {
+  while (!filled_.empty()) {
+    std::list<Line*> ticket;
+    ticket.splice(ticket.end(), filled_, filled_.begin());
+    Line& line = *ticket.front();
     Arrivals turns = std::exchange(line.turns, {});
     lock.unlock();
     for (; !turns.empty(); turns.pop_front()) call(turns.front());
     lock.lock();
+    std::list<Line*>& next = line.turns.empty() ? line.ticket : filled_;
+    next.splice(next.end(), ticket);
   }
-  line.attended = false;
 }
 
 void Sequencer::call(Arrival& arrival) noexcept {

@@ -7,7 +7,6 @@
 #include <coxswain/collectives/watchdog.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -62,8 +61,8 @@ struct SequencerOptions {
 ///                                                          line of device 1 --> launch, launch, ...   lock, all at
 ///                                                          once
 ///
-/// A line is emptied, with no lock held, by the thread that filled it, or by one that is emptying it already: so a
-/// launch may be called by any thread, and shortly after the submit() that released it has returned. All functions may
+/// The lines are emptied, with no lock held, by the threads that fill them, each line by one at a time: so a launch may
+/// be called by any thread, and shortly after the submit() that released it has returned. All functions may
 /// be called by any thread, also by a launch, and block for a short lock at most.
 class Sequencer {
  public:
@@ -115,16 +114,15 @@ class Sequencer {
   /// What a device has to launch next.
   struct Line {
     std::list<detail::Arrival> turns;
-    bool attended = false;  // a thread is emptying it
+    std::list<Line*> ticket{this};  // its place in filled_: empty while it is there, or a thread empties the line
   };
-  using Lines = SmallVector<Line*, 16>;
 
   /// Calls `change` with the communicator and the list of answers, under the lock, and hands the answers out after. If
   /// it throws, it has answered nothing. Returns false if the communicator is closed.
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
-  void line_up(std::list<detail::Arrival>& answers, Lines& lines) noexcept;
-  void attend(Line& line) noexcept;
+  void line_up(std::list<detail::Arrival>& answers) noexcept;
+  void attend() noexcept;
   void call(detail::Arrival& arrival) noexcept;
   /// Why the operation must be refused when this arrival is added; nullptr if for nothing.
   [[nodiscard]] std::exception_ptr objection(const detail::CommunicatorSequence& among, const detail::Arrival& arrival,
@@ -138,6 +136,7 @@ class Sequencer {
   mutable std::mutex mutex_;  // before the watchdog's and the recorders'
   const std::unique_ptr<detail::OpenCommunicators> communicators_;
   std::map<DeviceId, Line> lines_;
+  std::list<Line*> filled_;  // lines with turns that no thread is emptying
   std::uint64_t opened_ = 0;
   Watchdog watchdog_;
 };
