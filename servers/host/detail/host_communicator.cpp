@@ -1,5 +1,6 @@
 #include <coxswain/servers/host/detail/host_communicator.hpp>
 
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/servers/host/detail/host_meeting.hpp>
 
 #include <algorithm>
@@ -16,6 +17,7 @@ struct HostCommunicator::Part {
   std::size_t rank;
   std::shared_ptr<HostStream> asked_on;
   std::uint64_t failure_position;
+  bool told;
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<Timeline> timeline;
   std::uint64_t begin;
@@ -45,7 +47,7 @@ struct HostCommunicator::Part {
     timeline->advance_to(begin + sequence);
   }
   void fail(const std::exception_ptr& error) {
-    asked_on->fail_at(failure_position, error);
+    if (!told) asked_on->fail_at(failure_position, error);
     group->report_failure(error);
   }
 };
@@ -63,6 +65,16 @@ HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, Co
       recorder_(group_->sequencer().recorder(number)),
       begin_(timeline_->count()),
       last_(begin_) {}
+
+std::exception_ptr HostCommunicator::abort(const std::exception_ptr& cause) noexcept {
+  try {
+    group_->sequencer().abort(number_, cause);
+    if (const std::exception_ptr refusal = group_->sequencer().broken(number_)) return refusal;
+  } catch (...) {
+    report_task_error({devices_.devices()[rank_], StreamId::current(), std::current_exception()});
+  }
+  return cause;
+}
 
 std::vector<DeviceId> HostCommunicator::places_of(const CollectiveRequest& request) const {
   std::vector<DeviceId> places(devices_.devices().begin(), devices_.devices().end());
@@ -82,6 +94,7 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
                                           .rank = rank_,
                                           .asked_on = on.shared_from_this(),
                                           .failure_position = on.failure_position(),
+                                          .told = collective.told,
                                           .recorder = recorder_,
                                           .timeline = timeline_,
                                           .begin = begin_});
@@ -90,9 +103,12 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
     shared =
         std::make_shared<HostMeeting>(collective.requests, places_of(collective.requests.front()), group_->timeout());
   // All that needs memory is made here, so that a turn cannot fail: the other ranks would wait.
-  auto arrive = HostStream::make_piece(std::move(collective.waits), [part] { part->arrive(); }, name);
-  auto share = HostStream::make_piece({}, [part] { part->share(); }, name);
-  auto end = HostStream::make_piece({}, [part] { part->end(); }, name);
+  auto arrive = HostStream::make_piece(
+      std::move(collective.waits), [part] { part->arrive(); }, name);
+  auto share = HostStream::make_piece(
+      {}, [part] { part->share(); }, name);
+  auto end = HostStream::make_piece(
+      {}, [part] { part->end(); }, name);
   auto turn = [part, arrive = std::move(arrive), share = std::move(share), end = std::move(end),
                communication = communication_](const LaunchTurn& given) mutable noexcept {
     part->sequence = given.sequence;
