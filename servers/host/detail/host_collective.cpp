@@ -21,13 +21,9 @@ RankBuffers resolve(const HostDevice& device, const CollectiveCall& call, const 
   return buffers;
 }
 
-}  // namespace
-
-void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
-                      const CollectiveCallList& calls, const Caller& caller) {
+void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCallList& calls, const Caller& caller) {
   HostStream& on = device.stream(caller.stream);
   HostStreams& streams = device.streams();
-  HostCommunicator& communicator = device.communicators().of(group, calls.front().request);
   HostCollective collective;
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
@@ -39,7 +35,10 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
     uses.clear();
-    if (on.capture.capturing()) on.capture.fail(collective.failure);
+    if (on.capture.capturing()) {
+      on.capture.fail(collective.failure);
+      collective.told = true;
+    }
   }
   const StreamSlot slot = communicator.last_position().stream;
   StreamPositions waits{on.last_position()};
@@ -53,6 +52,23 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
   collective.after = device.communicators().dependencies(awaited);
   const StreamPosition end = communicator.submit(std::move(collective), on);
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, end);
+}
+
+}  // namespace
+
+// What a rank did not ask for has no number: were it to go on, it would meet the others' wrong operations. So whoever
+// could not ask ends it for all.
+void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
+                      const CollectiveCallList& calls, const Caller& caller) {
+  HostCommunicator* communicator = nullptr;
+  try {
+    communicator = &device.communicators().of(group, calls.front().request);
+    ask(device, *communicator, calls, caller);
+  } catch (...) {
+    if (communicator != nullptr) std::rethrow_exception(communicator->abort(std::current_exception()));
+    group->abort(std::current_exception());
+    throw;
+  }
 }
 
 }  // namespace cox::detail

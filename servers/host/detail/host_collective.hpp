@@ -12,8 +12,8 @@ class HostDevice;
 
 /// The device's rank takes part in these operations, behind all work of the caller's stream so far and all other uses
 /// of the memory. What is wrong with them is told to all ranks, and ends with the stream's errors. Device thread; does
-/// not wait. Throws what kept the rank from asking at all: CallError QueueFull, CollectiveError Aborted,
-/// std::bad_alloc.
+/// not wait. Throws CollectiveError Aborted, or std::bad_alloc, if the rank could not even ask (too far ahead, no
+/// memory, closed): its communicator has then been given up for all ranks.
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller);
 

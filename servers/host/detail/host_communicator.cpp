@@ -1,5 +1,6 @@
 #include <coxswain/servers/host/detail/host_communicator.hpp>
 
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/servers/host/detail/host_meeting.hpp>
 
 #include <algorithm>
@@ -16,6 +17,7 @@ struct HostCommunicator::Part {
   std::vector<RankBuffers> buffers;
   std::shared_ptr<HostStream> asked_on;
   std::uint64_t failure_position;
+  bool told;
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<Timeline> timeline;
   std::uint64_t begin;
@@ -45,7 +47,7 @@ struct HostCommunicator::Part {
     timeline->advance_to(begin + sequence);
   }
   void fail(const std::exception_ptr& error) {
-    asked_on->fail_at(failure_position, error);
+    if (!told) asked_on->fail_at(failure_position, error);
     group->report_failure(error);
   }
 };
@@ -59,6 +61,16 @@ HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, Co
       communication_(std::move(communication)),
       begin_(timeline_->count()),
       last_(begin_) {}
+
+std::exception_ptr HostCommunicator::abort(const std::exception_ptr& cause) noexcept {
+  try {
+    group()->sequencer().abort(number(), cause);
+    if (const std::exception_ptr refusal = group()->sequencer().broken(number())) return refusal;
+  } catch (...) {
+    report_task_error({devices().devices()[rank()], StreamId::current(), std::current_exception()});
+  }
+  return cause;
+}
 
 StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& on) {
   const CollectiveRequest& request = collective.requests.front();
@@ -90,6 +102,7 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
                                           .buffers = std::move(collective.buffers),
                                           .asked_on = on.shared_from_this(),
                                           .failure_position = on.failure_position(),
+                                          .told = collective.told,
                                           .recorder = recorder(),
                                           .timeline = timeline_,
                                           .begin = begin_});

@@ -25,6 +25,7 @@ struct HostCollective {
   HostEvents waits;                  ///< what must be done before
   CollectiveDependencies after;      ///< the collectives among that, and before it
   std::exception_ptr failure;        ///< why the rank cannot take part
+  bool told = false;                 ///< somebody else than the stream is told what becomes of it
 };
 
 /// One rank of a communicator on host devices: what NCCL calls an ncclComm_t. Its operations run on the device's
@@ -43,6 +44,9 @@ class HostCommunicator : public Communicator {
   /// Asks for it on behalf of a stream, whose errors get what becomes of it. Returns where its end will be. Device
   /// thread. Throws as Sequencer::submit, and std::bad_alloc; then nothing was asked for.
   StreamPosition submit(HostCollective collective, HostStream& on);
+
+  /// Gives the communicator up for all ranks: see Sequencer::abort. Returns what it is refused with from now on.
+  [[nodiscard]] std::exception_ptr abort(const std::exception_ptr& cause) noexcept;
 
   /// The operation whose end is at that position.
   [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {

@@ -1,0 +1,68 @@
+// H10: a device that races ahead of the others (seed-semantics 3.10).
+
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/servers/contract/fleet.hpp>
+#include <coxswain/tests/servers/contract/ranks.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/device_handle/call_error.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+
+namespace {
+
+std::size_t max_ahead() { return static_cast<std::size_t>(settings().get<std::uint64_t>("collectives.max_ahead")); }
+
+bool is_full_queue(const std::exception_ptr& cause) {
+  return cause && kind_of<CallError>([&] { std::rethrow_exception(cause); }) == CallError::Kind::QueueFull;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("H10: a device may be as far ahead as the setting says", "", COX_FLEETS) {
+  TestType fleet(2);
+  const std::size_t ahead = max_ahead();
+  std::vector<Sum> sums[2];
+  fleet.each([&](std::size_t rank, auto& client) {
+    for (std::size_t i = 0; i < ahead; ++i) sums[rank].emplace_back(client, fleet.devices(), 4);
+  });
+  fleet.each([&](std::size_t rank, auto& client) {
+    REQUIRE(failures_of(client).empty());
+    REQUIRE(std::ranges::all_of(sums[rank], [&](const Sum& sum) { return sum.right(client); }));
+  });
+}
+
+// The operation that was not taken has no number: were the others to go on, they would meet the wrong ones.
+TEMPLATE_TEST_CASE("H10: a device that is too far ahead ends its communicator for all ranks, with that cause", "",
+                   COX_FLEETS) {
+  TestType fleet(2);
+  const std::size_t ahead = max_ahead();
+  const CommunicationId all(fleet.devices());
+  const Handle data = to_device(fleet[0], numbers_of(0, 4));
+  for (std::size_t i = 0; i < ahead + 1; ++i) fleet[0].all_reduce(data, data, ElementType::I32, all);
+  const auto require_told = [&](auto& client) {
+    const auto failures = failures_of(client);
+    REQUIRE_FALSE(failures.empty());
+    for (const Failure& failure : failures) {
+      REQUIRE(failure.kind == Kind::Aborted);
+      REQUIRE(is_full_queue(failure.cause));
+    }
+  };
+  require_told(fleet[0]);
+  REQUIRE(read_soon(fleet[0], data) == numbers_of(0, 4));
+  const Handle other = to_device(fleet[1], numbers_of(1, 4));
+  fleet[1].all_reduce(other, other, ElementType::I32, all);
+  require_told(fleet[1]);
+
+  fleet[0].ensure_init_collective(all);
+  const Sum first(fleet[0], all, 100);
+  const Sum second(fleet[1], all, 100);
+  REQUIRE((first.right(fleet[0]) && second.right(fleet[1])));
+}
