@@ -36,6 +36,16 @@ struct NarrowFloat {
   static constexpr std::uint32_t top_exponent = magnitude_mask & ~mantissa_mask;
   static constexpr std::uint32_t quiet_nan = has_infinity ? top_exponent | 1U << (mantissa_bits - 1) : magnitude_mask;
   static constexpr std::uint32_t largest = has_infinity ? top_exponent - 1 : magnitude_mask - 1;
+  /// What a number that is too large becomes.
+  static constexpr std::uint32_t limit = overflow == Overflow::Saturates ? largest : top_exponent;
+
+  // Of a float: how much further left its mantissa begins and its exponent counts, and what is normal here.
+  static constexpr unsigned shift = 23 - mantissa_bits;
+  static constexpr std::uint32_t rebias = 127 - ((1U << (exponent_bits - 1)) - 1);
+  static constexpr std::uint32_t smallest_normal = (rebias + 1) << 23;
+  static constexpr std::uint32_t float_infinity = 0x7f800000U;
+  /// Adding this float rounds: its last bit weighs as much as the smallest subnormal number.
+  static constexpr std::uint32_t ruler = smallest_normal + (shift << 23);
 
   [[nodiscard, gnu::always_inline]] static constexpr float decode(Bits bits) noexcept {
     const std::uint32_t magnitude = (bits & magnitude_mask) << shift;
@@ -54,23 +64,14 @@ struct NarrowFloat {
     const std::uint32_t magnitude = bits & 0x7fffffffU;
     const std::uint32_t to_even = (1U << (shift - 1)) - 1 + (magnitude >> shift & 1U);
     std::uint32_t rounded = (magnitude - (rebias << 23) + to_even) >> shift;
-    constexpr std::uint32_t limit = overflow == Overflow::Saturates ? largest : top_exponent;
     rounded = choose(less(limit, rounded), limit, rounded);
     if constexpr (rebias != 0) {
-      // The addition rounds: the last bit of a float of this size weighs as much as the smallest subnormal number.
-      constexpr std::uint32_t ruler = smallest_normal + (shift << 23);
       const float ruled = std::bit_cast<float>(magnitude) + std::bit_cast<float>(ruler);
       rounded = choose(less(magnitude, smallest_normal), std::bit_cast<std::uint32_t>(ruled) - ruler, rounded);
     }
     const std::uint32_t nan = quiet_nan | (magnitude >> shift & mantissa_mask);
     return static_cast<Bits>((bits >> 31 << (width - 1)) | choose(less(float_infinity, magnitude), nan, rounded));
   }
-
- private:
-  static constexpr unsigned shift = 23 - mantissa_bits;
-  static constexpr std::uint32_t rebias = 127 - ((1U << (exponent_bits - 1)) - 1);
-  static constexpr std::uint32_t smallest_normal = (rebias + 1) << 23;  // as a float
-  static constexpr std::uint32_t float_infinity = 0x7f800000U;
 };
 
 using F16 = NarrowFloat<std::uint16_t, 5, true, Overflow::ToInfinity>;

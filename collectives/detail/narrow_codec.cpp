@@ -56,11 +56,12 @@ template <typename Steps>
 
 template <typename Steps>
 [[gnu::always_inline]] inline void encode_steps(const float* from, std::size_t count, std::byte* to) noexcept {
-  alignas(64) std::array<std::byte, step * Steps::size> elements;
-  for (std::size_t at = 0; at < count; at += step) {
-    Steps::encode(from + at, elements.data());
-    std::memcpy(to + at * Steps::size, elements.data(), std::min(step, count - at) * Steps::size);
-  }
+  std::size_t at = 0;
+  for (; count - at >= step; at += step) Steps::encode(from + at, to + at * Steps::size);
+  if (at == count) return;
+  std::array<std::byte, step * Steps::size> last;
+  Steps::encode(from + at, last.data());
+  std::memcpy(to + at * Steps::size, last.data(), (count - at) * Steps::size);
 }
 
 template <typename Steps>
@@ -94,6 +95,41 @@ COX_TARGET_AVX2 inline __m256 upper_halves(__m256i halves) noexcept {
   return _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
 }
 
+COX_TARGET_AVX2 inline __m256i all(std::uint32_t bits) noexcept { return _mm256_set1_epi32(static_cast<int>(bits)); }
+
+// Of 8 floats, each in 32 bits. The steps are those of Format::encode.
+template <typename Format>
+COX_TARGET_AVX2 inline __m256i encoded(const float* from) noexcept {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  const __m256i magnitude = _mm256_and_si256(bits, all(0x7fffffffU));
+  const __m256i last_bit = _mm256_and_si256(_mm256_srli_epi32(magnitude, Format::shift), all(1));
+  constexpr std::uint32_t almost_half = (1U << (Format::shift - 1)) - 1;
+  const __m256i rounded = _mm256_srli_epi32(
+      _mm256_add_epi32(_mm256_add_epi32(magnitude, all(almost_half - (Format::rebias << 23))), last_bit),
+      Format::shift);
+  __m256i number = _mm256_min_epi32(rounded, all(Format::limit));
+  if constexpr (Format::rebias != 0) {
+    const __m256 ruled = _mm256_add_ps(_mm256_castsi256_ps(magnitude), _mm256_castsi256_ps(all(Format::ruler)));
+    const __m256i subnormal = _mm256_sub_epi32(_mm256_castps_si256(ruled), all(Format::ruler));
+    number = _mm256_blendv_epi8(number, subnormal, _mm256_cmpgt_epi32(all(Format::smallest_normal), magnitude));
+  }
+  const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(bits, 31), Format::width - 1);
+  return _mm256_blendv_epi8(_mm256_or_si256(number, sign), all(Format::quiet_nan),
+                            _mm256_cmpgt_epi32(magnitude, all(Format::float_infinity)));
+}
+
+// Packing works in halves of 16 bytes: their order is put right afterwards.
+template <typename Format>
+COX_TARGET_AVX2 inline void encode_bytes(const float* from, std::byte* to) noexcept {
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  for (std::size_t i = 0; i < step; i += 32) {
+    const __m256i first = _mm256_packus_epi32(encoded<Format>(from + i), encoded<Format>(from + i + 8));
+    const __m256i second = _mm256_packus_epi32(encoded<Format>(from + i + 16), encoded<Format>(from + i + 24));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm256_permutevar8x32_epi32(_mm256_packus_epi16(first, second), order));
+  }
+}
+
 // The processor converts this one.
 struct F16Steps {
   static constexpr std::size_t size = 2;
@@ -113,8 +149,29 @@ struct F16Steps {
   }
 };
 
+// The upper half of a float.
+struct BF16Steps {
+  static constexpr std::size_t size = 2;
+
+  COX_TARGET_AVX2 static void decode(const std::byte* from, float* to) noexcept {
+    for (std::size_t i = 0; i < step; i += 8) {
+      const __m128i elements = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * size));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm256_slli_epi32(_mm256_cvtepu16_epi32(elements), 16));
+    }
+  }
+  COX_TARGET_AVX2 static void encode(const float* from, std::byte* to) noexcept {
+    for (std::size_t i = 0; i < step; i += 16) {
+      const __m256i packed = _mm256_packus_epi32(encoded<BF16>(from + i), encoded<BF16>(from + i + 8));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * size), _mm256_permute4x64_epi64(packed, 0b11011000));
+    }
+  }
+};
+
 // The upper half of an F16.
-struct F8E5M2Steps : Steps<F8E5M2> {
+struct F8E5M2Steps {
+  static constexpr std::size_t size = 1;
+
+  COX_TARGET_AVX2 static void encode(const float* from, std::byte* to) noexcept { encode_bytes<F8E5M2>(from, to); }
   COX_TARGET_AVX2 static void decode(const std::byte* from, float* to) noexcept {
     for (std::size_t i = 0; i < step; i += 16) {
       const __m256i halves = _mm256_slli_epi16(sixteen_bytes_widened(from + i), 8);
@@ -126,7 +183,10 @@ struct F8E5M2Steps : Steps<F8E5M2> {
 
 // Shifted into an F16, it is 256 times too small: their exponents count from places that far apart. Its NaN is what
 // would be the number 480.
-struct F8E4M3Steps : Steps<F8E4M3> {
+struct F8E4M3Steps {
+  static constexpr std::size_t size = 1;
+
+  COX_TARGET_AVX2 static void encode(const float* from, std::byte* to) noexcept { encode_bytes<F8E4M3>(from, to); }
   COX_TARGET_AVX2 static void decode(const std::byte* from, float* to) noexcept {
     for (std::size_t i = 0; i < step; i += 16) {
       const __m256i bytes = sixteen_bytes_widened(from + i);
@@ -147,6 +207,7 @@ struct F8E4M3Steps : Steps<F8E4M3> {
 };
 #else
 using F16Steps = Steps<F16>;
+using BF16Steps = Steps<BF16>;
 using F8E5M2Steps = Steps<F8E5M2>;
 using F8E4M3Steps = Steps<F8E4M3>;
 #endif
@@ -165,7 +226,7 @@ constexpr Entry entry(ElementType type) {
 
 constexpr std::array entries{
     entry<Steps<F8E4M3>, F8E4M3Steps>(ElementType::F8E4M3), entry<Steps<F8E5M2>, F8E5M2Steps>(ElementType::F8E5M2),
-    entry<Steps<F16>, F16Steps>(ElementType::F16), entry<Steps<BF16>, Steps<BF16>>(ElementType::BF16)};
+    entry<Steps<F16>, F16Steps>(ElementType::F16), entry<Steps<BF16>, BF16Steps>(ElementType::BF16)};
 
 }  // namespace
 

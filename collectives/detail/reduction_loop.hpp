@@ -44,7 +44,11 @@ class ReductionBlock {
     for (std::size_t at = 0; at < count_; at += reduction_step) {
       for (std::size_t i = 0; i < reduction_step; ++i)
         elements[i] = finished<Element, operation>(values_[at + i], static_cast<Value>(ranks));
-      std::memcpy(to + at * sizeof(Stored), elements.data(), std::min(reduction_step, count_ - at) * sizeof(Stored));
+      // A length that is known is copied in registers.
+      if (count_ - at >= reduction_step)
+        std::memcpy(to + at * sizeof(Stored), elements.data(), reduction_step * sizeof(Stored));
+      else
+        std::memcpy(to + at * sizeof(Stored), elements.data(), (count_ - at) * sizeof(Stored));
     }
   }
 

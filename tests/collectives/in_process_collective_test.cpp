@@ -334,3 +334,19 @@ TEST_CASE("A transfer moves every byte from its place to its place, and no other
     CHECK((received == expected));
   }
 }
+
+TEST_CASE("Each share of a transfer moves a part of its own") {
+  const Bytes sent(5000, std::byte{1});
+  Bytes received(sent.size());
+  const std::array buffers{RankBuffers{.source = sent.data(), .row_bytes = 100},
+                           RankBuffers{.destination = received.data(), .row_bytes = 1000}};
+  std::ptrdiff_t before = 0;
+  for (std::size_t share = 0; share < 4; ++share) {
+    cox::run_share({.operation = CollectiveOperation::Send, .element_type = ElementType::U8, .count = sent.size()},
+                   buffers, share, 4);
+    const std::ptrdiff_t moved = std::ranges::count(received, std::byte{1});
+    CHECK(moved > before);
+    before = moved;
+  }
+  CHECK(received == sent);
+}
