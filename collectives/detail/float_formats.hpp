@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -12,10 +11,14 @@ enum class Overflow : std::uint8_t {
   Saturates,  ///< The largest finite number of the same sign.
 };
 
-/// Chosen with masks: a branch around floating-point arithmetic would keep loops from being vectorised.
-[[nodiscard]] constexpr std::uint32_t choose(bool first, std::uint32_t a, std::uint32_t b) noexcept {
-  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(first);
-  return (a & mask) | (b & ~mask);
+/// All bits set if a < b, or else none; both below 2^31. Conditions are masks here: a branch around floating-point
+/// arithmetic would keep loops from being vectorised, and a bool would have them convert it.
+[[nodiscard, gnu::always_inline]] constexpr std::uint32_t less(std::uint32_t a, std::uint32_t b) noexcept {
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(a - b) >> 31);
+}
+[[nodiscard, gnu::always_inline]] constexpr std::uint32_t choose(std::uint32_t mask, std::uint32_t a,
+                                                                 std::uint32_t b) noexcept {
+  return b ^ ((a ^ b) & mask);
 }
 
 /// A float of 8 or 16 bits: one sign bit, `exponent_bits`, the rest mantissa. decode() is exact; encode() rounds to
@@ -33,40 +36,42 @@ struct NarrowFloat {
   static constexpr std::uint32_t top_exponent = magnitude_mask & ~mantissa_mask;
   static constexpr std::uint32_t quiet_nan = has_infinity ? top_exponent | 1U << (mantissa_bits - 1) : magnitude_mask;
   static constexpr std::uint32_t largest = has_infinity ? top_exponent - 1 : magnitude_mask - 1;
+  /// What a number that is too large becomes.
+  static constexpr std::uint32_t limit = overflow == Overflow::Saturates ? largest : top_exponent;
 
-  [[nodiscard]] static constexpr float decode(Bits bits) noexcept {
+  // Of a float: how much further left its mantissa begins and its exponent counts, and what is normal here.
+  static constexpr unsigned shift = 23 - mantissa_bits;
+  static constexpr std::uint32_t rebias = 127 - ((1U << (exponent_bits - 1)) - 1);
+  static constexpr std::uint32_t smallest_normal = (rebias + 1) << 23;
+  static constexpr std::uint32_t float_infinity = 0x7f800000U;
+  /// Adding this float rounds: its last bit weighs as much as the smallest subnormal number.
+  static constexpr std::uint32_t ruler = smallest_normal + (shift << 23);
+
+  [[nodiscard, gnu::always_inline]] static constexpr float decode(Bits bits) noexcept {
     const std::uint32_t magnitude = (bits & magnitude_mask) << shift;
     const std::uint32_t sign = static_cast<std::uint32_t>(bits) >> (width - 1) << 31;
     if constexpr (rebias == 0) return std::bit_cast<float>(sign | magnitude);
     // A subnormal number is a fraction of the smallest normal one: put that before it, and take it away again.
     const float fraction = std::bit_cast<float>(magnitude + smallest_normal) - std::bit_cast<float>(smallest_normal);
     const std::uint32_t normal = magnitude + (rebias << 23);
-    const std::uint32_t number = choose(magnitude < 1U << 23, std::bit_cast<std::uint32_t>(fraction), normal);
-    constexpr std::uint32_t first_special = (has_infinity ? top_exponent : magnitude_mask) << shift;
-    return std::bit_cast<float>(sign | choose(magnitude < first_special, number, magnitude | float_infinity));
+    const std::uint32_t number = choose(less(magnitude, 1U << 23), std::bit_cast<std::uint32_t>(fraction), normal);
+    constexpr std::uint32_t last_number = ((has_infinity ? top_exponent : magnitude_mask) << shift) - 1;
+    return std::bit_cast<float>(sign | number | (less(last_number, magnitude) & float_infinity));
   }
 
-  [[nodiscard]] static constexpr Bits encode(float value) noexcept {
+  [[nodiscard, gnu::always_inline]] static constexpr Bits encode(float value) noexcept {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & 0x7fffffffU;
     const std::uint32_t to_even = (1U << (shift - 1)) - 1 + (magnitude >> shift & 1U);
     std::uint32_t rounded = (magnitude - (rebias << 23) + to_even) >> shift;
-    rounded = std::min(rounded, overflow == Overflow::Saturates ? largest : top_exponent);
+    rounded = choose(less(limit, rounded), limit, rounded);
     if constexpr (rebias != 0) {
-      // The addition rounds: the last bit of a float of this size weighs as much as the smallest subnormal number.
-      constexpr std::uint32_t ruler = smallest_normal + (shift << 23);
       const float ruled = std::bit_cast<float>(magnitude) + std::bit_cast<float>(ruler);
-      rounded = choose(magnitude < smallest_normal, std::bit_cast<std::uint32_t>(ruled) - ruler, rounded);
+      rounded = choose(less(magnitude, smallest_normal), std::bit_cast<std::uint32_t>(ruled) - ruler, rounded);
     }
     const std::uint32_t nan = quiet_nan | (magnitude >> shift & mantissa_mask);
-    return static_cast<Bits>((bits >> 31 << (width - 1)) | choose(magnitude > float_infinity, nan, rounded));
+    return static_cast<Bits>((bits >> 31 << (width - 1)) | choose(less(float_infinity, magnitude), nan, rounded));
   }
-
- private:
-  static constexpr unsigned shift = 23 - mantissa_bits;
-  static constexpr std::uint32_t rebias = 127 - ((1U << (exponent_bits - 1)) - 1);
-  static constexpr std::uint32_t smallest_normal = (rebias + 1) << 23;  // as a float
-  static constexpr std::uint32_t float_infinity = 0x7f800000U;
 };
 
 using F16 = NarrowFloat<std::uint16_t, 5, true, Overflow::ToInfinity>;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/detail/contributions.hpp>
+#include <coxswain/collectives/detail/instruction_set.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
 
@@ -42,9 +43,13 @@ struct ElementRange {
 void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,
             ElementRange range, std::byte* to);
 
-/// As that, but the range's first element goes to `to`, and the type must be one that can be reduced.
-void reduce_range(ElementType type, ReduceOperation operation, Contributions contributions, ElementRange range,
+/// As `reduce`, with what this processor does best, but the range's first element goes to `to`, and the type must be
+/// one that can be reduced.
+void reduce_range(ElementType type, ReduceOperation operation, const Contributions& contributions, ElementRange range,
                   std::byte* to) noexcept;
+/// As that; the set must be one that the processor can run.
+void reduce_range(InstructionSet set, ElementType type, ReduceOperation operation, const Contributions& contributions,
+                  ElementRange range, std::byte* to) noexcept;
 
 /// All of them: the range {0, elements}.
 void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,

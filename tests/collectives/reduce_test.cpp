@@ -15,9 +15,12 @@
 
 using cox::ElementType;
 using cox::ReduceOperation;
+using cox::detail::Contributions;
 using cox::detail::ElementRange;
+using cox::detail::InstructionSet;
 using cox::detail::part_of;
 using cox::detail::reduce;
+using cox::detail::reduce_range;
 using cox::test::all_reducible_types;
 using cox::test::any_patterns;
 using cox::test::by_hand;
@@ -86,11 +89,48 @@ TEST_CASE("Every type under every operation is what it is by hand, whatever its 
   constexpr std::size_t elements = 1111;  // twice that: more than a block and an odd end
   for (const ElementType type : all_reducible_types())
     for (const ReduceOperation operation : operations)
-      for (const std::size_t ranks : {2U, 3U, 4U, 8U}) {
+      for (const std::size_t ranks : {1U, 2U, 3U, 4U, 5U, 8U, 11U}) {
         CAPTURE(cox::to_string(type), cox::to_string(operation), ranks);
         const auto contributions = contributions_of(type, ranks, elements, 7 * ranks);
         CHECK(first_wrong(type, operation, contributions, reduced(type, operation, contributions)) == 2 * elements);
       }
+}
+
+TEST_CASE("Every instruction set makes the same bits") {
+  constexpr std::size_t elements = 1111;
+  for (const InstructionSet set : cox::detail::instruction_sets) {
+    if (!cox::detail::can_run(set)) continue;
+    for (const ElementType type : all_reducible_types())
+      for (const ReduceOperation operation : operations)
+        for (const std::size_t ranks : {2U, 4U, 7U}) {
+          CAPTURE(cox::to_string(type), cox::to_string(operation), ranks);
+          const auto contributions = contributions_of(type, ranks, elements, 3 * ranks);
+          const auto pointers = pointers_to(contributions);
+          Bytes result(contributions.front().size());
+          reduce_range(set, type, operation, Contributions(pointers), {0, 2 * elements}, result.data());
+          CHECK(first_wrong(type, operation, contributions, result) == 2 * elements);
+        }
+  }
+}
+
+TEST_CASE("A range may be put where the first element is to be, and its contributions lie in larger objects") {
+  struct Rank {
+    std::uint64_t number;
+    const std::byte* source;
+    std::byte* destination;
+  };
+  for (const ElementType type : all_reducible_types()) {
+    CAPTURE(cox::to_string(type));
+    const std::size_t size = cox::element_size(type);
+    const auto contributions = contributions_of(type, 5, 600, 17);
+    std::vector<Rank> ranks;
+    for (const Bytes& contribution : contributions) ranks.push_back({ranks.size(), contribution.data(), nullptr});
+    const Bytes whole = reduced(type, ReduceOperation::Sum, contributions);
+    Bytes result(333 * size);
+    reduce_range(type, ReduceOperation::Sum, Contributions(&ranks.front().source, 5, sizeof(Rank)), {100, 333},
+                 result.data());
+    CHECK(std::memcmp(result.data(), whole.data() + 100 * size, result.size()) == 0);
+  }
 }
 
 TEST_CASE("The result may take the place of any contribution") {

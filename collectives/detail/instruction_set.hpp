@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#if defined(__x86_64__)
+// Without fma: a product and a sum after it must be rounded each.
+#define COX_TARGET_AVX2 [[gnu::target("avx2,f16c")]]
+#else
+#define COX_TARGET_AVX2
+#endif
+
+namespace cox::detail {
+
+/// What the loops of reductions are compiled for. They make the same bits.
+enum class InstructionSet : std::uint8_t {
+  Portable,
+  Avx2,  ///< And F16C. Not to be run elsewhere than on x86-64.
+};
+inline constexpr std::array instruction_sets{InstructionSet::Portable, InstructionSet::Avx2};
+
+/// Whether this processor can.
+[[nodiscard]] inline bool can_run(InstructionSet set) noexcept {
+#if defined(__x86_64__)
+  return set == InstructionSet::Portable || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"));
+#else
+  return set == InstructionSet::Portable;
+#endif
+}
+
+[[nodiscard]] inline InstructionSet best_instruction_set() noexcept {
+  return can_run(InstructionSet::Avx2) ? InstructionSet::Avx2 : InstructionSet::Portable;
+}
+
+}  // namespace cox::detail
