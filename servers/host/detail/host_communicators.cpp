@@ -21,7 +21,6 @@ HostCommunicator& HostCommunicators::of(const std::shared_ptr<CommunicationGroup
                                     : sends                         ? group->transfers(device_, other)
                                                                     : group->transfers(other, device_);
   if (const auto found = communicators_.find(number); found != communicators_.end()) return *found->second;
-  group->require_open();
   forget_what_is_over();
   const CommunicationId ranks = is_transfer(request.operation) ? CommunicationId(std::array{device_, other}) : all;
   std::shared_ptr<HostStream> stream = communication();
