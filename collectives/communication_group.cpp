@@ -5,52 +5,103 @@
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
-#include <algorithm>
 #include <array>
 #include <fstream>
+#include <optional>
+#include <source_location>
 
 namespace cox {
 
-CommunicationGroup::CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout)
-    : sequencer_(sequencer),
-      devices_(std::move(devices)),
-      timeout_(timeout),
-      number_(sequencer.open(devices_, timeout)) {}
+template <class F>
+void CommunicationGroup::each_lane(F&& f) const {
+  f(all_);
+  std::optional<Way> last;
+  for (;;) {
+    Lane lane;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto next = last ? transfers_.upper_bound(*last) : transfers_.begin();
+      if (next == transfers_.end()) return;
+      last = next->first;
+      lane = next->second;
+    }
+    f(lane);
+  }
+}
 
-CommunicationGroup::~CommunicationGroup() { close(); }
+CommunicationGroup::CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout)
+    : sequencer_(sequencer), devices_(std::move(devices)), timeout_(timeout), all_(open(devices_)) {}
+
+CommunicationGroup::~CommunicationGroup() { close(nullptr); }
+
+CommunicationGroup::Lane CommunicationGroup::open(const CommunicationId& devices) const {
+  const CommunicatorNumber number = sequencer_.open(devices, timeout_);
+  return {number, sequencer_.recorder(number)};
+}
 
 CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
   static_cast<void>(devices_.rank_of(from));
   static_cast<void>(devices_.rank_of(to));
+  require_open();
   const std::lock_guard lock(mutex_);
-  if (closed_)
-    throw CollectiveError(CollectiveError::Kind::Aborted, "communicator " + devices_.to_string() + " is closed");
   const auto [found, added] = transfers_.try_emplace({from, to});
-  if (!added) return found->second;
+  if (!added) return found->second.number;
   try {
-    found->second = sequencer_.open(CommunicationId(std::array{from, to}), timeout_);
+    found->second = open(CommunicationId(std::array{from, to}));
   } catch (...) {
     transfers_.erase(found);
     throw;
   }
-  return found->second;
+  // Nobody has asked for anything there, so nobody is answered under the lock.
+  if (closed_)
+    sequencer_.close(found->second.number);
+  else if (aborted_)
+    sequencer_.abort(found->second.number, cause_);
+  return found->second.number;
 }
 
-bool CommunicationGroup::usable() const {
-  return std::ranges::all_of(numbers(), [this](CommunicatorNumber number) { return !sequencer_.broken(number); });
+void CommunicationGroup::require_open() const {
+  const std::lock_guard lock(mutex_);
+  if (!closed_) return;
+  const std::string why = cause_ ? ": " + describe(cause_) : std::string();
+  throw CollectiveError(CollectiveError::Kind::Aborted, "communicator " + devices_.to_string() + " is closed" + why,
+                        std::source_location::current(), cause_);
 }
 
-void CommunicationGroup::abort(const std::exception_ptr& cause) {
-  for (const CommunicatorNumber number : numbers()) sequencer_.abort(number, cause);
+std::exception_ptr CommunicationGroup::broken() const {
+  std::exception_ptr first;
+  each_lane([&](const Lane& lane) {
+    if (!first) first = sequencer_.broken(lane.number);
+  });
+  return first;
 }
 
-void CommunicationGroup::close() noexcept {
+void CommunicationGroup::abort(const std::exception_ptr& cause) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted_ || closed_) return;
+    aborted_ = true;
+    cause_ = cause;
+  }
+  each_lane([&](const Lane& lane) { attempt([&] { sequencer_.abort(lane.number, cause); }); });
+}
+
+void CommunicationGroup::close(const std::exception_ptr& cause) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!aborted_) cause_ = cause;
+    aborted_ = closed_ = true;
+  }
+  each_lane([&](const Lane& lane) {
+    attempt([&] { sequencer_.abort(lane.number, cause); });
+    attempt([&] { sequencer_.close(lane.number); });
+  });
+}
+
+template <class F>
+void CommunicationGroup::attempt(F&& f) const noexcept {
   try {
-    {
-      const std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    for (const CommunicatorNumber number : numbers()) sequencer_.close(number);
+    f();
   } catch (...) {
     report_task_error({devices_.devices().front(), StreamId::current(), std::current_exception()});
   }
@@ -77,18 +128,8 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
 
 std::string CommunicationGroup::recorders_to_json() const {
   std::string json;
-  for (const CommunicatorNumber number : numbers()) {
-    if (!json.empty()) json += ",\n";
-    json += sequencer_.recorder(number)->to_json();
-  }
+  each_lane([&](const Lane& lane) { json += (json.empty() ? "" : ",\n") + lane.recorder->to_json(); });
   return json;
-}
-
-std::vector<CommunicatorNumber> CommunicationGroup::numbers() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<CommunicatorNumber> numbers{number_};
-  for (const auto& [way, number] : transfers_) numbers.push_back(number);
-  return numbers;
 }
 
 }  // namespace cox

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/collectives/sequencer.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -22,23 +24,27 @@ class CommunicationGroup {
   CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout);
   CommunicationGroup(const CommunicationGroup&) = delete;
   CommunicationGroup& operator=(const CommunicationGroup&) = delete;
-  /// As close().
+  /// As close(), without a cause.
   ~CommunicationGroup();
 
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] Sequencer& sequencer() const noexcept { return sequencer_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
   /// Of the operations of all ranks.
-  [[nodiscard]] CommunicatorNumber number() const noexcept { return number_; }
+  [[nodiscard]] CommunicatorNumber number() const noexcept { return all_.number; }
   /// Of the transfers from one device to another; opened when it is first asked for. The ranks in it are those of the
   /// two devices among themselves. Throws CollectiveError Validation (not of this group), Aborted (closed).
   [[nodiscard]] CommunicatorNumber transfers(DeviceId from, DeviceId to);
   /// Whether nothing has ended it: no missing rank, no abort, no device that was shut down.
-  [[nodiscard]] bool usable() const;
+  [[nodiscard]] bool usable() const { return broken() == nullptr; }
+  /// What has ended it; nullptr if nothing has.
+  [[nodiscard]] std::exception_ptr broken() const;
   /// Refuses what waits for ranks and what comes, with this cause, until the group is renewed.
-  void abort(const std::exception_ptr& cause);
+  void abort(const std::exception_ptr& cause) noexcept;
   /// As abort(), for good. Idempotent.
-  void close() noexcept;
+  void close(const std::exception_ptr& cause) noexcept;
+  /// Throws CollectiveError Aborted, with the cause, if it has been closed.
+  void require_open() const;
 
   /// An operation has failed, as each of its ranks was told. The first time it is logged, and the flight recorders are
   /// written to the file that the setting collectives.dump_file names; blocks for that.
@@ -47,15 +53,30 @@ class CommunicationGroup {
   [[nodiscard]] std::string recorders_to_json() const;
 
  private:
-  [[nodiscard]] std::vector<CommunicatorNumber> numbers() const;
+  using Way = std::pair<DeviceId, DeviceId>;
+  /// One sequence of operations.
+  struct Lane {
+    CommunicatorNumber number;
+    std::shared_ptr<FlightRecorder> recorder;  // stays good when the sequencer has closed the communicator
+  };
+
+  [[nodiscard]] Lane open(const CommunicationId& devices) const;
+  /// Calls `f(lane)` for each, without the lock. Allocates nothing.
+  template <class F>
+  void each_lane(F&& f) const;
+  /// Calls f(); what it throws is reported.
+  template <class F>
+  void attempt(F&& f) const noexcept;
 
   Sequencer& sequencer_;
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
-  const CommunicatorNumber number_;
-  mutable std::mutex mutex_;                                               // before the sequencer's
-  std::map<std::pair<DeviceId, DeviceId>, CommunicatorNumber> transfers_;  // guarded by mutex_, as all below
+  const Lane all_;
+  mutable std::mutex mutex_;       // before the sequencer's
+  std::map<Way, Lane> transfers_;  // guarded by mutex_, as all below
+  bool aborted_ = false;
   bool closed_ = false;
+  std::exception_ptr cause_;     // of being aborted or closed
   std::exception_ptr reported_;  // all ranks are told the same one
 };
 

@@ -46,7 +46,7 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
       groups_.erase(found);
     }
   }
-  if (useless) useless->close();  // what it refuses is answered with no lock held
+  if (useless) useless->close(useless->broken());  // what it refuses is answered with no lock held
   return find_or_open(devices);
 }
 

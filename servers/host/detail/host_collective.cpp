@@ -65,6 +65,7 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
     communicator = &device.communicators().of(group, calls.front().request);
     ask(device, *communicator, calls, caller);
   } catch (...) {
+    group->require_open();  // says better why
     if (communicator != nullptr) std::rethrow_exception(communicator->abort(std::current_exception()));
     group->abort(std::current_exception());
     throw;

@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <array>
 #include <exception>
@@ -53,15 +54,23 @@ StreamPositions HostCommunicators::last_positions() const {
 }
 
 void HostCommunicators::leave() noexcept {
+  std::exception_ptr cause;
   try {
+    cause = std::make_exception_ptr(
+        CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
     const auto groups = CommunicationGroups::of_process().leave(device_);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     for (const auto& [number, communicator] : communicators_)
       if (!communicator->wait_until(deadline)) break;
-    for (const auto& group : groups) group->close();
-    for (const auto& [number, communicator] : communicators_) communicator->wait();
+    for (const auto& group : groups) group->close(cause);
   } catch (...) {
-    report_task_error({device_, StreamId::current(), std::current_exception()});
+    // No memory to be polite; but nothing may be under way when the streams go.
+    cause = std::current_exception();
+    report_task_error({device_, StreamId::current(), cause});
+  }
+  for (const auto& [number, communicator] : communicators_) {
+    static_cast<void>(communicator->abort(cause));
+    communicator->wait();
   }
 }
 

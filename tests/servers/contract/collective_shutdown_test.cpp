@@ -12,6 +12,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <exception>
+#include <future>
+#include <utility>
 #include <vector>
 
 using namespace cox;
@@ -132,13 +135,29 @@ TEMPLATE_TEST_CASE("A device that is opened again has new communicators, the oth
   const CommunicationId stays{devices[0], devices[1]};
   const Sum early(fleet[0], stays, 100);  // waits over all of it
   const Sum lost(fleet[0], CommunicationId{devices[0], devices[2]}, 100);
+  fleet[0].device_handle().submit_blocking([](auto&) {});  // it has asked
   fleet.reopen(2);
   const Sum late(fleet[1], stays, 100);
   REQUIRE(late.right(fleet[1]));
   REQUIRE(read_soon(fleet[1], late.result) == sum_of(2, 100));
   const auto failures = failures_of(fleet[0]);
   REQUIRE(kinds_of(failures) == std::vector{Kind::Aborted});
-  REQUIRE(mentions(failures[0].what, {devices[2].to_string(), "was shut down"}));
+  REQUIRE(mentions(failures[0].what, {devices[2].to_string() + " was shut down"}));
   REQUIRE(early.right(fleet[0]));
   require_service(fleet);
+}
+
+TEMPLATE_TEST_CASE("A rank that asks after another one's device was shut down is told so", "", COX_FLEETS) {
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  fleet[0].ensure_init_collective(devices);
+  // The closure knows the communicator from before, and comes to the device thread after.
+  std::promise<void> closed;
+  fleet[0].device_handle().submit([gate = closed.get_future().share()](auto&) { gate.wait(); });
+  const Sum late(fleet[0], devices, 100);
+  shutdown(devices[1]);
+  closed.set_value();
+  const auto failures = failures_of(fleet[0]);
+  REQUIRE(kinds_of(failures) == std::vector{Kind::Aborted});
+  REQUIRE(mentions(failures[0].what, {devices[1].to_string() + " was shut down"}));
 }
