@@ -3,66 +3,84 @@
 #include <coxswain/runtime/detail/thread_name.hpp>
 
 #include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 namespace cox {
 
+struct Watchdog::State {
+  State(Look looks, std::function<Time()> clock) : look(std::move(looks)), now(std::move(clock)) {}
+
+  const Look look;
+  const std::function<Time()> now;
+  std::mutex mutex;
+  std::condition_variable changed;
+  Time next = Time::max();  // guarded by mutex, as all below
+  bool running = false;
+  bool look_again = false;
+  bool stopped = false;
+
+  [[nodiscard]] bool waits() const { return !stopped && !look_again && now() < next; }
+
+  void run() {
+    std::unique_lock lock(mutex);
+    while (!stopped && (next != Time::max() || look_again)) {
+      while (waits()) changed.wait_until(lock, Time(next));
+      if (stopped) break;
+      look_again = false;
+      next = Time::max();  // A deadline that is set during the look counts for the next.
+      lock.unlock();
+      const std::optional<Time> later = look(now());
+      lock.lock();
+      if (later) next = std::min(next, *later);
+    }
+    running = false;
+    changed.notify_all();
+  }
+};
+
 Watchdog::Watchdog(Look look, std::function<Time()> now)
-    : look_(std::move(look)), now_(now ? std::move(now) : [] { return std::chrono::steady_clock::now(); }) {}
+    : state_(std::make_shared<State>(
+          std::move(look), now ? std::move(now) : [] { return std::chrono::steady_clock::now(); })) {}
 
 Watchdog::~Watchdog() { stop(); }
 
 void Watchdog::watch(Time deadline) {
-  const std::lock_guard lock(mutex_);
-  if (stopped_ || (running_ && next_ <= deadline)) return;
-  if (running_) {
-    next_ = deadline;
-    changed_.notify_one();
-    return;
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  if (state.stopped || (state.running && state.next <= deadline)) return;
+  if (!state.running) {
+    std::thread([held = state_] {
+      detail::name_this_thread("cox-watchdog");
+      held->run();
+    }).detach();
+    state.running = true;
+    state.next = Time::max();
   }
-  if (thread_.joinable()) thread_.join();  // It has let go of the lock for the last time.
-  next_ = deadline;
-  thread_ = std::thread([this] { run(); });
-  running_ = true;
+  state.next = std::min(state.next, deadline);
+  state.changed.notify_all();
 }
 
 void Watchdog::look_again() {
-  const std::lock_guard lock(mutex_);
-  if (!running_) return;
-  look_again_ = true;
-  changed_.notify_one();
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->running) return;
+  state_->look_again = true;
+  state_->changed.notify_all();
 }
 
 void Watchdog::stop() noexcept {
-  std::thread thread;
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-    changed_.notify_one();
-    thread.swap(thread_);
-  }
-  if (thread.joinable()) thread.join();
+  std::unique_lock lock(state_->mutex);
+  state_->stopped = true;
+  state_->changed.notify_all();
+  state_->changed.wait(lock, [this] { return !state_->running; });
 }
 
 bool Watchdog::running() const {
-  const std::lock_guard lock(mutex_);
-  return running_;
-}
-
-void Watchdog::run() {
-  detail::name_this_thread("cox-watchdog");
-  std::unique_lock lock(mutex_);
-  while (next_ != Time::max() || look_again_) {
-    while (waits()) changed_.wait_until(lock, Time(next_));
-    if (stopped_) break;
-    look_again_ = false;
-    next_ = Time::max();  // A deadline that is set during the look counts for the next.
-    lock.unlock();
-    const std::optional<Time> next = look_(now_());
-    lock.lock();
-    if (next) next_ = std::min(next_, *next);
-  }
-  running_ = false;
+  const std::lock_guard lock(state_->mutex);
+  return state_->running;
 }
 
 }  // namespace cox

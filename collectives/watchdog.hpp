@@ -1,11 +1,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <optional>
-#include <thread>
 
 namespace cox {
 
@@ -28,24 +26,16 @@ class Watchdog {
   void watch(Time deadline);
   /// Looks at once if there is a deadline. For clocks that jump.
   void look_again();
-  /// Ends the thread, after the look that is under way; a watch() after it does nothing. Not inside a look. Idempotent.
+  /// Ends the thread: blocks until the look that is under way is over; a watch() after it does nothing. Not inside a
+  /// look. Idempotent.
   void stop() noexcept;
   /// Whether there is a thread.
   [[nodiscard]] bool running() const;
 
  private:
-  void run();
-  [[nodiscard]] bool waits() const { return !stopped_ && !look_again_ && now_() < next_; }
+  struct State;
 
-  const Look look_;
-  const std::function<Time()> now_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::thread thread_;
-  Time next_ = Time::max();
-  bool running_ = false;
-  bool look_again_ = false;
-  bool stopped_ = false;
+  const std::shared_ptr<State> state_;  // the thread's as well, which is detached: it may be the last to let go
 };
 
 }  // namespace cox

@@ -35,9 +35,10 @@ TEST_CASE("A watchdog has a thread only while there is a deadline, and looks whe
   Clock clock;
   std::counting_semaphore<> looked(0);
   std::atomic<int> looks{0};
+  std::atomic<int> looks_on_time{0};
   Watchdog watchdog(
       [&](Watchdog::Time now) -> std::optional<Watchdog::Time> {
-        CHECK(now == clock.now());
+        if (now == clock.now()) ++looks_on_time;
         ++looks;
         looked.release();
         return std::nullopt;
@@ -52,6 +53,7 @@ TEST_CASE("A watchdog has a thread only while there is a deadline, and looks whe
     watchdog.look_again();
     looked.acquire();
     CHECK(looks == round);
+    CHECK(looks_on_time == round);
     await_end(watchdog);
   }
 }

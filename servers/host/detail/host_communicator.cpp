@@ -27,9 +27,9 @@ struct HostCommunicator::Part {
   std::exception_ptr refusal = nullptr;
 
   void arrive() noexcept { meeting->arrive(place); }
-  void share() noexcept {
+  void work() noexcept {
     recorder->started(sequence, rank);
-    meeting->run_share(place);
+    meeting->work();
   }
   // The error comes before the end: who waits for that finds it.
   void end() {
@@ -42,7 +42,6 @@ struct HostCommunicator::Part {
     } else {
       recorder->completed(sequence, rank);
     }
-    meeting.reset();
     asked_on->collectives_under_way.fetch_sub(1, std::memory_order_release);  // pairs with HostStream::idle
     timeline->advance_to(begin + sequence);
   }
@@ -54,11 +53,11 @@ struct HostCommunicator::Part {
 
 HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number,
                                    CommunicationId devices, DeviceId device, HostStreams::TakenSlot slot,
-                                   std::shared_ptr<HostStream> communication)
+                                   std::shared_ptr<const HostStreamList> streams)
     : Communicator(std::move(group), number, std::move(devices), device),
       slot_(slot.slot),
       timeline_(std::move(slot.timeline)),
-      communication_(std::move(communication)),
+      streams_(std::move(streams)),
       begin_(timeline_->count()),
       last_(begin_) {}
 
@@ -108,10 +107,14 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
                                           .begin = begin_});
   const char* const name = to_string(request.operation).data();
   auto arrive = HostStream::make_piece(std::move(collective.waits), [part] { part->arrive(); }, name);
-  auto share = HostStream::make_piece({}, [part] { part->share(); }, name);
+  auto work = HostStream::make_piece({}, [part] { part->work(); }, name);
   auto end = HostStream::make_piece({}, [part] { part->end(); }, name);
-  return [part = std::move(part), arrive = std::move(arrive), share = std::move(share), end = std::move(end),
-          communication = communication_](const LaunchTurn& turn) mutable noexcept {
+  std::vector<std::unique_ptr<HostStream::Piece>> help;
+  for (std::size_t i = 1; i < streams_->size() && HostMeeting::wants_helpers(collective.requests); ++i)
+    help.push_back(HostStream::make_piece({}, [part] { part->meeting->work(); }, name));
+  return [part = std::move(part), arrive = std::move(arrive), work = std::move(work), end = std::move(end),
+          help = std::move(help), streams = streams_](const LaunchTurn& turn) mutable noexcept {
+    HostStream& communication = *streams->front();
     part->sequence = turn.sequence;
     part->refusal = turn.refusal;
     if (turn.refusal == nullptr) {
@@ -119,12 +122,17 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
       HostMeeting& meeting = *part->meeting;
       meeting.open(turn.sequence);
       meeting.bring(part->place, part->buffers);
-      share->waits.push_back({std::shared_ptr<Timeline>(part->meeting, &meeting.arrived), meeting.ranks()});
-      end->waits.push_back({std::shared_ptr<Timeline>(part->meeting, &meeting.done), meeting.ranks()});
-      communication->queue(std::move(arrive));
-      communication->queue(std::move(share));
+      const HostEvent all_have_arrived{std::shared_ptr<Timeline>(part->meeting, &meeting.arrived), meeting.ranks()};
+      work->waits.push_back(all_have_arrived);
+      end->waits.push_back({std::shared_ptr<Timeline>(part->meeting, &meeting.done), meeting.shares()});
+      communication.queue(std::move(arrive));
+      communication.queue(std::move(work));
+      for (std::size_t i = 0; i < help.size(); ++i) {
+        help[i]->waits.push_back(all_have_arrived);
+        (*streams)[i + 1]->queue(std::move(help[i]));
+      }
     }
-    communication->queue(std::move(end));
+    communication.queue(std::move(end));
   };
 }
 

@@ -28,10 +28,15 @@ struct HostCollective {
   bool told = false;                 ///< somebody else than the stream is told what becomes of it
 };
 
+/// The streams of a device that its communicators share: the communication stream, and others that help with large
+/// operations.
+using HostStreamList = std::vector<std::shared_ptr<HostStream>>;
+
 /// One rank of a communicator on host devices: what NCCL calls an ncclComm_t. Its operations run on the device's
 /// communication stream, which all communicators of the device share: the sequencer's order is the same on all devices.
 ///
-///     sequencer's turn -> arrive (after the work the rank waits for) -> share (all have arrived) -> end (all are done)
+///     sequencer's turn -> arrive (after what the rank waits for) -> work (all have arrived) -> end (all shares are
+///     done)
 ///
 /// No thread waits in any of them. What has ended is counted like the work of a stream, on a slot of its own, so that
 /// buffers remember collectives as they do kernels, and streams wait for them alike.
@@ -39,7 +44,7 @@ class HostCommunicator : public Communicator {
  public:
   /// The rest as Communicator.
   HostCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, CommunicationId devices,
-                   DeviceId device, HostStreams::TakenSlot slot, std::shared_ptr<HostStream> communication);
+                   DeviceId device, HostStreams::TakenSlot slot, std::shared_ptr<const HostStreamList> streams);
 
   /// Asks for it on behalf of a stream, whose errors get what becomes of it. Returns where its end will be. Device
   /// thread. Throws as Sequencer::submit, and std::bad_alloc; then nothing was asked for.
@@ -67,7 +72,7 @@ class HostCommunicator : public Communicator {
 
   const StreamSlot slot_;
   const std::shared_ptr<Timeline> timeline_;
-  const std::shared_ptr<HostStream> communication_;
+  const std::shared_ptr<const HostStreamList> streams_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
 };

@@ -23,10 +23,10 @@ HostCommunicator& HostCommunicators::of(const std::shared_ptr<CommunicationGroup
   if (const auto found = communicators_.find(number); found != communicators_.end()) return *found->second;
   forget_what_is_over();
   const CommunicationId ranks = is_transfer(request.operation) ? CommunicationId(std::array{device_, other}) : all;
-  std::shared_ptr<HostStream> stream = communication();
+  std::shared_ptr<const HostStreamList> streams = communication();
   const HostStreams::TakenSlot slot = streams_.take_slot();
   try {
-    auto made = std::make_unique<HostCommunicator>(group, number, ranks, device_, slot, std::move(stream));
+    auto made = std::make_unique<HostCommunicator>(group, number, ranks, device_, slot, std::move(streams));
     return *communicators_.emplace(number, std::move(made)).first->second;
   } catch (...) {
     streams_.give_back(slot.slot);
@@ -74,16 +74,14 @@ void HostCommunicators::leave() noexcept {
   }
 }
 
-std::shared_ptr<HostStream> HostCommunicators::communication() {
+// No buffer is ever used on them, so they need no slots that others could name.
+const std::shared_ptr<const HostStreamList>& HostCommunicators::communication() {
   if (communication_ == nullptr) {
-    const HostStreams::TakenSlot slot = streams_.take_slot();
-    try {
-      communication_ =
-          std::make_shared<HostStream>(Place{device_, StreamId::allocate()}, threads_, slot.slot, slot.timeline);
-    } catch (...) {
-      streams_.give_back(slot.slot);
-      throw;
-    }
+    HostStreamList streams;
+    for (std::size_t i = 0; i < thread_count_; ++i)
+      streams.push_back(std::make_shared<HostStream>(Place{device_, StreamId::allocate()}, threads_, no_stream,
+                                                     std::make_shared<Timeline>()));
+    communication_ = std::make_shared<const HostStreamList>(std::move(streams));
   }
   return communication_;
 }

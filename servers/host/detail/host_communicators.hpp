@@ -11,6 +11,7 @@
 #include <coxswain/servers/host/detail/host_threads.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <memory>
 
@@ -19,8 +20,8 @@ namespace cox::detail {
 /// The ranks that a host device is. Device thread only.
 class HostCommunicators {
  public:
-  HostCommunicators(DeviceId device, HostStreams& streams, HostThreads& threads) noexcept
-      : device_(device), streams_(streams), threads_(threads) {}
+  HostCommunicators(DeviceId device, HostStreams& streams, HostThreads& threads, std::size_t thread_count) noexcept
+      : device_(device), streams_(streams), threads_(threads), thread_count_(thread_count) {}
   HostCommunicators(const HostCommunicators&) = delete;
   HostCommunicators& operator=(const HostCommunicators&) = delete;
 
@@ -39,13 +40,14 @@ class HostCommunicators {
  private:
   static constexpr std::chrono::seconds patience{2};
 
-  [[nodiscard]] std::shared_ptr<HostStream> communication();
+  [[nodiscard]] const std::shared_ptr<const HostStreamList>& communication();
   void forget_what_is_over();
 
   const DeviceId device_;
   HostStreams& streams_;
   HostThreads& threads_;
-  std::shared_ptr<HostStream> communication_;  // made by the first operation
+  const std::size_t thread_count_;
+  std::shared_ptr<const HostStreamList> communication_;  // made by the first operation
   std::map<CommunicatorNumber, std::unique_ptr<HostCommunicator>> communicators_;
 };
 

@@ -19,7 +19,7 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
     : utilities_(std::move(utilities)),
       threads_("cox-host-" + std::to_string(utilities_->owner.device.index), options.threads_per_device),
       streams_(utilities_->owner.device, threads_),
-      communicators_(utilities_->owner.device, streams_, threads_),
+      communicators_(utilities_->owner.device, streams_, threads_, options.threads_per_device),
       memory_(streams_, host_pool_options(options.memory_capacity, HostServer::memory_alignment),
               host_granularity(options.memory_capacity)),
       pinned_(

@@ -13,13 +13,20 @@
 namespace cox::detail {
 namespace {
 
-// Bytes that one thread moves sooner than it wakes the others.
-constexpr std::size_t most_at_once = std::size_t{64} << 10U;
+// Bytes of each rank that one thread moves sooner than it wakes the others, and that are worth a share of their own.
+constexpr std::size_t most_at_once = std::size_t{16} << 10U;
+constexpr std::size_t bytes_of_share = std::size_t{1} << 20U;
 
 std::size_t bytes_of(const CollectiveRequests& requests) noexcept {
   std::size_t bytes = 0;
   for (const CollectiveRequest& request : requests) bytes += request.count * element_size(request.element_type);
   return bytes;
+}
+
+// One where there is little to do; else so many that no thread has much more to do than another at the end.
+std::size_t shares_of(const CollectiveRequests& requests, std::size_t ranks) noexcept {
+  const std::size_t bytes = bytes_of(requests);
+  return bytes <= most_at_once ? 1 : ranks * std::clamp<std::size_t>(bytes / bytes_of_share, 1, 8);
 }
 
 /// Looks after the deadlines of all meetings of the process.
@@ -74,7 +81,7 @@ HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> plac
     : requests_(std::move(requests)),
       places_(std::move(places)),
       timeout_(timeout),
-      small_(bytes_of(requests_) * places_.size() <= most_at_once),
+      shares_(shares_of(requests_, places_.size())),
       buffers_(requests_.size() * places_.size()),
       // Until it opens the ranks' own deadline runs, so that it is still being looked after when it does.
       deadline_(std::chrono::steady_clock::now() + 2 * timeout),
@@ -109,22 +116,22 @@ void HostMeeting::arrive(std::size_t place) noexcept {
     --missing_;
     last = missing_ == 0;
   }
-  if (last && small_) {
-    for (std::size_t share = 0; share < ranks(); ++share) move(share);
-    done.advance_to(ranks());
-  }
+  if (last && shares_ == 1) work();
   arrived.advance();
 }
 
-void HostMeeting::move(std::size_t share) noexcept {
-  for (std::size_t i = 0; i < requests_.size(); ++i)
-    cox::run_share(requests_[i], {&buffers_[i * ranks()], ranks()}, share, ranks());
+void HostMeeting::work() noexcept {
+  if (failure_ != nullptr) return;
+  // Relaxed: shares are given out once each; `arrived` and `done` order the memory.
+  for (std::size_t share = 0; (share = next_share_.fetch_add(1, std::memory_order_relaxed)) < shares_;) {
+    for (std::size_t i = 0; i < requests_.size(); ++i)
+      run_share(requests_[i], {&buffers_[i * ranks()], ranks()}, share, shares_);
+    done.advance();
+  }
 }
 
-void HostMeeting::run_share(std::size_t place) noexcept {
-  if (small_ || failure_ != nullptr) return;
-  move(place);
-  done.advance();
+bool HostMeeting::wants_helpers(const CollectiveRequests& requests) noexcept {
+  return bytes_of(requests) >= bytes_of_share;
 }
 
 HostMeeting::Time HostMeeting::deadline() const {
@@ -141,7 +148,7 @@ void HostMeeting::give_up() {
         std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, text, requests_.front().caller.site));
   }
   arrived.advance_to(ranks());
-  done.advance_to(ranks());  // no share will be done
+  done.advance_to(shares_);  // no share will be begun
 }
 
 std::string HostMeeting::overdue_text() const {

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/servers/host/detail/timeline.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +18,8 @@
 namespace cox::detail {
 
 /// One operation of a communicator, or a group of them, as its ranks come to it: each says that it is there, when all
-/// are there each does its share, and when all have each is done with it. In a transfer the sender's place is 0 and
-/// the receiver's 1; else a rank's place is the rank.
+/// are there their threads do the work, share by share, and when all shares are done each is done with it. In a
+/// transfer the sender's place is 0 and the receiver's 1; else a rank's place is the rank.
 ///
 /// All ranks have asked for it, but the work that a rank has to do before may last. It has the communicator's timeout
 /// for that (L10); then the meeting is given up: the ranks that came go on without it, and so do the others later.
@@ -33,20 +34,23 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   ~HostMeeting();
 
   [[nodiscard]] std::size_t ranks() const noexcept { return places_.size(); }
+  [[nodiscard]] std::size_t shares() const noexcept { return shares_; }
   /// All ranks have asked for it: from now on its time runs.
   void open(std::uint64_t sequence) noexcept;
   /// The memory that a rank has for each operation. Before its stream arrives.
   void bring(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept;
   /// The rank's stream has come to it.
   void arrive(std::size_t place) noexcept;
-  /// When all have arrived: does the share of the rank at that place. Where there is little to do all shares have been
-  /// done by then, on the thread of the last one to arrive.
-  void run_share(std::size_t place) noexcept;
+  /// When all have arrived: does shares until none is left to begin. Any number of threads. Where there is little to do
+  /// the last one to arrive has done all of them.
+  void work() noexcept;
+  /// Whether more threads than one of each rank are of use.
+  [[nodiscard]] static bool wants_helpers(const CollectiveRequests& requests) noexcept;
   /// When all shares are done: why they were not.
   [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
 
   Timeline arrived;  ///< has come to ranks() when all have, or it was given up
-  Timeline done;     ///< has come to ranks() when all shares are done
+  Timeline done;     ///< has come to shares() when all shares are done
 
   /// When it is given up, if not all have arrived by then.
   [[nodiscard]] Time deadline() const;
@@ -54,13 +58,13 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   void give_up();
 
  private:
-  void move(std::size_t share) noexcept;
   [[nodiscard]] std::string overdue_text() const;
 
   const CollectiveRequests requests_;
   const std::vector<DeviceId> places_;
   const std::chrono::milliseconds timeout_;
-  const bool small_;
+  const std::size_t shares_;
+  std::atomic<std::size_t> next_share_{0};
   std::vector<RankBuffers> buffers_;  // of all places for the first operation, then for the second
   mutable std::mutex mutex_;
   Time deadline_;  // guarded by mutex_, as all below
