@@ -31,13 +31,13 @@ struct HostCommunicator::Part {
     recorder->started(sequence, rank);
     meeting->run_share(place);
   }
-  // The error comes before the end: who waits for that finds it.
-  void end() {
+  // The error comes before the end: who waits for that finds it. Whatever happens, the end comes.
+  void end() noexcept {
     if (refusal != nullptr) {
       fail(refusal);
     } else if (const std::exception_ptr failure = meeting->failure()) {
       recorder->failed(sequence, rank, failure);
-      group->sequencer().abort(number, failure);  // the ranks no longer agree on what comes next
+      end_communicator(failure);  // the ranks no longer agree on what comes next
       fail(failure);
     } else {
       recorder->completed(sequence, rank);
@@ -45,6 +45,13 @@ struct HostCommunicator::Part {
     meeting.reset();
     asked_on->collectives_under_way.fetch_sub(1, std::memory_order_release);  // pairs with HostStream::idle
     timeline->advance_to(begin + sequence);
+  }
+  void end_communicator(const std::exception_ptr& cause) noexcept {
+    try {
+      group->sequencer().abort(number, cause);
+    } catch (...) {
+      report_task_error({group->devices().devices()[rank], StreamId::current(), std::current_exception()});
+    }
   }
   void fail(const std::exception_ptr& error) {
     if (!told) asked_on->fail_at(failure_position, error);
@@ -100,8 +107,7 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
                                           .begin = begin_});
   std::shared_ptr<void> shared;
   if (rank_ == 0 && !collective.failure)
-    shared =
-        std::make_shared<HostMeeting>(collective.requests, places_of(collective.requests.front()), group_->timeout());
+    shared = HostMeeting::make(collective.requests, places_of(collective.requests.front()), group_->timeout());
   // All that needs memory is made here, so that a turn cannot fail: the other ranks would wait.
   auto arrive = HostStream::make_piece(
       std::move(collective.waits), [part] { part->arrive(); }, name);
