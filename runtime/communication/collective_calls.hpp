@@ -12,6 +12,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -64,11 +65,13 @@ class CollectiveCalls {
   }
   void broadcast(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                  DeviceId root, Site site = Site::current()) const {
-    collective_group(devices, [&](CollectiveGroup& group) { group.broadcast(source, destination, type, root); }, site);
+    collective_group(
+        devices, [&](CollectiveGroup& group) { group.broadcast(source, destination, type, root); }, site);
   }
   void all_gather(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                   Site site = Site::current()) const {
-    collective_group(devices, [&](CollectiveGroup& group) { group.all_gather(source, destination, type); }, site);
+    collective_group(
+        devices, [&](CollectiveGroup& group) { group.all_gather(source, destination, type); }, site);
   }
   void reduce_scatter(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                       ReduceOperation operation = ReduceOperation::Sum, Site site = Site::current()) const {
@@ -77,10 +80,12 @@ class CollectiveCalls {
   }
   void all_to_all(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                   Site site = Site::current()) const {
-    collective_group(devices, [&](CollectiveGroup& group) { group.all_to_all(source, destination, type); }, site);
+    collective_group(
+        devices, [&](CollectiveGroup& group) { group.all_to_all(source, destination, type); }, site);
   }
   void barrier(const CommunicationId& devices, Site site = Site::current()) const {
-    collective_group(devices, [](CollectiveGroup& group) { group.barrier(); }, site);
+    collective_group(
+        devices, [](CollectiveGroup& group) { group.barrier(); }, site);
   }
   /// Several operations as one: `f(CollectiveGroup&)` is called on this thread and puts them in. All ranks must put the
   /// same in. What `f` throws is rethrown, and nothing is asked for.
@@ -97,10 +102,12 @@ class CollectiveCalls {
   /// To another device, which must ask for it with receive(): the n-th send from one device to another belongs to the
   /// n-th receive there. Independent of the collectives of the two.
   void send(const Handle& source, ElementType type, DeviceId to, Site site = Site::current()) const {
-    transfer(to, [&](CollectiveGroup& group) { group.send(source, type, to); }, site);
+    transfer(
+        to, [&](CollectiveGroup& group) { group.send(source, type, to); }, site);
   }
   void receive(const Handle& destination, ElementType type, DeviceId from, Site site = Site::current()) const {
-    transfer(from, [&](CollectiveGroup& group) { group.receive(destination, type, from); }, site);
+    transfer(
+        from, [&](CollectiveGroup& group) { group.receive(destination, type, from); }, site);
   }
 
   /// The stream goes on when all collectives and transfers that this device has been asked for before, on any stream,
@@ -123,8 +130,9 @@ class CollectiveCalls {
     if constexpr (communicates_with<Other>) {
       if (client().device_id() != destination.device_id()) {
         Handle received = destination.empty(source.size_in_used(), site);
-        destination.receive(received, type, client().device_id(), site);
-        send(source, type, destination.device_id(), site);
+        exchange(
+            destination, [&](CollectiveGroup& group) { group.send(source, type, destination.device_id()); },
+            [&](CollectiveGroup& group) { group.receive(received, type, client().device_id()); }, site);
         return received;
       }
     }
@@ -141,14 +149,12 @@ class CollectiveCalls {
     if constexpr (communicates_with<Other>) {
       if (const DeviceId from = client().device_id(); from != destination.device_id()) {
         MemoryLayout received = destination.empty_tensor(shape, source.elem_size, site);
-        const DeviceId to = destination.device_id();
-        destination.transfer(
-            from,
+        exchange(
+            destination, [&](CollectiveGroup& group) { group.send(std::move(source), type, destination.device_id()); },
             [&](CollectiveGroup& group) {
               group.receive(received.copy_descriptor(shape, element_size(type)), type, from);
             },
             site);
-        transfer(to, [&](CollectiveGroup& group) { group.send(std::move(source), type, to); }, site);
         return received;
       }
     }
@@ -162,13 +168,33 @@ class CollectiveCalls {
 
   static constexpr bool communicates = Server::communication_enabled;
   template <class Other>
-  static constexpr bool communicates_with = communicates && std::is_same_v<Client, Other> && !Client::is_blocking();
+  static constexpr bool communicates_with = communicates&& std::is_same_v<Client, Other> && !Client::is_blocking();
 
   [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
 
   template <class F>
   void transfer(DeviceId other, F&& f, const Site& site) const {
     collective_group(CommunicationId({client().device_id(), other}), std::forward<F>(f), site);
+  }
+
+  // Both halves of a transfer. A half without the other would meet one of the next transfer, so there is both or the
+  // communicator of the two is given up.
+  template <class Send, class Receive>
+  void exchange(const Client& destination, Send&& send, Receive&& receive, const Site& site) const {
+    require_supported(site);
+    const CommunicationId devices{client().device_id(), destination.device_id()};
+    CollectiveGroup sends(devices, client().device_id(), Caller{client().stream_id(), site});
+    CollectiveGroup receives(devices, destination.device_id(), Caller{destination.stream_id(), site});
+    std::forward<Send>(send)(sends);
+    std::forward<Receive>(receive)(receives);
+    const auto group = Server::communication_group(devices);
+    communicate(group, std::move(sends), site);
+    try {
+      destination.communicate(group, std::move(receives), site);
+    } catch (...) {
+      group->abort(std::current_exception());
+      throw;
+    }
   }
 
   template <class Group>

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <concepts>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -13,7 +14,8 @@ namespace cox {
 /// What a server says about talking to the servers of other devices. Where `communication_enabled` is false, transfers
 /// between its devices go through the host, and collectives are CollectiveError Unsupported. Else:
 ///
-/// - CommunicationGroup: the devices of a communicator, as their ranks know it.
+/// - CommunicationGroup: the devices of a communicator, as their ranks know it. abort(cause): what they have asked for
+///   and ask for is refused, until the group is renewed.
 /// - communication_group(devices): finds the group or opens it. renew_communication_group(devices): as that, but one
 ///   that is of no use any more, since ranks were missing or it was aborted, is replaced. Any thread; do not wait for
 ///   other ranks. Throw CollectiveError.
@@ -22,15 +24,15 @@ namespace cox {
 /// - sync_collective(caller): what the stream does from now on comes after all operations that the device has been
 ///   given so far, on any stream.
 template <class S>
-concept ServerCommunication =
-    std::same_as<decltype(S::communication_enabled), const bool> &&
+concept ServerCommunication = std::same_as<decltype(S::communication_enabled), const bool> &&
     (!S::communication_enabled ||
-     requires(S& server, const CommunicationId& devices, std::shared_ptr<typename S::CommunicationGroup> group,
-              CollectiveCallList calls, const Caller& caller) {
+     requires(S & server, const CommunicationId& devices, std::shared_ptr<typename S::CommunicationGroup> group,
+              CollectiveCallList calls, const Caller& caller, const std::exception_ptr& cause) {
        { S::communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
        { S::renew_communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
        { server.communicate(group, std::move(calls), caller) } -> std::same_as<void>;
        { server.sync_collective(caller) } -> std::same_as<void>;
+       { group->abort(cause) } -> std::same_as<void>;
      });
 
 }  // namespace cox

@@ -31,19 +31,26 @@ struct HostCommunicator::Part {
     recorder->started(sequence, rank);
     meeting->work();
   }
-  // The error comes before the end: who waits for that finds it.
-  void end() {
+  // The error comes before the end: who waits for that finds it. Whatever happens, the end comes.
+  void end() noexcept {
     if (refusal != nullptr) {
       fail(refusal);
     } else if (const std::exception_ptr failure = meeting->failure()) {
       recorder->failed(sequence, rank, failure);
-      group->sequencer().abort(number, failure);  // the ranks no longer agree on what comes next
+      end_communicator(failure);  // the ranks no longer agree on what comes next
       fail(failure);
     } else {
       recorder->completed(sequence, rank);
     }
     asked_on->collectives_under_way.fetch_sub(1, std::memory_order_release);  // pairs with HostStream::idle
     timeline->advance_to(begin + sequence);
+  }
+  void end_communicator(const std::exception_ptr& cause) noexcept {
+    try {
+      group->sequencer().abort(number, cause);
+    } catch (...) {
+      report_task_error({group->devices().devices()[rank], StreamId::current(), std::current_exception()});
+    }
   }
   void fail(const std::exception_ptr& error) {
     if (!told) asked_on->fail_at(failure_position, error);
@@ -75,7 +82,7 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
   const CollectiveRequest& request = collective.requests.front();
   std::shared_ptr<HostMeeting> meeting;
   if (rank() == 0 && collective.failure == nullptr)
-    meeting = std::make_shared<HostMeeting>(collective.requests, places(request), group()->timeout());
+    meeting = HostMeeting::make(collective.requests, places(request), group()->timeout());
   CollectiveLaunch launch = make_launch(collective, on);
   on.collectives_under_way.fetch_add(1, std::memory_order_relaxed);
   try {

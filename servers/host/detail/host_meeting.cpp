@@ -38,6 +38,7 @@ class MeetingWatch {
     return watch;
   }
 
+  // Throws std::bad_alloc, std::system_error; then whoever made the meeting destroys it.
   void add(HostMeeting& meeting, HostMeeting::Time deadline) {
     {
       const std::lock_guard lock(mutex_);
@@ -52,22 +53,25 @@ class MeetingWatch {
   void watch(HostMeeting::Time deadline) { watchdog_.watch(deadline); }
 
  private:
-  std::optional<HostMeeting::Time> look(HostMeeting::Time now) {
-    std::vector<std::shared_ptr<HostMeeting>> due;
-    std::optional<HostMeeting::Time> next;
-    {
-      const std::lock_guard lock(mutex_);
-      for (HostMeeting* const meeting : meetings_) {
-        const HostMeeting::Time deadline = meeting->deadline();
-        if (deadline > now) {
-          next = std::min(next.value_or(deadline), deadline);
-        } else if (auto held = meeting->weak_from_this().lock()) {
-          due.push_back(std::move(held));
+  // One after the other, so that no memory is needed: nobody could be told that there is none.
+  std::optional<HostMeeting::Time> look(HostMeeting::Time now) noexcept {
+    for (;;) {
+      std::optional<HostMeeting::Time> next;
+      std::shared_ptr<HostMeeting> due;
+      {
+        const std::lock_guard lock(mutex_);
+        for (HostMeeting* const meeting : meetings_) {
+          const HostMeeting::Time deadline = meeting->deadline();
+          if (deadline > now) {
+            next = std::min(next.value_or(deadline), deadline);
+          } else if (due == nullptr) {
+            due = meeting->weak_from_this().lock();
+          }
         }
       }
+      if (due == nullptr) return next;
+      due->give_up();
     }
-    for (const auto& meeting : due) meeting->give_up();
-    return next;
   }
 
   std::mutex mutex_;                 // before the meetings'
@@ -86,8 +90,13 @@ HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> plac
       // Until it opens the ranks' own deadline runs, so that it is still being looked after when it does.
       deadline_(std::chrono::steady_clock::now() + 2 * timeout),
       came_(places_.size()),
-      missing_(places_.size()) {
-  MeetingWatch::of_process().add(*this, deadline_);
+      missing_(places_.size()) {}
+
+std::shared_ptr<HostMeeting> HostMeeting::make(CollectiveRequests requests, std::vector<DeviceId> places,
+                                               std::chrono::milliseconds timeout) {
+  auto made = std::make_shared<HostMeeting>(std::move(requests), std::move(places), timeout);
+  MeetingWatch::of_process().add(*made, made->deadline_);
+  return made;
 }
 
 HostMeeting::~HostMeeting() { MeetingWatch::of_process().remove(*this); }
@@ -96,7 +105,7 @@ void HostMeeting::open(std::uint64_t sequence) noexcept {
   Time deadline;
   {
     const std::lock_guard lock(mutex_);
-    if (sequence_ != 0) return;
+    if (sequence_ != 0 || failure_ != nullptr) return;
     sequence_ = sequence;
     deadline_ = deadline = std::chrono::steady_clock::now() + timeout_;
   }
@@ -139,16 +148,24 @@ HostMeeting::Time HostMeeting::deadline() const {
   return missing_ == 0 || failure_ != nullptr ? Time::max() : deadline_;
 }
 
-void HostMeeting::give_up() {
-  const std::string text = overdue_text();  // takes locks of the device threads
+void HostMeeting::give_up() noexcept {
+  const std::exception_ptr why = overdue();  // takes locks of the device threads
   {
     const std::lock_guard lock(mutex_);
     if (missing_ == 0 || failure_ != nullptr) return;
-    failure_ =
-        std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, text, requests_.front().caller.site));
+    failure_ = why;
   }
   arrived.advance_to(ranks());
   done.advance_to(shares_);  // no share will be begun
+}
+
+std::exception_ptr HostMeeting::overdue() const noexcept {
+  try {
+    return std::make_exception_ptr(
+        CollectiveError(CollectiveError::Kind::Timeout, overdue_text(), requests_.front().caller.site));
+  } catch (...) {
+    return std::current_exception();  // no memory to say it
+  }
 }
 
 std::string HostMeeting::overdue_text() const {

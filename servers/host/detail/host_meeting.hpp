@@ -28,6 +28,9 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   using Time = std::chrono::steady_clock::time_point;
 
   /// Throws std::bad_alloc, std::system_error (no thread for the deadline).
+  [[nodiscard]] static std::shared_ptr<HostMeeting> make(CollectiveRequests requests, std::vector<DeviceId> places,
+                                                         std::chrono::milliseconds timeout);
+  /// Nobody looks after its deadline: see make().
   HostMeeting(CollectiveRequests requests, std::vector<DeviceId> places, std::chrono::milliseconds timeout);
   HostMeeting(const HostMeeting&) = delete;
   HostMeeting& operator=(const HostMeeting&) = delete;
@@ -55,9 +58,10 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   /// When it is given up, if not all have arrived by then.
   [[nodiscard]] Time deadline() const;
   /// Does nothing if all have arrived.
-  void give_up();
+  void give_up() noexcept;
 
  private:
+  [[nodiscard]] std::exception_ptr overdue() const noexcept;
   [[nodiscard]] std::string overdue_text() const;
 
   const CollectiveRequests requests_;

@@ -1,12 +1,18 @@
 // H4: transfers that cross (seed-semantics 3.10).
 
+#include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/contract/fleet.hpp>
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/device_thread_options.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <future>
 #include <vector>
 
 using namespace cox;
@@ -46,4 +52,45 @@ TEMPLATE_TEST_CASE("H4: transfers of 64 MB may cross", "", COX_FLEETS) { cross<T
 
 TEMPLATE_TEST_CASE("H4: transfers of 64 MB may cross 1,000 times", "[.long]", COX_FLEETS) {
   cross<TestType>(64 << 20, 1000);
+}
+
+TEMPLATE_TEST_CASE("A transfer of which one half cannot be asked for leaves the other half to nobody", "", COX_FLEETS) {
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  const Handle source = to_device(fleet[0], numbers_of(0, 100));
+  const auto copy = [&] { static_cast<void>(fleet[0].to_client(source, fleet[1], ElementType::I32)); };
+  SECTION("the sender is closed") {
+    shutdown(devices[0]);
+    REQUIRE(kind_of<CallError>(copy) == CallError::Kind::Closed);
+    fleet.reopen(0);
+  }
+  SECTION("the receiver is closed") {
+    shutdown(devices[1]);
+    REQUIRE(kind_of<CallError>(copy) == CallError::Kind::Closed);
+    fleet.reopen(1);
+  }
+  SECTION("the receiver's queue is full") {
+    DeviceThreadOptions narrow;
+    narrow.queue_capacity = 2;  // what holds it up, and the allocation
+    narrow.queue_policy = QueuePolicy::Fail;
+    set_device_thread_options(devices[1], narrow);
+    fleet.reopen(1);
+    set_device_thread_options(devices[1], {});
+    std::promise<void> gate;
+    std::promise<void> entered;
+    fleet[1].device_handle().submit([&entered, opened = gate.get_future().share()](auto&) {
+      entered.set_value();
+      opened.wait();
+    });
+    entered.get_future().wait();
+    REQUIRE(kind_of<CallError>(copy) == CallError::Kind::QueueFull);
+    gate.set_value();
+    const auto failures = failures_of(fleet[0]);
+    REQUIRE(kinds_of(failures) == std::vector{Kind::Aborted});
+    REQUIRE(kind_of<CallError>([&] { std::rethrow_exception(failures[0].cause); }) == CallError::Kind::QueueFull);
+    fleet.reopen(1);
+  }
+  const Handle fresh = to_device(fleet[0], numbers_of(7, 100));
+  const Handle there = fleet[0].to_client(fresh, fleet[1], ElementType::I32);
+  REQUIRE(read_soon(fleet[1], there) == numbers_of(7, 100));
 }
