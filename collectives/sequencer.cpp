@@ -104,6 +104,7 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
     const std::exception_ptr refusal = objection(among, arriving, why);
     if (among.begins_operation(rank)) watchdog_.watch(now + among.timeout());
     among.add(arrival, refusal, now, answers);
+    communicators_->note(arriving);
     communicators_->settle(among, answers);
   });
   if (!open) throw closed(communicator);

@@ -8,6 +8,7 @@
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,10 @@ class CommunicatorSequence {
   void answer_oldest(std::uint64_t order, Arrivals& answers) noexcept;
   /// Marks what is not answered from this number on as refused, and everything that will come. The first error stays.
   void refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept;
+  /// Some operation waits for this one.
+  void note_awaited(std::uint64_t sequence) noexcept { awaited_ = std::max(awaited_, sequence); }
+  /// No operation waits, or did, for one after this.
+  [[nodiscard]] std::uint64_t awaited() const noexcept { return awaited_; }
   /// Why everything that comes is refused; nullptr if it is not.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
 
@@ -99,6 +104,7 @@ class CommunicatorSequence {
   std::size_t answered_ = 0;              // of waiting_, in front
   std::vector<std::uint64_t> next_;       // of each rank
   std::vector<CollectiveRequests> last_;  // of each rank; empty: none
+  std::uint64_t awaited_ = 0;
   std::exception_ptr error_;
 };
 

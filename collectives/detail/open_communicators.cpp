@@ -39,6 +39,12 @@ std::optional<OpenCommunicators::Hold> OpenCommunicators::hold(const WaitingOper
   return std::nullopt;
 }
 
+void OpenCommunicators::note(const Arrival& arrival) noexcept {
+  for (const CollectiveDependency& dependency : arrival.given.after)
+    if (CommunicatorSequence* communicator = find(dependency.communicator))
+      communicator->note_awaited(dependency.sequence);
+}
+
 void OpenCommunicators::settle(CommunicatorSequence& changed, Arrivals& answers) noexcept {
   settle_one(changed, answers);
   // Answers on one can let others go, which lets further ones go: until nothing moves.

@@ -39,6 +39,8 @@ class OpenCommunicators {
   /// The first unanswered dependency of an operation that is not answered.
   [[nodiscard]] std::optional<Hold> hold(const WaitingOperation& operation) const noexcept;
 
+  /// Remembers what the arrival waits for. To be called for all that are added.
+  void note(const Arrival& arrival) noexcept;
   /// Answers what can be answered after a change of the communicator, on it and on others.
   void settle(CommunicatorSequence& changed, Arrivals& answers) noexcept;
   /// Takes one out that refuses everything, and is settled.

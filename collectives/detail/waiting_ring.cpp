@@ -18,17 +18,40 @@ class RingSearch {
       : communicators_(communicators), closing_(closing) {}
 
   std::optional<std::string> find() {
+    if (!may_close()) return std::nullopt;
     follow(closing_, 0);
     for (std::size_t place = 0; place < steps_.size(); ++place) {
       const CollectiveDependency dependency = steps_[place].dependency;
-      if (dependency.communicator == closing_.communicator && dependency.sequence >= closing_.turn.sequence)
-        return text(place);
+      if (is_closing(dependency)) return text(place);
       look_through(dependency, place);
     }
     return std::nullopt;
   }
 
  private:
+  // Spares the search where ranks run ahead, and where the others wait for the same.
+  [[nodiscard]] bool may_close() const {
+    const auto& after = closing_.given.after;
+    const CommunicatorSequence& among = communicator_of(closing_);
+    const auto closes = [this](const CollectiveDependency& dependency) { return is_closing(dependency); };
+    if (among.awaited() < closing_.turn.sequence && std::ranges::none_of(after, closes)) return false;
+    const WaitingOperation* operation = among.waiting(closing_.turn.sequence);
+    if (operation == nullptr) return true;
+    return !operation->turn.refusal &&
+           !std::ranges::all_of(after, [&](const auto& dependency) { return waits_for(*operation, dependency); });
+  }
+
+  static bool waits_for(const WaitingOperation& operation, const CollectiveDependency& dependency) {
+    for (const Arrival& arrival : operation.arrived)
+      for (const CollectiveDependency& other : arrival.given.after)
+        if (other.communicator == dependency.communicator && other.sequence >= dependency.sequence) return true;
+    return false;
+  }
+
+  [[nodiscard]] bool is_closing(const CollectiveDependency& dependency) const {
+    return dependency.communicator == closing_.communicator && dependency.sequence >= closing_.turn.sequence;
+  }
+
   /// `waits` waits for this, and the operation that the step `before` leads to waits for `waits`.
   struct Step {
     const Arrival* waits;
