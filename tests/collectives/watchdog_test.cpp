@@ -6,7 +6,6 @@
 #include <chrono>
 #include <future>
 #include <optional>
-#include <semaphore>
 #include <thread>
 
 using cox::Watchdog;
@@ -33,29 +32,28 @@ void await_end(const Watchdog& watchdog) {
 
 TEST_CASE("A watchdog has a thread only while there is a deadline, and looks when it comes") {
   Clock clock;
-  std::counting_semaphore<> looked(0);
   std::atomic<int> looks{0};
   std::atomic<int> looks_on_time{0};
   Watchdog watchdog(
       [&](Watchdog::Time now) -> std::optional<Watchdog::Time> {
         if (now == clock.now()) ++looks_on_time;
         ++looks;
-        looked.release();
         return std::nullopt;
       },
       [&] { return clock.now(); });
   CHECK_FALSE(watchdog.running());
   for (int round = 1; round <= 3; ++round) {
+    const int before = looks;
     watchdog.watch(clock.now() + 2h);
     CHECK(watchdog.running());
-    CHECK(looks == round - 1);
+    CHECK(looks == before);
     clock.advance(2);
     watchdog.look_again();
-    looked.acquire();
-    CHECK(looks == round);
-    CHECK(looks_on_time == round);
     await_end(watchdog);
+    CHECK(looks > before);  // twice, if the thread has begun so late that it needs no look_again()
+    CHECK(looks <= before + 2);
   }
+  CHECK(looks_on_time == looks);
 }
 
 TEST_CASE("A watchdog looks again at the deadline that a look returns, and at an earlier one that is set meanwhile") {
