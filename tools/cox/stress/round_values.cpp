@@ -1,0 +1,266 @@
+#include <coxswain/tools/cox/stress/round_values.hpp>
+
+#include <coxswain/tools/cox/stress/random.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace cox::stress {
+namespace {
+
+// Whole numbers of small size, which F16 and BF16 hold exactly.
+struct Half {
+  std::uint16_t bits;
+};
+struct Brain {
+  std::uint16_t bits;
+};
+
+template <class T>
+constexpr bool is_float = std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, Brain>;
+
+template <class T>
+T from_whole(std::int64_t value) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  if constexpr (std::is_same_v<T, Brain>) {
+    return {static_cast<std::uint16_t>(bits >> 16U)};
+  } else if constexpr (std::is_same_v<T, Half>) {
+    if (value == 0) return {0};
+    const std::uint32_t exponent = ((bits >> 23U) & 0xFFU) - 127 + 15;
+    return {static_cast<std::uint16_t>((bits >> 16U & 0x8000U) | exponent << 10U | (bits >> 13U & 0x3FFU))};
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+// No result is above this, nor any step on the way to it that a type must hold.
+constexpr std::int64_t largest_whole = 256;
+
+std::int64_t whole_number(const RoundPart& part, std::size_t ranks, std::size_t rank, std::size_t index,
+                          std::uint64_t word) {
+  const auto world = static_cast<std::int64_t>(ranks);
+  const std::int64_t bound = std::max<std::int64_t>(1, largest_whole / world);
+  const std::int64_t value = static_cast<std::int64_t>(word % static_cast<std::uint64_t>(2 * bound + 1)) - bound;
+  switch (part.reduce) {
+    case ReduceOperation::Mean: return value * world;
+    case ReduceOperation::Product: return (index % ranks == rank ? 2 : 1) * (word % 2 == 0 ? 1 : -1);
+    default: return value;
+  }
+}
+
+std::int64_t reduced_whole(ReduceOperation operation, const std::vector<std::int64_t>& values) {
+  std::int64_t result = values.front();
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    switch (operation) {
+      case ReduceOperation::Sum:
+      case ReduceOperation::Mean: result += values[i]; break;
+      case ReduceOperation::Min: result = std::min(result, values[i]); break;
+      case ReduceOperation::Max: result = std::max(result, values[i]); break;
+      case ReduceOperation::Product: result *= values[i]; break;
+    }
+  }
+  return operation == ReduceOperation::Mean ? result / static_cast<std::int64_t>(values.size()) : result;
+}
+
+// The sum of all, divided, rounded towards zero; in parts, so that nothing overflows.
+template <class T>
+T mean(const std::vector<T>& values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  if constexpr (std::is_unsigned_v<T>) {
+    std::uint64_t whole = 0;
+    std::uint64_t rest = 0;
+    for (const T value : values) {
+      whole += static_cast<std::uint64_t>(value) / static_cast<std::uint64_t>(count);
+      rest += static_cast<std::uint64_t>(value) % static_cast<std::uint64_t>(count);
+    }
+    return static_cast<T>(whole + rest / static_cast<std::uint64_t>(count));
+  } else {
+    std::int64_t whole = 0;
+    std::int64_t rest = 0;
+    for (const T value : values) {
+      whole += static_cast<std::int64_t>(value) / count;
+      rest += static_cast<std::int64_t>(value) % count;
+    }
+    whole += rest / count;
+    rest %= count;
+    if (whole > 0 && rest < 0) --whole;
+    if (whole < 0 && rest > 0) ++whole;
+    return static_cast<T>(whole);
+  }
+}
+
+template <class T>
+T reduced(ReduceOperation operation, const std::vector<T>& values) {
+  using Wrapping = std::make_unsigned_t<std::conditional_t<(sizeof(T) < sizeof(int)), int, T>>;
+  T result = values.front();
+  if (operation == ReduceOperation::Mean) return mean(values);
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    const T value = values[i];
+    switch (operation) {
+      case ReduceOperation::Sum:
+        result = static_cast<T>(static_cast<Wrapping>(result) + static_cast<Wrapping>(value));
+        break;
+      case ReduceOperation::Product:
+        result = static_cast<T>(static_cast<Wrapping>(result) * static_cast<Wrapping>(value));
+        break;
+      case ReduceOperation::Min: result = std::min(result, value); break;
+      default: result = std::max(result, value); break;
+    }
+  }
+  return result;
+}
+
+bool reduces(const RoundPart& part) { return facts_of(part.operation).reduces; }
+
+// Calls f(T()) for the type; true if it is one that is reduced here.
+template <class F>
+bool with_type(ElementType type, F&& f) {
+  switch (type) {
+    case ElementType::I8: return f(std::int8_t{}), true;
+    case ElementType::I16: return f(std::int16_t{}), true;
+    case ElementType::I32: return f(std::int32_t{}), true;
+    case ElementType::I64: return f(std::int64_t{}), true;
+    case ElementType::U8: return f(std::uint8_t{}), true;
+    case ElementType::U16: return f(std::uint16_t{}), true;
+    case ElementType::U32: return f(std::uint32_t{}), true;
+    case ElementType::U64: return f(std::uint64_t{}), true;
+    case ElementType::F16: return f(Half{}), true;
+    case ElementType::BF16: return f(Brain{}), true;
+    case ElementType::F32: return f(float{}), true;
+    case ElementType::F64: return f(double{}), true;
+    default: return false;
+  }
+}
+
+ByteVector random_bytes(std::size_t size, Random& random) {
+  ByteVector bytes(size);
+  for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random.next();
+    std::memcpy(bytes.data() + at, &word, std::min(sizeof(word), size - at));
+  }
+  return bytes;
+}
+
+template <class T>
+void fill_with_wholes(const RoundPart& part, std::size_t ranks, std::size_t rank, Random& random, ByteVector& bytes) {
+  for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+    const T value = from_whole<T>(whole_number(part, ranks, rank, i, random.next() >> 8U));
+    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+template <class T>
+ByteVector reduce_floats(const RoundPart& part, std::size_t ranks, std::size_t elements) {
+  ByteVector result(elements * sizeof(T));
+  std::vector<Random> randoms;
+  for (std::size_t rank = 0; rank < ranks; ++rank) randoms.emplace_back(Random::derived(part.seed, rank));
+  std::vector<std::int64_t> values(ranks);
+  for (std::size_t i = 0; i < elements; ++i) {
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      values[rank] = whole_number(part, ranks, rank, i, randoms[rank].next() >> 8U);
+    const T value = from_whole<T>(reduced_whole(part.reduce, values));
+    std::memcpy(result.data() + i * sizeof(T), &value, sizeof(T));
+  }
+  return result;
+}
+
+template <class T>
+ByteVector reduce_integers(const RoundPart& part, const std::vector<ByteVector>& sources) {
+  ByteVector result(sources.front().size());
+  std::vector<T> values(sources.size());
+  for (std::size_t at = 0; at < result.size(); at += sizeof(T)) {
+    for (std::size_t rank = 0; rank < sources.size(); ++rank)
+      std::memcpy(&values[rank], sources[rank].data() + at, sizeof(T));
+    const T value = reduced(part.reduce, values);
+    std::memcpy(result.data() + at, &value, sizeof(T));
+  }
+  return result;
+}
+
+ByteVector reduction(const RoundPart& part, const std::vector<ByteVector>& sources) {
+  ByteVector result;
+  with_type(part.type, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (is_float<T>)
+      result = reduce_floats<T>(part, sources.size(), sources.front().size() / sizeof(T));
+    else
+      result = reduce_integers<T>(part, sources);
+  });
+  return result;
+}
+
+ByteVector block_of(const ByteVector& all, std::size_t block, std::size_t size) {
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(block * size);
+  return {first, first + static_cast<std::ptrdiff_t>(size)};
+}
+
+}  // namespace
+
+std::size_t source_bytes(const RoundPart& part, std::size_t ranks, std::size_t rank) {
+  const std::size_t block = part.count * element_size(part.type);
+  switch (part.operation) {
+    case CollectiveOperation::Barrier: return 0;
+    case CollectiveOperation::Send: return rank == 0 ? block : 0;
+    case CollectiveOperation::Broadcast: return rank == part.root ? block : 0;
+    default: return facts_of(part.operation).input_of_all_size ? block * ranks : block;
+  }
+}
+
+std::size_t result_bytes(const RoundPart& part, std::size_t ranks, std::size_t rank) {
+  const std::size_t block = part.count * element_size(part.type);
+  switch (part.operation) {
+    case CollectiveOperation::Barrier: return 0;
+    case CollectiveOperation::Send: return rank == 1 ? block : 0;
+    case CollectiveOperation::Reduce: return rank == part.root ? block : 0;
+    default: return facts_of(part.operation).output_of_all_size ? block * ranks : block;
+  }
+}
+
+ByteVector source_of(const RoundPart& part, std::size_t ranks, std::size_t rank) {
+  Random random(Random::derived(part.seed, rank));
+  ByteVector bytes(source_bytes(part, ranks, rank));
+  if (!reduces(part)) return random_bytes(bytes.size(), random);
+  bool whole = false;
+  with_type(part.type, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (is_float<T>) {
+      fill_with_wholes<T>(part, ranks, rank, random, bytes);
+      whole = true;
+    }
+  });
+  return whole ? bytes : random_bytes(bytes.size(), random);
+}
+
+RoundValues::RoundValues(const RoundPart& part, std::size_t ranks) : part_(part) {
+  for (std::size_t rank = 0; rank < ranks; ++rank) sources_.push_back(source_of(part, ranks, rank));
+  if (!reduces(part)) return;
+  ByteVector reduced = reduction(part, sources_);
+  sources_.assign(1, std::move(reduced));
+}
+
+ByteVector RoundValues::result_of(std::size_t rank) const {
+  const std::size_t block = part_.count * element_size(part_.type);
+  ByteVector result;
+  switch (part_.operation) {
+    case CollectiveOperation::AllReduce: return sources_.front();
+    case CollectiveOperation::Reduce: return rank == part_.root ? sources_.front() : result;
+    case CollectiveOperation::Broadcast: return sources_[part_.root];
+    case CollectiveOperation::ReduceScatter: return block_of(sources_.front(), rank, block);
+    case CollectiveOperation::Send:
+    case CollectiveOperation::Receive: return rank == 1 ? sources_.front() : result;
+    case CollectiveOperation::Barrier: return result;
+    case CollectiveOperation::AllGather:
+    case CollectiveOperation::AllToAll: break;
+  }
+  for (const ByteVector& source : sources_) {
+    const ByteVector given = part_.operation == CollectiveOperation::AllToAll ? block_of(source, rank, block) : source;
+    result.insert(result.end(), given.begin(), given.end());
+  }
+  return result;
+}
+
+}  // namespace cox::stress
