@@ -37,6 +37,20 @@ T from_whole(std::int64_t value) {
   }
 }
 
+template <class T>
+double to_double(T value) {
+  if constexpr (std::is_same_v<T, Brain>) {
+    return std::bit_cast<float>(std::uint32_t{value.bits} << 16U);
+  } else if constexpr (std::is_same_v<T, Half>) {
+    const std::uint32_t bits = value.bits;
+    if ((bits & 0x7FFFU) == 0) return 0;
+    const std::uint32_t exponent = (bits >> 10U & 0x1FU) + 127 - 15;
+    return std::bit_cast<float>((bits & 0x8000U) << 16U | exponent << 23U | (bits & 0x3FFU) << 13U);
+  } else {
+    return value;
+  }
+}
+
 // No result is above this, nor any step on the way to it that a type must hold.
 constexpr std::int64_t largest_whole = 256;
 
@@ -50,20 +64,6 @@ std::int64_t whole_number(const RoundPart& part, std::size_t ranks, std::size_t 
     case ReduceOperation::Product: return (index % ranks == rank ? 2 : 1) * (word % 2 == 0 ? 1 : -1);
     default: return value;
   }
-}
-
-std::int64_t reduced_whole(ReduceOperation operation, const std::vector<std::int64_t>& values) {
-  std::int64_t result = values.front();
-  for (std::size_t i = 1; i < values.size(); ++i) {
-    switch (operation) {
-      case ReduceOperation::Sum:
-      case ReduceOperation::Mean: result += values[i]; break;
-      case ReduceOperation::Min: result = std::min(result, values[i]); break;
-      case ReduceOperation::Max: result = std::max(result, values[i]); break;
-      case ReduceOperation::Product: result *= values[i]; break;
-    }
-  }
-  return operation == ReduceOperation::Mean ? result / static_cast<std::int64_t>(values.size()) : result;
 }
 
 // The sum of all, divided, rounded towards zero; in parts, so that nothing overflows.
@@ -94,24 +94,25 @@ T mean(const std::vector<T>& values) {
 }
 
 template <class T>
-T reduced(ReduceOperation operation, const std::vector<T>& values) {
+void add_to(T& result, T value, ReduceOperation operation) {
+  // Unsigned, so that it wraps; not narrower than int, which would be signed.
   using Wrapping = std::make_unsigned_t<std::conditional_t<(sizeof(T) < sizeof(int)), int, T>>;
-  T result = values.front();
-  if (operation == ReduceOperation::Mean) return mean(values);
-  for (std::size_t i = 1; i < values.size(); ++i) {
-    const T value = values[i];
-    switch (operation) {
-      case ReduceOperation::Sum:
-        result = static_cast<T>(static_cast<Wrapping>(result) + static_cast<Wrapping>(value));
-        break;
-      case ReduceOperation::Product:
-        result = static_cast<T>(static_cast<Wrapping>(result) * static_cast<Wrapping>(value));
-        break;
-      case ReduceOperation::Min: result = std::min(result, value); break;
-      default: result = std::max(result, value); break;
-    }
+  switch (operation) {
+    case ReduceOperation::Product:
+      result = static_cast<T>(static_cast<Wrapping>(result) * static_cast<Wrapping>(value));
+      break;
+    case ReduceOperation::Min: result = std::min(result, value); break;
+    case ReduceOperation::Max: result = std::max(result, value); break;
+    default: result = static_cast<T>(static_cast<Wrapping>(result) + static_cast<Wrapping>(value)); break;
   }
-  return result;
+}
+inline void add_to(double& result, double value, ReduceOperation operation) {
+  switch (operation) {
+    case ReduceOperation::Product: result *= value; break;
+    case ReduceOperation::Min: result = std::min(result, value); break;
+    case ReduceOperation::Max: result = std::max(result, value); break;
+    default: result += value; break;
+  }
 }
 
 bool reduces(const RoundPart& part) { return facts_of(part.operation).reduces; }
@@ -154,31 +155,55 @@ void fill_with_wholes(const RoundPart& part, std::size_t ranks, std::size_t rank
 }
 
 template <class T>
-ByteVector reduce_floats(const RoundPart& part, std::size_t ranks, std::size_t elements) {
-  ByteVector result(elements * sizeof(T));
-  std::vector<Random> randoms;
-  for (std::size_t rank = 0; rank < ranks; ++rank) randoms.emplace_back(Random::derived(part.seed, rank));
-  std::vector<std::int64_t> values(ranks);
-  for (std::size_t i = 0; i < elements; ++i) {
-    for (std::size_t rank = 0; rank < ranks; ++rank)
-      values[rank] = whole_number(part, ranks, rank, i, randoms[rank].next() >> 8U);
-    const T value = from_whole<T>(reduced_whole(part.reduce, values));
-    std::memcpy(result.data() + i * sizeof(T), &value, sizeof(T));
+std::vector<T> elements_of(const ByteVector& bytes) {
+  std::vector<T> elements(bytes.size() / sizeof(T));
+  std::memcpy(elements.data(), bytes.data(), bytes.size());
+  return elements;
+}
+
+template <class T>
+ByteVector bytes_of(const std::vector<T>& elements) {
+  ByteVector bytes(elements.size() * sizeof(T));
+  std::memcpy(bytes.data(), elements.data(), bytes.size());
+  return bytes;
+}
+
+template <class T>
+ByteVector reduce_floats(const RoundPart& part, const std::vector<ByteVector>& sources) {
+  std::vector<T> result = elements_of<T>(sources.front());
+  std::vector<double> sums(result.size());
+  std::ranges::transform(result, sums.begin(), to_double<T>);
+  for (std::size_t rank = 1; rank < sources.size(); ++rank) {
+    const std::vector<T> values = elements_of<T>(sources[rank]);
+    for (std::size_t i = 0; i < sums.size(); ++i) add_to(sums[i], to_double(values[i]), part.reduce);
   }
-  return result;
+  const double divisor = part.reduce == ReduceOperation::Mean ? static_cast<double>(sources.size()) : 1;
+  std::ranges::transform(sums, result.begin(),
+                         [&](double sum) { return from_whole<T>(static_cast<std::int64_t>(sum / divisor)); });
+  return bytes_of(result);
+}
+
+template <class T>
+ByteVector mean_of_integers(const std::vector<ByteVector>& sources) {
+  std::vector<T> result(sources.front().size() / sizeof(T));
+  std::vector<T> values(sources.size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    for (std::size_t rank = 0; rank < sources.size(); ++rank)
+      std::memcpy(&values[rank], sources[rank].data() + i * sizeof(T), sizeof(T));
+    result[i] = mean(values);
+  }
+  return bytes_of(result);
 }
 
 template <class T>
 ByteVector reduce_integers(const RoundPart& part, const std::vector<ByteVector>& sources) {
-  ByteVector result(sources.front().size());
-  std::vector<T> values(sources.size());
-  for (std::size_t at = 0; at < result.size(); at += sizeof(T)) {
-    for (std::size_t rank = 0; rank < sources.size(); ++rank)
-      std::memcpy(&values[rank], sources[rank].data() + at, sizeof(T));
-    const T value = reduced(part.reduce, values);
-    std::memcpy(result.data() + at, &value, sizeof(T));
+  if (part.reduce == ReduceOperation::Mean) return mean_of_integers<T>(sources);
+  std::vector<T> result = elements_of<T>(sources.front());
+  for (std::size_t rank = 1; rank < sources.size(); ++rank) {
+    const std::vector<T> values = elements_of<T>(sources[rank]);
+    for (std::size_t i = 0; i < result.size(); ++i) add_to(result[i], values[i], part.reduce);
   }
-  return result;
+  return bytes_of(result);
 }
 
 ByteVector reduction(const RoundPart& part, const std::vector<ByteVector>& sources) {
@@ -186,7 +211,7 @@ ByteVector reduction(const RoundPart& part, const std::vector<ByteVector>& sourc
   with_type(part.type, [&](auto element) {
     using T = decltype(element);
     if constexpr (is_float<T>)
-      result = reduce_floats<T>(part, sources.size(), sources.front().size() / sizeof(T));
+      result = reduce_floats<T>(part, sources);
     else
       result = reduce_integers<T>(part, sources);
   });
