@@ -6,8 +6,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <type_traits>
+#include <utility>
 
 namespace cox::stress {
 namespace {
@@ -54,17 +55,49 @@ double to_double(T value) {
 // No result is above this, nor any step on the way to it that a type must hold.
 constexpr std::int64_t largest_whole = 256;
 
-std::int64_t whole_number(const RoundPart& part, std::size_t ranks, std::size_t rank, std::size_t index,
-                          std::uint64_t word) {
-  const auto world = static_cast<std::int64_t>(ranks);
-  const std::int64_t bound = std::max<std::int64_t>(1, largest_whole / world);
-  const std::int64_t value = static_cast<std::int64_t>(word % static_cast<std::uint64_t>(2 * bound + 1)) - bound;
-  switch (part.reduce) {
-    case ReduceOperation::Mean: return value * world;
-    case ReduceOperation::Product: return (index % ranks == rank ? 2 : 1) * (word % 2 == 0 ? 1 : -1);
-    default: return value;
+// The whole numbers that a rank gives, one after the other.
+class WholeNumbers {
+ public:
+  WholeNumbers(const RoundPart& part, std::size_t ranks, std::size_t rank)
+      : random_(Random::derived(part.seed, rank)),
+        reduce_(part.reduce),
+        ranks_(ranks),
+        until_two_(rank),
+        bound_(std::max<std::int64_t>(1, largest_whole / static_cast<std::int64_t>(ranks))) {}
+
+  std::int64_t next() {
+    if (reduce_ == ReduceOperation::Product) return product_factor();
+    const std::int64_t value = (quarter() * (2 * bound_ + 1) >> 16U) - bound_;
+    return reduce_ == ReduceOperation::Mean ? value * static_cast<std::int64_t>(ranks_) : value;
   }
-}
+
+ private:
+  // One rank gives 2, the others 1, with signs.
+  std::int64_t product_factor() {
+    const bool two = until_two_ == 0;
+    until_two_ = two ? ranks_ - 1 : until_two_ - 1;
+    return (two ? 2 : 1) * (quarter() % 2 == 0 ? 1 : -1);
+  }
+  // 16 random bits.
+  std::int64_t quarter() {
+    if (quarters_ == 0) {
+      word_ = random_.next();
+      quarters_ = 4;
+    }
+    --quarters_;
+    const auto bits = static_cast<std::int64_t>(word_ & 0xFFFFU);
+    word_ >>= 16U;
+    return bits;
+  }
+
+  Random random_;
+  ReduceOperation reduce_;
+  std::size_t ranks_;
+  std::size_t until_two_;
+  std::int64_t bound_;
+  std::uint64_t word_ = 0;
+  unsigned quarters_ = 0;  // left in it
+};
 
 // The sum of all, divided, rounded towards zero; in parts, so that nothing overflows.
 template <class T>
@@ -147,14 +180,6 @@ ByteVector random_bytes(std::size_t size, Random& random) {
 }
 
 template <class T>
-void fill_with_wholes(const RoundPart& part, std::size_t ranks, std::size_t rank, Random& random, ByteVector& bytes) {
-  for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
-    const T value = from_whole<T>(whole_number(part, ranks, rank, i, random.next() >> 8U));
-    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
-  }
-}
-
-template <class T>
 std::vector<T> elements_of(const ByteVector& bytes) {
   std::vector<T> elements(bytes.size() / sizeof(T));
   std::memcpy(elements.data(), bytes.data(), bytes.size());
@@ -166,6 +191,14 @@ ByteVector bytes_of(const std::vector<T>& elements) {
   ByteVector bytes(elements.size() * sizeof(T));
   std::memcpy(bytes.data(), elements.data(), bytes.size());
   return bytes;
+}
+
+template <class T>
+ByteVector whole_numbers(const RoundPart& part, std::size_t ranks, std::size_t rank, std::size_t size) {
+  WholeNumbers numbers(part, ranks, rank);
+  std::vector<T> elements(size / sizeof(T));
+  for (T& element : elements) element = from_whole<T>(numbers.next());
+  return bytes_of(elements);
 }
 
 template <class T>
@@ -246,18 +279,16 @@ std::size_t result_bytes(const RoundPart& part, std::size_t ranks, std::size_t r
 }
 
 ByteVector source_of(const RoundPart& part, std::size_t ranks, std::size_t rank) {
+  const std::size_t size = source_bytes(part, ranks, rank);
+  std::optional<ByteVector> whole;
+  if (reduces(part))
+    with_type(part.type, [&](auto element) {
+      using T = decltype(element);
+      if constexpr (is_float<T>) whole = whole_numbers<T>(part, ranks, rank, size);
+    });
+  if (whole) return std::move(*whole);
   Random random(Random::derived(part.seed, rank));
-  ByteVector bytes(source_bytes(part, ranks, rank));
-  if (!reduces(part)) return random_bytes(bytes.size(), random);
-  bool whole = false;
-  with_type(part.type, [&](auto element) {
-    using T = decltype(element);
-    if constexpr (is_float<T>) {
-      fill_with_wholes<T>(part, ranks, rank, random, bytes);
-      whole = true;
-    }
-  });
-  return whole ? bytes : random_bytes(bytes.size(), random);
+  return random_bytes(size, random);
 }
 
 RoundValues::RoundValues(const RoundPart& part, std::size_t ranks) : part_(part) {
