@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/tools/cox/stress/activity.hpp>
 #include <coxswain/tools/cox/stress/blocking_client.hpp>
+#include <coxswain/tools/cox/stress/collective_client.hpp>
 #include <coxswain/tools/cox/stress/data_client.hpp>
 #include <coxswain/tools/cox/stress/exclusive_client.hpp>
 #include <coxswain/tools/cox/stress/graph_client.hpp>
@@ -14,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +30,8 @@ class Client {
   using Compute = typename Backend::Compute;
 
   Client(const Options& options, Truth& truth, std::uint32_t client, const std::vector<Handle>& handles,
-         const std::vector<Compute>& computes, std::vector<Exchange>& exchanges, std::size_t share)
+         const std::vector<Compute>& computes, std::vector<Exchange>& exchanges, std::size_t share, RoundBook* rounds,
+         StreamPool& streams)
       : program_(options, client),
         book_(truth, client),
         submit_(book_, handles),
@@ -37,7 +40,9 @@ class Client {
         data_(book_, computes, exchanges, share),
         tensors_(book_, computes),
         graphs_(book_, computes),
-        unanswered_(handles.size()) {}
+        unanswered_(handles.size()) {
+    if (rounds != nullptr) collectives_.emplace(options, book_, *rounds, streams, handles, computes, latencies_);
+  }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -51,11 +56,16 @@ class Client {
         plan = program_.at(number);
         activity.operation.store(plan.operation, std::memory_order_relaxed);
         activity.device.store(static_cast<std::uint32_t>(plan.device), std::memory_order_relaxed);
-        latencies_[plan.operation].record(perform(plan));
+        if (is_collective(plan.operation))
+          collectives_->begin(plan);
+        else
+          latencies_[plan.operation].record(perform(plan));
         activity.operations.store(number + 1, std::memory_order_relaxed);
+        ++faults_[static_cast<std::size_t>(plan.fault)];
         if (plan.fault != Fault::None)
           activity.faults.store(activity.faults.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       }
+      if (collectives_) collectives_->finish();
       graphs_.finish();
       tensors_.finish();
       data_.finish();
@@ -67,6 +77,10 @@ class Client {
   }
 
   [[nodiscard]] const Latencies& latencies() const noexcept { return latencies_; }
+  /// How often each was injected.
+  [[nodiscard]] const FaultCounts& faults() const noexcept { return faults_; }
+  /// Errors of collectives that a fault explains.
+  [[nodiscard]] std::uint64_t explained() const noexcept { return collectives_ ? collectives_->explained() : 0; }
   [[nodiscard]] const std::vector<Tally>& tallies() const noexcept { return book_.tallies(); }
 
  private:
@@ -81,6 +95,7 @@ class Client {
       case Operation::Tensor: return tensors_.tensor(plan);
       case Operation::Graph: return graphs_.graph(plan);
       case Operation::Profile: return data_.profile(plan);
+      default: return 0;
     }
     return 0;
   }
@@ -105,6 +120,8 @@ class Client {
   GraphClient<Compute> graphs_;
   std::vector<std::uint32_t> unanswered_;  // by device: submitted since the last barrier
   Latencies latencies_;
+  FaultCounts faults_{};
+  std::optional<CollectiveClient<Handle, Compute>> collectives_;  // with several devices
 };
 
 }  // namespace cox::stress

@@ -55,7 +55,7 @@ class DataClient {
     return book_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, static_cast<std::uint8_t>(stream));
   }
   [[nodiscard]] std::size_t pick_stream(Random& random) const {
-    return static_cast<std::size_t>(random.below(Truth::streams_per_client));
+    return static_cast<std::size_t>(random.below(Truth::data_streams));
   }
   std::uint64_t add_buffer(const Plan& plan, const Compute& client, Random& random);
   [[nodiscard]] Handle make(const Compute& client, Words& words, Bytes bytes, std::uint64_t way) const;
@@ -76,7 +76,7 @@ DataClient<Compute>::DataClient(TicketBook& book, const std::vector<Compute>& de
     : book_(book), exchanges_(exchanges), share_(share), devices_(devices.size()) {
   const Truth::Streams& streams = book.truth().streams(book.client());
   for (std::size_t d = 0; d < devices.size(); ++d) {
-    for (std::size_t s = 0; s < streams.size(); ++s) {
+    for (std::size_t s = 0; s < Truth::data_streams; ++s) {
       Compute client = devices[d];
       if (s > 0) client.set_stream(streams[s]);  // the first is the thread's own
       devices_[d].streams.emplace_back(book.truth(), std::move(client));

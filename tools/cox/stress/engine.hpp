@@ -14,6 +14,8 @@
 #include <coxswain/tools/cox/stress/monitor.hpp>
 #include <coxswain/tools/cox/stress/process.hpp>
 #include <coxswain/tools/cox/stress/report.hpp>
+#include <coxswain/tools/cox/stress/round_book.hpp>
+#include <coxswain/tools/cox/stress/timeout_scope.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -42,7 +44,7 @@ class Engine {
   using Compute = typename Backend::Compute;
 
   explicit Engine(Options options)
-      : options_(std::move(options)),
+      : options_(with_what_there_is(std::move(options))),
         threads_before_(thread_count()),
         truth_(options_.devices, options_.clients),
         crew_(options_.clients) {}
@@ -54,6 +56,10 @@ class Engine {
   [[nodiscard]] Report run(const std::atomic<bool>& interrupted, const ProgressSink& progress);
 
  private:
+  [[nodiscard]] static Options with_what_there_is(Options options) {
+    if (options.devices.size() < 2) options.mix = options.mix.without_collectives();
+    return options;
+  }
   void open();
   void work();
   void close();
@@ -70,6 +76,8 @@ class Engine {
   std::vector<Compute> computes_;
   std::vector<MemoryUsage> memory_before_;
   std::vector<Exchange> exchanges_;
+  StreamPool streams_;
+  std::unique_ptr<RoundBook> rounds_;  // with several devices
   std::vector<std::unique_ptr<Client<Backend>>> clients_;
   Crew crew_;
   Report report_;
@@ -92,8 +100,10 @@ Report Engine<Backend>::run(const std::atomic<bool>& interrupted, const Progress
   report_.devices = options_.devices;
   for (std::size_t i = 0; i < operation_count; ++i)
     report_.done[i] = options_.mix.weight(static_cast<Operation>(i)) > 0;
+  const TimeoutScope timeout(options_.faults.missing > 0);
   work();
   Monitor monitor(options_, crew_, truth_, [this] { return queued(); });
+  if (rounds_) monitor.also_look([this] { return rounds_->overdue(options_.patience); });
   const Monitor::End end = monitor.watch(interrupted, progress);
   report_.seconds = monitor.seconds();
   report_.interrupted = end == Monitor::End::Interrupted;
@@ -132,11 +142,12 @@ void Engine<Backend>::open() {
                                " are too large: with " + std::to_string(options_.clients) + " clients on a device of " +
                                format_byte_count(capacity) + " the most is " + format_byte_count(share / 16));
   }
+  if (options_.devices.size() > 1) rounds_ = std::make_unique<RoundBook>(options_, capacity / 16);
   for (std::uint32_t client = 0; client < options_.clients; ++client) {
     // Made here, but the first stream is the thread's own: see work().
     for (StreamId& stream : truth_.streams(client)) stream = StreamId::allocate();
-    clients_.push_back(
-        std::make_unique<Client<Backend>>(options_, truth_, client, handles_, computes_, exchanges_, share));
+    clients_.push_back(std::make_unique<Client<Backend>>(options_, truth_, client, handles_, computes_, exchanges_,
+                                                         share, rounds_.get(), streams_));
   }
 }
 
@@ -173,8 +184,13 @@ void Engine<Backend>::close() {
         {.law = Law::Teardown, .expected = "shutdown_all drains the devices", .got = "work was discarded"});
   check_closed();
   check_counts();
-  for (const auto& client : clients_) report_.latencies.merge(client->latencies());
+  for (const auto& client : clients_) {
+    report_.latencies.merge(client->latencies());
+    for (std::size_t i = 0; i < fault_count; ++i) report_.faults[i] += client->faults()[i];
+    report_.explained_errors += client->explained();
+  }
   clients_.clear();
+  rounds_.reset();
   computes_.clear();
   handles_.clear();
   const std::size_t threads = settled_thread_count(threads_before_);

@@ -3,37 +3,67 @@
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/settings.hpp>
 
+#include <algorithm>
 #include <string>
 
 namespace cox::stress {
 
+namespace {
+
+// Beside each fault where its rate is.
+struct Place {
+  Fault fault;
+  double FaultRates::* rate;
+};
+constexpr std::array<Place, fault_count - 1> places{{{Fault::Throw, &FaultRates::throws},
+                                                     {Fault::Cancel, &FaultRates::cancel},
+                                                     {Fault::Expire, &FaultRates::expire},
+                                                     {Fault::Stall, &FaultRates::stall},
+                                                     {Fault::Missing, &FaultRates::missing},
+                                                     {Fault::Mismatch, &FaultRates::mismatch},
+                                                     {Fault::Shutdown, &FaultRates::shutdown}}};
+
+bool can_have(Operation operation, Fault fault) noexcept {
+  const bool queued = operation == Operation::Submit || operation == Operation::Blocking;
+  switch (fault) {
+    case Fault::None: return true;
+    case Fault::Throw:
+      return queued || operation == Operation::Exclusive || operation == Operation::Launch || is_collective(operation);
+    case Fault::Cancel:
+    case Fault::Expire: return queued;
+    case Fault::Stall:
+    case Fault::Missing:
+    case Fault::Mismatch:
+    case Fault::Shutdown: return is_collective(operation);
+  }
+  return false;
+}
+
+}  // namespace
+
 FaultRates FaultRates::parse(std::string_view option, std::string_view text) {
   FaultRates rates;
+  double sum = 0;
   for (const tools::Setting& setting : tools::parse_settings(option, text)) {
+    const auto* const place =
+        std::find_if(places.begin(), places.end(), [&](const Place& p) { return to_string(p.fault) == setting.name; });
     const double rate = tools::parse_probability(option, setting.value);
-    if (setting.name == "throw") {
-      rates.throws = rate;
-    } else if (setting.name == "cancel") {
-      rates.cancel = rate;
-    } else if (setting.name == "expire") {
-      rates.expire = rate;
-    } else {
-      throw tools::ArgumentError(std::string(option) + ": '" + std::string(setting.name) +
-                                 "' is none of throw, cancel or expire");
-    }
+    if (place == places.end())
+      throw tools::ArgumentError(std::string(option) + ": '" + std::string(setting.name) + "' is none of " +
+                                 tools::one_of({fault_names.begin() + 1, fault_names.end()}));
+    rates.*place->rate = rate;
+    sum += rate;
   }
-  if (rates.throws + rates.cancel + rates.expire > 1)
-    throw tools::ArgumentError(std::string(option) + ": '" + std::string(text) + "' adds up to more than 1");
+  if (sum > 1) throw tools::ArgumentError(std::string(option) + ": '" + std::string(text) + "' adds up to more than 1");
   return rates;
 }
 
 Fault FaultRates::pick(Operation operation, Random& random) const noexcept {
-  const double draw = random.unit();
-  const bool queued = operation == Operation::Submit || operation == Operation::Blocking;
-  const bool runs = queued || operation == Operation::Exclusive || operation == Operation::Launch;
-  if (draw < throws) return runs ? Fault::Throw : Fault::None;
-  if (draw < throws + cancel) return queued ? Fault::Cancel : Fault::None;
-  if (draw < throws + cancel + expire) return queued ? Fault::Expire : Fault::None;
+  double draw = random.unit();
+  for (const Place& place : places) {
+    draw -= this->*place.rate;
+    if (draw < 0) return can_have(operation, place.fault) ? place.fault : Fault::None;
+  }
   return Fault::None;
 }
 

@@ -3,6 +3,8 @@
 #include <coxswain/tools/cox/stress/operation.hpp>
 #include <coxswain/tools/cox/stress/random.hpp>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -14,17 +16,40 @@ enum class Fault : std::uint8_t {
   Throw,   ///< The task or kernel throws.
   Cancel,  ///< The stop_token is triggered before or while the task is queued.
   Expire,  ///< The deadline has passed.
+  // Of collectives:
+  Stall,     ///< A stream or a device thread is held up for a few milliseconds.
+  Missing,   ///< One rank does not come.
+  Mismatch,  ///< One rank asks for another count.
+  Shutdown,  ///< The device is shut down and opened again.
 };
+
+inline constexpr std::array<std::string_view, 8> fault_names{"none",  "throw",   "cancel",   "expire",
+                                                             "stall", "missing", "mismatch", "shutdown"};
+inline constexpr std::size_t fault_count = fault_names.size();
+static_assert(fault_count == static_cast<std::size_t>(Fault::Shutdown) + 1);
+
+[[nodiscard]] constexpr std::string_view to_string(Fault fault) noexcept {
+  return fault_names[static_cast<std::size_t>(fault)];
+}
+
+/// How often each was injected, in the order of the enumeration.
+using FaultCounts = std::array<std::uint64_t, fault_count>;
 
 /// How often, from 0 (never) to 1 (always). Operations that cannot have a fault are done without.
 struct FaultRates {
   double throws = 0;
   double cancel = 0;
   double expire = 0;
+  double stall = 0;
+  double missing = 0;
+  double mismatch = 0;
+  double shutdown = 0;
 
-  /// "throw=0.001,cancel=0.001,expire=0.001". Throws ArgumentError.
+  /// "throw=0.001,missing=0.0001". Throws ArgumentError.
   [[nodiscard]] static FaultRates parse(std::string_view option, std::string_view text);
 
+  /// Whether collectives may end in errors.
+  [[nodiscard]] bool break_collectives() const noexcept { return missing + mismatch + shutdown > 0; }
   [[nodiscard]] Fault pick(Operation operation, Random& random) const noexcept;
 };
 

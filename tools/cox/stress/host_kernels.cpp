@@ -3,6 +3,7 @@
 #include <coxswain/tools/cox/stress/injected_fault.hpp>
 
 #include <cstddef>
+#include <thread>
 
 namespace cox::stress {
 namespace {
@@ -41,6 +42,10 @@ const HostKernels& HostKernels::instance() {
       .axpy = HostKernel("axpy", CubeDim::of_1d(units), 2, run_axpy),
   };
   return kernels;
+}
+
+HostKernel HostKernels::stalling(std::chrono::milliseconds time) {
+  return {"stalling", CubeDim::single(), 0, [time](const KernelContext&) { std::this_thread::sleep_for(time); }};
 }
 
 HostKernel HostKernels::throwing(std::uint32_t client, Sequence sequence) {

@@ -3,6 +3,7 @@
 #include <coxswain/servers/host/host_kernel.hpp>
 #include <coxswain/tools/cox/stress/sequence.hpp>
 
+#include <chrono>
 #include <cstdint>
 
 namespace cox::stress {
@@ -18,6 +19,8 @@ struct HostKernels {
   HostKernel axpy;  ///< y[i] += a * x[i], as far as x goes
 
   [[nodiscard]] static const HostKernels& instance();
+  /// Takes no buffer, and that long.
+  [[nodiscard]] static HostKernel stalling(std::chrono::milliseconds time);
   /// Takes one buffer and throws the InjectedFault with that tag before it touches it.
   [[nodiscard]] static HostKernel throwing(std::uint32_t client, Sequence sequence);
 };

@@ -16,15 +16,16 @@ enum class Law : std::uint8_t {
   Isolation,
   Lifetime,
   Identity,
+  Deadlock,
   Exclusion,
   Data,
   Errors,
   Teardown,
 };
 
-inline constexpr std::array<std::string_view, 11> law_names{
-    "L1 order",    "L2 conservation",     "L3 promptness", "L4 closed",       "L5 isolation", "L6 lifetime",
-    "L9 identity", "L1 order, exclusive", "data",          "L12 errors kept", "L13 teardown"};
+inline constexpr std::array<std::string_view, 12> law_names{
+    "L1 order",    "L2 conservation",        "L3 promptness",       "L4 closed", "L5 isolation",    "L6 lifetime",
+    "L9 identity", "L10 no silent deadlock", "L1 order, exclusive", "data",      "L12 errors kept", "L13 teardown"};
 static_assert(law_names.size() == static_cast<std::size_t>(Law::Teardown) + 1);
 
 [[nodiscard]] constexpr std::string_view to_string(Law law) noexcept {

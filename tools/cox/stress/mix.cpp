@@ -11,16 +11,11 @@
 namespace cox::stress {
 namespace {
 
-// Of the design, but not to be had from host devices yet.
-constexpr std::array<std::string_view, 2> later{"transfer", "all_reduce"};
-
 std::size_t index_of(std::string_view option, std::string_view name) {
   const auto* const found = std::find(operation_names.begin(), operation_names.end(), name);
   if (found != operation_names.end()) return static_cast<std::size_t>(found - operation_names.begin());
-  const std::string prefix = std::string(option) + ": '" + std::string(name) + "' ";
-  if (std::find(later.begin(), later.end(), name) != later.end())
-    throw tools::ArgumentError(prefix + "needs collectives, which this version does not have");
-  throw tools::ArgumentError(prefix + "is none of " + tools::one_of({operation_names.begin(), operation_names.end()}));
+  throw tools::ArgumentError(std::string(option) + ": '" + std::string(name) + "' is none of " +
+                             tools::one_of({operation_names.begin(), operation_names.end()}));
 }
 
 }  // namespace
@@ -38,6 +33,15 @@ Mix Mix::parse(std::string_view option, std::string_view text) {
   if (mix.total_ == 0)
     throw tools::ArgumentError(std::string(option) + ": all weights are 0, so there is nothing to do");
   return mix;
+}
+
+bool Mix::has_collectives() const noexcept { return without_collectives().total_ != total_; }
+
+Mix Mix::without_collectives() const noexcept {
+  Weights weights = weights_;
+  for (std::size_t i = 0; i < operation_count; ++i)
+    if (is_collective(static_cast<Operation>(i))) weights[i] = 0;
+  return Mix(weights);
 }
 
 Operation Mix::pick(Random& random) const noexcept {

@@ -15,7 +15,7 @@ class Mix {
   using Weights = std::array<std::uint32_t, operation_count>;
   static constexpr std::uint32_t largest_weight = 1'000'000;
 
-  Mix() noexcept : Mix(Weights{40, 10, 2, 10, 10, 20, 5, 3, 2}) {}
+  Mix() noexcept : Mix(Weights{40, 10, 2, 10, 10, 20, 5, 3, 2, 3, 5, 1, 1, 1, 1}) {}
   /// At least one weight is not 0.
   explicit Mix(const Weights& weights) noexcept;
 
@@ -25,6 +25,10 @@ class Mix {
   [[nodiscard]] std::uint32_t weight(Operation operation) const noexcept {
     return weights_[static_cast<std::size_t>(operation)];
   }
+  /// Whether anything in it needs several devices.
+  [[nodiscard]] bool has_collectives() const noexcept;
+  /// The same without what needs several devices. Something must be left.
+  [[nodiscard]] Mix without_collectives() const noexcept;
   [[nodiscard]] Operation pick(Random& random) const noexcept;
 
  private:

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <utility>
 
 namespace cox::stress {
 
@@ -22,6 +24,8 @@ class Monitor {
   Monitor(const Options& options, Crew& crew, Truth& truth, std::function<std::size_t()> queued)
       : options_(options), crew_(crew), truth_(truth), queued_(std::move(queued)) {}
 
+  /// Something else that may be wrong, and that watch() looks at from time to time.
+  void also_look(std::function<std::optional<Violation>()> look) { look_ = std::move(look); }
   /// Blocks until all clients have finished or one is stuck, which is a violation.
   [[nodiscard]] End watch(const std::atomic<bool>& interrupted, const ProgressSink& progress);
 
@@ -34,6 +38,7 @@ class Monitor {
   [[nodiscard]] bool time_is_up(Clock::time_point now) const noexcept {
     return options_.duration && now - started_ >= *options_.duration;
   }
+  void look();
   void report(Clock::time_point now, const ProgressSink& progress);
   void report_stuck(std::uint32_t client);
 
@@ -41,6 +46,8 @@ class Monitor {
   Crew& crew_;
   Truth& truth_;
   std::function<std::size_t()> queued_;
+  std::function<std::optional<Violation>()> look_;
+  bool told_ = false;  // of a violation
   Clock::time_point started_ = Clock::now();
   Clock::time_point ended_ = started_;
   Clock::time_point reported_ = started_;

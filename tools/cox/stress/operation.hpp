@@ -18,15 +18,26 @@ enum class Operation : std::uint8_t {
   Tensor,     ///< A tensor with padded rows: created, overwritten, read.
   Graph,      ///< Work that is captured once and replayed, its input rewritten in between.
   Profile,    ///< A launch whose time is taken.
+  // With several devices, each from all its calls to the checked result:
+  Transfer,  ///< From one device to another.
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  Broadcast,
+  AllToAll,
 };
 
-inline constexpr std::array<std::string_view, 9> operation_names{"submit", "blocking", "exclusive", "create", "read",
-                                                                 "launch", "tensor",   "graph",     "profile"};
+inline constexpr std::array<std::string_view, 15> operation_names{
+    "submit",  "blocking", "exclusive",  "create",     "read",           "launch",    "tensor",    "graph",
+    "profile", "transfer", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"};
 inline constexpr std::size_t operation_count = operation_names.size();
-static_assert(operation_count == static_cast<std::size_t>(Operation::Profile) + 1);
+static_assert(operation_count == static_cast<std::size_t>(Operation::AllToAll) + 1);
 
 [[nodiscard]] constexpr std::string_view to_string(Operation operation) noexcept {
   return operation_names[static_cast<std::size_t>(operation)];
 }
+
+/// Of several devices together.
+[[nodiscard]] constexpr bool is_collective(Operation operation) noexcept { return operation >= Operation::Transfer; }
 
 }  // namespace cox::stress

@@ -29,6 +29,10 @@ struct Options {
   std::chrono::seconds patience{60};
   /// Called once at the end of the work, while the devices are still open and have nothing left to do.
   std::function<void()> at_rest;
+  /// Called all the time while it runs, on the thread of the run.
+  std::function<void()> on_look;
+  /// Called once, on the thread of the run, when there is a violation, while the devices are still open.
+  std::function<void()> on_violation;
 };
 
 }  // namespace cox::stress

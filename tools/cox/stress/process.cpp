@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
 
 namespace cox::stress {
@@ -28,7 +29,11 @@ std::size_t thread_count() {
   static const bool started_one = (std::thread([] {}).join(), true);
   static_cast<void>(started_one);
   std::size_t threads = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(entry.path() / "comm"), name);
+    threads += name != "cox-watchdog" ? 1U : 0U;
+  }
   return threads;
 }
 

@@ -9,7 +9,8 @@ namespace cox::stress {
 [[nodiscard]] std::uint64_t resident_bytes();
 /// The most it ever had, in bytes.
 [[nodiscard]] std::uint64_t peak_resident_bytes();
-/// Threads of this process, with those that a sanitizer starts along with the first of ours.
+/// Threads of this process, with those that a sanitizer starts along with the first of ours, without those that look
+/// after the deadlines of collectives: they are no device's, and end when the last deadline has come.
 [[nodiscard]] std::size_t thread_count();
 /// Looks until there are at most `count` threads, for a second: one that was joined may be listed a moment longer.
 /// Returns how many there are.

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/statistics.hpp>
+#include <coxswain/tools/cox/stress/fault.hpp>
 #include <coxswain/tools/cox/stress/latencies.hpp>
 #include <coxswain/tools/cox/stress/violation.hpp>
 
@@ -21,7 +22,9 @@ struct Report {
   std::vector<DeviceId> devices;
   std::array<bool, operation_count> done{};  ///< Whether the operation is part of the mix.
   Latencies latencies;
-  Statistics statistics;  ///< Of all device threads together.
+  FaultCounts faults{};
+  std::uint64_t explained_errors = 0;  ///< Of collectives, by their faults.
+  Statistics statistics;               ///< Of all device threads together.
   std::vector<Violation> violations;
   std::uint64_t peak_rss_bytes = 0;
   bool interrupted = false;  ///< Ended by the user.

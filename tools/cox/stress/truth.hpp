@@ -21,7 +21,9 @@ namespace cox::stress {
 /// (L2): each closure carries a Canary, which counts its runs and sees its own end.
 class Truth {
  public:
-  static constexpr std::size_t streams_per_client = 2;
+  static constexpr std::size_t streams_per_client = 3;
+  static constexpr std::size_t data_streams = 2;  ///< The first of them: for work on the client's own buffers.
+  static constexpr std::size_t round_stream = 2;  ///< For collectives.
 
   /// One client's closures on one device.
   struct alignas(64) Lane {

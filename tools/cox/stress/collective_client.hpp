@@ -1,0 +1,413 @@
+#pragma once
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/tools/cox/stress/cargo.hpp>
+#include <coxswain/tools/cox/stress/host_kernels.hpp>
+#include <coxswain/tools/cox/stress/latencies.hpp>
+#include <coxswain/tools/cox/stress/program.hpp>
+#include <coxswain/tools/cox/stress/round_book.hpp>
+#include <coxswain/tools/cox/stress/round_call.hpp>
+#include <coxswain/tools/cox/stress/round_check.hpp>
+#include <coxswain/tools/cox/stress/round_plan.hpp>
+#include <coxswain/tools/cox/stress/stream_pool.hpp>
+#include <coxswain/tools/cox/stress/ticket_book.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace cox::stress {
+
+/// Does collectives and transfers: puts a round into the book for each, makes calls of whatever rounds have some left,
+/// also those of other clients, and checks rounds whose calls have all been made. So the calls of a round come from
+/// different threads, in random order. Handle and Compute are DeviceHandle<OrderAuditor> and a ComputeClient, or stand
+/// in for them. One thread.
+///
+/// The calls of one stream must not wait for a round that lacks calls: on another device the order could be the other
+/// way round, and they would wait for each other in a ring. So what makes a stream wait for such a round (a read, a
+/// write to its source, sync_collective) is done on streams that have no other call until the round is checked.
+template <class Handle, class Compute>
+class CollectiveClient {
+ public:
+  CollectiveClient(const Options& options, TicketBook& tickets, RoundBook& rounds, StreamPool& streams,
+                   std::vector<Handle> devices, std::vector<Compute> computes, Latencies& latencies)
+      : options_(options),
+        tickets_(tickets),
+        rounds_(rounds),
+        streams_(streams),
+        devices_(std::move(devices)),
+        computes_(std::move(computes)),
+        latencies_(latencies),
+        random_(Random::derived(options.seed, ~std::uint64_t{tickets.client()})) {}
+
+  /// Begins the plan's round and makes some calls. Its latency is recorded by the client that checks it: from the first
+  /// rank's call until then.
+  void begin(const Plan& plan) {
+    if (plan.fault == Fault::Stall) stall(plan.device);
+    if (plan.fault == Fault::Throw) return begin_between_throws(plan);
+    put(plan);
+  }
+  /// Begins no more. Blocks until its checks are done; the last client until all rounds of all have been checked. After
+  /// a violation only until all calls have been made.
+  void finish();
+
+  /// Errors of calls that a fault explains, so far.
+  [[nodiscard]] std::uint64_t explained() const noexcept { return explained_; }
+
+ private:
+  struct Check {
+    std::shared_ptr<Round> round;
+    [[nodiscard]] bool ready() const {
+      for (const RoundRank& rank : round->ranks)
+        if (rank.read.valid() && !rank.read.ready()) return false;
+      return true;
+    }
+  };
+
+  [[nodiscard]] bool gave_up() const noexcept { return tickets_.truth().violations().any(); }
+  // Collectives may end in errors: then a stream has one of them at a time, so that it is known whose error it is.
+  [[nodiscard]] bool breaks() const noexcept { return options_.faults.break_collectives(); }
+
+  void put(const Plan& plan);
+  [[nodiscard]] std::vector<std::shared_ptr<Round>> make_rounds(const Plan& plan, RoundLine& line, Random& random);
+  [[nodiscard]] bool copy_at_once(const std::shared_ptr<Round>& round);
+  void begin_between_throws(const Plan& plan);
+  void throw_on(std::size_t device, const Plan& plan, std::uint64_t step);
+  void stall(std::size_t device);
+
+  bool make_call() {
+    return rounds_.call_next(random_, [this](Round& round, std::size_t rank) { call(round, rank); });
+  }
+  void call(Round& round, std::size_t rank);
+  void pick_stream(RoundRank& rank, Compute& client);
+  void follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank, const Compute& client);
+  void ask_for_results(Round& round, std::size_t rank, const Compute& client) {
+    std::vector<CopyDescriptor> results;
+    for (const auto& result : round.ranks[rank].results)
+      if (result) results.push_back(*result);
+    if (!results.empty()) round.ranks[rank].read = client.read_tensor_async(std::move(results));
+  }
+
+  bool begin_check();
+  bool end_checks();
+  void end_check(Check& check);
+  [[nodiscard]] RankOutcome outcome(RoundRank& rank);
+  void renew(RoundGroup& group);
+  // Makes a call, or checks a round, or waits a moment for one.
+  void step();
+  void check_idle_stream(std::size_t device, StreamId stream);
+
+  static constexpr std::size_t most_checks = 4;
+
+  const Options& options_;
+  TicketBook& tickets_;
+  RoundBook& rounds_;
+  StreamPool& streams_;
+  std::vector<Handle> devices_;
+  std::vector<Compute> computes_;
+  Latencies& latencies_;
+  Random random_;  // of what is not the plan's: it depends on what other clients do
+  std::vector<Check> checks_;
+  bool on_round_stream_ = false;  // the next call is to be on it
+  std::uint64_t explained_ = 0;
+};
+
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::put(const Plan& plan) {
+  Random random(plan.choice);
+  while (!rounds_.has_room(plan.bytes) && !gave_up()) step();
+  for (;;) {
+    if (gave_up()) return;
+    const auto made = make_rounds(plan, rounds_.pick_line(plan.operation, random), random);
+    if (plan.operation == Operation::Transfer && made.front()->fault == Fault::None && random.below(4) == 0 &&
+        copy_at_once(made.front()))
+      break;
+    if (rounds_.append(made, plan.fault == Fault::Missing)) break;
+    step();
+  }
+  const std::size_t calls = 2 + static_cast<std::size_t>(random_.below(options_.devices.size()));
+  for (std::size_t i = 0; i < calls; ++i) make_call();
+  begin_check();
+  end_checks();
+  while (checks_.size() >= most_checks && !gave_up()) step();
+}
+
+template <class Handle, class Compute>
+std::vector<std::shared_ptr<Round>> CollectiveClient<Handle, Compute>::make_rounds(const Plan& plan, RoundLine& line,
+                                                                                   Random& random) {
+  constexpr std::uint64_t most_after_missing = 2;
+  const std::uint64_t more = plan.fault == Fault::Missing ? random.below(most_after_missing + 1) : 0;
+  const auto faulty = static_cast<std::size_t>(random.below(line.devices.size()));
+  std::vector<std::shared_ptr<Round>> rounds;
+  for (std::uint64_t i = 0; i <= more; ++i) {
+    auto round = std::make_shared<Round>(line.devices.size());
+    round->operation = plan.operation;
+    round->parts = plan_parts(plan, line.devices.size(), random);
+    round->line = &line;
+    round->ticket = tickets_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, Truth::round_stream);
+    if (plan.fault == Fault::Missing || plan.fault == Fault::Mismatch) round->fault = plan.fault;
+    round->faulty_rank = faulty;
+    if (i > 0) round->missing_before = rounds.front();
+    rounds.push_back(std::move(round));
+  }
+  return rounds;
+}
+
+// to_client makes both calls.
+template <class Handle, class Compute>
+bool CollectiveClient<Handle, Compute>::copy_at_once(const std::shared_ptr<Round>& round) {
+  return rounds_.append_and_call(round, [this](Round& copied) {
+    copied.first_call.store(Round::Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+    RoundRank& from = copied.ranks[0];
+    RoundRank& to = copied.ranks[1];
+    from.called = to.called = true;
+    from.results.resize(1);
+    to.results.resize(1);
+    Compute source = computes_[copied.line->devices[0]];
+    Compute destination = computes_[copied.line->devices[1]];
+    for (auto [rank, client] : {std::pair(&from, &source), std::pair(&to, &destination)}) {
+      rank->exclusive = true;
+      rank->stream = streams_.take(random_);
+      client->set_stream(rank->stream);
+    }
+    RoundPart& part = copied.parts.front();
+    const std::size_t size = element_size(part.type);
+    try {
+      const std::size_t rows = 1 + static_cast<std::size_t>(random_.below(4));
+      if (part.count >= rows && random_.below(2) == 0) {
+        part.count = part.count / rows * rows;
+        const Shape shape{rows, part.count / rows};
+        const MemoryLayout tensor = source.create_tensor(Bytes::copy_of(source_of(part, 2, 0)), shape, size);
+        to.results[0] = source.to_client_tensor(tensor.copy_descriptor(shape, size), destination, part.type)
+                            .copy_descriptor(shape, size);
+      } else {
+        const stress::ByteVector content = source_of(part, 2, 0);
+        const auto memory = source.create(Bytes::copy_of(content));
+        to.results[0] = source.to_client(memory, destination, part.type).copy_descriptor({content.size()}, {1}, 1);
+      }
+    } catch (...) {
+      to.refused = std::current_exception();
+    }
+  });
+}
+
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::call(Round& round, std::size_t rank) {
+  RoundRank& mine = round.ranks[rank];
+  mine.called = true;
+  Round::Clock::rep none = 0;
+  round.first_call.compare_exchange_strong(none, Round::Clock::now().time_since_epoch().count(),
+                                           std::memory_order_relaxed);
+  const std::size_t device = round.line->devices[rank];
+  Compute client = computes_[device];
+  pick_stream(mine, client);
+  try {
+    RoundCall<Compute> made(client, options_.devices, round, rank, random_);
+    made.make();
+    if (rounds_.timeout())
+      client.device_handle().submit([self = round.shared_from_this(), rank](auto&) {
+        self->arrivals[rank].store(Round::Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+      });
+    follow_up(made, round, rank, client);
+  } catch (...) {
+    mine.refused = std::current_exception();
+  }
+}
+
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::pick_stream(RoundRank& rank, Compute& client) {
+  const std::uint64_t choice = breaks() ? 7 : on_round_stream_ ? 1 : random_.below(8);
+  if (choice == 0 && options_.faults.throws == 0) {  // the thread's own, unless launches on it may fail
+    rank.stream = StreamId::current();
+  } else if (choice <= 1) {
+    rank.stream = tickets_.truth().streams(tickets_.client())[Truth::round_stream];
+  } else if (choice <= 3) {
+    rank.stream = streams_.shared(random_);
+  } else {
+    rank.stream = streams_.take(random_);
+    rank.exclusive = true;
+  }
+  client.set_stream(rank.stream);
+}
+
+// What comes after the call on its stream, without waiting for it.
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank,
+                                                  const Compute& client) {
+  RoundRank& mine = round.ranks[rank];
+  const bool sends = round.operation == Operation::Transfer && rank == 0;
+  if (mine.exclusive && ((sends && breaks()) || random_.below(4) == 0)) made.overwrite_sources();
+  if (random_.below(4) == 0)  // memory that is free now must not be what the call still needs (L11)
+    static_cast<void>(client.create(Bytes::copy_of(overwriting(round.parts.front(), round.world_size(), rank))));
+  if (!mine.exclusive) {
+    if (random_.below(8) == 0) mine.results.assign(mine.results.size(), std::nullopt);
+    return;
+  }
+  if (random_.below(4) == 0) {
+    client.sync_collective();
+    mine.synced = true;
+  }
+  if (random_.below(3) == 0) ask_for_results(round, rank, client);
+}
+
+template <class Handle, class Compute>
+bool CollectiveClient<Handle, Compute>::begin_check() {
+  if (checks_.size() >= most_checks) return false;
+  const std::shared_ptr<Round> round = rounds_.take_called(random_);
+  if (round == nullptr) return false;
+  bool may_wait = true;
+  for (std::size_t i = 0; i < round->world_size(); ++i) {
+    RoundRank& rank = round->ranks[i];
+    if (rank.synced) may_wait = false;  // perhaps for a round that lacks calls: they could be ours to make
+    if (!rank.called || rank.refused != nullptr || rank.read.valid()) continue;
+    Compute client = computes_[round->line->devices[i]];
+    if (rank.exclusive) client.set_stream(rank.stream);
+    try {
+      ask_for_results(*round, i, client);
+    } catch (...) {
+      rank.refused = std::current_exception();
+    }
+  }
+  checks_.push_back({round});
+  if (may_wait && random_.below(4) == 0) {
+    end_check(checks_.back());
+    checks_.pop_back();
+  }
+  return true;
+}
+
+template <class Handle, class Compute>
+bool CollectiveClient<Handle, Compute>::end_checks() {
+  bool any = false;
+  for (std::size_t i = 0; i < checks_.size();) {
+    if (!checks_[i].ready()) {
+      ++i;
+      continue;
+    }
+    Check check = std::move(checks_[i]);
+    checks_.erase(checks_.begin() + static_cast<std::ptrdiff_t>(i));
+    end_check(check);
+    any = true;
+  }
+  return any;
+}
+
+template <class Handle, class Compute>
+RankOutcome CollectiveClient<Handle, Compute>::outcome(RoundRank& rank) {
+  RankOutcome outcome{.values = {}, .error = rank.refused};
+  if (outcome.error != nullptr || !rank.read.valid()) return outcome;
+  try {
+    outcome.values = rank.read.get();
+  } catch (...) {
+    outcome.error = std::current_exception();
+  }
+  if (rank.exclusive) streams_.give_back(rank.stream);
+  return outcome;
+}
+
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::end_check(Check& check) {
+  Round& round = *check.round;
+  std::vector<RankOutcome> outcomes;
+  for (RoundRank& rank : round.ranks) {
+    const bool asked = rank.read.valid();
+    outcomes.push_back(outcome(rank));
+    if (!asked && outcomes.back().error == nullptr) rank.results.assign(rank.results.size(), std::nullopt);
+  }
+  explained_ += check_round(tickets_.truth(), rounds_, round, outcomes);
+  const auto time = Round::Clock::now().time_since_epoch().count() - round.first_call.load(std::memory_order_relaxed);
+  if (round.missing_before == nullptr) latencies_[round.operation].record(static_cast<std::uint64_t>(time));
+  for (RoundRank& rank : round.ranks) rank.results.clear();
+  if (RoundGroup* const group = rounds_.ended(round)) renew(*group);
+}
+
+// Nothing of the group is under way.
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::renew(RoundGroup& group) {
+  computes_[group.members[random_.below(group.members.size())]].ensure_init_collective(group.id);
+  rounds_.renewed(group);
+}
+
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::step() {
+  using namespace std::chrono_literals;
+  const bool called = make_call();
+  const bool begun = begin_check();
+  if (end_checks() || called || begun) return;
+  for (const Check& check : checks_) {
+    for (const RoundRank& rank : check.round->ranks)
+      if (rank.read.valid() && !rank.read.wait_for(200us)) return;
+  }
+  if (checks_.empty()) std::this_thread::sleep_for(50us);
+}
+
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::throw_on(std::size_t device, const Plan& plan, std::uint64_t step) {
+  const Ticket ticket =
+      tickets_.write(device, Sequence::of(plan.number, step), Fate::Throws, Truth::round_stream, random_);
+  const StreamScope scope(tickets_.truth().streams(tickets_.client())[Truth::round_stream]);
+  devices_[device].submit(SmallClosure{tickets_.canary(ticket)});
+  tickets_.accepted(ticket);
+  ++tickets_.tally(device).audited;
+  ++tickets_.tally(device).failed;
+}
+
+// A task throws before and after a call on the same stream, which is none of the collective's business.
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::begin_between_throws(const Plan& plan) {
+  put(plan);
+  on_round_stream_ = true;
+  const bool made = rounds_.call_next(random_, [&](Round& round, std::size_t rank) {
+    const std::size_t device = round.line->devices[rank];
+    throw_on(device, plan, 0);
+    call(round, rank);
+    throw_on(device, plan, 1);
+  });
+  on_round_stream_ = false;
+  if (!made) throw_on(plan.device, plan, 0);
+}
+
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::stall(std::size_t device) {
+  const std::chrono::milliseconds time(1 + random_.below(4));
+  if (random_.below(2) == 0) {
+    devices_[device].submit([time](OrderAuditor&) { std::this_thread::sleep_for(time); });
+    return;
+  }
+  Compute client = computes_[device];
+  client.set_stream(streams_.shared(random_));
+  client.launch(HostKernels::stalling(time), CubeCount::single(), {});
+}
+
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::finish() {
+  const bool others_work = rounds_.leave();
+  while (!gave_up() && (!checks_.empty() || (!others_work && rounds_.open() > 0))) step();
+  while (make_call()) continue;
+  checks_.clear();
+  if (gave_up()) return;
+  for (std::size_t device = 0; device < computes_.size(); ++device)
+    check_idle_stream(device, tickets_.truth().streams(tickets_.client())[Truth::round_stream]);
+}
+
+// Whatever failed on it would have been told to nobody.
+template <class Handle, class Compute>
+void CollectiveClient<Handle, Compute>::check_idle_stream(std::size_t device, StreamId stream) {
+  Compute client = computes_[device];
+  client.set_stream(stream);
+  try {
+    client.sync().get();
+  } catch (...) {
+    const Ticket ticket = tickets_.write(device, {}, Fate::Runs, Truth::round_stream);
+    tickets_.truth().violated(Law::Errors, ticket, "all collectives of the stream succeeded",
+                              describe(std::current_exception()));
+  }
+}
+
+}  // namespace cox::stress

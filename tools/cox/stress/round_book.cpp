@@ -1,0 +1,180 @@
+#include <coxswain/tools/cox/stress/round_book.hpp>
+
+#include <coxswain/tools/cox/stress/round_values.hpp>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace cox::stress {
+namespace {
+
+constexpr std::size_t most_ways = 24;  // lines of transfers
+
+}  // namespace
+
+RoundBook::RoundBook(const Options& options, std::size_t most_bytes)
+    : options_(options),
+      most_bytes_(most_bytes),
+      most_rounds_(std::min<std::size_t>(16 + 2 * std::size_t{options.clients}, 256)),
+      working_(options.clients),
+      timeout_(options.faults.missing > 0 ? std::optional(short_timeout) : std::nullopt) {
+  constexpr std::uint64_t part = 0x5E75;
+  Random random(Random::derived(options.seed, part));
+  const auto add_line = [this](RoundGroup& group, DeviceSet devices, bool transfers) {
+    RoundLine& line = lines_.emplace_back();
+    line.group = &group;
+    line.devices = std::move(devices);
+    line.transfers = transfers;
+    for (std::size_t rank = 0; rank < line.devices.size(); ++rank) {
+      RoundLane& lane = line.lanes.emplace_back();
+      lane.line = &line;
+      lane.rank = rank;
+      lanes_.push_back(&lane);
+    }
+    (transfers ? transfers_ : collectives_).push_back(&line);
+  };
+  for (DeviceSet& set : choose_device_sets(options.devices.size(), random)) {
+    std::vector<DeviceId> ids;
+    for (const std::size_t device : set) ids.push_back(options.devices[device]);
+    RoundGroup& group = groups_.emplace_back(CommunicationId(ids), set);
+    add_line(group, set, false);
+    if (set.size() != 2 || transfers_.size() >= most_ways) continue;
+    add_line(group, set, true);
+    add_line(group, {set[1], set[0]}, true);
+  }
+}
+
+RoundLine& RoundBook::pick_line(Operation operation, Random& random) {
+  const auto& lines = operation == Operation::Transfer ? transfers_ : collectives_;
+  return *lines[static_cast<std::size_t>(random.below(lines.size()))];
+}
+
+std::size_t RoundBook::bytes_of(const Round& round) {
+  std::size_t bytes = 0;
+  for (const RoundPart& part : round.parts)
+    bytes += source_bytes(part, round.world_size(), 0) + result_bytes(part, round.world_size(), round.world_size() - 1);
+  return bytes;
+}
+
+bool RoundBook::has_room(std::size_t bytes) const noexcept {
+  const std::size_t open = open_count_.load(std::memory_order_relaxed);
+  return open == 0 || (open < most_rounds_ && open_bytes_.load(std::memory_order_relaxed) + 2 * bytes <= most_bytes_);
+}
+
+void RoundBook::open(const std::shared_ptr<Round>& round, RoundLine& line) {
+  round->number = line.next++;
+  round->calls_left.store(round->world_size(), std::memory_order_relaxed);
+  ++line.group->open;
+  open_count_.fetch_add(1, std::memory_order_relaxed);
+  round->bytes = bytes_of(*round);
+  open_bytes_.fetch_add(round->bytes, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  open_.push_back(round);
+}
+
+bool RoundBook::append(const std::vector<std::shared_ptr<Round>>& rounds, bool rest) {
+  RoundLine& line = *rounds.front()->line;
+  const std::lock_guard lock(line.group->mutex);
+  if (line.group->resting) return false;
+  line.group->resting = rest;
+  for (const auto& round : rounds) {
+    open(round, line);
+    const bool one_misses = round->fault == Fault::Missing && round->missing_before == nullptr;
+    if (one_misses) round->calls_left.fetch_sub(1, std::memory_order_relaxed);
+    for (RoundLane& lane : line.lanes) {
+      if (one_misses && lane.rank == round->faulty_rank) continue;
+      const std::lock_guard in_lane(lane.mutex);
+      lane.pending.push_back(round);
+      lane.size.store(lane.pending.size(), std::memory_order_relaxed);
+    }
+  }
+  return true;
+}
+
+// What the missing rank asks for next would be taken for what it left out, as long as that has not timed out.
+bool RoundBook::may_be_called(const RoundLane& lane) {
+  if (lane.pending.empty()) return false;
+  const Round& round = *lane.pending.front();
+  return round.missing_before == nullptr || lane.rank != round.faulty_rank ||
+         round.missing_before->timed_out.load(std::memory_order_acquire);
+}
+
+void RoundBook::called(const std::shared_ptr<Round>& round) {
+  if (round->calls_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::lock_guard lock(mutex_);
+  called_.push_back(round);
+}
+
+std::shared_ptr<Round> RoundBook::take_called(Random& random) {
+  const std::lock_guard lock(mutex_);
+  if (called_.empty()) return nullptr;
+  std::swap(called_[static_cast<std::size_t>(random.below(called_.size()))], called_.back());
+  std::shared_ptr<Round> round = std::move(called_.back());
+  called_.pop_back();
+  return round;
+}
+
+RoundGroup* RoundBook::ended(const Round& round) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(open_, [&](const auto& each) { return each.get() == &round; });
+  }
+  open_bytes_.fetch_sub(round.bytes, std::memory_order_relaxed);
+  RoundGroup& group = *round.line->group;
+  const std::lock_guard lock(group.mutex);
+  open_count_.fetch_sub(1, std::memory_order_relaxed);
+  if (--group.open > 0 || !group.resting || group.held > 0) return nullptr;
+  group.renewing = true;
+  return &group;
+}
+
+void RoundBook::renewed(RoundGroup& group) {
+  const std::lock_guard lock(group.mutex);
+  group.resting = group.renewing = false;
+  for (RoundLine& line : lines_)
+    if (line.group == &group) line.broken_from = std::numeric_limits<std::uint64_t>::max();
+}
+
+void RoundBook::broken(const Round& round) {
+  RoundLine& line = *round.line;
+  const std::lock_guard lock(line.group->mutex);
+  line.group->resting = true;
+  line.broken_from = std::min(line.broken_from, round.number);
+}
+
+bool RoundBook::may_time_out(const Round& round) const {
+  if (!timeout_) return false;
+  RoundLine& line = *round.line;
+  {
+    const std::lock_guard lock(line.group->mutex);
+    if (line.broken_from <= round.number) return true;
+  }
+  const std::lock_guard lock(mutex_);
+  return std::any_of(open_.begin(), open_.end(), [&](const auto& other) {
+    return other->line == &line && other->number <= round.number && other->span() >= *timeout_;
+  });
+}
+
+std::optional<Violation> RoundBook::overdue(std::chrono::steady_clock::duration patience) const {
+  std::shared_ptr<Round> oldest;
+  {
+    const std::lock_guard lock(mutex_);
+    if (open_.empty() || Clock::now() - open_.front()->begun < patience) return std::nullopt;
+    oldest = open_.front();
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience).count();
+  std::string got = "hang: it has not for " + std::to_string(seconds) + " s";
+  if (const std::size_t left = oldest->calls_left.load(std::memory_order_relaxed); left > 0)
+    got += ", and " + std::to_string(left) + " ranks were not called yet";
+  return Violation{
+      .law = Law::Deadlock,
+      .expected = std::string(to_string(oldest->operation)) + " of " + oldest->line->group->id.to_string() + " ends",
+      .got = std::move(got),
+      .client = oldest->ticket.client,
+      .device = options_.devices[oldest->line->devices.front()],
+      .stream = {},
+      .sequence = oldest->ticket.sequence};
+}
+
+}  // namespace cox::stress

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/communication/collective_group.hpp>
+#include <coxswain/runtime/handle.hpp>
+#include <coxswain/tools/cox/stress/round.hpp>
+#include <coxswain/tools/cox/stress/round_check.hpp>
+#include <coxswain/tools/cox/stress/round_values.hpp>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace cox::stress {
+
+/// One rank's call of a round: makes its buffers on the client's stream, fills them, and asks for the operations.
+/// Compute is a ComputeClient or stands in for it. One thread.
+template <class Compute>
+class RoundCall {
+ public:
+  RoundCall(const Compute& client, const std::vector<DeviceId>& devices, Round& round, std::size_t rank, Random& random)
+      : client_(client), devices_(devices), round_(round), rank_(rank), random_(random) {
+    for (const RoundPart& part : round.parts) parts_.push_back(part);
+    if (round.fault == Fault::Mismatch && round.faulty_rank == rank) ++parts_.front().count;
+  }
+
+  /// Asks for them. Leaves in the round where the results will be.
+  void make() {
+    for (const RoundPart& part : parts_) buffers_.push_back(prepare(part));
+    RoundRank& mine = round_.ranks[rank_];
+    mine.results.resize(parts_.size());
+    if (parts_.front().operation == CollectiveOperation::Send) {
+      transfer();
+    } else if (parts_.size() == 1 && random_.below(4) != 0) {
+      ask(parts_.front(), buffers_.front());
+    } else {
+      client_.collective_group(round_.line->group->id, [&](CollectiveGroup& group) {
+        for (std::size_t i = 0; i < parts_.size(); ++i) add(group, parts_[i], buffers_[i]);
+      });
+    }
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (result_bytes(parts_[i], ranks(), rank_) > 0) mine.results[i] = whole(buffers_[i].destination);
+  }
+
+  /// The sources become something else, which must not reach anybody. The stream then waits for the operations.
+  void overwrite_sources() {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (buffers_[i].in_place || source_bytes(parts_[i], ranks(), rank_) == 0) continue;
+      client_.write(buffers_[i].source, Bytes::copy_of(overwriting(parts_[i], ranks(), rank_)));
+      if (parts_[i].operation != CollectiveOperation::Send) continue;
+      round_.ranks[rank_].results[i] = whole(buffers_[i].source);
+      round_.ranks[rank_].overwritten = true;
+    }
+  }
+
+ private:
+  struct Buffers {
+    Handle source;
+    Handle destination;
+    bool in_place = false;
+  };
+
+  [[nodiscard]] std::size_t ranks() const noexcept { return round_.world_size(); }
+  [[nodiscard]] DeviceId device(std::size_t rank) const { return devices_[round_.line->devices[rank]]; }
+  [[nodiscard]] static CopyDescriptor whole(const Handle& handle) {
+    return handle.copy_descriptor({handle.size_in_used()}, {1}, 1);
+  }
+
+  [[nodiscard]] Handle filled(const ByteVector& content) {
+    if (random_.below(2) == 0) return client_.create(Bytes::copy_of(content));
+    Handle handle = client_.empty(content.size());
+    client_.write(handle, Bytes::copy_of(content));
+    return handle;
+  }
+
+  Buffers prepare(const RoundPart& part) {
+    const std::size_t from = source_bytes(part, ranks(), rank_);
+    const std::size_t to = result_bytes(part, ranks(), rank_);
+    if (from == 0) return {.source = {}, .destination = to == 0 ? Handle() : client_.empty(to)};
+    const ByteVector content = source_of(part, ranks(), rank_);
+    const bool can_be_in_place = to > 0 && part.operation != CollectiveOperation::AllToAll;
+    if (can_be_in_place && random_.below(3) == 0) return prepare_in_place(part, content, from, to);
+    return {.source = filled(content), .destination = to == 0 ? Handle() : client_.empty(to)};
+  }
+
+  // In one memory: the smaller of the two is the rank's own block of the larger one.
+  Buffers prepare_in_place(const RoundPart& part, const ByteVector& content, std::size_t from, std::size_t to) {
+    const std::size_t block = part.count * element_size(part.type);
+    const std::size_t before = from == to ? 0 : rank_ * block;
+    ByteVector all(std::max(from, to));
+    std::ranges::copy(content, all.begin() + static_cast<std::ptrdiff_t>(from < to ? before : 0));
+    Handle memory = filled(all);
+    const auto window = [&](std::size_t size) {
+      return size == all.size() ? memory : memory.offset_start(before).offset_end(all.size() - before - size);
+    };
+    return {.source = window(from), .destination = window(to), .in_place = true};
+  }
+
+  void transfer() {
+    if (rank_ == 0)
+      client_.send(buffers_.front().source, parts_.front().type, device(1));
+    else
+      client_.receive(buffers_.front().destination, parts_.front().type, device(0));
+  }
+
+  void ask(const RoundPart& part, const Buffers& buffers) {
+    const CommunicationId& all = round_.line->group->id;
+    const Handle& from = buffers.source;
+    const Handle& to = buffers.destination;
+    switch (part.operation) {
+      case CollectiveOperation::AllReduce: return client_.all_reduce(from, to, part.type, all, part.reduce);
+      case CollectiveOperation::Reduce: return client_.reduce(from, to, part.type, all, part.reduce, device(part.root));
+      case CollectiveOperation::Broadcast: return client_.broadcast(from, to, part.type, all, device(part.root));
+      case CollectiveOperation::AllGather: return client_.all_gather(from, to, part.type, all);
+      case CollectiveOperation::ReduceScatter: return client_.reduce_scatter(from, to, part.type, all, part.reduce);
+      case CollectiveOperation::AllToAll: return client_.all_to_all(from, to, part.type, all);
+      case CollectiveOperation::Barrier: return client_.barrier(all);
+      case CollectiveOperation::Send:
+      case CollectiveOperation::Receive: return transfer();
+    }
+  }
+
+  void add(CollectiveGroup& group, const RoundPart& part, const Buffers& buffers) {
+    const Handle& from = buffers.source;
+    const Handle& to = buffers.destination;
+    switch (part.operation) {
+      case CollectiveOperation::AllReduce: return group.all_reduce(from, to, part.type, part.reduce);
+      case CollectiveOperation::Reduce: return group.reduce(from, to, part.type, part.reduce, device(part.root));
+      case CollectiveOperation::Broadcast: return group.broadcast(from, to, part.type, device(part.root));
+      case CollectiveOperation::AllGather: return group.all_gather(from, to, part.type);
+      case CollectiveOperation::ReduceScatter: return group.reduce_scatter(from, to, part.type, part.reduce);
+      case CollectiveOperation::AllToAll: return group.all_to_all(from, to, part.type);
+      case CollectiveOperation::Barrier: return group.barrier();
+      case CollectiveOperation::Send:
+      case CollectiveOperation::Receive: return;
+    }
+  }
+
+  const Compute& client_;
+  const std::vector<DeviceId>& devices_;
+  Round& round_;
+  std::size_t rank_;
+  Random& random_;
+  std::vector<RoundPart> parts_;
+  std::vector<Buffers> buffers_;  // by part
+};
+
+}  // namespace cox::stress

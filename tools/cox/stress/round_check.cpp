@@ -1,0 +1,176 @@
+#include <coxswain/tools/cox/stress/round_check.hpp>
+
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/tools/cox/stress/round_values.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace cox::stress {
+namespace {
+
+using Kind = CollectiveError::Kind;
+
+// The one failure behind an error, as the stream tells it; nothing if there are several.
+std::exception_ptr only_cause(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ServerError& unhealthy) {
+    if (unhealthy.kind() != ServerError::Kind::Unhealthy) return error;
+    return unhealthy.errors().size() == 1 ? unhealthy.errors().front() : nullptr;
+  } catch (...) {
+    return error;
+  }
+}
+
+bool is_collective_error(const std::exception_ptr& cause, Kind kind, const std::vector<std::string>& any_of_texts) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (const CollectiveError& error) {
+    const std::string text = error.what();
+    return error.kind() == kind &&
+           (any_of_texts.empty() || std::ranges::any_of(any_of_texts, [&](const std::string& part) {
+              return text.find(part) != std::string::npos;
+            }));
+  } catch (...) {
+    return false;
+  }
+}
+
+// What a shutdown of one of the devices may leave behind.
+bool is_of_shutdown(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ServerError& unhealthy) {
+    return unhealthy.kind() == ServerError::Kind::Unhealthy && std::ranges::all_of(unhealthy.errors(), is_of_shutdown);
+  } catch (const CollectiveError& collective) {
+    return collective.kind() == Kind::Aborted || collective.kind() == Kind::Timeout ||
+           collective.kind() == Kind::RankFailed;
+  } catch (const CallError& call) {
+    return call.kind() == CallError::Kind::Closed;
+  } catch (const IoError& io) {
+    return io.kind() == IoError::Kind::StaleHandle;
+  } catch (...) {
+    return false;
+  }
+}
+
+class RoundCheck {
+ public:
+  RoundCheck(Truth& truth, RoundBook& book, Round& round) : truth_(truth), book_(book), round_(round) {}
+
+  std::uint64_t check(const std::vector<RankOutcome>& outcomes) {
+    std::uint64_t explained = 0;
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+      if (!round_.ranks[rank].called) continue;
+      if (outcomes[rank].error == nullptr)
+        check_values(rank, outcomes[rank].values);
+      else if (explains(outcomes[rank].error))
+        ++explained;
+      else
+        violated(Law::Errors, rank, expectation(), describe(outcomes[rank].error));
+    }
+    return explained;
+  }
+
+ private:
+  [[nodiscard]] std::string faulty_device() const {
+    return truth_.device(round_.line->devices[round_.faulty_rank]).id.to_string();
+  }
+  [[nodiscard]] bool must_fail() const { return round_.fault == Fault::Missing || round_.fault == Fault::Mismatch; }
+
+  [[nodiscard]] std::string expectation() const {
+    const std::string name(to_string(round_.operation));
+    if (round_.fault == Fault::Missing)
+      return name + " ends in CollectiveError Timeout: " + faulty_device() + " is missing";
+    if (round_.fault == Fault::Mismatch)
+      return name + " ends in CollectiveError Mismatch that names " + faulty_device();
+    return name + " succeeds";
+  }
+
+  bool explains(const std::exception_ptr& error) {
+    if (round_.shaken.load(std::memory_order_acquire) && is_of_shutdown(error)) return true;
+    const std::exception_ptr cause = only_cause(error);
+    if (cause == nullptr) return false;
+    if (round_.fault == Fault::Missing)
+      return is_collective_error(cause, Kind::Timeout, {faulty_device() + " is missing"});
+    if (round_.fault == Fault::Mismatch &&
+        is_collective_error(cause, Kind::Mismatch, {faulty_device() + " and ", " and " + faulty_device()}))
+      return true;
+    if (!is_collective_error(cause, Kind::Timeout, {}) || !book_.may_time_out(round_)) return false;
+    book_.broken(round_);
+    return true;
+  }
+
+  void check_values(std::size_t rank, const std::vector<Bytes>& values) {
+    if (must_fail()) return violated(Law::Errors, rank, expectation(), "no error");
+    std::size_t next = 0;
+    for (std::size_t part = 0; part < round_.parts.size(); ++part) {
+      if (!round_.ranks[rank].results[part]) continue;
+      const ByteVector expected = round_.ranks[rank].overwritten
+                                      ? overwriting(round_.parts[part], round_.world_size(), rank)
+                                      : values_of(part).result_of(rank);
+      compare(rank, part, expected, values[next++].span());
+    }
+  }
+
+  void compare(std::size_t rank, std::size_t part, const ByteVector& expected, std::span<const std::byte> got) {
+    if (expected.size() == got.size() && std::memcmp(expected.data(), got.data(), got.size()) == 0) return;
+    const auto wrong = std::ranges::mismatch(expected, got).in1;
+    const RoundPart& about = round_.parts[part];
+    const auto offset = static_cast<std::size_t>(wrong - expected.begin());
+    violated(Law::Data, rank,
+             std::string(to_string(about.operation)) + " of " + std::to_string(about.count) + " " +
+                 std::string(to_string(about.type)) + " of " + round_.line->group->id.to_string() +
+                 " is what it is on the CPU",
+             "element " + std::to_string(offset / element_size(about.type)) + " of " +
+                 std::to_string(expected.size() / element_size(about.type)) + " differs");
+  }
+
+  const RoundValues& values_of(std::size_t part) {
+    values_.resize(round_.parts.size());
+    if (!values_[part]) values_[part].emplace(round_.parts[part], round_.world_size());
+    return *values_[part];
+  }
+
+  void violated(Law law, std::size_t rank, std::string expected, std::string got) {
+    truth_.violations().add({.law = law,
+                             .expected = std::move(expected),
+                             .got = std::move(got),
+                             .client = round_.ticket.client,
+                             .device = truth_.device(round_.line->devices[rank]).id,
+                             .stream = round_.ranks[rank].stream.value,
+                             .sequence = round_.ticket.sequence});
+  }
+
+  Truth& truth_;
+  RoundBook& book_;
+  Round& round_;
+  std::vector<std::optional<RoundValues>> values_;  // by part
+};
+
+}  // namespace
+
+std::uint64_t check_round(Truth& truth, RoundBook& book, Round& round, const std::vector<RankOutcome>& outcomes) {
+  const std::uint64_t explained = RoundCheck(truth, book, round).check(outcomes);
+  // Release: the rank that waits for it may ask for what comes next.
+  if (round.fault == Fault::Missing) round.timed_out.store(true, std::memory_order_release);
+  return explained;
+}
+
+ByteVector overwriting(const RoundPart& part, std::size_t ranks, std::size_t rank) {
+  constexpr std::uint64_t other = 0x0FF;
+  RoundPart noise = part;
+  noise.seed ^= other;
+  return source_of(noise, ranks, rank);
+}
+
+}  // namespace cox::stress

@@ -1,0 +1,60 @@
+#include <coxswain/tools/cox/stress/round_plan.hpp>
+
+#include <coxswain/runtime/communication/reducible_types.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace cox::stress {
+namespace {
+
+CollectiveOperation operation_of(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::Transfer: return CollectiveOperation::Send;
+    case Operation::AllGather: return CollectiveOperation::AllGather;
+    case Operation::ReduceScatter: return CollectiveOperation::ReduceScatter;
+    case Operation::Broadcast: return CollectiveOperation::Broadcast;
+    case Operation::AllToAll: return CollectiveOperation::AllToAll;
+    default: return CollectiveOperation::AllReduce;
+  }
+}
+
+// Of F8 no whole numbers are large enough.
+bool is_recomputed(ElementType type) noexcept {
+  return can_reduce(type) && type != ElementType::F8E4M3 && type != ElementType::F8E5M2;
+}
+
+ElementType pick_type(bool reduced, Random& random) {
+  for (;;) {
+    const ElementType type = element_types[random.below(element_types.size())].type;
+    if (!reduced || is_recomputed(type)) return type;
+  }
+}
+
+RoundPart plan_part(CollectiveOperation operation, std::size_t bytes, std::size_t ranks, Random& random) {
+  const CollectiveOperationFacts& facts = facts_of(operation);
+  RoundPart part{.operation = operation, .type = pick_type(facts.reduces, random)};
+  part.reduce = static_cast<ReduceOperation>(random.below(reduce_operation_names.size()));
+  part.root = static_cast<std::size_t>(random.below(ranks));
+  const std::size_t block = bytes / (facts.input_of_all_size || facts.output_of_all_size ? ranks : 1);
+  part.count = std::max<std::size_t>(block / element_size(part.type), 1);
+  part.seed = random.next();
+  return part;
+}
+
+}  // namespace
+
+std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Random& random) {
+  constexpr std::array others{CollectiveOperation::AllReduce, CollectiveOperation::Reduce, CollectiveOperation::Barrier,
+                              CollectiveOperation::Broadcast};
+  constexpr std::uint64_t one_group_in = 8;
+  const bool group = plan.operation != Operation::Transfer && random.below(one_group_in) == 0;
+  const std::size_t more = group ? 1 + static_cast<std::size_t>(random.below(2)) : 0;
+  const std::size_t bytes = plan.bytes / (more + 1);
+  std::vector<RoundPart> parts{plan_part(operation_of(plan.operation), bytes, ranks, random)};
+  for (std::size_t i = 0; i < more; ++i)
+    parts.push_back(plan_part(others[random.below(others.size())], bytes, ranks, random));
+  return parts;
+}
+
+}  // namespace cox::stress

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <coxswain/tools/cox/stress/program.hpp>
+#include <coxswain/tools/cox/stress/random.hpp>
+#include <coxswain/tools/cox/stress/round.hpp>
+
+#include <cstddef>
+#include <vector>
+
+namespace cox::stress {
+
+/// What the ranks do together for a plan of a client: its operation, now and then in a group with others.
+[[nodiscard]] std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Random& random);
+
+}  // namespace cox::stress

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/tools/cox/stress/round_book.hpp>
+
+#include <chrono>
+
+namespace cox::stress {
+
+/// While it lives, collectives whose ranks do not all come time out soon, or practically never.
+class TimeoutScope {
+ public:
+  explicit TimeoutScope(bool soon) {
+    constexpr std::chrono::nanoseconds late = std::chrono::hours(1);
+    set_settings({{"collectives.timeout", soon ? RoundBook::short_timeout : late}});
+  }
+  TimeoutScope(const TimeoutScope&) = delete;
+  TimeoutScope& operator=(const TimeoutScope&) = delete;
+  ~TimeoutScope() { reset_settings({"collectives.timeout"}); }
+};
+
+}  // namespace cox::stress
