@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>
 #include <coxswain/tools/cox/stress/host_kernels.hpp>
 #include <coxswain/tools/cox/stress/latencies.hpp>
