@@ -23,18 +23,19 @@ class SmallVector {
   using value_type = T;
 
   SmallVector() noexcept = default;
+  // They delegate, so that the destructor runs when an element or the memory for it cannot be had.
   SmallVector(std::initializer_list<T> values)
     requires std::copy_constructible<T>
-  {
+      : SmallVector() {
     append(values.begin(), values.end());
   }
   template <std::input_iterator I>
-  SmallVector(I first, I last) {
+  SmallVector(I first, I last) : SmallVector() {
     append(first, last);
   }
   SmallVector(const SmallVector& other)
     requires std::copy_constructible<T>
-  {
+      : SmallVector() {
     append(other.begin(), other.end());
   }
   SmallVector(SmallVector&& other) noexcept { take(other); }

@@ -3,6 +3,7 @@
 #include <coxswain/runtime/small_vector.hpp>
 
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 using cox::SmallVector;
@@ -43,4 +44,28 @@ TEST_CASE("A small vector holds move-only elements") {
   SmallVector<std::unique_ptr<int>, 1> moved = std::move(owners);
   REQUIRE(*moved[0] == 7);
   REQUIRE(*moved[1] == 8);
+}
+
+TEST_CASE("A small vector that cannot be copied to the end leaves nothing behind") {
+  static int alive = 0;
+  static int copies_left = 0;
+  struct Element {
+    Element() { ++alive; }
+    Element(const Element&) {
+      if (copies_left-- == 0) throw std::runtime_error("no more");
+      ++alive;
+    }
+    Element(Element&&) noexcept { ++alive; }
+    ~Element() { --alive; }
+  };
+  SmallVector<Element, 2> elements;
+  for (int i = 0; i < 7; ++i) elements.emplace_back();
+  for (int k = 0; k < 7; ++k) {
+    copies_left = k;
+    REQUIRE_THROWS_AS((SmallVector<Element, 2>(elements)), std::runtime_error);
+    REQUIRE(alive == 7);
+    copies_left = k;
+    REQUIRE_THROWS_AS((SmallVector<Element, 2>(elements.begin(), elements.end())), std::runtime_error);
+    REQUIRE(alive == 7);
+  }
 }
