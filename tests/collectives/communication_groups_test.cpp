@@ -1,0 +1,71 @@
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+using namespace cox;
+using cox::test::kind_of;
+
+namespace {
+
+constexpr DeviceId a{.type = 0, .index = 50};
+constexpr DeviceId b{.type = 0, .index = 51};
+constexpr DeviceId c{.type = 0, .index = 52};
+
+std::exception_ptr why() { return std::make_exception_ptr(std::runtime_error("given up")); }
+
+}  // namespace
+
+TEST_CASE("A set of devices has one group, whatever order it is named in and however many ask at once") {
+  CommunicationGroups groups{{}};
+  std::vector<std::future<CommunicationGroups::Group>> asked;
+  for (int i = 0; i < 8; ++i)
+    asked.push_back(std::async(std::launch::async, [&, i] {
+      return groups.find_or_open(i % 2 == 0 ? CommunicationId{a, b} : CommunicationId{b, a});
+    }));
+  const auto first = asked.front().get();
+  for (std::size_t i = 1; i < asked.size(); ++i) CHECK(asked[i].get() == first);
+  CHECK(groups.find_or_open({a, b, c}) != first);
+}
+
+TEST_CASE("Each way between two devices of a group has a sequence of its own") {
+  CommunicationGroups groups{{}};
+  const auto group = groups.find_or_open({a, b, c});
+  CHECK(group->transfers(a, b) == group->transfers(a, b));
+  CHECK(group->transfers(a, b) != group->transfers(b, a));
+  CHECK(group->transfers(a, b) != group->transfers(a, c));
+  CHECK(group->transfers(a, b) != group->number());
+  CHECK(kind_of<CollectiveError>([&] { static_cast<void>(group->transfers(a, {0, 9})); }) ==
+        CollectiveError::Kind::Validation);
+}
+
+TEST_CASE("A group is renewed when it is of no use any more, and only then") {
+  CommunicationGroups groups{{}};
+  const auto group = groups.find_or_open({a, b});
+  CHECK(groups.renew({a, b}) == group);
+  group->abort(why());
+  CHECK_FALSE(group->usable());
+  CHECK(groups.find_or_open({a, b}) == group);  // nobody has asked for another one
+  const auto renewed = groups.renew({a, b});
+  CHECK(renewed != group);
+  CHECK(renewed->usable());
+  CHECK_FALSE(group->usable());
+}
+
+TEST_CASE("A device that leaves is in no group that is found from then on, and ends those that it was in") {
+  CommunicationGroups groups{{}};
+  const auto with = groups.find_or_open({a, b});
+  const auto without = groups.find_or_open({a, c});
+  const auto left = groups.leave(b);
+  CHECK(left == std::vector{with});
+  CHECK(groups.find_or_open({a, c}) == without);
+  CHECK(groups.find_or_open({a, b}) != with);
+  CHECK(groups.find_or_open({a, b})->usable());
+}
