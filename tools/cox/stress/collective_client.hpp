@@ -110,6 +110,13 @@ class CollectiveClient {
     return rounds_.call_next(random_, [this](Round& round, std::size_t rank) { call(round, rank); });
   }
   void call(Round& round, std::size_t rank);
+  // One that has several calls: the thread's own, unless launches on it may fail, or one of all clients.
+  [[nodiscard]] StreamId shared_stream() {
+    const std::uint64_t choice = random_.below(4);
+    if (choice == 0 && options_.faults.throws == 0) return StreamId::current();
+    if (choice <= 1) return tickets_.truth().streams(tickets_.client())[Truth::round_stream];
+    return streams_.shared(random_);
+  }
   void pick_stream(RoundRank& rank, Compute& client);
   void follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank, const Compute& client);
   void ask_for_results(Round& round, std::size_t rank, const Compute& client) {
@@ -119,6 +126,14 @@ class CollectiveClient {
     if (!results.empty()) round.ranks[rank].read = client.read_tensor_async(std::move(results));
   }
 
+  // Blocks until it is ready; false if the run is given up.
+  [[nodiscard]] bool wait_for(const Check& check) const {
+    constexpr std::chrono::milliseconds look(50);
+    for (const RoundRank& rank : check.round->ranks)
+      while (rank.read.valid() && !rank.read.wait_for(look))
+        if (gave_up()) return false;
+    return true;
+  }
   bool begin_check();
   bool end_checks();
   void end_check(Check& check);
@@ -247,17 +262,10 @@ void CollectiveClient<Backend>::call(Round& round, std::size_t rank) {
 
 template <class Backend>
 void CollectiveClient<Backend>::pick_stream(RoundRank& rank, Compute& client) {
-  const std::uint64_t choice = breaks() ? 7 : on_round_stream_ ? 1 : random_.below(8);
-  if (choice == 0 && options_.faults.throws == 0) {  // the thread's own, unless launches on it may fail
-    rank.stream = StreamId::current();
-  } else if (choice <= 1) {
-    rank.stream = tickets_.truth().streams(tickets_.client())[Truth::round_stream];
-  } else if (choice <= 3) {
-    rank.stream = streams_.shared(random_);
-  } else {
-    rank.stream = streams_.take(random_);
-    rank.exclusive = true;
-  }
+  rank.exclusive = breaks() || (!on_round_stream_ && random_.below(2) == 0);
+  rank.stream = rank.exclusive     ? streams_.take(random_)
+                : on_round_stream_ ? tickets_.truth().streams(tickets_.client())[Truth::round_stream]
+                                   : shared_stream();
   client.set_stream(rank.stream);
 }
 
@@ -292,7 +300,7 @@ bool CollectiveClient<Backend>::begin_check() {
     if (rank.synced) may_wait = false;  // perhaps for a round that lacks calls: they could be ours to make
     if (!rank.called || rank.refused != nullptr || rank.read.valid()) continue;
     Compute client = device(round->line->devices[i]).compute;
-    if (rank.exclusive) client.set_stream(rank.stream);
+    client.set_stream(rank.exclusive ? rank.stream : shared_stream());
     try {
       ask_for_results(*round, i, client);
     } catch (...) {
@@ -301,6 +309,7 @@ bool CollectiveClient<Backend>::begin_check() {
   }
   checks_.push_back({round});
   if (may_wait && random_.below(4) == 0) {
+    if (!wait_for(checks_.back())) return true;
     end_check(checks_.back());
     checks_.pop_back();
   }

@@ -104,7 +104,7 @@ Report Engine<Backend>::run(const std::atomic<bool>& interrupted, const Progress
   const TimeoutScope timeout(options_.faults.missing > 0);
   work();
   Monitor monitor(options_, crew_, truth_, [this] { return queued(); });
-  if (rounds_) monitor.also_look([this] { return rounds_->overdue(options_.patience); });
+  if (rounds_) monitor.also_look([this] { return rounds_->overdue(options_.patience / 2); });
   const Monitor::End end = monitor.watch(interrupted, progress);
   report_.seconds = monitor.seconds();
   report_.interrupted = end == Monitor::End::Interrupted;
