@@ -54,19 +54,24 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"stress", "--mix", "submit=1,submit=2"}, "'submit' is there twice"},
       {{"stress", "--mix", "submit=0,read=0"}, "nothing to do"},
       {{"stress", "--mix", "fly=1"},
-       "'fly' is none of submit, blocking, exclusive, create, read, launch, tensor, graph or profile"},
+       "'fly' is none of submit, blocking, exclusive, create, read, launch, tensor, graph, profile, transfer, "
+       "all_reduce, all_gather, reduce_scatter, broadcast or all_to_all"},
       {{"stress", "--mix", "submit=1,"}, "'' is not of the form NAME=VALUE"},
-      {{"stress", "--mix", "submit=1,transfer=3"}, "'transfer' needs collectives, which this version does not have"},
-      {{"stress", "--mix", "all_reduce=5"}, "'all_reduce' needs collectives, which this version does not have"},
+      {{"stress", "--mix", "submit=1,transfer=3", "--devices", "host:1"},
+       "--mix: transfers and collectives need two devices or more"},
       {{"stress", "--payload", "64:"}, "'' is not a size such as 64, 4KiB or 1MiB"},
       {{"stress", "--payload", "1XB"}, "'1XB' is not a size"},
       {{"stress", "--payload", "1MiB:64"}, "begins above its end"},
       {{"stress", "--payload", "1"}, "begins below 4 B"},
       {{"stress", "--payload", "64:1GiB", "--devices", "host:1"}, "--payload: buffers of"},
       {{"stress", "--fault", "throw=2"}, "'2' is not a number from 0 to 1"},
+      {{"stress", "--fault", "missing=0.6,shutdown=0.6"}, "adds up to more than 1"},
       {{"stress", "--fault", "throw=0.6,cancel=0.6"}, "adds up to more than 1"},
-      {{"stress", "--fault", "explode=0.1"}, "'explode' is none of throw, cancel or expire"},
+      {{"stress", "--fault", "explode=0.1"},
+       "'explode' is none of throw, cancel, expire, stall, missing, mismatch or shutdown"},
       {{"stress", "--json", "/no/such/folder/out.json"}, "--json: cannot write '/no/such/folder/out.json'"},
+      {{"stress", "--flight-recorder", "/no/such/folder/out.json"},
+       "--flight-recorder: cannot write '/no/such/folder/out.json'"},
       {{"stress", "--draw", "out.trace"}, "--draw"},
       {{"devices", "--devices", "host:x"}, "cox devices: --devices: 'x' is not a whole number"},
   };
@@ -97,6 +102,6 @@ TEST_CASE("Help and version go to the output and end with code 0") {
   const Command stress = Command::run({"stress", "--help"});
   CHECK(stress.code == ExitCode::Ok);
   for (const char* option : {"--devices", "--seconds", "--operations", "--clients", "--seed", "--mix", "--payload",
-                             "--fault", "--json", "--quiet"})
+                             "--fault", "--json", "--flight-recorder", "--quiet"})
     CHECK(stress.out.find(option) != std::string::npos);
 }

@@ -2,11 +2,14 @@
 #include <coxswain/tests/tools/flawed_handle.hpp>
 #include <coxswain/tests/tools/flaws.hpp>
 
+#include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/tools/cox/stress/engine.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <string>
 
 // A check that finds nothing is worth nothing: each of these runs on a library with a planted flaw.
@@ -16,7 +19,7 @@ using namespace cox::stress;
 namespace {
 
 template <class Backend>
-Report stressed(const std::string& mix, double throws = 0) {
+Report stressed(const std::string& mix, double throws = 0, const std::function<void(Options&)>& change = {}) {
   Options options;
   cox::set_host_device_count(2);
   options.devices = cox::HostServer::enumerate_devices(cox::host_device_type);
@@ -26,6 +29,7 @@ Report stressed(const std::string& mix, double throws = 0) {
   options.mix = Mix::parse("--mix", mix);
   options.payload = Payload{.smallest = 64, .largest = 4096};
   options.faults.throws = throws;
+  if (change) change(options);
   const std::atomic<bool> interrupted{false};
   return run<Backend>(options, interrupted, {});
 }
@@ -92,4 +96,30 @@ TEST_CASE("A wrong byte of a read is found") {
 
 TEST_CASE("A kernel that did not run is found") {
   CHECK(first(stressed<FlawedComputeBackend<ForgetfulClient>>("create=1,read=5,launch=5")).law == Law::Data);
+}
+
+TEST_CASE("A wrong element in one rank's result of a collective is found") {
+  const Violation violation = first(stressed<FlawedComputeBackend<SpoilingClient>>("all_reduce=5,broadcast=1"));
+  CHECK(violation.law == Law::Data);
+  CHECK(violation.expected.find("all_reduce") != std::string::npos);
+}
+
+TEST_CASE("Two collectives that change places on one device are found") {
+  const Violation violation = first(stressed<FlawedComputeBackend<ReorderingClient<false>>>("all_reduce=1"));
+  CHECK((violation.law == Law::Errors || violation.law == Law::Data));  // whether they ask for the same or not
+}
+
+TEST_CASE("L10: a collective that hangs is found, and the flight recorders are still there then") {
+  std::string recorders;
+  const Report report =
+      stressed<FlawedComputeBackend<ReorderingClient<true>>>("all_reduce=1", 0, [&](Options& options) {
+        options.operations = 2000;
+        options.patience = std::chrono::seconds(6);
+        options.on_violation = [&] { recorders = cox::dump_flight_recorders(); };
+      });
+  CHECK_FALSE(report.abandoned);
+  const Violation violation = first(report);
+  CHECK(violation.law == Law::Deadlock);
+  CHECK(violation.got.find("hang") != std::string::npos);
+  CHECK(recorders.find("all_reduce") != std::string::npos);
 }

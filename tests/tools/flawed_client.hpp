@@ -6,7 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace cox::stress {
@@ -45,6 +48,67 @@ class ForgetfulClient : public HostClient {
       : HostClient(std::move(client)), calls_(std::make_shared<std::atomic<std::uint64_t>>(0)) {}
 
   std::shared_ptr<std::atomic<std::uint64_t>> calls_;
+};
+
+/// One element of one rank's all_reduce is wrong now and then.
+class SpoilingClient : public HostClient {
+ public:
+  static SpoilingClient load(DeviceId device) { return SpoilingClient(HostClient::load(device)); }
+
+  void all_reduce(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
+                  ReduceOperation operation) const {
+    HostClient::all_reduce(source, destination, type, devices, operation);
+    if (++*calls_ % flaw_period != 0) return;
+    HostClient beside = *this;
+    beside.set_stream(StreamId::allocate());
+    const HostKernel spoil("spoil", CubeDim::single(), 1, [](const KernelContext& context) {
+      const auto bytes = context.buffer<std::uint8_t>(0);
+      bytes[bytes.size() / 2] ^= 1;
+    });
+    beside.launch(spoil, CubeCount::single(), KernelArguments{}.with_buffer(destination));
+  }
+
+ private:
+  explicit SpoilingClient(HostClient client)
+      : HostClient(std::move(client)), calls_(std::make_shared<std::atomic<std::uint64_t>>(0)) {}
+
+  std::shared_ptr<std::atomic<std::uint64_t>> calls_;
+};
+
+/// Now and then one device asks for two all_reduces in the wrong order; or, if it forgets, from then on for none of
+/// that communicator.
+template <bool forgets>
+class ReorderingClient : public HostClient {
+ public:
+  static ReorderingClient load(DeviceId device) { return ReorderingClient(HostClient::load(device)); }
+
+  void all_reduce(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
+                  ReduceOperation operation) const {
+    HostClient pinned = *this;
+    pinned.set_stream(stream_id());
+    auto call = [=] { pinned.all_reduce(source, destination, type, devices, operation); };
+    const std::lock_guard lock(state_->mutex);
+    const auto held = state_->held.find(devices);
+    const bool any = held != state_->held.end();
+    if (!any && device_id().index == 0 && ++state_->calls % flaw_period == 0) {
+      state_->held[devices] = std::move(call);
+    } else if (!any || !forgets) {
+      call();
+      if (!any) return;
+      held->second();
+      state_->held.erase(held);
+    }
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::uint64_t calls = 0;
+    std::map<CommunicationId, std::function<void()>> held;
+  };
+  explicit ReorderingClient(HostClient client) : HostClient(std::move(client)), state_(std::make_shared<State>()) {}
+
+  std::shared_ptr<State> state_;
 };
 
 /// The library with compute clients that go wrong.

@@ -104,6 +104,50 @@ TEST_CASE("The JSON has the keys of the design, and its conservation adds up und
   CHECK(count("expired") > 0);
 }
 
+TEST_CASE("Each operation between devices is done as often as the mix says, and counted") {
+  const TemporaryFile file;
+  const std::string name =
+      GENERATE("transfer", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all");
+  const Command command =
+      Command::run({"stress", "--devices", "host:3", "--operations", "600", "--clients", "4", "--seed", "7",
+                    "--payload", "64:16KiB", "--mix", name + "=5,launch=1", "--json", file.path()});
+  CAPTURE(name, command.out, command.err);
+  CHECK(command.code == ExitCode::Ok);
+  const Json operations = file.parsed()["operations"];
+  const auto count = operations[name]["count"].get<std::uint64_t>();
+  CHECK(count > 400);
+  CHECK(count + operations["launch"]["count"].get<std::uint64_t>() == 600);
+  CHECK(operations[name]["p50_us"].get<double>() > 0);
+}
+
+TEST_CASE("Collectives are in the mix unless there is one device alone") {
+  const auto operations = [](const std::string& devices) {
+    return Command::run({"stress", "--devices", devices, "--operations", "200", "--payload", "64:4KiB"}).out;
+  };
+  CHECK_THAT(operations("host:2"), Catch::Matchers::ContainsSubstring("all_to_all"));
+  CHECK_THAT(operations("host:1"), !Catch::Matchers::ContainsSubstring("all_to_all"));
+}
+
+TEST_CASE("A fault of collectives ends in what it explains, and all else holds") {
+  struct Injected {
+    const char* name;
+    const char* rate;
+    bool errors;
+  };
+  const Injected fault =
+      GENERATE(Injected{"throw", "0.1", false}, Injected{"stall", "0.1", false}, Injected{"missing", "0.02", true},
+               Injected{"mismatch", "0.1", true}, Injected{"shutdown", "0.01", false});
+  const Command command = Command::run({"stress", "--devices", "host:3", "--operations", "1500", "--clients", "4",
+                                        "--seed", "11", "--payload", "64:16KiB", "--mix",
+                                        "submit=5,blocking=2,create=2,read=2,launch=2,tensor=1,graph=1,transfer=4,"
+                                        "all_reduce=6,all_gather=1,reduce_scatter=1,broadcast=1,all_to_all=1",
+                                        "--fault", std::string(fault.name) + "=" + fault.rate});
+  CAPTURE(fault.name, command.out, command.err);
+  CHECK(command.code == ExitCode::Ok);
+  CHECK_THAT(command.out, Catch::Matchers::ContainsSubstring("faults: " + std::string(fault.name) + " "));
+  if (fault.errors) CHECK_THAT(command.out, Catch::Matchers::ContainsSubstring("errors of collectives"));
+}
+
 TEST_CASE("The same seed does the same operations") {
   const TemporaryFile file;
   std::vector<Json> counts;
@@ -150,6 +194,39 @@ TEST_CASE("SIGINT ends a run early with its report") {
   CHECK(command.code == ExitCode::Ok);
   CHECK(command.out.find("interrupted") != std::string::npos);
   CHECK(command.out.find("\nok\n") != std::string::npos);
+}
+
+TEST_CASE("SIGUSR1 writes the flight recorders while the run goes on") {
+  const TemporaryFile file("recorders");
+  struct sigaction before{};
+  sigaction(SIGUSR1, nullptr, &before);
+  const bool to_file = GENERATE(true, false);
+  std::vector<std::string> arguments{"stress", "--devices", "host:2",  "--seconds", "1000",         "--clients",
+                                     "2",      "--payload", "64:4KiB", "--mix",     "all_reduce=1", "--quiet"};
+  if (to_file) arguments.insert(arguments.end(), {"--flight-recorder", file.path()});
+  const Command command = [&] {
+    std::jthread user([&](std::stop_token stop) {
+      struct sigaction now = before;
+      while (!stop.stop_requested() && now.sa_handler == before.sa_handler) {
+        std::this_thread::yield();
+        sigaction(SIGUSR1, nullptr, &now);
+      }
+      // Until there was something to tell.
+      while (!stop.stop_requested() && to_file && file.text().find("all_reduce") == std::string::npos)
+        kill(getpid(), SIGUSR1);
+      kill(getpid(), SIGUSR1);
+      // The monitor looks for requests before it looks for an interruption.
+      kill(getpid(), SIGINT);
+    });
+    return Command::run(arguments);
+  }();
+  CHECK(command.code == ExitCode::Ok);
+  CHECK(command.out == "ok\n");
+  const Json recorders = Json::parse(to_file ? file.text() : command.err);
+  CHECK(recorders.is_array());
+  if (!to_file) return;
+  REQUIRE_FALSE(recorders.empty());
+  CHECK(recorders[0].contains("entries"));
 }
 
 TEST_CASE("A run leaves a trace that can be drawn and the metrics of its end") {

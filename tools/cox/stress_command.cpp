@@ -1,5 +1,6 @@
 #include <coxswain/tools/cox/stress_command.hpp>
 
+#include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/telemetry/chrome_trace.hpp>
@@ -7,6 +8,7 @@
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
+#include <coxswain/tools/cox/dump_request.hpp>
 #include <coxswain/tools/cox/interruption.hpp>
 #include <coxswain/tools/cox/output_file.hpp>
 #include <coxswain/tools/cox/progress_line.hpp>
@@ -79,13 +81,20 @@ StressCommand::StressCommand(CLI::App& app)
   command_.add_option("--seed", seed_, "Of everything that is chosen (default: by chance, and shown)");
   command_.add_option("--mix", mix_,
                       "How often each is done (default: "
-                      "submit=40,blocking=10,exclusive=2,create=10,read=10,launch=20,tensor=5,graph=3,profile=2)");
+                      "submit=40,blocking=10,exclusive=2,create=10,read=10,launch=20,tensor=5,graph=3,profile=2, and "
+                      "with two devices or more transfer=3,all_reduce=5,all_gather=1,reduce_scatter=1,broadcast=1,"
+                      "all_to_all=1)");
   command_.add_option("--payload", payload_, "Bytes of a buffer, SMALLEST:LARGEST (default: 64:1MiB)");
-  command_.add_option("--fault", fault_, "How often what goes wrong, such as throw=0.001,cancel=0.001,expire=0.001");
+  command_.add_option("--fault", fault_,
+                      "How often what goes wrong, such as throw=0.001,cancel=0.001,expire=0.001; of collectives also "
+                      "stall, missing, mismatch, shutdown");
   command_.add_option("--json", json_, "Write the result to this file");
   command_.add_option("--trace", trace_, "Write the end of the run to this file, for ui.perfetto.dev");
   command_.add_option("--metrics", metrics_,
                       "Write the metrics at the end of the run to this file, as Prometheus text");
+  command_.add_option("--flight-recorder", flight_recorder_,
+                      "Where the last operations of each communicator are written, as JSON, at SIGUSR1 and at a "
+                      "violation (default: standard error)");
   command_.add_flag("--quiet", quiet_, "No progress and no table");
 }
 
@@ -105,7 +114,10 @@ stress::Options StressCommand::options() const {
   if (!json_.empty()) require_writable("--json", json_);
   if (!trace_.empty()) require_writable("--trace", trace_);
   if (!metrics_.empty()) require_writable("--metrics", metrics_);
+  if (!flight_recorder_.empty()) require_writable("--flight-recorder", flight_recorder_);
   options.devices = parse_devices("--devices", devices_);  // last: a bad argument comes before a missing device
+  if (!mix_.empty() && options.mix.has_collectives() && options.devices.size() < 2)
+    throw ArgumentError("--mix: transfers and collectives need two devices or more");
   return options;
 }
 
@@ -117,6 +129,11 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
   stress::Report report;
   {
     const Interruption interruption;
+    DumpRequest request;
+    options.on_look = [&] {
+      if (request.take()) write_flight_recorders(err);
+    };
+    options.on_violation = [&] { write_flight_recorders(err); };
     ProgressLine line(err, &err == &std::cerr && isatty(STDERR_FILENO) == 1);
     const auto show = [&line](const stress::Progress& progress) { line.show(progress); };
     report = stress::run(options, interruption.flag(), quiet_ ? stress::ProgressSink() : show);
@@ -142,6 +159,14 @@ bool StressCommand::write_trace(std::ostream& err) const {
   } catch (const Error&) {
     return written("--trace", trace_, false, err);
   }
+}
+
+void StressCommand::write_flight_recorders(std::ostream& err) const {
+  const std::string text = dump_flight_recorders() + "\n";
+  if (flight_recorder_.empty())
+    err << text << std::flush;
+  else
+    static_cast<void>(written("--flight-recorder", flight_recorder_, write_file(flight_recorder_, text), err));
 }
 
 bool StressCommand::write_metrics(const std::string& text, std::ostream& err) const {

@@ -25,14 +25,16 @@ class StressCommand {
   StressCommand& operator=(const StressCommand&) = delete;
 
   [[nodiscard]] bool chosen() const;
-  /// Blocks for the whole run. SIGINT and SIGTERM end it early, with the report so far. If clients are stuck it ends
-  /// the process. Throws ArgumentError, ConfigError, DeviceUnavailable.
+  /// Blocks for the whole run. SIGUSR1 writes the flight recorders, as a violation does. SIGINT and SIGTERM end it
+  /// early, with the report so far. If clients are stuck it ends the process. Throws ArgumentError, ConfigError,
+  /// DeviceUnavailable.
   [[nodiscard]] ExitCode run(std::ostream& out, std::ostream& err) const;
 
  private:
   [[nodiscard]] stress::Options options() const;
   [[nodiscard]] bool write_json(const stress::Report& report, std::ostream& err) const;
   [[nodiscard]] bool write_trace(std::ostream& err) const;
+  void write_flight_recorders(std::ostream& err) const;
   [[nodiscard]] bool write_metrics(const std::string& text, std::ostream& err) const;
 
   CLI::App& command_;
@@ -47,6 +49,7 @@ class StressCommand {
   std::string json_;
   std::string trace_;
   std::string metrics_;
+  std::string flight_recorder_;
   bool quiet_ = false;
 };
 

@@ -10,6 +10,7 @@
 #include <coxswain/tools/cox/stress/ticket_book.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,9 @@ class BlockingClient {
     ++book_.tally(device).completed;
     static_cast<void>(ask(ticket, std::nullopt));
   }
+
+  /// The device was shut down and opened again.
+  void reopened(std::size_t device, const Handle& handle) { devices_[device] = handle; }
 
  private:
   std::uint64_t call(const Ticket& ticket, std::optional<CallOptions> options) {

@@ -5,6 +5,7 @@
 #include <coxswain/tools/cox/stress/blocking_client.hpp>
 #include <coxswain/tools/cox/stress/collective_client.hpp>
 #include <coxswain/tools/cox/stress/data_client.hpp>
+#include <coxswain/tools/cox/stress/device_table.hpp>
 #include <coxswain/tools/cox/stress/exclusive_client.hpp>
 #include <coxswain/tools/cox/stress/graph_client.hpp>
 #include <coxswain/tools/cox/stress/latencies.hpp>
@@ -26,22 +27,25 @@ namespace cox::stress {
 template <class Backend>
 class Client {
  public:
-  using Handle = typename Backend::template Handle<OrderAuditor>;
-  using Compute = typename Backend::Compute;
+  using Table = DeviceTable<Backend>;
+  using Handle = typename Table::Handle;
+  using Compute = typename Table::Compute;
 
-  Client(const Options& options, Truth& truth, std::uint32_t client, const std::vector<Handle>& handles,
-         const std::vector<Compute>& computes, std::vector<Exchange>& exchanges, std::size_t share, RoundBook* rounds,
-         StreamPool& streams)
+  /// `rounds`: null without collectives.
+  Client(const Options& options, Truth& truth, std::uint32_t client, Table& table, std::vector<Exchange>& exchanges,
+         std::size_t share, RoundBook* rounds, StreamPool& streams)
       : program_(options, client),
         book_(truth, client),
-        submit_(book_, handles),
-        blocking_(book_, handles),
-        exclusive_(book_, handles),
-        data_(book_, computes, exchanges, share),
-        tensors_(book_, computes),
-        graphs_(book_, computes),
-        unanswered_(handles.size()) {
-    if (rounds != nullptr) collectives_.emplace(options, book_, *rounds, streams, handles, computes, latencies_);
+        table_(table),
+        openings_(table.size()),
+        submit_(book_, handles_of(table)),
+        blocking_(book_, handles_of(table)),
+        exclusive_(book_, handles_of(table)),
+        data_(book_, computes_of(table), exchanges, share),
+        tensors_(book_, computes_of(table)),
+        graphs_(book_, computes_of(table)),
+        unanswered_(table.size()) {
+    if (rounds != nullptr) collectives_.emplace(options, book_, *rounds, streams, table, latencies_);
   }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -65,10 +69,7 @@ class Client {
         if (plan.fault != Fault::None)
           activity.faults.store(activity.faults.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       }
-      if (collectives_) collectives_->finish();
-      graphs_.finish();
-      tensors_.finish();
-      data_.finish();
+      finish();
     } catch (...) {
       const Ticket ticket = book_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, 0);
       book_.truth().violated(Law::Isolation, ticket, std::string(to_string(plan.operation)) + " succeeds",
@@ -84,7 +85,46 @@ class Client {
   [[nodiscard]] const std::vector<Tally>& tallies() const noexcept { return book_.tallies(); }
 
  private:
+  [[nodiscard]] static std::vector<Handle> handles_of(Table& table) {
+    std::vector<Handle> handles;
+    for (std::size_t i = 0; i < table.size(); ++i) handles.push_back(table.handle(i));
+    return handles;
+  }
+  [[nodiscard]] static std::vector<Compute> computes_of(Table& table) {
+    std::vector<Compute> computes;
+    for (std::size_t i = 0; i < table.size(); ++i) computes.push_back(table.compute(i));
+    return computes;
+  }
+
+  // In a Use: the device as it was last opened.
+  void catch_up(std::size_t device) {
+    const std::uint64_t openings = table_.openings(device);
+    if (openings_[device] == openings) return;
+    openings_[device] = openings;
+    submit_.reopened(device, table_.handle(device));
+    blocking_.reopened(device, table_.handle(device));
+    exclusive_.reopened(device, table_.handle(device));
+    data_.reopened(device, table_.compute(device));
+    tensors_.reopened(device, table_.compute(device));
+    graphs_.reopened(device, table_.compute(device));
+  }
+
+  void finish() {
+    if (collectives_) collectives_->finish();
+    std::vector<typename Table::Use> uses;
+    for (std::size_t device = 0; device < table_.size(); ++device) {
+      uses.push_back(table_.use(device));
+      catch_up(device);
+    }
+    if (collectives_) collectives_->check_idle();
+    graphs_.finish();
+    tensors_.finish();
+    data_.finish();
+  }
+
   [[nodiscard]] std::uint64_t perform(const Plan& plan) {
+    const auto use = table_.use(plan.device);
+    catch_up(plan.device);
     switch (plan.operation) {
       case Operation::Submit: return submit(plan);
       case Operation::Blocking: return blocking_.blocking(plan);
@@ -112,6 +152,8 @@ class Client {
 
   Program program_;
   TicketBook book_;
+  Table& table_;
+  std::vector<std::uint64_t> openings_;  // by device: that the client has caught up with
   SubmitClient<Handle> submit_;
   BlockingClient<Handle> blocking_;
   ExclusiveClient<Handle> exclusive_;
@@ -121,7 +163,7 @@ class Client {
   std::vector<std::uint32_t> unanswered_;  // by device: submitted since the last barrier
   Latencies latencies_;
   FaultCounts faults_{};
-  std::optional<CollectiveClient<Handle, Compute>> collectives_;  // with several devices
+  std::optional<CollectiveClient<Backend>> collectives_;  // with several devices
 };
 
 }  // namespace cox::stress

@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>
+#include <coxswain/tools/cox/stress/device_table.hpp>
 #include <coxswain/tools/cox/stress/host_kernels.hpp>
 #include <coxswain/tools/cox/stress/latencies.hpp>
 #include <coxswain/tools/cox/stress/program.hpp>
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,41 +29,54 @@ namespace cox::stress {
 
 /// Does collectives and transfers: puts a round into the book for each, makes calls of whatever rounds have some left,
 /// also those of other clients, and checks rounds whose calls have all been made. So the calls of a round come from
-/// different threads, in random order. Handle and Compute are DeviceHandle<OrderAuditor> and a ComputeClient, or stand
-/// in for them. One thread.
+/// different threads, in random order. One thread.
 ///
 /// The calls of one stream must not wait for a round that lacks calls: on another device the order could be the other
 /// way round, and they would wait for each other in a ring. So what makes a stream wait for such a round (a read, a
 /// write to its source, sync_collective) is done on streams that have no other call until the round is checked.
-template <class Handle, class Compute>
+template <class Backend>
 class CollectiveClient {
  public:
-  CollectiveClient(const Options& options, TicketBook& tickets, RoundBook& rounds, StreamPool& streams,
-                   std::vector<Handle> devices, std::vector<Compute> computes, Latencies& latencies)
+  using Table = DeviceTable<Backend>;
+  using Handle = typename Table::Handle;
+  using Compute = typename Table::Compute;
+
+  CollectiveClient(const Options& options, TicketBook& tickets, RoundBook& rounds, StreamPool& streams, Table& table,
+                   Latencies& latencies)
       : options_(options),
         tickets_(tickets),
         rounds_(rounds),
         streams_(streams),
-        devices_(std::move(devices)),
-        computes_(std::move(computes)),
+        table_(table),
         latencies_(latencies),
-        random_(Random::derived(options.seed, ~std::uint64_t{tickets.client()})) {}
+        random_(Random::derived(options.seed, ~std::uint64_t{tickets.client()})) {
+    for (std::size_t device = 0; device < table.size(); ++device)
+      known_.push_back({0, table.handle(device), table.compute(device)});
+  }
 
   /// Begins the plan's round and makes some calls. Its latency is recorded by the client that checks it: from the first
   /// rank's call until then.
   void begin(const Plan& plan) {
     if (plan.fault == Fault::Stall) stall(plan.device);
+    if (plan.fault == Fault::Shutdown) shut_down(plan.device);
     if (plan.fault == Fault::Throw) return begin_between_throws(plan);
     put(plan);
   }
   /// Begins no more. Blocks until its checks are done; the last client until all rounds of all have been checked. After
   /// a violation only until all calls have been made.
   void finish();
+  /// After finish(): nothing is left to be told. Nobody shuts a device down meanwhile.
+  void check_idle();
 
   /// Errors of calls that a fault explains, so far.
   [[nodiscard]] std::uint64_t explained() const noexcept { return explained_; }
 
  private:
+  struct Known {
+    std::uint64_t openings;
+    Handle handle;
+    Compute compute;
+  };
   struct Check {
     std::shared_ptr<Round> round;
     [[nodiscard]] bool ready() const {
@@ -75,6 +90,16 @@ class CollectiveClient {
   // Collectives may end in errors: then a stream has one of them at a time, so that it is known whose error it is.
   [[nodiscard]] bool breaks() const noexcept { return options_.faults.break_collectives(); }
 
+  // The device as it was last opened.
+  [[nodiscard]] Known& device(std::size_t index) {
+    Known& known = known_[index];
+    if (const std::uint64_t openings = table_.openings(index); openings != known.openings) {
+      const auto use = table_.use(index);
+      known = {openings, table_.handle(index), table_.compute(index)};
+    }
+    return known;
+  }
+  void shut_down(std::size_t device);
   void put(const Plan& plan);
   [[nodiscard]] std::vector<std::shared_ptr<Round>> make_rounds(const Plan& plan, RoundLine& line, Random& random);
   [[nodiscard]] bool copy_at_once(const std::shared_ptr<Round>& round);
@@ -86,6 +111,13 @@ class CollectiveClient {
     return rounds_.call_next(random_, [this](Round& round, std::size_t rank) { call(round, rank); });
   }
   void call(Round& round, std::size_t rank);
+  // One that has several calls: the thread's own, unless launches on it may fail, or one of all clients.
+  [[nodiscard]] StreamId shared_stream() {
+    const std::uint64_t choice = random_.below(4);
+    if (choice == 0 && options_.faults.throws == 0) return StreamId::current();
+    if (choice <= 1) return tickets_.truth().streams(tickets_.client())[Truth::round_stream];
+    return streams_.shared(random_);
+  }
   void pick_stream(RoundRank& rank, Compute& client);
   void follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank, const Compute& client);
   void ask_for_results(Round& round, std::size_t rank, const Compute& client) {
@@ -95,6 +127,14 @@ class CollectiveClient {
     if (!results.empty()) round.ranks[rank].read = client.read_tensor_async(std::move(results));
   }
 
+  // Blocks until it is ready; false if the run is given up.
+  [[nodiscard]] bool wait_for(const Check& check) const {
+    constexpr std::chrono::milliseconds look(50);
+    for (const RoundRank& rank : check.round->ranks)
+      while (rank.read.valid() && !rank.read.wait_for(look))
+        if (gave_up()) return false;
+    return true;
+  }
   bool begin_check();
   bool end_checks();
   void end_check(Check& check);
@@ -110,8 +150,8 @@ class CollectiveClient {
   TicketBook& tickets_;
   RoundBook& rounds_;
   StreamPool& streams_;
-  std::vector<Handle> devices_;
-  std::vector<Compute> computes_;
+  Table& table_;
+  std::vector<Known> known_;  // by device
   Latencies& latencies_;
   Random random_;  // of what is not the plan's: it depends on what other clients do
   std::vector<Check> checks_;
@@ -119,8 +159,8 @@ class CollectiveClient {
   std::uint64_t explained_ = 0;
 };
 
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::put(const Plan& plan) {
+template <class Backend>
+void CollectiveClient<Backend>::put(const Plan& plan) {
   Random random(plan.choice);
   while (!rounds_.has_room(plan.bytes) && !gave_up()) step();
   for (;;) {
@@ -139,9 +179,9 @@ void CollectiveClient<Handle, Compute>::put(const Plan& plan) {
   while (checks_.size() >= most_checks && !gave_up()) step();
 }
 
-template <class Handle, class Compute>
-std::vector<std::shared_ptr<Round>> CollectiveClient<Handle, Compute>::make_rounds(const Plan& plan, RoundLine& line,
-                                                                                   Random& random) {
+template <class Backend>
+std::vector<std::shared_ptr<Round>> CollectiveClient<Backend>::make_rounds(const Plan& plan, RoundLine& line,
+                                                                           Random& random) {
   constexpr std::uint64_t most_after_missing = 2;
   const std::uint64_t more = plan.fault == Fault::Missing ? random.below(most_after_missing + 1) : 0;
   const auto faulty = static_cast<std::size_t>(random.below(line.devices.size()));
@@ -161,8 +201,8 @@ std::vector<std::shared_ptr<Round>> CollectiveClient<Handle, Compute>::make_roun
 }
 
 // to_client makes both calls.
-template <class Handle, class Compute>
-bool CollectiveClient<Handle, Compute>::copy_at_once(const std::shared_ptr<Round>& round) {
+template <class Backend>
+bool CollectiveClient<Backend>::copy_at_once(const std::shared_ptr<Round>& round) {
   return rounds_.append_and_call(round, [this](Round& copied) {
     copied.first_call.store(Round::Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
     RoundRank& from = copied.ranks[0];
@@ -170,8 +210,8 @@ bool CollectiveClient<Handle, Compute>::copy_at_once(const std::shared_ptr<Round
     from.called = to.called = true;
     from.results.resize(1);
     to.results.resize(1);
-    Compute source = computes_[copied.line->devices[0]];
-    Compute destination = computes_[copied.line->devices[1]];
+    Compute source = device(copied.line->devices[0]).compute;
+    Compute destination = device(copied.line->devices[1]).compute;
     for (auto [rank, client] : {std::pair(&from, &source), std::pair(&to, &destination)}) {
       rank->exclusive = true;
       rank->stream = streams_.take(random_);
@@ -198,15 +238,15 @@ bool CollectiveClient<Handle, Compute>::copy_at_once(const std::shared_ptr<Round
   });
 }
 
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::call(Round& round, std::size_t rank) {
+template <class Backend>
+void CollectiveClient<Backend>::call(Round& round, std::size_t rank) {
   RoundRank& mine = round.ranks[rank];
   mine.called = true;
   Round::Clock::rep none = 0;
   round.first_call.compare_exchange_strong(none, Round::Clock::now().time_since_epoch().count(),
                                            std::memory_order_relaxed);
   const std::size_t device = round.line->devices[rank];
-  Compute client = computes_[device];
+  Compute client = this->device(device).compute;
   pick_stream(mine, client);
   try {
     RoundCall<Compute> made(client, options_.devices, round, rank, random_);
@@ -221,26 +261,19 @@ void CollectiveClient<Handle, Compute>::call(Round& round, std::size_t rank) {
   }
 }
 
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::pick_stream(RoundRank& rank, Compute& client) {
-  const std::uint64_t choice = breaks() ? 7 : on_round_stream_ ? 1 : random_.below(8);
-  if (choice == 0 && options_.faults.throws == 0) {  // the thread's own, unless launches on it may fail
-    rank.stream = StreamId::current();
-  } else if (choice <= 1) {
-    rank.stream = tickets_.truth().streams(tickets_.client())[Truth::round_stream];
-  } else if (choice <= 3) {
-    rank.stream = streams_.shared(random_);
-  } else {
-    rank.stream = streams_.take(random_);
-    rank.exclusive = true;
-  }
+template <class Backend>
+void CollectiveClient<Backend>::pick_stream(RoundRank& rank, Compute& client) {
+  rank.exclusive = breaks() || (!on_round_stream_ && random_.below(2) == 0);
+  rank.stream = rank.exclusive     ? streams_.take(random_)
+                : on_round_stream_ ? tickets_.truth().streams(tickets_.client())[Truth::round_stream]
+                                   : shared_stream();
   client.set_stream(rank.stream);
 }
 
 // What comes after the call on its stream, without waiting for it.
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank,
-                                                  const Compute& client) {
+template <class Backend>
+void CollectiveClient<Backend>::follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank,
+                                          const Compute& client) {
   RoundRank& mine = round.ranks[rank];
   const bool sends = round.operation == Operation::Transfer && rank == 0;
   if (mine.exclusive && ((sends && breaks()) || random_.below(4) == 0)) made.overwrite_sources();
@@ -257,8 +290,8 @@ void CollectiveClient<Handle, Compute>::follow_up(RoundCall<Compute>& made, Roun
   if (random_.below(3) == 0) ask_for_results(round, rank, client);
 }
 
-template <class Handle, class Compute>
-bool CollectiveClient<Handle, Compute>::begin_check() {
+template <class Backend>
+bool CollectiveClient<Backend>::begin_check() {
   if (checks_.size() >= most_checks) return false;
   const std::shared_ptr<Round> round = rounds_.take_called(random_);
   if (round == nullptr) return false;
@@ -267,8 +300,8 @@ bool CollectiveClient<Handle, Compute>::begin_check() {
     RoundRank& rank = round->ranks[i];
     if (rank.synced) may_wait = false;  // perhaps for a round that lacks calls: they could be ours to make
     if (!rank.called || rank.refused != nullptr || rank.read.valid()) continue;
-    Compute client = computes_[round->line->devices[i]];
-    if (rank.exclusive) client.set_stream(rank.stream);
+    Compute client = device(round->line->devices[i]).compute;
+    client.set_stream(rank.exclusive ? rank.stream : shared_stream());
     try {
       ask_for_results(*round, i, client);
     } catch (...) {
@@ -277,14 +310,15 @@ bool CollectiveClient<Handle, Compute>::begin_check() {
   }
   checks_.push_back({round});
   if (may_wait && random_.below(4) == 0) {
+    if (!wait_for(checks_.back())) return true;
     end_check(checks_.back());
     checks_.pop_back();
   }
   return true;
 }
 
-template <class Handle, class Compute>
-bool CollectiveClient<Handle, Compute>::end_checks() {
+template <class Backend>
+bool CollectiveClient<Backend>::end_checks() {
   bool any = false;
   for (std::size_t i = 0; i < checks_.size();) {
     if (!checks_[i].ready()) {
@@ -299,8 +333,8 @@ bool CollectiveClient<Handle, Compute>::end_checks() {
   return any;
 }
 
-template <class Handle, class Compute>
-RankOutcome CollectiveClient<Handle, Compute>::outcome(RoundRank& rank) {
+template <class Backend>
+RankOutcome CollectiveClient<Backend>::outcome(RoundRank& rank) {
   RankOutcome outcome{.values = {}, .error = rank.refused};
   if (outcome.error != nullptr || !rank.read.valid()) return outcome;
   try {
@@ -312,8 +346,8 @@ RankOutcome CollectiveClient<Handle, Compute>::outcome(RoundRank& rank) {
   return outcome;
 }
 
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::end_check(Check& check) {
+template <class Backend>
+void CollectiveClient<Backend>::end_check(Check& check) {
   Round& round = *check.round;
   std::vector<RankOutcome> outcomes;
   for (RoundRank& rank : round.ranks) {
@@ -329,14 +363,14 @@ void CollectiveClient<Handle, Compute>::end_check(Check& check) {
 }
 
 // Nothing of the group is under way.
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::renew(RoundGroup& group) {
-  computes_[group.members[random_.below(group.members.size())]].ensure_init_collective(group.id);
+template <class Backend>
+void CollectiveClient<Backend>::renew(RoundGroup& group) {
+  device(group.members[random_.below(group.members.size())]).compute.ensure_init_collective(group.id);
   rounds_.renewed(group);
 }
 
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::step() {
+template <class Backend>
+void CollectiveClient<Backend>::step() {
   using namespace std::chrono_literals;
   const bool called = make_call();
   const bool begun = begin_check();
@@ -348,20 +382,22 @@ void CollectiveClient<Handle, Compute>::step() {
   if (checks_.empty()) std::this_thread::sleep_for(50us);
 }
 
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::throw_on(std::size_t device, const Plan& plan, std::uint64_t step) {
+template <class Backend>
+void CollectiveClient<Backend>::throw_on(std::size_t device, const Plan& plan, std::uint64_t step) {
+  const auto use = table_.try_use(device);
+  if (!use) return;
   const Ticket ticket =
       tickets_.write(device, Sequence::of(plan.number, step), Fate::Throws, Truth::round_stream, random_);
   const StreamScope scope(tickets_.truth().streams(tickets_.client())[Truth::round_stream]);
-  devices_[device].submit(SmallClosure{tickets_.canary(ticket)});
+  this->device(device).handle.submit(SmallClosure{tickets_.canary(ticket)});
   tickets_.accepted(ticket);
   ++tickets_.tally(device).audited;
   ++tickets_.tally(device).failed;
 }
 
 // A task throws before and after a call on the same stream, which is none of the collective's business.
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::begin_between_throws(const Plan& plan) {
+template <class Backend>
+void CollectiveClient<Backend>::begin_between_throws(const Plan& plan) {
   put(plan);
   on_round_stream_ = true;
   const bool made = rounds_.call_next(random_, [&](Round& round, std::size_t rank) {
@@ -374,33 +410,59 @@ void CollectiveClient<Handle, Compute>::begin_between_throws(const Plan& plan) {
   if (!made) throw_on(plan.device, plan, 0);
 }
 
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::stall(std::size_t device) {
+// In the middle of rounds: with all their calls made, so that they end in values; or with some left out, and those of
+// the device made while it is closing. Nobody else's call may come after the shutdown has begun: it would be the first
+// of a new communicator.
+template <class Backend>
+void CollectiveClient<Backend>::shut_down(std::size_t device) {
+  std::unique_lock one_at_a_time(rounds_.shutdowns(), std::defer_lock);
+  while (!one_at_a_time.try_lock()) {
+    if (gave_up()) return;
+    step();
+  }
+  rounds_.shake(device);
+  if (random_.below(4) != 0) {
+    while (!rounds_.called_all(device) && !gave_up()) step();
+  } else {
+    rounds_.drop_calls(device, true);
+  }
+  table_.reopen(device, [&] { rounds_.drop_calls(device, false); });
+  for (RoundGroup* const group : rounds_.released(device)) renew(*group);
+}
+
+template <class Backend>
+void CollectiveClient<Backend>::stall(std::size_t device) {
+  const auto use = table_.try_use(device);
+  if (!use) return;
   const std::chrono::milliseconds time(1 + random_.below(4));
   if (random_.below(2) == 0) {
-    devices_[device].submit([time](OrderAuditor&) { std::this_thread::sleep_for(time); });
+    this->device(device).handle.submit([time](OrderAuditor&) { std::this_thread::sleep_for(time); });
     return;
   }
-  Compute client = computes_[device];
+  Compute client = this->device(device).compute;
   client.set_stream(streams_.shared(random_));
   client.launch(HostKernels::stalling(time), CubeCount::single(), {});
 }
 
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::finish() {
+template <class Backend>
+void CollectiveClient<Backend>::finish() {
   const bool others_work = rounds_.leave();
   while (!gave_up() && (!checks_.empty() || (!others_work && rounds_.open() > 0))) step();
   while (make_call()) continue;
   checks_.clear();
-  if (gave_up()) return;
-  for (std::size_t device = 0; device < computes_.size(); ++device)
+}
+
+template <class Backend>
+void CollectiveClient<Backend>::check_idle() {
+  if (gave_up() || breaks()) return;
+  for (std::size_t device = 0; device < table_.size(); ++device)
     check_idle_stream(device, tickets_.truth().streams(tickets_.client())[Truth::round_stream]);
 }
 
 // Whatever failed on it would have been told to nobody.
-template <class Handle, class Compute>
-void CollectiveClient<Handle, Compute>::check_idle_stream(std::size_t device, StreamId stream) {
-  Compute client = computes_[device];
+template <class Backend>
+void CollectiveClient<Backend>::check_idle_stream(std::size_t device, StreamId stream) {
+  Compute client = this->device(device).compute;
   client.set_stream(stream);
   try {
     client.sync().get();

@@ -38,6 +38,8 @@ class DataClient {
   std::uint64_t profile(const Plan& plan);
   /// Waits for all work, checks what is left to check, and drops the buffers.
   void finish();
+  /// The device was shut down and opened again: its buffers are gone.
+  void reopened(std::size_t device, const Compute& compute);
 
  private:
   static constexpr std::size_t most_buffers = 8;
@@ -57,6 +59,7 @@ class DataClient {
   [[nodiscard]] std::size_t pick_stream(Random& random) const {
     return static_cast<std::size_t>(random.below(Truth::data_streams));
   }
+  void open(std::size_t device, const Compute& compute);
   std::uint64_t add_buffer(const Plan& plan, const Compute& client, Random& random);
   [[nodiscard]] Handle make(const Compute& client, Words& words, Bytes bytes, std::uint64_t way) const;
   [[nodiscard]] Buffer& pick_buffer(const Plan& plan, const Compute& client, Random& random);
@@ -74,14 +77,24 @@ template <class Compute>
 DataClient<Compute>::DataClient(TicketBook& book, const std::vector<Compute>& devices, std::vector<Exchange>& exchanges,
                                 std::size_t share)
     : book_(book), exchanges_(exchanges), share_(share), devices_(devices.size()) {
-  const Truth::Streams& streams = book.truth().streams(book.client());
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    for (std::size_t s = 0; s < Truth::data_streams; ++s) {
-      Compute client = devices[d];
-      if (s > 0) client.set_stream(streams[s]);  // the first is the thread's own
-      devices_[d].streams.emplace_back(book.truth(), std::move(client));
-    }
+  for (std::size_t d = 0; d < devices.size(); ++d) open(d, devices[d]);
+}
+
+template <class Compute>
+void DataClient<Compute>::open(std::size_t device, const Compute& compute) {
+  const Truth::Streams& streams = book_.truth().streams(book_.client());
+  for (std::size_t s = 0; s < Truth::data_streams; ++s) {
+    Compute client = compute;
+    if (s > 0) client.set_stream(streams[s]);  // the first is the thread's own
+    devices_[device].streams.emplace_back(book_.truth(), std::move(client));
   }
+}
+
+template <class Compute>
+void DataClient<Compute>::reopened(std::size_t device, const Compute& compute) {
+  for (DataStream<Compute>& stream : devices_[device].streams) stream.end();
+  devices_[device] = {};
+  open(device, compute);
 }
 
 template <class Compute>

@@ -74,6 +74,13 @@ class DataStream {
     return stopwatch.elapsed();
   }
 
+  /// The device was shut down, after all work: checks what was asked for before.
+  void end() {
+    for (PendingRead& read : reads_) collect(read);
+    reads_.clear();
+    faults_.clear();
+  }
+
   /// Waits for everything on the stream, and checks what is left to check.
   void settle(const Ticket& ticket) {
     std::exception_ptr error;

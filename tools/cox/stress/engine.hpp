@@ -40,13 +40,15 @@ struct LibraryBackend {
 template <class Backend>
 class Engine {
  public:
-  using Handle = typename Backend::template Handle<OrderAuditor>;
-  using Compute = typename Backend::Compute;
+  using Table = DeviceTable<Backend>;
+  using Handle = typename Table::Handle;
+  using Compute = typename Table::Compute;
 
   explicit Engine(Options options)
       : options_(with_what_there_is(std::move(options))),
         threads_before_(thread_count()),
         truth_(options_.devices, options_.clients),
+        devices_(truth_, options_.faults.shutdown > 0),
         crew_(options_.clients) {}
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -66,14 +68,13 @@ class Engine {
   void check_memory();
   void check_closed();
   void check_counts();
-  [[nodiscard]] std::size_t queued() const;
+  [[nodiscard]] std::size_t queued();
   [[nodiscard]] std::uint64_t operations_of(std::uint32_t client) const;
 
   const Options options_;
   const std::size_t threads_before_;
   Truth truth_;
-  std::vector<Handle> handles_;
-  std::vector<Compute> computes_;
+  Table devices_;
   std::vector<MemoryUsage> memory_before_;
   std::vector<Exchange> exchanges_;
   StreamPool streams_;
@@ -103,7 +104,7 @@ Report Engine<Backend>::run(const std::atomic<bool>& interrupted, const Progress
   const TimeoutScope timeout(options_.faults.missing > 0);
   work();
   Monitor monitor(options_, crew_, truth_, [this] { return queued(); });
-  if (rounds_) monitor.also_look([this] { return rounds_->overdue(options_.patience); });
+  if (rounds_) monitor.also_look([this] { return rounds_->overdue(options_.patience / 2); });
   const Monitor::End end = monitor.watch(interrupted, progress);
   report_.seconds = monitor.seconds();
   report_.interrupted = end == Monitor::End::Interrupted;
@@ -125,14 +126,14 @@ void Engine<Backend>::open() {
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {
     const DeviceId device = options_.devices[i];
     try {
-      computes_.push_back(Compute::load(device));
-      handles_.push_back(Handle::insert(device, OrderAuditor(truth_, i)));
-      memory_before_.push_back(computes_.back().memory_usage());
+      Compute compute = Compute::load(device);
+      memory_before_.push_back(compute.memory_usage());
+      capacity = std::min(capacity, compute.properties().memory.capacity);
+      devices_.add(Handle::insert(device, OrderAuditor(truth_, i)), std::move(compute));
     } catch (const std::exception& error) {
       shutdown_all();
       throw tools::DeviceUnavailable("device " + tools::device_name(device) + " cannot be had: " + error.what());
     }
-    capacity = std::min(capacity, computes_.back().properties().memory.capacity);
     exchanges_.emplace_back(std::size_t{options_.clients});
   }
   const std::size_t share = capacity / options_.clients;
@@ -142,12 +143,13 @@ void Engine<Backend>::open() {
                                " are too large: with " + std::to_string(options_.clients) + " clients on a device of " +
                                format_byte_count(capacity) + " the most is " + format_byte_count(share / 16));
   }
+  devices_.on_shutdown([this](std::size_t device) { exchanges_[device].clear(); });
   if (options_.devices.size() > 1) rounds_ = std::make_unique<RoundBook>(options_, capacity / 16);
   for (std::uint32_t client = 0; client < options_.clients; ++client) {
     // Made here, but the first stream is the thread's own: see work().
     for (StreamId& stream : truth_.streams(client)) stream = StreamId::allocate();
-    clients_.push_back(std::make_unique<Client<Backend>>(options_, truth_, client, handles_, computes_, exchanges_,
-                                                         share, rounds_.get(), streams_));
+    clients_.push_back(std::make_unique<Client<Backend>>(options_, truth_, client, devices_, exchanges_, share,
+                                                         rounds_.get(), streams_));
   }
 }
 
@@ -167,9 +169,10 @@ std::uint64_t Engine<Backend>::operations_of(std::uint32_t client) const {
 }
 
 template <class Backend>
-std::size_t Engine<Backend>::queued() const {
+std::size_t Engine<Backend>::queued() {
   std::size_t depth = 0;
-  for (const Handle& handle : handles_) depth += handle.statistics().depth;
+  for (std::size_t i = 0; i < devices_.size(); ++i)
+    if (const auto use = devices_.try_use(i)) depth += devices_.handle(i).statistics().depth;
   return depth;
 }
 
@@ -191,8 +194,7 @@ void Engine<Backend>::close() {
   }
   clients_.clear();
   rounds_.reset();
-  computes_.clear();
-  handles_.clear();
+  devices_.clear();
   const std::size_t threads = settled_thread_count(threads_before_);
   if (threads > threads_before_)
     truth_.violations().add({.law = Law::Teardown,
@@ -202,12 +204,12 @@ void Engine<Backend>::close() {
 
 template <class Backend>
 void Engine<Backend>::check_memory() {
-  for (std::size_t i = 0; i < computes_.size(); ++i) {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
     Violation violation{.law = Law::Teardown, .device = options_.devices[i]};
     const MemoryUsage& before = memory_before_[i];
     violation.expected = std::to_string(before.number_allocs) + " allocations, as before the run";
     try {
-      const MemoryUsage now = computes_[i].memory_usage();
+      const MemoryUsage now = devices_.compute(i).memory_usage();
       if (now.number_allocs == before.number_allocs && now.bytes_in_use == before.bytes_in_use) continue;
       violation.got = to_string(now);
     } catch (const std::exception& error) {
@@ -219,12 +221,12 @@ void Engine<Backend>::check_memory() {
 
 template <class Backend>
 void Engine<Backend>::check_closed() {
-  for (std::size_t i = 0; i < handles_.size(); ++i) {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
     Ticket ticket;
     ticket.device = static_cast<std::uint8_t>(i);
     ticket.fate = Fate::Dropped;
     try {
-      handles_[i].submit(SmallClosure{Canary(truth_, ticket)});
+      devices_.handle(i).submit(SmallClosure{Canary(truth_, ticket)});
       truth_.violated(Law::Closed, ticket, "CallError closed after shutdown", "the call was accepted");
     } catch (const CallError& error) {
       if (error.kind() != CallError::Kind::Closed)
@@ -235,13 +237,13 @@ void Engine<Backend>::check_closed() {
 
 template <class Backend>
 void Engine<Backend>::check_counts() {
-  for (std::size_t i = 0; i < handles_.size(); ++i) {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
     Tally expected{.canaries = 1};  // of check_closed
     for (const auto& client : clients_) expected += client->tallies()[i];
-    const Statistics counted = handles_[i].statistics();
+    const Statistics counted = devices_.statistics(i);
     report_.statistics += counted;
     // After a violation the clients' expectations need not hold any more.
-    if (!truth_.violations().any()) check_balance(truth_, i, expected, counted);
+    if (!truth_.violations().any()) check_balance(truth_, i, expected, counted, options_.faults.shutdown > 0);
   }
 }
 

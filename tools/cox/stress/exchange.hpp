@@ -24,6 +24,14 @@ class Exchange {
     return buffer;
   }
 
+  /// Drops all buffers.
+  void clear() {
+    for (Slot& slot : slots_) {
+      const std::lock_guard lock(slot.mutex);
+      slot.buffer = {};
+    }
+  }
+
  private:
   struct Slot {
     std::mutex mutex;

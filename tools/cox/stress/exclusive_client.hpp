@@ -7,6 +7,7 @@
 #include <coxswain/tools/cox/stress/stopwatch.hpp>
 #include <coxswain/tools/cox/stress/ticket_book.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -56,6 +57,9 @@ class ExclusiveClient {
     check_after_call(book_, outer);
     return time;
   }
+
+  /// The device was shut down and opened again.
+  void reopened(std::size_t device, const Handle& handle) { devices_[device] = handle; }
 
  private:
   static constexpr std::uint64_t calls = 3;                         // inside

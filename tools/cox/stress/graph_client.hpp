@@ -25,11 +25,10 @@ template <class Compute>
 class GraphClient {
  public:
   GraphClient(TicketBook& book, const std::vector<Compute>& devices) : book_(book) {
-    for (const Compute& device : devices) {
-      devices_.push_back({device, std::nullopt});
-      devices_.back().client.set_stream(StreamId::allocate());
-    }
+    for (const Compute& device : devices) devices_.push_back(opened(device));
   }
+  /// The device was shut down and opened again: its graph is gone.
+  void reopened(std::size_t device, const Compute& compute) { devices_[device] = opened(compute); }
 
   /// One step with the device's graph: captures it, or rewrites its input, replays it, or reads its output, after which
   /// it may be dropped. Returns how long the call took, in nanoseconds.
@@ -64,6 +63,12 @@ class GraphClient {
     Compute client;
     std::optional<Captured> captured;
   };
+
+  static Device opened(const Compute& compute) {
+    Device device{compute, std::nullopt};
+    device.client.set_stream(StreamId::allocate());
+    return device;
+  }
 
   static Buffer make(const Compute& client, std::size_t words, Random& random) {
     Buffer buffer{.handle = {}, .expected = seeded_words(words, random)};

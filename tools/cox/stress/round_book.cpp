@@ -125,15 +125,59 @@ RoundGroup* RoundBook::ended(const Round& round) {
   const std::lock_guard lock(group.mutex);
   open_count_.fetch_sub(1, std::memory_order_relaxed);
   if (--group.open > 0 || !group.resting || group.held > 0) return nullptr;
-  group.renewing = true;
   return &group;
 }
 
 void RoundBook::renewed(RoundGroup& group) {
   const std::lock_guard lock(group.mutex);
-  group.resting = group.renewing = false;
+  group.resting = group.held > 0;
   for (RoundLine& line : lines_)
     if (line.group == &group) line.broken_from = std::numeric_limits<std::uint64_t>::max();
+}
+
+template <class F>
+void RoundBook::each_group_of(std::size_t device, const F& f) {
+  for (RoundGroup& group : groups_) {
+    if (!std::ranges::binary_search(group.members, device)) continue;
+    const std::lock_guard lock(group.mutex);
+    f(group);
+  }
+}
+
+void RoundBook::shake(std::size_t device) {
+  each_group_of(device, [this](RoundGroup& group) {
+    group.resting = true;
+    ++group.held;
+    const std::lock_guard lock(mutex_);
+    for (const auto& round : open_)
+      if (round->line->group == &group) round->shaken.store(true, std::memory_order_release);
+  });
+}
+
+bool RoundBook::called_all(std::size_t device) {
+  return std::ranges::all_of(lanes_, [device](RoundLane* lane) {
+    if (!std::ranges::binary_search(lane->line->group->members, device)) return true;
+    const std::lock_guard lock(lane->mutex);  // waits for the call that is being made
+    return lane->pending.empty();
+  });
+}
+
+void RoundBook::drop_calls(std::size_t device, bool of_others) {
+  for (RoundLane* lane : lanes_) {
+    if (!std::ranges::binary_search(lane->line->group->members, device)) continue;
+    if ((lane->line->devices[lane->rank] != device) != of_others) continue;
+    const std::lock_guard lock(lane->mutex);
+    for (const auto& round : std::exchange(lane->pending, {})) called(round);
+    lane->size.store(0, std::memory_order_relaxed);
+  }
+}
+
+std::vector<RoundGroup*> RoundBook::released(std::size_t device) {
+  std::vector<RoundGroup*> groups;
+  each_group_of(device, [&](RoundGroup& group) {
+    if (--group.held == 0 && group.open == 0) groups.push_back(&group);
+  });
+  return groups;
 }
 
 void RoundBook::broken(const Round& round) {

@@ -27,10 +27,9 @@ struct RoundGroup {
   const DeviceSet members;  ///< By rank.
   std::mutex mutex;         ///< Before those of the lanes.
   // guarded by mutex:
-  std::size_t open = 0;   ///< Rounds that have not ended.
-  std::size_t held = 0;   ///< While not 0 it is not renewed.
-  bool resting = false;   ///< No new rounds until all have ended and it is renewed.
-  bool renewing = false;  ///< Somebody does that now.
+  std::size_t open = 0;  ///< Rounds that have not ended.
+  std::size_t held = 0;  ///< While not 0 it is not renewed.
+  bool resting = false;  ///< No new rounds until all have ended and it is renewed.
 };
 
 /// The calls of one rank that have yet to be made, in order.
@@ -85,6 +84,16 @@ class RoundBook {
   /// The round was checked. Returns its group if the caller must renew it, and say renewed() then.
   [[nodiscard]] RoundGroup* ended(const Round& round);
   void renewed(RoundGroup& group);
+  /// Held while a device is shut down.
+  [[nodiscard]] std::mutex& shutdowns() noexcept { return shutdowns_; }
+  /// The device is about to be shut down: its groups rest, and their rounds may fail, until released().
+  void shake(std::size_t device);
+  /// No calls are left of the rounds that were shaken.
+  [[nodiscard]] bool called_all(std::size_t device);
+  /// Drops what calls are left of them, of the ranks of that device or of the other ranks.
+  void drop_calls(std::size_t device, bool of_others);
+  /// Returns the groups that the caller must renew.
+  [[nodiscard]] std::vector<RoundGroup*> released(std::size_t device);
   /// The round timed out, though no rank was left out: rounds after it have, too.
   void broken(const Round& round);
   /// A timeout of the round is what must be: one before it in its line had too few ranks for too long.
@@ -115,8 +124,11 @@ class RoundBook {
   std::vector<RoundLine*> collectives_;
   std::vector<RoundLine*> transfers_;
   std::vector<RoundLane*> lanes_;
+  template <class F>
+  void each_group_of(std::size_t device, const F& f);
   std::atomic<std::size_t> open_count_{0};
   std::atomic<std::size_t> open_bytes_{0};
+  std::mutex shutdowns_;                        // before all others
   mutable std::mutex mutex_;                    // after all others
   std::vector<std::shared_ptr<Round>> open_;    // guarded by mutex_, oldest first
   std::vector<std::shared_ptr<Round>> called_;  // guarded by mutex_

@@ -9,6 +9,7 @@
 #include <coxswain/tools/cox/stress/ticket_book.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -44,6 +45,9 @@ class SubmitClient {
     ++(fate == Fate::Throws ? tally.failed : tally.completed);
     return time;
   }
+
+  /// The device was shut down and opened again.
+  void reopened(std::size_t device, const Handle& handle) { devices_[device] = handle; }
 
  private:
   // Most closures fit the cache line; some go to recycled blocks, to the heap, or need room of their own alignment.

@@ -24,11 +24,10 @@ template <class Compute>
 class TensorClient {
  public:
   TensorClient(TicketBook& book, const std::vector<Compute>& devices) : book_(book) {
-    for (const Compute& device : devices) {
-      devices_.push_back({device, std::nullopt});
-      devices_.back().client.set_stream(StreamId::allocate());
-    }
+    for (const Compute& device : devices) devices_.push_back(opened(device));
   }
+  /// The device was shut down and opened again: its tensor is gone.
+  void reopened(std::size_t device, const Compute& compute) { devices_[device] = opened(compute); }
 
   /// One step with the device's tensor: makes it, overwrites it, or reads and drops it. Returns how long the call took,
   /// in nanoseconds.
@@ -58,6 +57,11 @@ class TensorClient {
     Compute client;
     std::optional<Tensor> tensor;
   };
+  static Device opened(const Compute& compute) {
+    Device device{compute, std::nullopt};
+    device.client.set_stream(StreamId::allocate());
+    return device;
+  }
   static constexpr std::size_t word = sizeof(std::uint32_t);
 
   // At most as many words as the plan has, in 1 to 4 dimensions.
