@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/server_communication.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/runtime/graph_id.hpp>
@@ -17,7 +18,6 @@
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
 #include <coxswain/runtime/promise.hpp>
-#include <coxswain/runtime/communication/server_communication.hpp>
 #include <coxswain/runtime/server_utilities.hpp>
 #include <coxswain/runtime/upload.hpp>
 

@@ -65,13 +65,11 @@ class CollectiveCalls {
   }
   void broadcast(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                  DeviceId root, Site site = Site::current()) const {
-    collective_group(
-        devices, [&](CollectiveGroup& group) { group.broadcast(source, destination, type, root); }, site);
+    collective_group(devices, [&](CollectiveGroup& group) { group.broadcast(source, destination, type, root); }, site);
   }
   void all_gather(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                   Site site = Site::current()) const {
-    collective_group(
-        devices, [&](CollectiveGroup& group) { group.all_gather(source, destination, type); }, site);
+    collective_group(devices, [&](CollectiveGroup& group) { group.all_gather(source, destination, type); }, site);
   }
   void reduce_scatter(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                       ReduceOperation operation = ReduceOperation::Sum, Site site = Site::current()) const {
@@ -80,12 +78,10 @@ class CollectiveCalls {
   }
   void all_to_all(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                   Site site = Site::current()) const {
-    collective_group(
-        devices, [&](CollectiveGroup& group) { group.all_to_all(source, destination, type); }, site);
+    collective_group(devices, [&](CollectiveGroup& group) { group.all_to_all(source, destination, type); }, site);
   }
   void barrier(const CommunicationId& devices, Site site = Site::current()) const {
-    collective_group(
-        devices, [](CollectiveGroup& group) { group.barrier(); }, site);
+    collective_group(devices, [](CollectiveGroup& group) { group.barrier(); }, site);
   }
   /// Several operations as one: `f(CollectiveGroup&)` is called on this thread and puts them in. All ranks must put the
   /// same in. What `f` throws is rethrown, and nothing is asked for.
@@ -102,12 +98,10 @@ class CollectiveCalls {
   /// To another device, which must ask for it with receive(): the n-th send from one device to another belongs to the
   /// n-th receive there. Independent of the collectives of the two.
   void send(const Handle& source, ElementType type, DeviceId to, Site site = Site::current()) const {
-    transfer(
-        to, [&](CollectiveGroup& group) { group.send(source, type, to); }, site);
+    transfer(to, [&](CollectiveGroup& group) { group.send(source, type, to); }, site);
   }
   void receive(const Handle& destination, ElementType type, DeviceId from, Site site = Site::current()) const {
-    transfer(
-        from, [&](CollectiveGroup& group) { group.receive(destination, type, from); }, site);
+    transfer(from, [&](CollectiveGroup& group) { group.receive(destination, type, from); }, site);
   }
 
   /// The stream goes on when all collectives and transfers that this device has been asked for before, on any stream,
@@ -168,7 +162,7 @@ class CollectiveCalls {
 
   static constexpr bool communicates = Server::communication_enabled;
   template <class Other>
-  static constexpr bool communicates_with = communicates&& std::is_same_v<Client, Other> && !Client::is_blocking();
+  static constexpr bool communicates_with = communicates && std::is_same_v<Client, Other> && !Client::is_blocking();
 
   [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
 

@@ -24,9 +24,10 @@ namespace cox {
 /// - sync_collective(caller): what the stream does from now on comes after all operations that the device has been
 ///   given so far, on any stream.
 template <class S>
-concept ServerCommunication = std::same_as<decltype(S::communication_enabled), const bool> &&
+concept ServerCommunication =
+    std::same_as<decltype(S::communication_enabled), const bool> &&
     (!S::communication_enabled ||
-     requires(S & server, const CommunicationId& devices, std::shared_ptr<typename S::CommunicationGroup> group,
+     requires(S& server, const CommunicationId& devices, std::shared_ptr<typename S::CommunicationGroup> group,
               CollectiveCallList calls, const Caller& caller, const std::exception_ptr& cause) {
        { S::communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
        { S::renew_communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
