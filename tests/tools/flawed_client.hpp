@@ -75,9 +75,7 @@ class SpoilingClient : public HostClient {
   std::shared_ptr<std::atomic<std::uint64_t>> calls_;
 };
 
-/// Now and then one device asks for two all_reduces in the wrong order; or, if it forgets, from then on for none of
-/// that communicator.
-template <bool forgets>
+/// Now and then one device asks for two all_reduces in the wrong order.
 class ReorderingClient : public HostClient {
  public:
   static ReorderingClient load(DeviceId device) { return ReorderingClient(HostClient::load(device)); }
@@ -89,15 +87,14 @@ class ReorderingClient : public HostClient {
     auto call = [=] { pinned.all_reduce(source, destination, type, devices, operation); };
     const std::lock_guard lock(state_->mutex);
     const auto held = state_->held.find(devices);
-    const bool any = held != state_->held.end();
-    if (!any && device_id().index == 0 && ++state_->calls % flaw_period == 0) {
+    if (held == state_->held.end() && device_id().index == 0 && ++state_->calls % flaw_period == 0) {
       state_->held[devices] = std::move(call);
-    } else if (!any || !forgets) {
-      call();
-      if (!any) return;
-      held->second();
-      state_->held.erase(held);
+      return;
     }
+    call();
+    if (held == state_->held.end()) return;
+    held->second();
+    state_->held.erase(held);
   }
 
  private:
@@ -109,6 +106,31 @@ class ReorderingClient : public HostClient {
   explicit ReorderingClient(HostClient client) : HostClient(std::move(client)), state_(std::make_shared<State>()) {}
 
   std::shared_ptr<State> state_;
+};
+
+/// An all_reduce does not end until it is let go.
+class HangingClient : public HostClient {
+ public:
+  static HangingClient load(DeviceId device) { return HangingClient(HostClient::load(device)); }
+  static void let_go() {
+    let_go_ = true;
+    let_go_.notify_all();
+  }
+
+  void all_reduce(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
+                  ReduceOperation operation) const {
+    if (++*calls_ == flaw_period)
+      launch({"hang", CubeDim::single(), 0, [](const KernelContext&) { let_go_.wait(false); }}, CubeCount::single(),
+             {});
+    HostClient::all_reduce(source, destination, type, devices, operation);
+  }
+
+ private:
+  explicit HangingClient(HostClient client)
+      : HostClient(std::move(client)), calls_(std::make_shared<std::atomic<std::uint64_t>>(0)) {}
+
+  static inline std::atomic<bool> let_go_{false};
+  std::shared_ptr<std::atomic<std::uint64_t>> calls_;
 };
 
 /// The library with compute clients that go wrong.
