@@ -191,6 +191,7 @@ void Sequencer::close(CommunicatorNumber communicator) {
     communicators_->settle(among, answers);
     extracted = communicators_->extract(communicator);
   });
+  watchdog_.look_again();  // there may be nothing left to wait for
 }
 
 std::exception_ptr Sequencer::broken(CommunicatorNumber communicator) const {

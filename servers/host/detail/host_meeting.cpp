@@ -51,6 +51,7 @@ class MeetingWatch {
     meetings_.erase(&meeting);
   }
   void watch(HostMeeting::Time deadline) { watchdog_.watch(deadline); }
+  void look_again() { watchdog_.look_again(); }
 
  private:
   // One after the other, so that no memory is needed: nobody could be told that there is none.
@@ -98,6 +99,8 @@ std::shared_ptr<HostMeeting> HostMeeting::make(CollectiveRequests requests, std:
   MeetingWatch::of_process().add(*made, made->deadline_);
   return made;
 }
+
+void HostMeeting::rest() { MeetingWatch::of_process().look_again(); }
 
 HostMeeting::~HostMeeting() { MeetingWatch::of_process().remove(*this); }
 

@@ -36,6 +36,9 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   HostMeeting& operator=(const HostMeeting&) = delete;
   ~HostMeeting();
 
+  /// Ends the thread for the deadlines if no meeting needs it. After a shutdown.
+  static void rest();
+
   [[nodiscard]] std::size_t ranks() const noexcept { return places_.size(); }
   [[nodiscard]] std::size_t shares() const noexcept { return shares_; }
   /// All ranks have asked for it: from now on its time runs.

@@ -21,12 +21,11 @@ HostThreads::HostThreads(const std::string& name, std::size_t count) {
 HostThreads::~HostThreads() { join(); }
 
 void HostThreads::schedule(Worker& worker) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    worker.next_ = nullptr;
-    (last_ != nullptr ? last_->next_ : first_) = &worker;
-    last_ = &worker;
-  }
+  const std::lock_guard lock(mutex_);
+  worker.next_ = nullptr;
+  (last_ != nullptr ? last_->next_ : first_) = &worker;
+  last_ = &worker;
+  // Under the lock: a thread of another device may schedule the last piece, and this may be gone once that has run.
   changed_.notify_one();
 }
 
