@@ -95,6 +95,23 @@ find_path(COX_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h PATHS /usr/local/cuda/include
   DOC "Folder of nvtx3/nvToolsExt.h; without it there are no NVTX ranges")
 mark_as_advanced(COX_NVTX_INCLUDE_DIR)
 
+# Headers only: the driver, NVRTC and NCCL are opened at run time.
+find_path(COX_CUDA_INCLUDE_DIR cudaTypedefs.h PATHS /usr/local/cuda/include DOC "Folder of cuda.h, 12.4 or newer")
+mark_as_advanced(COX_CUDA_INCLUDE_DIR)
+if(COX_CUDA STREQUAL "AUTO")
+  set(COX_CUDA OFF)
+  if(COX_CUDA_INCLUDE_DIR)
+    file(STRINGS "${COX_CUDA_INCLUDE_DIR}/cuda.h" cuda_version REGEX "^#define CUDA_VERSION [0-9]+")
+    string(REGEX MATCH "[0-9]+$" cuda_version "${cuda_version}")
+    if(cuda_version GREATER_EQUAL 12040)
+      set(COX_CUDA ON)
+    endif()
+  endif()
+  message(STATUS "CUDA server: ${COX_CUDA}")
+elseif(COX_CUDA AND NOT COX_CUDA_INCLUDE_DIR)
+  message(FATAL_ERROR "the headers of CUDA 12.4 or newer are missing: set COX_CUDA_INCLUDE_DIR, or COX_CUDA=OFF")
+endif()
+
 if(COX_BUILD_TOOLS OR COX_BUILD_PERF OR COX_BUILD_TESTS)
   find_package(CLI11 2.1 QUIET)
   if(NOT TARGET CLI11::CLI11)

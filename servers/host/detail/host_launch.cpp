@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/servers/host/detail/launch_limits.hpp>
+#include <coxswain/runtime/detail/launch_limits.hpp>
 
 #include <array>
 #include <cstring>
@@ -22,7 +22,7 @@ CubeCount::Static read_count(const HostRange& range) {
 [[noreturn]] void rethrow_in_cube(const HostLaunch& launch, const KernelContext& context) {
   const auto& index = context.cube_index();
   const std::exception_ptr cause = std::current_exception();
-  const std::string what = launch_name(launch.kernel, launch.place) + " failed in cube (" + std::to_string(index[0]) +
+  const std::string what = launch_name(launch.kernel.name(), launch.place) + " failed in cube (" + std::to_string(index[0]) +
                            ", " + std::to_string(index[1]) + ", " + std::to_string(index[2]) + "): " + describe(cause);
   try {
     throw;
@@ -38,7 +38,7 @@ CubeCount::Static read_count(const HostRange& range) {
 void HostLaunch::run() {
   if (dynamic_count) {
     count = read_count(*dynamic_count);
-    require_cube_count(count, *hardware, kernel, place, site);
+    require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, place, site);
   }
   SmallVector<KernelContext::Buffer, 8> buffers;
   for (const Argument& argument : arguments)

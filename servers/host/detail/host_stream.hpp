@@ -10,7 +10,7 @@
 #include <coxswain/servers/host/detail/host_capture.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
 #include <coxswain/servers/host/detail/running_profiles.hpp>
-#include <coxswain/servers/host/detail/stream_errors.hpp>
+#include <coxswain/runtime/detail/stream_errors.hpp>
 #include <coxswain/servers/host/detail/timeline.hpp>
 
 #include <atomic>

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/servers/host/detail/host_copy.hpp>
 #include <coxswain/servers/host/detail/host_launch.hpp>
-#include <coxswain/servers/host/detail/launch_limits.hpp>
+#include <coxswain/runtime/detail/launch_limits.hpp>
 
 #include <optional>
 #include <string>
@@ -58,7 +58,8 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
                        const KernelArguments& arguments, const Caller& caller, BufferUses& uses) {
   try {
     if (const CubeCount::Static* known = count.as_static()) {
-      require_cube_count(*known, *launch.hardware, launch.kernel, launch.place, caller.site);
+      require_cube_count({launch.kernel.name(), launch.kernel.cube_dim()}, *known, *launch.hardware, launch.place,
+                         caller.site);
       launch.count = *known;
     } else {
       launch.dynamic_count = resolve_dynamic_count(device, *count.as_dynamic(), caller, uses);
@@ -68,7 +69,7 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
       launch.arguments.push_back({device.resolve(buffer.binding, buffer.access, caller, uses), buffer.access});
   } catch (const IoError& error) {
     throw LaunchError(LaunchError::Kind::Io,
-                      launch_name(launch.kernel, launch.place) + " cannot be launched: " + error.what(), caller.site,
+                      launch_name(launch.kernel.name(), launch.place) + " cannot be launched: " + error.what(), caller.site,
                       std::current_exception());
   }
 }
@@ -137,7 +138,12 @@ void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count,
   const auto& utilities = device.utilities();
   const std::shared_ptr<const HardwareProperties> hardware(utilities, &utilities->properties.hardware);
   const Place place = device.place(caller);
-  require_launchable(kernel, arguments, *hardware, place, caller.site);
+  if (!kernel.function())
+    throw LaunchError(LaunchError::Kind::NullFunction, launch_name(kernel.name(), place) + " has no function to run",
+                      caller.site);
+  const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
+  require_buffer_count(launched, kernel.buffer_count(), arguments.buffers.size(), place, caller.site);
+  require_cube_dim(launched, *hardware, place, caller.site);
   HostLaunch launch{.kernel = std::move(kernel),
                     .count = {},
                     .dynamic_count = std::nullopt,

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/stream_errors.hpp>
+#include <coxswain/runtime/detail/stream_errors.hpp>
 
 #include <coxswain/runtime/server_error.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/servers/host/detail/stream_errors.hpp>
+#include <coxswain/runtime/detail/stream_errors.hpp>
 
 #include <cstdint>
 #include <stdexcept>

@@ -1,0 +1,58 @@
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+
+#include <map>
+#include <mutex>
+
+namespace cox::detail {
+namespace {
+
+struct OpenContexts {
+  std::mutex mutex;
+  std::map<int, std::weak_ptr<CudaContext>> by_ordinal;  // guarded by mutex
+};
+
+OpenContexts& open_contexts() {
+  static OpenContexts& contexts = *new OpenContexts;  // also there when static objects are destroyed
+  return contexts;
+}
+
+}  // namespace
+
+std::shared_ptr<CudaContext> CudaContext::open(int ordinal) {
+  if (auto found = find(ordinal)) return found;
+  auto made = std::make_shared<CudaContext>(ordinal);  // takes long: other devices do not wait for it
+  OpenContexts& contexts = open_contexts();
+  const std::lock_guard lock(contexts.mutex);
+  std::weak_ptr<CudaContext>& entry = contexts.by_ordinal[ordinal];
+  if (auto other = entry.lock()) return other;
+  entry = made;
+  return made;
+}
+
+std::shared_ptr<CudaContext> CudaContext::find(int ordinal) {
+  OpenContexts& contexts = open_contexts();
+  const std::lock_guard lock(contexts.mutex);
+  const auto found = contexts.by_ordinal.find(ordinal);
+  return found == contexts.by_ordinal.end() ? nullptr : found->second.lock();
+}
+
+CudaContext::CudaContext(int ordinal) : ordinal_(ordinal) {
+  COX_CUDA_TRY(device_get(&device_, ordinal));
+  COX_CUDA_TRY(context_retain(&context_, device_));
+}
+
+CudaContext::~CudaContext() { COX_CUDA_CHECK(context_release(device_)); }
+
+void CudaContext::make_current() const { COX_CUDA_TRY(context_set_current(context_)); }
+
+CurrentContext::CurrentContext(const CudaContext& context) noexcept
+    : pushed_(COX_CUDA_CHECK(context_push(context.native()))) {}
+
+CurrentContext::~CurrentContext() {
+  CUcontext popped = nullptr;
+  if (pushed_) COX_CUDA_CHECK(context_pop(&popped));
+}
+
+}  // namespace cox::detail

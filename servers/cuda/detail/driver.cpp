@@ -1,0 +1,75 @@
+#include <coxswain/servers/cuda/detail/driver.hpp>
+
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/cuda/cuda_error.hpp>
+#include <coxswain/servers/cuda/detail/shared_library.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cox::detail {
+namespace {
+
+constexpr int oldest_driver = 12040;
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::vector<std::string> driver_files() {
+  const std::string given = settings().get<std::string>("cuda.driver");
+  if (!given.empty()) return {given};
+  return {"libcuda.so.1"};
+}
+
+/// Fills `driver` in. Returns what is wrong, or nothing.
+std::string load(const SharedLibrary& library, Driver& driver) {
+  const auto look_up = reinterpret_cast<PFN_cuGetProcAddress_v12000>(library.find("cuGetProcAddress_v2"));
+  if (look_up == nullptr) return library.file() + " is older than CUDA 12.0";
+  std::string missing;
+  const auto find = [&](const char* name, int version) {
+    void* found = nullptr;
+    CUdriverProcAddressQueryResult status{};
+    const CUresult result = look_up(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    if ((result != CUDA_SUCCESS || found == nullptr) && missing.empty()) missing = name;
+    return found;
+  };
+#define COX_CUDA_ENTRY(member, function, version) \
+  driver.member = reinterpret_cast<PFN_##function##_v##version>(find(#function, version));
+#include <coxswain/servers/cuda/detail/driver_entries.inc>
+#undef COX_CUDA_ENTRY
+  if (driver.driver_version != nullptr) driver.driver_version(&driver.version);
+  if (driver.version < oldest_driver)
+    return "the CUDA driver is of version " + version_text(driver.version) + "; at least " +
+           version_text(oldest_driver) + " is needed";
+  if (!missing.empty()) return library.file() + " has no " + missing;
+  const CUresult result = driver.init(0);
+  if (result == CUDA_SUCCESS) return {};
+  const char* name = nullptr;
+  driver.error_name(result, &name);
+  return std::string("the CUDA driver does not start: cuInit: ") + (name != nullptr ? name : "unknown error");
+}
+
+FoundDriver open_driver() {
+  const SharedLibrary library = SharedLibrary::open(driver_files());
+  if (!library) return {nullptr, "there is no CUDA driver here: " + library.why_not()};
+  static Driver found;
+  const std::string wrong = load(library, found);
+  if (!wrong.empty()) return {nullptr, wrong};
+  return {&found, {}};
+}
+
+}  // namespace
+
+const FoundDriver& find_driver() {
+  static const FoundDriver& found = *new FoundDriver(open_driver());  // also there when static objects are destroyed
+  return found;
+}
+
+const Driver& driver() {
+  const FoundDriver& found = find_driver();
+  if (found.driver == nullptr) throw CudaError(CudaError::Kind::Unsupported, 0, found.why_not);
+  return *found.driver;
+}
+
+}  // namespace cox::detail

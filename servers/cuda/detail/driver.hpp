@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include <string>
+
+namespace cox::detail {
+
+/// The CUDA driver, opened at run time: one pointer for each function that we call, in the version that we compiled
+/// against. No program of ours is linked with it, so that all start where there is none.
+struct Driver {
+#define COX_CUDA_ENTRY(member, function, version) PFN_##function##_v##version member = nullptr;
+#include <coxswain/servers/cuda/detail/driver_entries.inc>
+#undef COX_CUDA_ENTRY
+  /// As the driver counts: 13000 is 13.0.
+  int version = 0;
+};
+
+/// What came of opening the driver, which the first call does, once in the process. Any thread.
+struct FoundDriver {
+  const Driver* driver = nullptr;  ///< null: there is none that we can use
+  std::string why_not;             ///< one line; empty if there is one
+};
+[[nodiscard]] const FoundDriver& find_driver();
+
+/// Throws CudaError Unavailable if there is none. Any thread; does not block after the first call.
+[[nodiscard]] const Driver& driver();
+
+}  // namespace cox::detail

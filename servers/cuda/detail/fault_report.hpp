@@ -1,0 +1,43 @@
+#pragma once
+
+#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/gpu_fault.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <source_location>
+#include <vector>
+
+namespace cox::detail {
+
+/// A call has returned an error that stays (cuda_try.hpp). The first becomes the process's fault: it is logged, written
+/// to the file that COX_FAULT_REPORT names if it does, and told to everybody who listens. Any thread.
+void report_gpu_fault(CUresult result, const char* call) noexcept;
+
+/// Whether there is a fault. One relaxed load: device threads ask before everything they do.
+[[nodiscard]] bool gpu_faulted() noexcept;
+
+/// ServerError Unhealthy (a CudaError) whose errors() are the fault: what every call is answered with from then on.
+/// Null if there is none.
+[[nodiscard]] std::exception_ptr gpu_fault_error(std::source_location site);
+/// Throws that. Precondition: gpu_faulted().
+[[noreturn]] void throw_gpu_fault(std::source_location site);
+
+/// Somebody who must know of the fault: a device. Deregistered by the destructor. Any thread.
+class FaultListener {
+ public:
+  /// `suspects`: adds what is not known to be complete on the device; called once, on the thread that found the fault,
+  /// before anybody is told; must not call the driver. `told`: the fault is known; called once, on that thread, and must
+  /// not block. Neither may throw.
+  FaultListener(std::function<void(std::vector<GpuFault::Suspect>&)> suspects, std::function<void()> told);
+  FaultListener(const FaultListener&) = delete;
+  FaultListener& operator=(const FaultListener&) = delete;
+  ~FaultListener();
+
+ private:
+  std::uint64_t id_;
+};
+
+}  // namespace cox::detail
