@@ -8,6 +8,7 @@
 #include <exception>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cox {
@@ -39,6 +40,11 @@ class ServerError : public Error {
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] const std::vector<std::exception_ptr>& errors() const noexcept { return errors_; }
+
+ protected:
+  /// Unhealthy in a server's own words. cause() is the first. Precondition: `errors` is not empty.
+  ServerError(const std::string& what, std::vector<std::exception_ptr> errors, std::source_location site)
+      : Error(what, site, errors.front()), kind_(Kind::Unhealthy), errors_(std::move(errors)) {}
 
  private:
   Kind kind_;

@@ -5,6 +5,8 @@
 #include <exception>
 #include <source_location>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace cox {
 
@@ -12,14 +14,23 @@ namespace cox {
 /// a fault has taken all GPUs of the process (gpu_fault.hpp); Generic: anything else, which is undone.
 class CudaError : public ServerError {
  public:
-  CudaError(Kind kind, int code, const std::string& what,
-            std::source_location site = std::source_location::current(), std::exception_ptr cause = nullptr)
+  CudaError(Kind kind, int code, const std::string& what, std::source_location site = std::source_location::current(),
+            std::exception_ptr cause = nullptr)
       : ServerError(kind, what, site, std::move(cause)), code_(code) {}
+
+  /// Unhealthy; `errors` is what errors() gives, and not empty.
+  [[nodiscard]] static CudaError unhealthy(int code, const std::string& what, std::vector<std::exception_ptr> errors,
+                                           std::source_location site) {
+    return {code, what, std::move(errors), site};
+  }
 
   /// The native code (CUresult); 0 if there is none.
   [[nodiscard]] int code() const noexcept { return code_; }
 
  private:
+  CudaError(int code, const std::string& what, std::vector<std::exception_ptr> errors, std::source_location site)
+      : ServerError(what, std::move(errors), site), code_(code) {}
+
   int code_;
 };
 

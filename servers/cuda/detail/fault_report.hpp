@@ -13,7 +13,8 @@
 namespace cox::detail {
 
 /// A call has returned an error that stays (cuda_try.hpp). The first becomes the process's fault: it is logged, written
-/// to the file that COX_FAULT_REPORT names if it does, and told to everybody who listens. Any thread.
+/// to the file that COX_FAULT_REPORT names if it does, and told to everybody who listens. Any thread. A thread that
+/// comes second waits for the suspects of the first, for a few milliseconds at most.
 void report_gpu_fault(CUresult result, const char* call) noexcept;
 
 /// Whether there is a fault. One relaxed load: device threads ask before everything they do.
@@ -25,12 +26,16 @@ void report_gpu_fault(CUresult result, const char* call) noexcept;
 /// Throws that. Precondition: gpu_faulted().
 [[noreturn]] void throw_gpu_fault(std::source_location site);
 
-/// Somebody who must know of the fault: a device. Deregistered by the destructor. Any thread.
+/// Tests only: there has been no fault. Who listens stays, and hears of the next one.
+void forget_gpu_fault() noexcept;
+
+/// Somebody who must know of the fault: a device. Deregistered by the destructor, which waits for a call that is under
+/// way. Who is made after the fault was told is not told: ask gpu_faulted() after making one. Any thread.
 class FaultListener {
  public:
   /// `suspects`: adds what is not known to be complete on the device; called once, on the thread that found the fault,
-  /// before anybody is told; must not call the driver. `told`: the fault is known; called once, on that thread, and must
-  /// not block. Neither may throw.
+  /// before anybody is told; must not call the driver. `told`: the fault is known; called once, on that thread, and
+  /// must not block. Neither may throw, or make or destroy a listener.
   FaultListener(std::function<void(std::vector<GpuFault::Suspect>&)> suspects, std::function<void()> told);
   FaultListener(const FaultListener&) = delete;
   FaultListener& operator=(const FaultListener&) = delete;

@@ -1,0 +1,77 @@
+#include <coxswain/servers/cuda/cuda_devices.hpp>
+
+#include <coxswain/servers/cuda/cuda_error.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/pci_device.hpp>
+
+#include <array>
+
+namespace cox {
+namespace {
+
+struct DeviceCount {
+  int count = 0;
+  CUresult result = CUDA_SUCCESS;
+};
+
+// Precondition: there is a driver.
+DeviceCount count_devices() {
+  DeviceCount found;
+  found.result = detail::driver().device_count(&found.count);
+  if (found.result != CUDA_SUCCESS) found.count = 0;
+  return found;
+}
+
+int attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  COX_CUDA_TRY(device_attribute(&value, which, device));
+  return value;
+}
+
+CUdevice native_device(DeviceId device) {
+  static_cast<void>(detail::driver());  // throws if there is none
+  const int count = count_devices().count;
+  if (device.type != cuda_device_type || device.index >= count)
+    throw CudaError(CudaError::Kind::Validation, 0,
+                    device.to_string() + " is no CUDA device; there are " + std::to_string(count));
+  CUdevice native = 0;
+  COX_CUDA_TRY(device_get(&native, device.index));
+  return native;
+}
+
+}  // namespace
+
+std::vector<DeviceId> enumerate_cuda_devices() {
+  std::vector<DeviceId> devices;
+  if (detail::find_driver().driver == nullptr) return devices;
+  const int count = count_devices().count;
+  for (int i = 0; i < count; ++i) devices.push_back({cuda_device_type, static_cast<std::uint16_t>(i)});
+  return devices;
+}
+
+std::string why_no_cuda() {
+  const detail::FoundDriver& found = detail::find_driver();
+  if (found.driver == nullptr) return found.why_not;
+  const DeviceCount devices = count_devices();
+  if (devices.result != CUDA_SUCCESS) return "the CUDA driver counts no devices: " + detail::describe(devices.result);
+  return devices.count > 0 ? "" : "the CUDA driver shows no device to this process";
+}
+
+CudaDeviceFacts describe_cuda_device(DeviceId device) {
+  const CUdevice native = native_device(device);
+  std::array<char, 256> name{};
+  std::array<char, 32> bus{};
+  CudaDeviceFacts facts;
+  COX_CUDA_TRY(device_name(name.data(), static_cast<int>(name.size()), native));
+  COX_CUDA_TRY(device_total_memory(&facts.memory, native));
+  COX_CUDA_TRY(device_bus_id(bus.data(), static_cast<int>(bus.size()), native));
+  facts.name = name.data();
+  facts.bus_id = detail::pci_address(bus.data());
+  facts.compute_major = attribute(native, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  facts.compute_minor = attribute(native, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  facts.multiprocessors = attribute(native, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  facts.numa_node = detail::numa_node_of(facts.bus_id);
+  return facts;
+}
+
+}  // namespace cox

@@ -1,0 +1,46 @@
+#include <coxswain/servers/cuda/detail/fault_state.hpp>
+
+#include <chrono>
+#include <utility>
+
+namespace cox::detail {
+
+FaultState& FaultState::instance() {
+  static FaultState& state = *new FaultState;
+  return state;
+}
+
+bool FaultState::claim(std::shared_ptr<const GpuFault> found) noexcept {
+  constexpr std::chrono::milliseconds longest{20};
+  std::unique_lock lock(mutex_);
+  if (claimed_) {
+    published_.wait_for(lock, longest, [&] { return known(); });
+    return false;
+  }
+  claimed_ = true;
+  fault_ = std::move(found);
+  return true;
+}
+
+void FaultState::publish(std::shared_ptr<const GpuFault> fault) noexcept {
+  {
+    const std::scoped_lock lock(mutex_);
+    fault_ = std::move(fault);
+    known_.store(true, std::memory_order_release);  // with known's acquire
+  }
+  published_.notify_all();
+}
+
+void FaultState::forget() noexcept {
+  const std::scoped_lock lock(mutex_);
+  claimed_ = false;
+  fault_.reset();
+  known_.store(false, std::memory_order_release);  // with known's acquire
+}
+
+std::shared_ptr<const GpuFault> FaultState::fault() const noexcept {
+  const std::scoped_lock lock(mutex_);
+  return fault_;
+}
+
+}  // namespace cox::detail
