@@ -149,29 +149,36 @@ CopyEngine::CopyEngine(std::string thread_name, std::shared_ptr<CudaEvents> even
 
 CopyEngine::~CopyEngine() { stop(); }
 
-void CopyEngine::add(CopyTask task) {
+void CopyEngine::add(CopyTask&& task) {
   auto job = std::make_shared<Job>();
-  job->task = std::move(task);
-  for (std::size_t part = 0; part < job->task.parts.size(); ++part)
-    append_pieces(job->pieces, part, job->task.parts[part].plan, options_.chunk);
-  if (job->pieces.empty()) return job->task.done(job->task, nullptr, nullptr);
+  for (std::size_t part = 0; part < task.parts.size(); ++part)
+    append_pieces(job->pieces, part, task.parts[part].plan, options_.chunk);
   {
     const std::lock_guard lock(mutex_);
     while (threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
   }
-  const auto arrive = [this, job] {
-    // Acquire and release: who comes last sees what the events stand for.
-    if (job->awaited.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(job);
-    changed_.notify_all();
-  };
-  for (const std::shared_ptr<CudaEvent>& event : job->task.after) {
+  const std::vector<std::shared_ptr<CudaEvent>> after = std::move(task.after);
+  job->task = std::move(task);
+  if (job->pieces.empty()) return job->task.done(job->task, nullptr, nullptr);
+  for (const std::shared_ptr<CudaEvent>& event : after) {
     if (event->reached()) continue;
     job->awaited.fetch_add(1, std::memory_order_relaxed);
-    event->notify(arrive);
+    try {
+      event->notify([this, job] { arrive(job); });
+    } catch (...) {  // no memory to be told later
+      event->wait();
+      job->awaited.fetch_sub(1, std::memory_order_relaxed);
+    }
   }
-  arrive();
+  arrive(job);
+}
+
+void CopyEngine::arrive(const std::shared_ptr<Job>& job) {
+  // Acquire and release: who comes last sees what the events stand for.
+  if (job->awaited.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back(job);
+  changed_.notify_all();
 }
 
 void CopyEngine::stop() noexcept {

@@ -54,8 +54,9 @@ class CopyEngine {
   /// As stop().
   ~CopyEngine();
 
-  /// Does not block, but for the start of the threads. Throws std::bad_alloc, std::system_error.
-  void add(CopyTask task);
+  /// Does not block, but for the start of the threads. Throws std::bad_alloc, std::system_error; then
+  /// the task is as it was.
+  void add(CopyTask&& task);
   /// Does all that was added, then joins the threads and gives the buffers back. Idempotent.
   void stop() noexcept;
 
@@ -63,6 +64,7 @@ class CopyEngine {
   struct Job;
   class Copier;
 
+  void arrive(const std::shared_ptr<Job>& job);
   void run();
   [[nodiscard]] std::shared_ptr<Job> next_job();
   [[nodiscard]] bool leave(Job& job);

@@ -3,6 +3,7 @@
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/resolve_binding.hpp>
+#include <coxswain/runtime/memory/warm_up_memory.hpp>
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
 
 #include <cstddef>
@@ -26,6 +27,8 @@ class CudaGraph {
 
   /// Memory that was allocated during the capture. Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { memory_.push_back(memory); }
+  /// Memory of the graph's own. Throws std::bad_alloc.
+  void keep(WarmUpMemory::Buffer memory) { scratch_.push_back(std::move(memory)); }
   /// Throws std::bad_alloc; then nothing was added.
   void add(const BufferUses& uses, CudaIssue step);
   /// Captures all steps, and makes the graph ready to be launched. Throws CudaError, and what a step throws.
@@ -33,6 +36,12 @@ class CudaGraph {
 
   /// Each buffer once, as written if any step writes it.
   [[nodiscard]] const BufferUses& uses() const noexcept { return uses_; }
+  /// Gives up the host memory that the graph copies from: `take(Bytes)` for each.
+  template <class Take>
+  void release_host_memory(Take&& take) {
+    for (Bytes& bytes : kept_) take(std::move(bytes));
+    kept_.clear();
+  }
   /// Null if there are no steps.
   [[nodiscard]] CUgraphExec native() const noexcept { return graph_; }
 
@@ -40,6 +49,7 @@ class CudaGraph {
   std::vector<CudaIssue> steps_;
   std::vector<ManagedMemory> memory_;
   std::vector<Bytes> kept_;
+  std::vector<WarmUpMemory::Buffer> scratch_;
   BufferUses uses_;
   std::unordered_map<DeviceBuffer*, std::size_t> places_;  // in uses_
   CUgraphExec graph_ = nullptr;

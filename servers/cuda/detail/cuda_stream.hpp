@@ -44,8 +44,10 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// Nothing to tell, nothing begun, nothing under way.
   [[nodiscard]] bool idle() const noexcept;
 
-  /// Transfers apart from the stream that count as its work, too. Throws std::bad_alloc.
-  void add_transfer(const StreamPosition& transfer) { transfers_.push_back(transfer); }
+  /// A transfer apart from the stream that counts as its work, too. After make_room_for_transfer(), which may throw
+  /// std::bad_alloc.
+  void add_transfer(const StreamPosition& transfer) noexcept { transfers_.push_back(transfer); }
+  void make_room_for_transfer() { transfers_.reserve(transfers_.size() + 1); }
   /// Those that are not known to be complete.
   template <class Clock>
   [[nodiscard]] const StreamPositions& transfers(const Clock& clock) {

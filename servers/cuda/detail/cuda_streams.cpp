@@ -20,7 +20,6 @@ CudaStream& CudaStreams::find_or_make(StreamId id) {
 NativeStream& CudaStreams::native_for_new() {
   const auto least = std::ranges::min_element(natives_, {}, [](const auto& native) { return native->users; });
   if (natives_.size() >= options_.streams || (least != natives_.end() && (*least)->users == 0)) return **least;
-  natives_.reserve(natives_.size() + 1);
   const StreamSlot slot = take_slot();
   try {
     natives_.push_back(std::make_unique<NativeStream>(slot, timeline(slot), options_.priority));
@@ -28,6 +27,7 @@ NativeStream& CudaStreams::native_for_new() {
     give_back(slot);
     throw;
   }
+  native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
   return *natives_.back();
 }
 
@@ -78,7 +78,7 @@ StreamPosition CudaStreams::queue(CudaStream& on, const StreamPositions& waits, 
       {waits, std::move(ready), std::move(issue), on.shared_from_this(), on.next_sequence()});
   ++pending_;
   const StreamPosition position{native.slot(), native.timeline().submit()};
-  native.history.note(position.position, name);
+  native.history.note(position.position, name, on.place().stream);
   if (native.pending.size() == 1) static_cast<void>(can_go_on(native));  // has the doorbell rung
   return position;
 }
@@ -123,12 +123,14 @@ bool CudaStreams::issue_pending(NativeStream& native) {
   return any;
 }
 
-void CudaStreams::advance() {
-  for (const auto& native : natives_) native->wake_up_is_due = false;
+bool CudaStreams::advance() {
+  bool issued = false;
   for (bool any = pending_ != 0; any;) {  // what one stream issues, another may have waited for
     any = false;
     for (const auto& native : natives_) any = issue_pending(*native) || any;
+    issued = issued || any;
   }
+  return issued;
 }
 
 void CudaStreams::poll() noexcept {
@@ -145,8 +147,27 @@ void CudaStreams::poll() noexcept {
 
 void CudaStreams::abandon() noexcept {
   for (const auto& native : natives_) {
-    pending_ -= native->pending.size();
-    native->pending.clear();
+    while (!native->pending.empty()) {
+      NativeStream::Pending first = std::move(native->pending.front());
+      native->pending.pop_front();
+      --pending_;
+      native->timeline().issue();
+      try {
+        first.issue(native->target());
+      } catch (...) {  // the fault, which everybody knows of
+      }
+    }
+  }
+}
+
+void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {
+  constexpr std::size_t most = 8;  // of a stream: as many as may lie between two marks
+  const std::size_t count = native_count_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < count; ++i) {
+    const NativeStream& native = *natives_[i];
+    for (auto& operation : native.history.after(native.timeline().completed(), native.timeline().submitted(), most))
+      suspects.push_back({std::move(operation.name), Place{device_, operation.stream}.to_string(),
+                          std::move(operation.site)});
   }
 }
 

@@ -6,7 +6,9 @@
 #include <coxswain/servers/cuda/detail/cuda_stream.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
+#include <coxswain/servers/cuda/gpu_fault.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,7 +31,9 @@ class CudaStreams {
  public:
   CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<Doorbell> doorbell,
               const CudaStreamOptions& options)
-      : device_(device), events_(std::move(events)), doorbell_(std::move(doorbell)), options_(options) {}
+      : device_(device), events_(std::move(events)), doorbell_(std::move(doorbell)), options_(options) {
+    natives_.reserve(options_.streams);  // they stay where they are: see suspects()
+  }
   CudaStreams(const CudaStreams&) = delete;
   CudaStreams& operator=(const CudaStreams&) = delete;
 
@@ -71,14 +75,18 @@ class CudaStreams {
     wait_for(native, waits);
     const StreamPosition position{native.slot(), timeline.submit()};
     timeline.issue();
-    native.history.note(position.position, name);
+    native.history.note(position.position, name, on.place().stream);
     issue(native.target());
     mark_now_and_then(native);
     return position;
   }
 
-  /// Issues what can be issued by now.
-  void advance();
+  /// Issues what can be issued by now. Returns whether there was anything.
+  bool advance();
+  /// The doorbell has rung: what waits for the device has it ring anew.
+  void answer() noexcept {
+    for (const auto& native : natives_) native->wake_up_is_due = false;
+  }
   /// Anything waits to be issued.
   [[nodiscard]] bool waiting() const noexcept { return pending_ != 0; }
   /// Looks how far the device has come, on all streams; those without an event under way get one, so that the next look
@@ -95,8 +103,11 @@ class CudaStreams {
   void each(Visit&& visit) const {
     for (const auto& [id, stream] : streams_) visit(*stream);
   }
-  /// Nothing more will be issued: forgets what waits. For a device whose GPU has failed.
+  /// Issues all that waits, whatever it waits for: after a fault of the GPU, when it will only be refused, so that
+  /// everybody who waits for it is told.
   void abandon() noexcept;
+  /// Adds what is not known to be complete. Any thread.
+  void add_suspects(std::vector<GpuFault::Suspect>& suspects) const;
 
  private:
   static constexpr std::uint64_t mark_interval = 8;
@@ -130,7 +141,8 @@ class CudaStreams {
   const CudaStreamOptions options_;
   std::vector<std::unique_ptr<CudaTimeline>> timelines_;  // by slot
   std::vector<StreamSlot> free_slots_;                    // with room for all
-  std::vector<std::unique_ptr<NativeStream>> natives_;
+  std::vector<std::unique_ptr<NativeStream>> natives_;    // with room for all
+  std::atomic<std::size_t> native_count_{0};              // that other threads may look at
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
   CudaStream* last_ = nullptr;  // that was asked for
   std::size_t pending_ = 0;     // pieces of all streams

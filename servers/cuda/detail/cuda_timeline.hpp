@@ -17,10 +17,11 @@ namespace cox::detail {
 ///
 ///     submitted >= issued >= marks >= completed
 ///
-/// Device thread only, but for completed().
+/// Device thread only, unless said otherwise.
 class CudaTimeline {
  public:
-  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
+  /// Any thread.
+  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t issued() const noexcept { return issued_; }
   /// As far as is known. Any thread.
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_relaxed); }
@@ -29,7 +30,11 @@ class CudaTimeline {
     return marks_.empty() ? completed() : marks_.back().position;
   }
 
-  std::uint64_t submit() noexcept { return ++submitted_; }
+  std::uint64_t submit() noexcept {
+    const std::uint64_t position = submitted() + 1;
+    submitted_.store(position, std::memory_order_relaxed);  // one writer
+    return position;
+  }
   void issue() noexcept { ++issued_; }
   /// All that was issued up to `position` is complete when `event` is reached.
   void mark(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
@@ -59,7 +64,7 @@ class CudaTimeline {
   }
 
  private:
-  std::uint64_t submitted_ = 0;
+  std::atomic<std::uint64_t> submitted_{0};
   std::uint64_t issued_ = 0;
   std::atomic<std::uint64_t> completed_{0};
   std::deque<Mark> marks_;

@@ -1,5 +1,8 @@
 #include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
 
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <source_location>
 #include <utility>
 
 namespace cox::detail {
@@ -42,7 +45,8 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
   return {slot, streams_.timeline(slot).submit()};
 }
 
-void CudaTransfers::hand_over(const StreamPositions& waits, CopyTask task) {
+// On failure the task is as it was.
+void CudaTransfers::hand_over(const StreamPositions& waits, CopyTask&& task) {
   for (const StreamPosition& wait : waits)
     if (auto event = streams_.event_of(wait)) task.after.push_back(std::move(event));
   engine_.add(std::move(task));
@@ -53,7 +57,11 @@ bool CudaTransfers::advance() {
   while (!waiting_.empty() && streams_.issued(waiting_.front().waits)) {
     Waiting first = std::move(waiting_.front());
     waiting_.pop_front();
-    hand_over(first.waits, std::move(first.task));
+    try {
+      hand_over(first.waits, std::move(first.task));
+    } catch (...) {
+      first.task.done(first.task, std::current_exception(), nullptr);
+    }
     any = true;
   }
   std::vector<End> ended;
@@ -76,7 +84,7 @@ bool CudaTransfers::advance() {
 }
 
 void CudaTransfers::abandon() noexcept {
-  under_way_ -= waiting_.size();
+  for (Waiting& waiting : waiting_) waiting.task.done(waiting.task, gpu_fault_error(std::source_location::current()), nullptr);
   waiting_.clear();
 }
 

@@ -35,7 +35,7 @@ class CudaTransfers {
   bool advance();
   /// Some have not ended.
   [[nodiscard]] bool under_way() const noexcept { return under_way_ != 0; }
-  /// Drops what has not been handed over. For a device whose GPU has failed.
+  /// Ends what has not been handed over. After a fault of the GPU.
   void abandon() noexcept;
 
  private:
@@ -53,7 +53,7 @@ class CudaTransfers {
     std::vector<End> list;  // guarded by mutex
   };
 
-  void hand_over(const StreamPositions& waits, CopyTask task);
+  void hand_over(const StreamPositions& waits, CopyTask&& task);
 
   CudaStreams& streams_;
   CopyEngine& engine_;

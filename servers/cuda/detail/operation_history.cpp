@@ -12,7 +12,7 @@ std::vector<OperationHistory::Operation> OperationHistory::after(std::uint64_t c
     const Entry& entry = entries_[position % kept];
     const char* const text = entry.text.load(std::memory_order_relaxed);
     if (text == nullptr || entry.position.load(std::memory_order_relaxed) != position) continue;
-    Operation operation{position, text, {}};
+    Operation operation{position, text, {}, {entry.stream.load(std::memory_order_relaxed)}};
     if (const char* const kernel = entry.kernel.load(std::memory_order_relaxed))
       operation.name += std::string(" of ") + kernel;
     if (const char* const file = entry.file.load(std::memory_order_relaxed))

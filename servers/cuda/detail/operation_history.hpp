@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/stream_id.hpp>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -23,7 +25,7 @@ class OperationHistory {
  public:
   static constexpr std::size_t kept = 256;
 
-  void note(std::uint64_t position, const OperationName& name) noexcept {
+  void note(std::uint64_t position, const OperationName& name, StreamId stream) noexcept {
     Entry& entry = entries_[position % kept];
     // Relaxed: the reader comes when the device has failed; the last ones it may miss are not the culprits.
     entry.position.store(position, std::memory_order_relaxed);
@@ -31,12 +33,14 @@ class OperationHistory {
     entry.kernel.store(name.kernel, std::memory_order_relaxed);
     entry.file.store(name.site.file_name(), std::memory_order_relaxed);
     entry.line.store(name.site.line(), std::memory_order_relaxed);
+    entry.stream.store(stream.value, std::memory_order_relaxed);
   }
 
   struct Operation {
     std::uint64_t position;
     std::string name;
     std::string site;
+    StreamId stream;
   };
   /// Those after position `completed`, oldest first, at most `most`. Any thread.
   [[nodiscard]] std::vector<Operation> after(std::uint64_t completed, std::uint64_t submitted, std::size_t most) const;
@@ -48,6 +52,7 @@ class OperationHistory {
     std::atomic<const char*> kernel{nullptr};
     std::atomic<const char*> file{nullptr};
     std::atomic<std::uint32_t> line{0};
+    std::atomic<std::uint64_t> stream{0};
   };
   std::array<Entry, kept> entries_;
 };
