@@ -69,8 +69,7 @@ struct KernelArguments {
     tensor_maps.push_back({std::move(binding), std::move(descriptor), access});
     return std::move(*this);
   }
-  KernelArguments&& with_tensor_map(const Handle& handle, TensorMapDescriptor descriptor,
-                                    Access access = Access::Write,
+  KernelArguments&& with_tensor_map(const Handle& handle, TensorMapDescriptor descriptor, Access access = Access::Write,
                                     std::source_location site = std::source_location::current()) && {
     return std::move(*this).with_tensor_map(handle.binding(), std::move(descriptor), access, site);
   }

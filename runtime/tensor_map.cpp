@@ -20,7 +20,7 @@ class Validation {
   void run(std::size_t bytes) const {
     rank();
     for (std::size_t i = 0; i < map_.shape.size(); ++i)
-      range("the extent of " + dimension(i), map_.shape[i], 1, max_extent);
+      range<std::uint64_t>("the extent of " + dimension(i), map_.shape[i], 1, max_extent);
     strides();
     element_strides();
     if (const auto* const tiled = std::get_if<TensorMapTiled>(&map_.format))
@@ -46,8 +46,8 @@ class Validation {
   }
   void count(const std::string& what, std::size_t given, std::size_t needed) const {
     if (given != needed)
-      fail(std::to_string(given) + " " + what + " are given where rank " + std::to_string(map_.shape.size()) +
-           " has " + std::to_string(needed));
+      fail(std::to_string(given) + " " + what + " are given where rank " + std::to_string(map_.shape.size()) + " has " +
+           std::to_string(needed));
   }
   static std::string dimension(std::size_t i) { return "dimension " + std::to_string(i); }
 
@@ -103,8 +103,8 @@ class Validation {
                              : map_.swizzle == TensorMapSwizzle::Bytes64 ? 64
                                                                          : 128;
     if (row > most)
-      fail("a row of the box has " + std::to_string(row) + " B, and its swizzle takes at most " +
-           std::to_string(most) + " B");
+      fail("a row of the box has " + std::to_string(row) + " B, and its swizzle takes at most " + std::to_string(most) +
+           " B");
   }
   /// Strides and extents are in range: nothing overflows, 5 * 2^32 * 2^40 aside.
   void within(std::size_t bytes) const {

@@ -66,8 +66,8 @@ struct TensorMapTiled {
   SmallVector<std::uint32_t, 5> tile;  ///< elements of the box along each dimension, 1 to 256
 };
 
-/// The kernel moves columns of the matrix that a convolution over the tensor is. Its dimensions are N, then one to three
-/// of D, H, W, then C.
+/// The kernel moves columns of the matrix that a convolution over the tensor is. Its dimensions are N, then one to
+/// three of D, H, W, then C.
 struct TensorMapIm2col {
   SmallVector<std::int32_t, 3> lower_corner;  ///< of the box of pixels, from the tensor's, in the order D, H, W
   SmallVector<std::int32_t, 3> upper_corner;  ///< the same, from the tensor's far corner
@@ -95,8 +95,8 @@ struct TensorMapArgument {
   Access access = Access::Write;
 };
 
-/// Throws ServerError Validation, with the figure that is wrong and what it may be, unless a device that has tensor maps
-/// takes such a one and it stays within `bytes` of memory.
+/// Throws ServerError Validation, with the figure that is wrong and what it may be, unless a device that has tensor
+/// maps takes such a one and it stays within `bytes` of memory.
 void validate_tensor_map(const TensorMapDescriptor& descriptor, std::size_t bytes,
                          std::source_location site = std::source_location::current());
 

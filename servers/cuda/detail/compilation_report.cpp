@@ -26,7 +26,8 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 std::size_t named_line(std::string_view line, std::string_view file) {
   if (!line.starts_with(file) || line.size() <= file.size() || line[file.size()] != '(') return 0;
   std::size_t number = 0;
-  for (std::size_t i = file.size() + 1; i < line.size() && line[i] >= '0' && line[i] <= '9' && number < 100'000'000; ++i)
+  for (std::size_t i = file.size() + 1; i < line.size() && line[i] >= '0' && line[i] <= '9' && number < 100'000'000;
+       ++i)
     number = number * 10 + static_cast<std::size_t>(line[i] - '0');
   return number;
 }

@@ -61,10 +61,9 @@ class Program {
  private:
   [[noreturn]] void fail(nvrtcResult result, const std::string& log) const {
     const std::string native = nvrtc_.error_text(result);
-    throw LaunchError(LaunchError::Kind::Compilation,
-                      compilation_report(log.empty() ? native : log, source_.text, file_name),
-                      std::source_location::current(),
-                      std::make_exception_ptr(CudaError(CudaError::Kind::Generic, result, native)));
+    throw LaunchError(
+        LaunchError::Kind::Compilation, compilation_report(log.empty() ? native : log, source_.text, file_name),
+        std::source_location::current(), std::make_exception_ptr(CudaError(CudaError::Kind::Generic, result, native)));
   }
   void require(nvrtcResult result, const char* call) const {
     if (result != NVRTC_SUCCESS) fail(result, std::string(call) + ": " + nvrtc_.error_text(result));

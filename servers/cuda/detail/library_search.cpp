@@ -12,13 +12,13 @@ namespace {
 namespace fs = std::filesystem;
 using Paths = std::vector<fs::path>;
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
 
 void add(Paths& paths, const fs::path& path) {
-  if (exists(path) && std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+  if (is_there(path) && std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
 }
 
 std::string_view variable(const char* name) {
@@ -61,8 +61,8 @@ SearchRoots SearchRoots::of_process() {
   for (const char* const name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (!variable(name).empty()) add(prefixes, variable(name));
   for (const fs::path& folder : program_folders()) {
-    if (exists(folder / "nvcc")) add(roots.toolkits, folder.parent_path());
-    if (exists(folder / "python3")) add(prefixes, folder.parent_path());
+    if (is_there(folder / "nvcc")) add(roots.toolkits, folder.parent_path());
+    if (is_there(folder / "python3")) add(prefixes, folder.parent_path());
   }
   for (const char* const usual : {"/usr/local/cuda", "/opt/cuda"}) add(roots.toolkits, usual);
   if (!variable("HOME").empty()) add(prefixes, fs::path(variable("HOME")) / ".local");
@@ -77,7 +77,7 @@ std::vector<std::string> library_candidates(const LibrarySearch& search, const S
   std::vector<std::string> candidates = search.names;
   const auto add_files = [&](const fs::path& folder) {
     for (const std::string& name : search.names)
-      if (const fs::path file = folder / name; exists(file)) candidates.push_back(file.string());
+      if (const fs::path file = folder / name; is_there(file)) candidates.push_back(file.string());
   };
   for (const fs::path& toolkit : roots.toolkits)
     for (const char* const folder : toolkit_folders) add_files(toolkit / folder);

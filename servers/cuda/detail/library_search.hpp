@@ -23,8 +23,8 @@ struct LibrarySearch {
   std::vector<std::filesystem::path> wheel_folders;  ///< below site-packages: "nvidia/cu13/lib"
 };
 
-/// What to try, in order: the given file alone; else the names for the loader, then those of the files that are there in
-/// the toolkits' folders, then in the wheels'.
+/// What to try, in order: the given file alone; else the names for the loader, then those of the files that are there
+/// in the toolkits' folders, then in the wheels'.
 [[nodiscard]] std::vector<std::string> library_candidates(const LibrarySearch& search, const SearchRoots& roots);
 
 }  // namespace cox::detail

@@ -38,8 +38,8 @@ fs::path folder_of(const Nvrtc& nvrtc) {
 /// NVRTC opens its other half by its bare name when it first compiles: it is in the same folder, which the loader need
 /// not know.
 void open_builtins(const Nvrtc& nvrtc) {
-  const std::string name = "libnvrtc-builtins.so." + std::to_string(nvrtc.version / 1000) + "." +
-                           std::to_string(nvrtc.version % 1000 / 10);
+  const std::string name =
+      "libnvrtc-builtins.so." + std::to_string(nvrtc.version / 1000) + "." + std::to_string(nvrtc.version % 1000 / 10);
   std::error_code ignored;
   const fs::path file = folder_of(nvrtc) / name;
   if (fs::exists(file, ignored)) static_cast<void>(SharedLibrary::open({file.string()}));
@@ -60,8 +60,8 @@ void find_includes(Nvrtc& nvrtc) {
     if (error) continue;
     nvrtc.includes.push_back(place);
     if (fs::exists(place / "cccl", error)) nvrtc.includes.push_back(place / "cccl");
-    nvrtc.includes_version = std::to_string(size) + "/" +
-                             std::to_string(fs::last_write_time(header, error).time_since_epoch().count());
+    nvrtc.includes_version =
+        std::to_string(size) + "/" + std::to_string(fs::last_write_time(header, error).time_since_epoch().count());
     return;
   }
 }

@@ -13,9 +13,9 @@ struct Nvrtc {
 #define COX_NVRTC_ENTRY(member, function) decltype(&function) member = nullptr;
 #include <coxswain/servers/cuda/detail/nvrtc_entries.inc>
 #undef COX_NVRTC_ENTRY
-  int version = 0;                                 ///< as the driver counts: 13000 is 13.0
-  std::vector<std::filesystem::path> includes;     ///< the folders of the CUDA toolkit's headers; empty: there are none
-  std::string includes_version;                    ///< is another one where these headers are others
+  int version = 0;                              ///< as the driver counts: 13000 is 13.0
+  std::vector<std::filesystem::path> includes;  ///< the folders of the CUDA toolkit's headers; empty: there are none
+  std::string includes_version;                 ///< is another one where these headers are others
 };
 
 struct FoundNvrtc {
