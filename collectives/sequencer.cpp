@@ -161,10 +161,6 @@ void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr&
   });
 }
 
-void Sequencer::abort(DeviceId device, const std::exception_ptr& cause) {
-  for (const CommunicatorNumber number : communicators_with(device)) abort(number, cause);
-}
-
 void Sequencer::leave(DeviceId device) {
   for (const CommunicatorNumber number : communicators_with(device))
     change(number, [&](CommunicatorSequence& among, Arrivals& answers) {

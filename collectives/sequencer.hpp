@@ -86,8 +86,6 @@ class Sequencer {
   /// Refuses what is not released yet on the communicator, and all that comes, with CollectiveError Aborted and this
   /// cause. What was released stays so. Nothing happens if it is closed, timed out or aborted already.
   void abort(CommunicatorNumber communicator, const std::exception_ptr& cause);
-  /// abort() for every communicator that the device is in.
-  void abort(DeviceId device, const std::exception_ptr& cause);
   /// The device is being shut down and submits nothing any more. On every communicator that it is in, the operations
   /// that it has submitted may still be released; those after them are refused with CollectiveError Aborted, at once
   /// or when they come. Idempotent.
