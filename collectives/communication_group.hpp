@@ -20,7 +20,8 @@ namespace cox {
 /// and one of transfers for each way between two of them. Any thread.
 class CommunicationGroup {
  public:
-  /// The sequencer must outlive it. An operation times out that long after its first rank has asked for it.
+  /// The sequencer must outlive it. An operation times out that long after its first rank has asked for it, if not all
+  /// have; and that long after the first rank's stream has come to it, if not all have.
   CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout);
   CommunicationGroup(const CommunicationGroup&) = delete;
   CommunicationGroup& operator=(const CommunicationGroup&) = delete;
