@@ -27,6 +27,7 @@ namespace detail {
 struct Arrival;
 class CommunicatorSequence;
 class OpenCommunicators;
+struct Stall;
 }  // namespace detail
 
 struct SequencerOptions {
@@ -127,8 +128,7 @@ class Sequencer {
                                              const std::string& why) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
   void time_out(const CollectiveDependency& overdue);
-  [[nodiscard]] std::map<DeviceId, std::string> activities(CommunicatorNumber communicator) const noexcept;
-  [[nodiscard]] std::string activity(DeviceId device) const;
+  [[nodiscard]] detail::Stall stall(CommunicatorNumber communicator) const noexcept;
 
   const SequencerOptions options_;
   mutable std::mutex mutex_;  // before the watchdog's and the recorders'
