@@ -1,11 +1,14 @@
 #include <coxswain/servers/cuda/cuda_server.hpp>
 
+#include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/servers/cuda/cuda_error.hpp>
+#include <coxswain/servers/cuda/detail/cuda_collective.hpp>
 #include <coxswain/servers/cuda/detail/cuda_device.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
@@ -33,6 +36,14 @@ void require_device(DeviceId device) {
                                                       (devices.empty() ? why_no_cuda()
                                                                        : "there are " + std::to_string(devices.size()) +
                                                                              " CUDA devices, counted from 0"));
+}
+
+void require_devices(const CommunicationId& devices) {
+  const DeviceId last = devices.devices().back();  // of the highest index, all being of one type
+  const std::size_t count = enumerate_cuda_devices().size();
+  if (last.type == cuda_device_type && last.index < count) return;
+  throw CollectiveError(CollectiveError::Kind::Validation, "no communicator " + devices.to_string() + ": there are " +
+                                                               std::to_string(count) + " CUDA devices, counted from 0");
 }
 
 std::uint32_t attribute(CUdevice device, CUdevice_attribute which) {
@@ -64,7 +75,7 @@ std::shared_ptr<const ServerUtilities<CudaServer>> describe(DeviceId device, CUd
   const std::size_t wanted = now.get<std::uint64_t>("cuda.memory");
   properties.memory = {.capacity = wanted == 0 ? facts.memory : std::min<std::size_t>(wanted, facts.memory),
                        .alignment = CudaServer::memory_alignment};
-  for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs})
+  for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs, Feature::PeerCopy})
     properties.features.insert(feature);
   if (facts.compute_major >= 9) properties.features.insert(Feature::TensorMaps);
   // In place: a profiler stays where it was made.
@@ -289,6 +300,37 @@ void CudaServer::graph_destroy(GraphId graph, const Caller& caller) {
 
 void CudaServer::on_task_error(std::exception_ptr error, StreamId stream) {
   device_->streams().of(stream).fail(std::move(error));
+}
+
+std::shared_ptr<CommunicationGroup> CudaServer::communication_group(const CommunicationId& devices) {
+  require_devices(devices);
+  return CommunicationGroups::of_process().find_or_open(devices);
+}
+
+std::shared_ptr<CommunicationGroup> CudaServer::renew_communication_group(const CommunicationId& devices) {
+  require_devices(devices);
+  return CommunicationGroups::of_process().renew(devices);
+}
+
+void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
+                             const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  try {
+    detail::queue_collective(*device_, on, group, calls, caller);
+  } catch (...) {
+    on.fail(std::current_exception());
+  }
+}
+
+void CudaServer::sync_collective(const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  if (detail::gpu_faulted()) return;
+  try {
+    device_->require_no_capture(on, "sync_collective", caller);
+    device_->wait_for(on, device_->communicators().last_positions(), caller);
+  } catch (...) {
+    on.fail(std::current_exception());
+  }
 }
 
 }  // namespace cox

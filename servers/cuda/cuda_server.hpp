@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/communication_group.hpp>
 #include <coxswain/runtime/compute_client.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/pitched_layout_policy.hpp>
@@ -48,7 +49,8 @@ class CudaServer {
     std::string bus_id;       ///< of PCI
     std::size_t streams = 0;  ///< of the driver, at most
   };
-  static constexpr bool communication_enabled = false;
+  static constexpr bool communication_enabled = true;
+  using CommunicationGroup = cox::CommunicationGroup;
   /// Bytes: of every allocation, and of the rows of optimised layouts.
   static constexpr std::size_t memory_alignment = 512;
   /// Bytes: of every staging buffer.
@@ -89,6 +91,12 @@ class CudaServer {
   void replay(GraphId graph, const Caller& caller);
   void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
+
+  // As ServerCommunication says: transfers, by peer copies. Other collectives are CollectiveError Unsupported.
+  [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
+  [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
+  void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller);
+  void sync_collective(const Caller& caller);
 
  private:
   std::unique_ptr<detail::CudaDevice> device_;

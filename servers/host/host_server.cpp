@@ -47,7 +47,7 @@ std::shared_ptr<const ServerUtilities<HostServer>> describe(DeviceId device, con
   DeviceProperties properties;
   properties.name = "host device " + std::to_string(device.index);
   properties.memory = {.capacity = options.memory_capacity, .alignment = HostServer::memory_alignment};
-  for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs})
+  for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs, Feature::Collectives})
     properties.features.insert(feature);
   const Settings now = settings();
   // In place: a profiler stays where it was made.

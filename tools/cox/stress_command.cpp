@@ -64,6 +64,19 @@ bool written(const char* option, const std::string& path, bool done, std::ostrea
   return done;
 }
 
+stress::Report stress_devices(stress::Options options, const std::atomic<bool>& interrupted,
+                              const stress::ProgressSink& progress) {
+#if COX_HAS_CUDA
+  if (options.devices.front().type == cuda_device_type) {
+    // The driver's own threads stay: they are there before the run, so that what it leaves behind can be counted.
+    for (const DeviceId device : options.devices) static_cast<void>(CudaClient::load(device));
+    shutdown_all();
+    return stress::run<stress::CudaBackend>(std::move(options), interrupted, progress);
+  }
+#endif
+  return stress::run(std::move(options), interrupted, progress);
+}
+
 std::uint64_t random_seed() {
   std::random_device device;
   return (std::uint64_t{device()} << 32U) | device();
@@ -136,7 +149,7 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
     options.on_violation = [&] { write_flight_recorders(err); };
     ProgressLine line(err, &err == &std::cerr && isatty(STDERR_FILENO) == 1);
     const auto show = [&line](const stress::Progress& progress) { line.show(progress); };
-    report = stress::run(options, interruption.flag(), quiet_ ? stress::ProgressSink() : show);
+    report = stress_devices(std::move(options), interruption.flag(), quiet_ ? stress::ProgressSink() : show);
   }
   if (!quiet_) out << table(report);
   out << verdict(report) << std::flush;

@@ -60,6 +60,7 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       engine_(thread_name("copy", utilities_->owner.device), events_,
               {.threads = settings().get<std::uint64_t>("cuda.copy_threads")}),
       transfers_(streams_, engine_, doorbell_),
+      communicators_(utilities_->owner.device, streams_, doorbell_, context_->native()),
       memory_(streams_, pool_options(utilities_->properties.memory.capacity), context_,
               CudaStorage::piece_size_for(utilities_->properties.memory.capacity)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
@@ -77,6 +78,11 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
 CudaDevice::~CudaDevice() {
   if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));
   doorbell_->mute();
+  communicators_.leave([this] {
+    streams_.answer();
+    advance();
+    streams_.poll();
+  });
   drain();
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](CudaStream& stream) {
@@ -110,7 +116,8 @@ void CudaDevice::advance() {
     streams_.abandon();
   }
   for (bool any = true; any;) {
-    any = transfers_.advance();
+    any = doorbell_->make_calls();
+    any = transfers_.advance() || any;
     any = streams_.advance() || any;
   }
 }
@@ -210,8 +217,16 @@ void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task)
   }
   on.make_room_for_transfer();
   const StreamPosition position = transfers_.begin(waits, std::move(task));
+  communicators_.note_waits(position, waits);
   on.add_transfer(position);
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+}
+
+void CudaDevice::wait_for(CudaStream& on, const StreamPositions& positions, const Caller& caller) {
+  if (positions.empty()) return;
+  const StreamPosition position =
+      streams_.submit(on, positions, {"sync_collective", nullptr, caller.site}, [](const IssueTarget&) {});
+  communicators_.note_waits(position, positions);
 }
 
 void CudaDevice::require_no_capture(const CudaStream& on, const char* operation, const Caller& caller) const {

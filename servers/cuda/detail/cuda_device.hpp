@@ -10,6 +10,7 @@
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/servers/cuda/detail/copy_engine.hpp>
+#include <coxswain/servers/cuda/detail/cuda_communicators.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
 #include <coxswain/servers/cuda/detail/cuda_poller.hpp>
 #include <coxswain/servers/cuda/detail/cuda_storage.hpp>
@@ -56,6 +57,7 @@ class CudaDevice {
   }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
   [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }
+  [[nodiscard]] CudaCommunicators& communicators() noexcept { return communicators_; }
   [[nodiscard]] CudaEvents& events() noexcept { return *events_; }
   [[nodiscard]] CudaEvents& timed_events() noexcept { return *timed_events_; }
   [[nodiscard]] Memory& memory() noexcept { return memory_; }
@@ -82,6 +84,7 @@ class CudaDevice {
       return on.capture.graph().add(uses, CudaIssue(std::forward<F>(issue)));
     const StreamPositions waits = waits_of(on, uses);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
+    communicators_.note_waits(position, waits);
     for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
   }
   /// As that, behind the stream's transfers, too: for what tells that all work is done.
@@ -90,10 +93,14 @@ class CudaDevice {
     StreamPositions waits = waits_of(on, uses);
     for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue));
+    communicators_.note_waits(position, waits);
     for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
   }
   /// A copy that the threads of the device make, as work of the stream. Throws as CudaTransfers::begin.
   void transfer(CudaStream& on, const BufferUses& uses, CopyTask task);
+
+  /// What is issued on the stream from now on comes after these positions. Throws CudaError, std::bad_alloc.
+  void wait_for(CudaStream& on, const StreamPositions& positions, const Caller& caller);
 
   /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
   void require_no_capture(const CudaStream& on, const char* operation, const Caller& caller) const;
@@ -118,6 +125,7 @@ class CudaDevice {
   CudaStreams streams_;
   CopyEngine engine_;
   CudaTransfers transfers_;
+  CudaCommunicators communicators_;
   Memory memory_;
   std::shared_ptr<CudaPinnedMemory> pinned_;  // with the bytes that it gave out
   CUstream capture_stream_ = nullptr;         // for graphs, which are captured whole

@@ -17,8 +17,8 @@ namespace cox::detail {
 class CudaStorage {
  public:
   /// Bytes of a piece for a device of so much memory: a compromise, since mapping costs by the piece and what is kept
-  /// comes in whole pieces. 32 MiB for a GPU of 128 GiB, whose memory is mapped in 0.2 s then, and at least 2 MiB, which
-  /// the driver wants.
+  /// comes in whole pieces. 32 MiB for a GPU of 128 GiB, whose memory is mapped in 0.2 s then, and at least 2 MiB,
+  /// which the driver wants.
   [[nodiscard]] static std::size_t piece_size_for(std::size_t capacity) noexcept;
 
   CudaStorage(const std::shared_ptr<CudaContext>& context, std::size_t piece_size);

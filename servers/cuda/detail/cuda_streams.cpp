@@ -17,9 +17,16 @@ CudaStream& CudaStreams::find_or_make(StreamId id) {
   return *last_;
 }
 
+// The one that the fewest share, unless there may be more of them.
 NativeStream& CudaStreams::native_for_new() {
-  const auto least = std::ranges::min_element(natives_, {}, [](const auto& native) { return native->users; });
-  if (natives_.size() >= options_.streams || (least != natives_.end() && (*least)->users == 0)) return **least;
+  NativeStream* least = nullptr;
+  for (const auto& native : natives_)
+    if (!native->apart && (least == nullptr || native->users < least->users)) least = native.get();
+  if (least != nullptr && (least->users == 0 || natives_.size() - apart_ >= options_.streams)) return *least;
+  return make_native();
+}
+
+NativeStream& CudaStreams::make_native() {
   const StreamSlot slot = take_slot();
   try {
     natives_.push_back(std::make_unique<NativeStream>(slot, timeline(slot), options_.priority));
@@ -29,6 +36,13 @@ NativeStream& CudaStreams::native_for_new() {
   }
   native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
   return *natives_.back();
+}
+
+std::shared_ptr<CudaStream> CudaStreams::make_apart() {
+  NativeStream& native = make_native();
+  native.apart = true;
+  ++apart_;
+  return std::make_shared<CudaStream>(Place{device_, StreamId::allocate()}, native);
 }
 
 StreamSlot CudaStreams::take_slot() {

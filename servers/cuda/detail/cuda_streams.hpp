@@ -33,7 +33,7 @@ class CudaStreams {
   CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<Doorbell> doorbell,
               const CudaStreamOptions& options)
       : device_(device), events_(std::move(events)), doorbell_(std::move(doorbell)), options_(options) {
-    natives_.reserve(options_.streams);  // they stay where they are: see suspects()
+    natives_.reserve(options_.streams + most_apart);  // they stay where they are: see add_suspects()
   }
   CudaStreams(const CudaStreams&) = delete;
   CudaStreams& operator=(const CudaStreams&) = delete;
@@ -43,6 +43,8 @@ class CudaStreams {
     if (last_ != nullptr && last_->place().stream == id) return *last_;
     return find_or_make(id);
   }
+  /// A stream that no StreamId shares, for the device's own work. Throws CudaError, std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<CudaStream> make_apart();
   /// As StreamClock says: as far as is known.
   [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
     return timelines_[static_cast<std::size_t>(slot)]->completed();
@@ -112,9 +114,11 @@ class CudaStreams {
 
  private:
   static constexpr std::uint64_t mark_interval = 8;
+  static constexpr std::size_t most_apart = 4;
 
   [[nodiscard]] CudaStream& find_or_make(StreamId id);
   [[nodiscard]] NativeStream& native_for_new();
+  [[nodiscard]] NativeStream& make_native();
   void forget_idle() noexcept;
   [[nodiscard]] bool has_room(NativeStream& native) {
     const std::uint64_t in_flight = native.timeline().in_flight();
@@ -143,6 +147,7 @@ class CudaStreams {
   std::vector<std::unique_ptr<CudaTimeline>> timelines_;  // by slot
   std::vector<StreamSlot> free_slots_;                    // with room for all
   std::vector<std::unique_ptr<NativeStream>> natives_;    // with room for all
+  std::size_t apart_ = 0;                                 // of these
   std::atomic<std::size_t> native_count_{0};              // that other threads may look at
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
   CudaStream* last_ = nullptr;  // that was asked for

@@ -40,9 +40,12 @@ class CudaTimeline {
   void mark(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
     marks_.push_back({position, std::move(event)});
   }
-  /// The oldest piece that was submitted has been issued and is complete, without an event.
-  void finish() noexcept {
+  /// The oldest piece that has not been issued is complete, or will be with `event`, if it is not null; in any case not
+  /// before those before it.
+  void end(std::shared_ptr<CudaEvent> event) {
     ++issued_;
+    if (event == nullptr && !marks_.empty()) event = marks_.back().event;
+    if (event != nullptr) return mark(issued_, std::move(event));
     completed_.store(issued_, std::memory_order_relaxed);
   }
   struct Mark {

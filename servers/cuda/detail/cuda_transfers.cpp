@@ -26,15 +26,11 @@ StreamSlot CudaTransfers::next_slot() {
 
 StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task) {
   const StreamSlot slot = next_slot();
-  task.done = [slot, ended = ended_, done = std::move(task.done)](CopyTask& ending, std::exception_ptr error,
-                                                                  std::shared_ptr<CudaEvent> end) mutable {
+  task.done = [this, slot, doorbell = doorbell_, done = std::move(task.done)](
+                  CopyTask& ending, std::exception_ptr error, std::shared_ptr<CudaEvent> end) mutable {
     done(ending, std::move(error), end);
     ending.parts.clear();  // before anybody finds that it has ended: the bytes are given back
-    {
-      const std::lock_guard lock(ended->mutex);
-      ended->list.push_back({slot, std::move(end)});
-    }
-    ended->doorbell->ring();
+    doorbell->post([this, slot, end = std::move(end)]() mutable { this->end(slot, std::move(end)); });
   };
   if (streams_.issued(waits)) {
     hand_over(waits, std::move(task));
@@ -64,23 +60,12 @@ bool CudaTransfers::advance() {
     }
     any = true;
   }
-  std::vector<End> ended;
-  {
-    const std::lock_guard lock(ended_->mutex);
-    ended.swap(ended_->list);
-  }
-  for (End& end : ended) {
-    CudaTimeline& timeline = streams_.timeline(end.slot);
-    if (end.event == nullptr) {
-      timeline.finish();
-    } else {
-      timeline.issue();
-      timeline.mark(timeline.issued(), std::move(end.event));
-    }
-    --under_way_;
-    any = true;
-  }
   return any;
+}
+
+void CudaTransfers::end(StreamSlot slot, std::shared_ptr<CudaEvent> event) {
+  streams_.timeline(slot).end(std::move(event));
+  --under_way_;
 }
 
 void CudaTransfers::abandon() noexcept {

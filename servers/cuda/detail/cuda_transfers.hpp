@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace cox::detail {
@@ -19,9 +18,7 @@ namespace cox::detail {
 class CudaTransfers {
  public:
   CudaTransfers(CudaStreams& streams, CopyEngine& engine, std::shared_ptr<Doorbell> doorbell)
-      : streams_(streams), engine_(engine), ended_(std::make_shared<Ended>()) {
-    ended_->doorbell = std::move(doorbell);
-  }
+      : streams_(streams), engine_(engine), doorbell_(std::move(doorbell)) {}
   CudaTransfers(const CudaTransfers&) = delete;
   CudaTransfers& operator=(const CudaTransfers&) = delete;
 
@@ -31,7 +28,7 @@ class CudaTransfers {
   /// CudaError, std::bad_alloc, std::system_error; then nothing has begun.
   StreamPosition begin(const StreamPositions& waits, CopyTask task);
 
-  /// Hands over what can begin by now, and notes what has ended. Returns whether anything has changed.
+  /// Hands over what can begin by now. Returns whether there was anything.
   bool advance();
   /// Some have not ended.
   [[nodiscard]] bool under_way() const noexcept { return under_way_ != 0; }
@@ -43,21 +40,13 @@ class CudaTransfers {
     StreamPositions waits;
     CopyTask task;
   };
-  struct End {
-    StreamSlot slot;
-    std::shared_ptr<CudaEvent> event;  // null: it is complete
-  };
-  struct Ended {
-    std::shared_ptr<Doorbell> doorbell;
-    std::mutex mutex;
-    std::vector<End> list;  // guarded by mutex
-  };
-
+  /// Notes the end on the device thread.
+  void end(StreamSlot slot, std::shared_ptr<CudaEvent> event);
   void hand_over(const StreamPositions& waits, CopyTask&& task);
 
   CudaStreams& streams_;
   CopyEngine& engine_;
-  const std::shared_ptr<Ended> ended_;
+  const std::shared_ptr<Doorbell> doorbell_;
   std::deque<Waiting> waiting_;
   std::vector<StreamSlot> slots_;  // all that are ours
   std::size_t turn_ = 0;

@@ -4,9 +4,30 @@
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/inline_device_handle.hpp>
 
+#include <atomic>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace cox::detail {
+
+struct Doorbell::Shared {
+  std::function<void()> answer;  // device thread; empty: muted
+  std::atomic<bool> rung{false};
+  std::mutex mutex;
+  std::vector<Call> calls;  // guarded by mutex
+
+  bool make_calls() {
+    std::vector<Call> taken;
+    {
+      const std::lock_guard lock(mutex);
+      taken.swap(calls);
+    }
+    for (Call& call : taken) call();
+    return !taken.empty();
+  }
+};
+
 namespace {
 
 /// Shares the device thread with the server, so that what is submitted to it runs there.
@@ -20,7 +41,9 @@ std::function<void()> submitter(DeviceId device, std::shared_ptr<Shared> shared)
     handle.submit([shared](DoorbellService&) {
       // Before it looks: who rings from here on rings again. Acquire pairs with the release in ring().
       shared->rung.exchange(false, std::memory_order_acq_rel);
-      if (shared->answer) shared->answer();
+      if (!shared->answer) return;
+      shared->make_calls();
+      shared->answer();
     });
   };
 }
@@ -41,6 +64,16 @@ void Doorbell::ring() noexcept {
   } catch (...) {  // closed: the device thread looks by itself then
   }
 }
+
+void Doorbell::post(Call call) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->calls.push_back(std::move(call));
+  }
+  ring();
+}
+
+bool Doorbell::make_calls() { return shared_->make_calls(); }
 
 void Doorbell::mute() noexcept { shared_->answer = nullptr; }
 

@@ -3,32 +3,33 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
-#include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 namespace cox::detail {
 
-/// How the threads of a device (the poller, those that copy) have its device thread look what has become possible.
-/// Rings that come before it has looked are one.
+/// How other threads (the poller, those that copy, other device threads) reach the device thread of a server: they
+/// leave calls for it, or have it look what has become possible. Rings that come before it has answered are one.
 class Doorbell {
  public:
-  /// On the device thread of `device`, or where that is inline. `answer`: what the device thread does.
+  using Call = UniqueFunction<void()>;
+
+  /// On the device thread of `device`, or where that is inline. `answer`: what the device thread does after the calls.
   Doorbell(DeviceId device, std::function<void()> answer);
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
   /// Any thread. Does not block, but for a device that is inline.
   void ring() noexcept;
-  /// Nobody answers any more. Device thread.
+  /// Calls `call` on the device thread, in the order of the posts. Any thread. Throws std::bad_alloc.
+  void post(Call call);
+  /// Makes the calls that have been posted. Returns whether there were any. Device thread.
+  bool make_calls();
+  /// The device thread answers no more: it will make the calls by itself. Device thread.
   void mute() noexcept;
 
  private:
-  struct Shared {
-    std::function<void()> answer;  // device thread; empty: muted
-    std::atomic<bool> rung{false};
-  };
+  struct Shared;
   std::shared_ptr<Shared> shared_;
   std::function<void()> submit_;
 };

@@ -74,6 +74,7 @@ class NativeStream {
   std::deque<Pending> pending;
   bool wake_up_is_due = false;  ///< somebody will ring when the first of them can go on
   std::size_t users = 0;        ///< StreamIds that share the stream
+  bool apart = false;           ///< no StreamId is ever put on it
   OperationHistory history;
 
  private:

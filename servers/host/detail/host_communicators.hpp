@@ -5,7 +5,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
-#include <coxswain/servers/host/detail/awaited_collectives.hpp>
+#include <coxswain/collectives/detail/awaited_collectives.hpp>
 #include <coxswain/servers/host/detail/host_communicator.hpp>
 #include <coxswain/servers/host/detail/host_streams.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>

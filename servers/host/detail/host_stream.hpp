@@ -6,7 +6,7 @@
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/host/detail/awaited_collectives.hpp>
+#include <coxswain/collectives/detail/awaited_collectives.hpp>
 #include <coxswain/servers/host/detail/host_capture.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
 #include <coxswain/servers/host/detail/running_profiles.hpp>

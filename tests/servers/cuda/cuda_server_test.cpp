@@ -144,8 +144,9 @@ TEST_CASE("What a launch asks too much of is found before the driver is asked", 
   CHECK_THAT(failure_of(client), ContainsSubstring("takes 1 buffers"));
   client.launch(multiply_add(), CubeCount::single(), KernelArguments().with_buffer(data).with_scalar(1U));
   CHECK_THAT(failure_of(client), ContainsSubstring("too few scalars"));
-  client.launch(CudaKernel::from_source("broken", CubeDim::single(), "extern \"C\" __global__ void broken() { nonsense; }"),
-                CubeCount::single(), KernelArguments());
+  client.launch(
+      CudaKernel::from_source("broken", CubeDim::single(), "extern \"C\" __global__ void broken() { nonsense; }"),
+      CubeCount::single(), KernelArguments());
   CHECK_THAT(failure_of(client), ContainsSubstring("nonsense"));
   client.launch(multiply_add(), {0, 1, 1}, arguments());
   CHECK(failure_of(client).empty());

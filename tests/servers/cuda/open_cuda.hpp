@@ -9,10 +9,10 @@
 #include <vector>
 
 /// Ends the test, saying so, where there is no GPU.
-#define COX_REQUIRE_GPUS(count)                                                                          \
-  if (const auto cox_gpus = cox::enumerate_cuda_devices(); cox_gpus.size() < (count)) {                  \
+#define COX_REQUIRE_GPUS(count)                                                                             \
+  if (const auto cox_gpus = cox::enumerate_cuda_devices(); cox_gpus.size() < (count)) {                     \
     WARN("skipped: needs " << (count) << " GPUs, found " << cox_gpus.size() << ". " << cox::why_no_cuda()); \
-    return;                                                                                              \
+    return;                                                                                                 \
   }
 
 namespace cox::test {

@@ -4,7 +4,6 @@
 #include <coxswain/runtime/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>
 #include <coxswain/tools/cox/stress/device_table.hpp>
-#include <coxswain/tools/cox/stress/host_kernels.hpp>
 #include <coxswain/tools/cox/stress/latencies.hpp>
 #include <coxswain/tools/cox/stress/program.hpp>
 #include <coxswain/tools/cox/stress/round_book.hpp>
@@ -12,6 +11,7 @@
 #include <coxswain/tools/cox/stress/round_check.hpp>
 #include <coxswain/tools/cox/stress/round_plan.hpp>
 #include <coxswain/tools/cox/stress/stream_pool.hpp>
+#include <coxswain/tools/cox/stress/stress_kernels.hpp>
 #include <coxswain/tools/cox/stress/ticket_book.hpp>
 
 #include <chrono>
@@ -441,7 +441,7 @@ void CollectiveClient<Backend>::stall(std::size_t device) {
   }
   Compute client = this->device(device).compute;
   client.set_stream(streams_.shared(random_));
-  client.launch(HostKernels::stalling(time), CubeCount::single(), {});
+  KernelsOf<Compute>::stall(client, time);
 }
 
 template <class Backend>

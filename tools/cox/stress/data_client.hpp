@@ -23,7 +23,7 @@ namespace cox::stress {
 
 /// Does the operations on device memory: create, read and launch, on two streams of each device, with buffers that it
 /// swaps with other clients. Each returns how long the call under test took, in nanoseconds. Compute is a ComputeClient
-/// of host devices or stands in for it. One thread.
+/// or stands in for it. One thread.
 template <class Compute>
 class DataClient {
  public:
@@ -209,7 +209,7 @@ std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
   touch(plan, y.bytes() + x.bytes());
   if (plan.fault == Fault::Throw) return stream.launch_throwing(y, ticket(plan, index));
 
-  KernelStep step = KernelStep::choose(y, x, random);
+  auto step = KernelStep<typename Compute::Kernel>::choose(y, x, random);
   CubeCount count = CubeCount::of_1d(step.cubes);
   if (random.below(8) == 0) {
     // Read from device memory when it is the kernel's turn; the handle is dropped long before that.
@@ -229,7 +229,7 @@ std::uint64_t DataClient<Compute>::profile(const Plan& plan) {
   const Compute& client = devices_[plan.device].streams[index].client();
   Buffer& y = pick_buffer(plan, client, random);
   touch(plan, y.bytes());
-  KernelStep step = KernelStep::choose(y, y, random);
+  auto step = KernelStep<typename Compute::Kernel>::choose(y, y, random);
   const Stopwatch stopwatch;
   auto duration =
       client.profile([&] { client.launch(*step.kernel, CubeCount::of_1d(step.cubes), std::move(step.arguments)); });

@@ -1,15 +1,13 @@
 #pragma once
 
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/future.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>
-#include <coxswain/tools/cox/stress/host_kernels.hpp>
 #include <coxswain/tools/cox/stress/stopwatch.hpp>
 #include <coxswain/tools/cox/stress/stream_faults.hpp>
+#include <coxswain/tools/cox/stress/stress_kernels.hpp>
 
 #include <array>
 #include <cstddef>
@@ -63,14 +61,13 @@ class DataStream {
     return time;
   }
 
-  /// Launches a kernel that throws; the failure is expected at the next read or sync.
+  /// Launches a kernel that fails; the failure is expected at the next read or sync.
   std::uint64_t launch_throwing(const Buffer& buffer, const Ticket& ticket) {
     constexpr std::size_t most_faults = 32;
     if (faults_.size() >= most_faults) settle(ticket);
-    HostKernel kernel = HostKernels::throwing(ticket.client, ticket.sequence);
     faults_.push_back(ticket.sequence);
     const Stopwatch stopwatch;
-    client_.launch(std::move(kernel), CubeCount::single(), KernelArguments{}.with_buffer(buffer.handle));
+    KernelsOf<Compute>::launch_failing(client_, buffer, ticket.client, ticket.sequence);
     return stopwatch.elapsed();
   }
 

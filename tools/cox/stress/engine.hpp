@@ -5,12 +5,17 @@
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/servers/host/host_server.hpp>
+#if COX_HAS_CUDA
+#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/tools/cox/stress/cuda_kernels.hpp>
+#endif
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>
 #include <coxswain/tools/cox/stress/balance.hpp>
 #include <coxswain/tools/cox/stress/client.hpp>
 #include <coxswain/tools/cox/stress/crew.hpp>
+#include <coxswain/tools/cox/stress/host_kernels.hpp>
 #include <coxswain/tools/cox/stress/monitor.hpp>
 #include <coxswain/tools/cox/stress/process.hpp>
 #include <coxswain/tools/cox/stress/report.hpp>
@@ -30,11 +35,18 @@
 namespace cox::stress {
 
 /// The library as it is. Tests put others in its place, which break a law.
-struct LibraryBackend {
+template <class Client>
+struct ClientBackend {
   template <class S>
   using Handle = DeviceHandle<S>;
-  using Compute = HostClient;
+  using Compute = Client;
 };
+using LibraryBackend = ClientBackend<HostClient>;
+#if COX_HAS_CUDA
+struct CudaBackend : ClientBackend<CudaClient> {
+  static constexpr bool transfers_only = true;  ///< of the operations on several devices
+};
+#endif
 
 /// One run from opening the devices to closing them again. Once.
 template <class Backend>
@@ -59,7 +71,11 @@ class Engine {
 
  private:
   [[nodiscard]] static Options with_what_there_is(Options options) {
-    if (options.devices.size() < 2) options.mix = options.mix.without_collectives();
+    if (options.devices.size() < 2) {
+      options.mix = options.mix.without_collectives();
+    } else if constexpr (requires { Backend::transfers_only; }) {
+      options.mix = options.mix.with_transfers_only();
+    }
     return options;
   }
   void open();

@@ -3,10 +3,9 @@
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/graph.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>
-#include <coxswain/tools/cox/stress/host_kernels.hpp>
+#include <coxswain/tools/cox/stress/kernel_step.hpp>
 #include <coxswain/tools/cox/stress/program.hpp>
 #include <coxswain/tools/cox/stress/stopwatch.hpp>
 #include <coxswain/tools/cox/stress/ticket_book.hpp>
@@ -78,19 +77,14 @@ class GraphClient {
 
   // Queues the work once. `on_the_cpu`: it runs, so that the output will have changed.
   static void work(const Compute& client, Captured& captured, bool on_the_cpu) {
-    const HostKernels& kernels = HostKernels::instance();
+    using Kernels = KernelsOf<Compute>;
+    const Kernels& kernels = Kernels::instance();
     const std::size_t words = captured.output.expected.size();
-    const auto cubes = static_cast<std::uint32_t>((words + HostKernels::units - 1) / HostKernels::units);
-    const Handle summand = client.empty(captured.output.bytes());
-    client.launch(kernels.fill, CubeCount::of_1d(cubes),
-                  KernelArguments{}.with_buffer(summand).with_scalar(captured.summand));
-    const auto add = [&](const Handle& x, std::uint32_t factor) {
-      client.launch(
-          kernels.axpy, CubeCount::of_1d(cubes),
-          KernelArguments{}.with_buffer(captured.output.handle).with_scalar(factor).with_buffer(x, Access::Read));
-    };
-    add(captured.input.handle, captured.factor);
-    add(summand, 1);
+    const CubeCount cubes = CubeCount::of_1d(KernelStep<typename Compute::Kernel>::cubes_for(words));
+    const Buffer summand{.handle = client.empty(captured.output.bytes()), .expected = Words(words)};
+    client.launch(kernels.fill, cubes, Kernels::arguments(summand, captured.summand));
+    client.launch(kernels.axpy, cubes, Kernels::arguments(captured.output, captured.input, captured.factor));
+    client.launch(kernels.axpy, cubes, Kernels::arguments(captured.output, summand, 1));
     if (on_the_cpu) run_on_the_cpu(captured);
   }
 

@@ -1,27 +1,44 @@
 #pragma once
 
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/sequence.hpp>
+#include <coxswain/tools/cox/stress/stress_kernels.hpp>
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 namespace cox::stress {
 
-/// What the clients launch on host devices. All work on 32-bit words, as many as the first buffer has; each takes one
-/// scalar. Built once.
-struct HostKernels {
-  static constexpr std::uint32_t units = 64;  ///< of a cube, each for one word
+/// On host devices.
+template <>
+struct StressKernels<HostKernel> {
+  HostKernel fill;
+  HostKernel iota;
+  HostKernel flip;
+  HostKernel axpy;
 
-  HostKernel fill;  ///< y[i] = a
-  HostKernel iota;  ///< y[i] = a + i
-  HostKernel flip;  ///< y[i] ^= a
-  HostKernel axpy;  ///< y[i] += a * x[i], as far as x goes
+  [[nodiscard]] static const StressKernels& instance();
+  [[nodiscard]] static KernelArguments arguments(const Buffer& y, std::uint32_t a) {
+    return KernelArguments{}.with_buffer(y.handle).with_scalar(a);
+  }
+  [[nodiscard]] static KernelArguments arguments(const Buffer& y, const Buffer& x, std::uint32_t a) {
+    return arguments(y, a).with_buffer(x.handle, Access::Read);
+  }
+  template <class Compute>
+  static void stall(const Compute& client, std::chrono::milliseconds time) {
+    client.launch(stalling(time), CubeCount::single(), {});
+  }
+  template <class Compute>
+  static void launch_failing(const Compute& client, const Buffer& y, std::uint32_t number, Sequence sequence) {
+    client.launch(throwing(number, sequence), CubeCount::single(), KernelArguments{}.with_buffer(y.handle));
+  }
 
-  [[nodiscard]] static const HostKernels& instance();
-  /// Takes no buffer, and that long.
+ private:
   [[nodiscard]] static HostKernel stalling(std::chrono::milliseconds time);
-  /// Takes one buffer and throws the InjectedFault with that tag before it touches it.
   [[nodiscard]] static HostKernel throwing(std::uint32_t client, Sequence sequence);
 };
 

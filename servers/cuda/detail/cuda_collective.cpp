@@ -1,0 +1,87 @@
+#include <coxswain/servers/cuda/detail/cuda_collective.hpp>
+
+#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/servers/cuda/detail/cuda_device.hpp>
+
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+// Collectives other than transfers are NCCL's.
+void require_transfer(const CollectiveRequest& request, const Caller& caller) {
+  if (is_transfer(request.operation)) return;
+  throw CollectiveError(CollectiveError::Kind::Unsupported,
+                        std::string(to_string(request.operation)) + " is not supported between CUDA devices",
+                        caller.site);
+}
+
+PeerRange resolve(const CudaDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
+  const bool sends = call.request.operation == CollectiveOperation::Send;
+  const Binding& binding = sends ? call.source : call.destination;
+  PeerRange range{.address = device.resolve(binding, sends ? Access::Read : Access::Write, caller, uses).address,
+                  .rows = call.rows};
+  if (range.rows.rows == 0) {
+    const std::size_t bytes = call.request.count * element_size(call.request.element_type);
+    range.rows = {.rows = 1, .row_bytes = bytes, .pitch = bytes};
+  }
+  return range;
+}
+
+void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, const CollectiveCallList& calls,
+         const Caller& caller) {
+  CudaStreams& streams = device.streams();
+  CudaCollective collective;
+  for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
+  BufferUses uses;
+  try {
+    device.require_no_capture(on, "a collective", caller);
+    CudaDevice::require_healthy(
+        on,
+        calls.front().request.operation == CollectiveOperation::Send ? ServerOperation::Send : ServerOperation::Receive,
+        caller);
+    for (const CollectiveCall& call : calls) collective.memory.push_back(resolve(device, call, caller, uses));
+  } catch (...) {
+    // The rank comes all the same, to say so: the others must not wait for it.
+    collective.failure = std::current_exception();
+    uses.clear();
+    if (on.capture.capturing()) {
+      on.capture.fail(collective.failure);
+      collective.told = true;
+    }
+  }
+  const StreamSlot slot = communicator.last_position().stream;
+  StreamPositions waits{{on.slot(), on.native().timeline().submitted()}};
+  for (const BufferUse& use : uses) {
+    use.buffer->uses.add_waits(use.access, slot, streams, waits);
+    use.buffer->uses.prepare(streams);
+  }
+  collective.after = device.communicators().dependencies(waits);
+  collective.waits = std::move(waits);
+  const StreamPosition end = communicator.submit(std::move(collective), on);
+  for (const BufferUse& use : uses) use.buffer->uses.note(use.access, end);
+}
+
+}  // namespace
+
+// What a rank did not ask for has no number: were it to go on, it would meet the others' wrong operations. So whoever
+// could not ask ends it for all.
+void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
+                      const CollectiveCallList& calls, const Caller& caller) {
+  require_transfer(calls.front().request, caller);
+  CudaCommunicator* communicator = nullptr;
+  try {
+    communicator = &device.communicators().of(group, calls.front().request);
+    ask(device, on, *communicator, calls, caller);
+  } catch (...) {
+    group->require_open();  // says better why
+    if (communicator != nullptr) std::rethrow_exception(communicator->abort(std::current_exception()));
+    group->abort(std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/collective_call.hpp>
+
+#include <memory>
+
+namespace cox::detail {
+
+class CudaDevice;
+class CudaStream;
+
+/// The device's rank takes part in these operations, behind all work of the caller's stream so far and all other uses
+/// of the memory. What is wrong with them is told to all ranks, and ends with the stream's errors. Device thread; does
+/// not wait. Throws CollectiveError Aborted, or std::bad_alloc, if the rank could not even ask (too far ahead, no
+/// memory, closed): its communicator has then been given up for all ranks.
+void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
+                      const CollectiveCallList& calls, const Caller& caller);
+
+}  // namespace cox::detail

@@ -1,0 +1,150 @@
+#include <coxswain/servers/cuda/detail/cuda_communicator.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <source_location>
+#include <utility>
+
+namespace cox::detail {
+
+/// The rank's part in one operation, from when it asks for it to its end.
+struct CudaCommunicator::Part : std::enable_shared_from_this<CudaCommunicator::Part> {
+  std::shared_ptr<CommunicationGroup> group;
+  CommunicatorNumber number;
+  std::size_t rank = 0;
+  std::size_t place = 0;
+  StreamSlot slot = no_stream;
+  std::vector<PeerRange> memory;
+  StreamPositions waits;
+  std::shared_ptr<CudaStream> asked_on;
+  std::uint64_t error_sequence = 0;
+  bool told = false;
+  std::source_location site;
+  std::shared_ptr<FlightRecorder> recorder;
+  std::shared_ptr<const CudaCommunication> communication;
+  // Known when it is its turn.
+  std::uint64_t sequence = 0;
+  std::shared_ptr<PeerCopy> meeting;
+
+  // It is the operation's turn, on the device thread: issues it behind what the rank waits for.
+  void issue() {
+    const CudaCommunication& on = *communication;
+    try {
+      on.streams.submit(*on.stream, waits, {"transfer", nullptr, site},
+                        [part = shared_from_this()](const IssueTarget& target) { part->meet(*target.native); });
+    } catch (...) {
+      meeting->arrive(place, side(nullptr, std::current_exception()), on.stream->native(), on.streams.events());
+    }
+  }
+
+  // Its place in the communication stream has come.
+  void meet(NativeStream& stream) {
+    CudaEvents& events = communication->streams.events();
+    std::shared_ptr<CudaEvent> ready;
+    std::exception_ptr failure;
+    try {
+      recorder->started(sequence, rank);
+      if (gpu_faulted()) throw_gpu_fault(site);
+      ready = stream.mark(events);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    meeting->arrive(place, side(std::move(ready), std::move(failure)), stream, events);
+  }
+
+  PeerCopy::Side side(std::shared_ptr<CudaEvent> ready, std::exception_ptr failure) {
+    return {
+        .memory = std::move(memory),
+        .ready = std::move(ready),
+        .context = communication->context,
+        .failure = std::move(failure),
+        .end = [part = shared_from_this()](const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) {
+          part->communication->doorbell->post([part, error, event] { part->end(error, event); });
+        }};
+  }
+
+  // On the device thread. The error comes before the end: who waits for that finds it.
+  void end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
+    try {
+      if (error != nullptr) {
+        recorder->failed(sequence, rank, error);
+        group->sequencer().abort(number, error);  // the ranks no longer agree on what comes next
+        fail(error);
+      } else if (event != nullptr) {
+        event->notify([recorder = recorder, sequence = sequence, rank = rank] { recorder->completed(sequence, rank); });
+      }
+    } catch (...) {
+      report_task_error({group->devices().devices()[rank], StreamId::current(), std::current_exception()});
+    }
+    communication->streams.timeline(slot).end(event);
+  }
+  void refuse(const std::exception_ptr& refusal) noexcept {
+    fail(refusal);
+    communication->streams.timeline(slot).end(nullptr);
+  }
+  void fail(const std::exception_ptr& error) noexcept {
+    if (!told) asked_on->fail_at(error_sequence, error);
+    group->report_failure(error);
+  }
+};
+
+CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number,
+                                   CommunicationId devices, DeviceId device, StreamSlot slot,
+                                   std::shared_ptr<const CudaCommunication> communication)
+    : Communicator(std::move(group), number, std::move(devices), device),
+      slot_(slot),
+      communication_(std::move(communication)),
+      begin_(communication_->streams.timeline(slot).submitted()),
+      last_(begin_) {}
+
+std::exception_ptr CudaCommunicator::abort(const std::exception_ptr& cause) noexcept {
+  try {
+    group()->sequencer().abort(number(), cause);
+    if (const std::exception_ptr refusal = group()->sequencer().broken(number())) return refusal;
+  } catch (...) {
+    report_task_error({devices().devices()[rank()], StreamId::current(), std::current_exception()});
+  }
+  return cause;
+}
+
+StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& on) {
+  std::shared_ptr<PeerCopy> meeting;
+  if (rank() == 0 && collective.failure == nullptr) meeting = std::make_shared<PeerCopy>();
+  CollectiveLaunch launch = make_launch(collective, on);
+  last_ = begin_ + ask({.requests = std::move(collective.requests),
+                        .after = std::move(collective.after),
+                        .failure = std::move(collective.failure),
+                        .shared = std::move(meeting),
+                        .launch = std::move(launch)});
+  communication_->streams.timeline(slot_).submit();
+  return last_position();
+}
+
+CollectiveLaunch CudaCommunicator::make_launch(CudaCollective& collective, CudaStream& on) const {
+  const CollectiveRequest& request = collective.requests.front();
+  auto part = std::make_shared<Part>();
+  part->group = group();
+  part->number = number();
+  part->rank = rank();
+  part->place = place(request);
+  part->slot = slot_;
+  part->memory = std::move(collective.memory);
+  part->waits = std::move(collective.waits);
+  part->asked_on = on.shared_from_this();
+  part->error_sequence = on.next_sequence();
+  part->told = collective.told;
+  part->site = request.caller.site;
+  part->recorder = recorder();
+  part->communication = communication_;
+  return [part = std::move(part)](const LaunchTurn& turn) {
+    part->sequence = turn.sequence;
+    part->meeting = std::static_pointer_cast<PeerCopy>(turn.shared);
+    part->communication->doorbell->post([part, refusal = turn.refusal] {
+      if (refusal != nullptr) return part->refuse(refusal);
+      part->issue();
+    });
+  };
+}
+
+}  // namespace cox::detail

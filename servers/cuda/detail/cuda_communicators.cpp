@@ -1,0 +1,128 @@
+#include <coxswain/servers/cuda/detail/cuda_communicators.hpp>
+
+#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <thread>
+#include <utility>
+
+namespace cox::detail {
+
+CudaCommunicator& CudaCommunicators::of(const std::shared_ptr<CommunicationGroup>& group,
+                                        const CollectiveRequest& request) {
+  const CommunicationId& all = group->devices();
+  const DeviceId other = all.devices()[is_transfer(request.operation) ? request.root : 0];
+  const bool sends = request.operation == CollectiveOperation::Send;
+  const CommunicatorNumber number = !is_transfer(request.operation) ? group->number()
+                                    : sends                         ? group->transfers(device_, other)
+                                                                    : group->transfers(other, device_);
+  if (const auto found = communicators_.find(number); found != communicators_.end()) return *found->second;
+  forget_what_is_over();
+  const CommunicationId ranks = is_transfer(request.operation) ? CommunicationId(std::array{device_, other}) : all;
+  const std::shared_ptr<const CudaCommunication> on = communication();
+  const StreamSlot slot = streams_.take_slot();
+  try {
+    auto made = std::make_unique<CudaCommunicator>(group, number, ranks, device_, slot, on);
+    return *communicators_.emplace(number, std::move(made)).first->second;
+  } catch (...) {
+    streams_.give_back(slot);
+    throw;
+  }
+}
+
+const CudaCommunicator* CudaCommunicators::at(StreamSlot slot) const noexcept {
+  const auto found = std::ranges::find_if(
+      communicators_, [slot](const auto& entry) { return entry.second->last_position().stream == slot; });
+  return found == communicators_.end() ? nullptr : found->second.get();
+}
+
+void CudaCommunicators::note(const StreamPosition& position, const StreamPositions& waits) {
+  const auto index = static_cast<std::size_t>(position.stream);
+  for (const StreamPosition& wait : waits) {
+    const auto other = static_cast<std::size_t>(wait.stream);
+    if (awaited_.size() <= std::max(index, other)) awaited_.resize(std::max(index, other) + 1);
+    if (at(wait.stream) != nullptr) {
+      awaited_[index].add(position.position, wait, streams_);
+    } else {
+      awaited_[other].each_until(wait.position, streams_, [&](const StreamPosition& collective) {
+        awaited_[index].add(position.position, collective, streams_);
+      });
+    }
+  }
+}
+
+CollectiveDependencies CudaCommunicators::dependencies(const StreamPositions& waits) const {
+  CollectiveDependencies dependencies;
+  const auto add = [&](const StreamPosition& collective) {
+    if (const CudaCommunicator* const communicator = at(collective.stream))
+      dependencies.push_back(communicator->operation_at(collective.position));
+  };
+  for (const StreamPosition& wait : waits) {
+    if (at(wait.stream) != nullptr) {
+      add(wait);
+    } else if (static_cast<std::size_t>(wait.stream) < awaited_.size()) {
+      awaited_[static_cast<std::size_t>(wait.stream)].each_until(wait.position, streams_, add);
+    }
+  }
+  return dependencies;
+}
+
+StreamPositions CudaCommunicators::last_positions() const {
+  StreamPositions positions;
+  for (const auto& [number, communicator] : communicators_) {
+    const StreamPosition last = communicator->last_position();
+    if (streams_.completed(last.stream) < last.position) positions.push_back(last);
+  }
+  return positions;
+}
+
+bool CudaCommunicators::all_issued() const noexcept {
+  return std::ranges::all_of(communicators_, [](const auto& entry) { return entry.second->issued(); });
+}
+
+void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
+  std::exception_ptr cause;
+  try {
+    cause = std::make_exception_ptr(
+        CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
+    const auto groups = CommunicationGroups::of_process().leave(device_);
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (!all_issued() && std::chrono::steady_clock::now() < deadline) {
+      look();
+      std::this_thread::yield();
+    }
+    for (const auto& group : groups) group->close(cause);
+  } catch (...) {
+    // No memory to be polite; but nothing may be under way when the streams go.
+    cause = std::current_exception();
+    report_task_error({device_, StreamId::current(), cause});
+  }
+  for (const auto& [number, communicator] : communicators_) static_cast<void>(communicator->abort(cause));
+  while (!all_issued()) {
+    look();
+    std::this_thread::yield();
+  }
+}
+
+const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
+  if (communication_ == nullptr)
+    communication_ = std::make_shared<const CudaCommunication>(
+        CudaCommunication{streams_, doorbell_, context_, streams_.make_apart()});
+  return communication_;
+}
+
+void CudaCommunicators::forget_what_is_over() {
+  std::erase_if(communicators_, [this](const auto& entry) {
+    const StreamSlot slot = entry.second->last_position().stream;
+    streams_.timeline(slot).poll();
+    if (!entry.second->over()) return false;
+    streams_.give_back(slot);
+    return true;
+  });
+}
+
+}  // namespace cox::detail

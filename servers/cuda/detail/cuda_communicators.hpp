@@ -1,0 +1,64 @@
+#pragma once
+
+#include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/detail/awaited_collectives.hpp>
+#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/servers/cuda/detail/cuda_communicator.hpp>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace cox::detail {
+
+/// The ranks that a CUDA device is. Device thread only.
+class CudaCommunicators {
+ public:
+  CudaCommunicators(DeviceId device, CudaStreams& streams, std::shared_ptr<Doorbell> doorbell, CUcontext context)
+      : device_(device), streams_(streams), doorbell_(std::move(doorbell)), context_(context) {}
+  CudaCommunicators(const CudaCommunicators&) = delete;
+  CudaCommunicators& operator=(const CudaCommunicators&) = delete;
+
+  /// The rank that an operation is for: a transfer has other ranks than what all do together. Throws CollectiveError
+  /// Aborted (the group is closed), CudaError, std::bad_alloc.
+  [[nodiscard]] CudaCommunicator& of(const std::shared_ptr<CommunicationGroup>& group,
+                                     const CollectiveRequest& request);
+  /// What is at `position` waits for these: notes the collectives among them, and those that they wait for themselves.
+  /// Throws std::bad_alloc.
+  void note_waits(const StreamPosition& position, const StreamPositions& waits) {
+    if (!communicators_.empty()) note(position, waits);
+  }
+  /// The operations, as the sequencer knows them, that must be released before what waits for these. Throws
+  /// std::bad_alloc.
+  [[nodiscard]] CollectiveDependencies dependencies(const StreamPositions& waits) const;
+  /// Where all that was asked for so far ends. Throws std::bad_alloc.
+  [[nodiscard]] StreamPositions last_positions() const;
+  /// The device asks for nothing any more. Calls `look()` again and again until all it has asked for has been issued:
+  /// what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been, is
+  /// known not to come.
+  void leave(const std::function<void()>& look) noexcept;
+
+ private:
+  static constexpr std::chrono::seconds patience{2};
+
+  void note(const StreamPosition& position, const StreamPositions& waits);
+  [[nodiscard]] const CudaCommunicator* at(StreamSlot slot) const noexcept;
+  [[nodiscard]] const std::shared_ptr<const CudaCommunication>& communication();
+  [[nodiscard]] bool all_issued() const noexcept;
+  void forget_what_is_over();
+
+  const DeviceId device_;
+  CudaStreams& streams_;
+  const std::shared_ptr<Doorbell> doorbell_;
+  const CUcontext context_;
+  std::shared_ptr<const CudaCommunication> communication_;  // made by the first operation
+  std::map<CommunicatorNumber, std::unique_ptr<CudaCommunicator>> communicators_;
+  std::vector<AwaitedCollectives> awaited_;  // by slot: what its work has come to wait for
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,70 @@
+#include <coxswain/servers/cuda/detail/peer_copy.hpp>
+
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+/// Both sides in rows of one length: what is dense takes the other's.
+void copy(const PeerRange& from, CUcontext from_context, const PeerRange& to, CUcontext to_context, CUstream stream) {
+  const std::size_t bytes = from.rows.size();
+  if (bytes == 0) return;
+  if (from.rows.is_linear() && to.rows.is_linear()) {
+    COX_CUDA_TRY(copy_to_peer(to.address, to_context, from.address, from_context, bytes, stream));
+    return;
+  }
+  const CopyPlan& rows = from.rows.is_linear() ? to.rows : from.rows;
+  const auto pitch = [&rows](const PeerRange& side) {
+    return side.rows.is_linear() ? rows.row_bytes : side.rows.pitch;
+  };
+  if (!from.rows.is_linear() && !to.rows.is_linear() && from.rows.row_bytes != to.rows.row_bytes)
+    throw CollectiveError(CollectiveError::Kind::Unsupported,
+                          "a transfer between tensors that are padded differently: rows of " +
+                              std::to_string(from.rows.row_bytes) + " and " + std::to_string(to.rows.row_bytes) +
+                              " bytes");
+  CUDA_MEMCPY3D_PEER copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = from.address;
+  copy.srcContext = from_context;
+  copy.srcPitch = pitch(from);
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = to.address;
+  copy.dstContext = to_context;
+  copy.dstPitch = pitch(to);
+  copy.WidthInBytes = rows.row_bytes;
+  copy.Height = rows.rows;
+  copy.Depth = 1;
+  COX_CUDA_TRY(copy_rows_to_peer(&copy, stream));
+}
+
+}  // namespace
+
+void PeerCopy::arrive(std::size_t place, Side side, NativeStream& stream, CudaEvents& events) {
+  {
+    const std::lock_guard lock(mutex_);
+    sides_[place] = std::move(side);
+    if (!std::exchange(one_is_there_, true)) return;
+  }
+  Side& sender = sides_[0];
+  Side& receiver = sides_[1];
+  std::exception_ptr error = sender.failure != nullptr ? sender.failure : receiver.failure;
+  std::shared_ptr<CudaEvent> end;
+  try {
+    if (error == nullptr) {
+      const CudaEvent& other = *sides_[1 - place].ready;
+      COX_CUDA_TRY(stream_wait_event(stream.native(), other.native(), CU_EVENT_WAIT_DEFAULT));
+      for (std::size_t i = 0; i < std::min(sender.memory.size(), receiver.memory.size()); ++i)
+        copy(sender.memory[i], sender.context, receiver.memory[i], receiver.context, stream.native());
+      end = events.record(stream.native());
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  for (Side& told : sides_) told.end(error, end);
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+namespace cox::stress {
+
+/// What the clients launch, for servers of that kind of kernel. A specialisation has, all on 32-bit words, as many as
+/// the first buffer has:
+///
+/// - fill, iota, flip, axpy: y[i] = a; y[i] = a + i; y[i] ^= a; y[i] += a * x[i], as far as x goes. Built once:
+///   instance().
+/// - arguments(y, a), arguments(y, x, a): of buffers of the stress.
+/// - stall(client, time): launches a kernel that takes that long.
+/// - launch_failing(client, y, client number, sequence): launches what fails with LaunchError KernelFailed, whose cause
+///   is the InjectedFault with that tag.
+template <class Kernel>
+struct StressKernels;
+
+/// Units of a cube, each for one word.
+inline constexpr std::uint32_t kernel_units = 64;
+
+template <class Compute>
+using KernelsOf = StressKernels<typename Compute::Kernel>;
+
+}  // namespace cox::stress
