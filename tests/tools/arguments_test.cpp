@@ -31,7 +31,7 @@ void require_refused(const Refused& refused, ExitCode code) {
 
 TEST_CASE("A bad argument ends with code 2 and one line that says which and what was expected") {
   const std::vector<Refused> cases{
-      {{}, "cox: a subcommand is needed: config, devices or stress; see cox --help"},
+      {{}, "cox: a subcommand is needed: config, devices, doctor, run or stress; see cox --help"},
       {{"strees"}, "strees"},
       {{"stress", "--speed", "3"}, "--speed"},
       {{"stress", "--clients", "0"}, "--clients: '0' is not a whole number from 1 to 1024"},
@@ -73,6 +73,18 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"stress", "--flight-recorder", "/no/such/folder/out.json"},
        "--flight-recorder: cannot write '/no/such/folder/out.json'"},
       {{"stress", "--draw", "out.trace"}, "--draw"},
+      {{"run"}, "cox run: a program is needed: cox run [options] -- PROGRAM ARGUMENTS"},
+      {{"run", "--"}, "a program is needed"},
+      {{"run", "--", ""}, "a program is needed"},
+      {{"run", "true"}, "true"},
+      {{"run", "--restarts", "-1", "--", "true"}, "--restarts: '-1' is not a whole number from 0 to 1000000"},
+      {{"run", "--within", "0s", "--", "true"}, "--within: '0s' is not at least 1ns"},
+      {{"run", "--backoff", "1", "--", "true"}, "--backoff: '1' is not a time such as 500ms, 10s, 5min or 1h"},
+      {{"run", "--backoff", "2s", "--backoff-max", "1s", "--", "true"}, "--backoff-max: '1s' is not at least 2s"},
+      {{"run", "--on", "1,", "--", "true"}, "--on: '' is neither an exit code from 1 to 255 nor 'signal'"},
+      {{"run", "--on", "256", "--", "true"}, "--on: '256' is neither"},
+      {{"run", "--on", "0", "--", "true"}, "--on: '0' is neither"},
+      {{"devices", "--", "true"}, "cox devices: '--' goes before a program, which only cox run takes"},
       {{"devices", "--devices", "host:x"}, "cox devices: --devices: 'x' is not a whole number"},
   };
   for (const Refused& refused : cases) require_refused(refused, ExitCode::BadArguments);
