@@ -255,11 +255,13 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   // Work
   // ---------------------------------------------------------------------------------------------------------------
 
-  /// Queues the kernel on the stream. A static count with a zero extent is no work at all. From profile level basic on
+  /// Queues the kernel on the stream. A static count with a zero extent is no work at all. The first launch of a kernel
+  /// that must be compiled blocks for that; its failure is the launch's. From profile level basic on
   /// (setting profiling.level) it blocks for the device thread, and the time of the kernel is taken.
   void launch(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode = ExecutionMode::Checked,
               Site site = Site::current()) const {
     if (count.is_empty()) return;
+    if constexpr (requires { std::as_const(kernel).prepare(device_id()); }) std::as_const(kernel).prepare(device_id());
     if (utilities_->profiler.level() != ProfileLevel::Disabled) [[unlikely]]
       return launch_profiled(std::move(kernel), std::move(count), std::move(arguments), mode, site);
     submit_launch(std::move(kernel), std::move(count), std::move(arguments), mode, site);

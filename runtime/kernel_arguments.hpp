@@ -4,12 +4,16 @@
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/handle.hpp>
 #include <coxswain/runtime/small_vector.hpp>
+#include <coxswain/runtime/tensor_map.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <source_location>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cox {
 
@@ -19,7 +23,8 @@ struct KernelBuffer {
   Access access = Access::Write;
 };
 
-/// Scalars and metadata that a kernel is given, one 64-bit word each.
+/// Scalars and metadata that a kernel is given, in 64-bit words. The words before `dynamic_metadata_offset` are static:
+/// a GPU kernel has them as a parameter. The others are dynamic, their number may vary: it has them in memory.
 struct MetadataBindingInfo {
   SmallVector<std::uint64_t, 4> data;
   std::size_t dynamic_metadata_offset = 0;  ///< words before the part whose length varies
@@ -29,6 +34,7 @@ struct MetadataBindingInfo {
 struct KernelArguments {
   SmallVector<KernelBuffer, 8> buffers;
   MetadataBindingInfo info;
+  std::vector<TensorMapArgument> tensor_maps;  // rare: one pointer's worth of moving where there are none
 
   /// Read and written, unless `access` says that the kernel only reads it.
   KernelArguments&& with_buffer(Binding binding, Access access = Access::Write) && {
@@ -42,14 +48,38 @@ struct KernelArguments {
     info = std::move(metadata);
     return std::move(*this);
   }
-  /// Appends one word that holds `value`.
+  /// Appends to the static words: one that holds `value`, or as many as a larger `value` fills.
   template <class T>
-    requires(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t))
-  KernelArguments&& with_scalar(T value) && {
-    std::uint64_t word = 0;
-    std::memcpy(&word, &value, sizeof(T));
-    info.data.push_back(word);
+    requires std::is_trivially_copyable_v<T>
+  KernelArguments&& with_scalar(const T& value) && {
+    constexpr std::size_t words = (sizeof(T) + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+    for (std::size_t i = 0; i < words; ++i) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, reinterpret_cast<const std::byte*>(&value) + i * sizeof(word),
+                  std::min(sizeof(word), sizeof(T) - i * sizeof(word)));
+      append_static(word);
+    }
     return std::move(*this);
+  }
+  /// Read and written, unless `access` says that the kernel only reads it. Throws ServerError Validation if the tensor
+  /// map makes no sense or reaches beyond the memory.
+  KernelArguments&& with_tensor_map(Binding binding, TensorMapDescriptor descriptor, Access access = Access::Write,
+                                    std::source_location site = std::source_location::current()) && {
+    validate_tensor_map(descriptor, binding.size_in_used(), site);
+    tensor_maps.push_back({std::move(binding), std::move(descriptor), access});
+    return std::move(*this);
+  }
+  KernelArguments&& with_tensor_map(const Handle& handle, TensorMapDescriptor descriptor, Access access = Access::Write,
+                                    std::source_location site = std::source_location::current()) && {
+    return std::move(*this).with_tensor_map(handle.binding(), std::move(descriptor), access, site);
+  }
+
+ private:
+  void append_static(std::uint64_t word) {
+    info.data.push_back(word);
+    std::uint64_t* const place = info.data.begin() + std::min(info.dynamic_metadata_offset, info.data.size() - 1);
+    std::rotate(place, info.data.end() - 1, info.data.end());
+    ++info.dynamic_metadata_offset;
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/runtime/detail/future_state.hpp>
+#include <coxswain/runtime/milestone.hpp>
 
 #include <exception>
 #include <memory>
@@ -14,7 +15,7 @@ namespace cox {
 template <class T>
 class Future;
 
-/// The completing side of a Future. Move-only; exactly one of set_value and set_error is called, from any thread.
+/// The completing side of a Future. Move-only; exactly one of set_value, set_error and settle_at is called, from any thread.
 /// Destroyed without either, it completes the future with CallError Closed: everyone who waits gets an answer (L2).
 template <class T>
 class Promise {
@@ -50,6 +51,22 @@ class Promise {
     requires std::is_void_v<T>
   {
     std::exchange(state_, nullptr)->complete(nullptr, detail::Nothing{});
+  }
+  /// The future is complete as soon as `milestone` is reached and `settle()` has made its value, or thrown its error.
+  /// Whoever waits for the future does that, or a helper thread of the device: `settle` must not block. It is destroyed
+  /// then, or, if the future has been dropped, unrun when the milestone is reached. Instead of set_value and set_error.
+  /// Throws std::bad_alloc; then nothing has happened.
+  template <class F>
+  void settle_at(std::shared_ptr<Milestone> milestone, F settle) {
+    if constexpr (std::is_void_v<T>) {
+      state_->settle_at(std::move(milestone), [settle = std::move(settle)]() mutable {
+        settle();
+        return detail::Nothing{};
+      });
+    } else {
+      state_->settle_at(std::move(milestone), std::move(settle));
+    }
+    state_.reset();
   }
   void set_error(std::exception_ptr error) { std::exchange(state_, nullptr)->complete(std::move(error), std::nullopt); }
 

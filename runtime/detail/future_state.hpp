@@ -1,11 +1,15 @@
 #pragma once
 
+#include <coxswain/device_handle/spin_wait.hpp>
 #include <coxswain/runtime/completion_thread.hpp>
 #include <coxswain/runtime/detail/queued_operation.hpp>
+#include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -18,12 +22,31 @@ namespace cox::detail {
 struct Nothing {};
 
 /// What a Promise and its Future share. Completed once; taken once.
+///
+///     pending --complete--------------------------------> ready
+///        `--settle_at--> armed --whoever waits settles-->'
+///
+/// Armed: the result is there as soon as the device has come to a milestone. Whoever waits, waits for that, and then
+/// makes the result; no other thread has to be woken. If nobody waits, the milestone's helper does so for a continuation.
+/// An armed state that is dropped leaves what makes the result, and all that it holds, with the milestone.
 template <class T>
-class FutureState {
+class FutureState : public std::enable_shared_from_this<FutureState<T>> {
  public:
   using Value = std::conditional_t<std::is_void_v<T>, Nothing, T>;
+  /// Makes the result; what it throws is the error.
+  using Settle = UniqueFunction<Value()>;
 
   explicit FutureState(std::shared_ptr<CompletionThread> helper) noexcept : helper_(std::move(helper)) {}
+  FutureState(const FutureState&) = delete;
+  FutureState& operator=(const FutureState&) = delete;
+  ~FutureState() {
+    if (!settle_) return;
+    try {
+      milestone_->notify([settle = std::move(settle_)] {});
+    } catch (...) {  // no memory to leave it there
+      milestone_->wait();
+    }
+  }
 
   /// Runs the continuation, if there is one, on this thread, without a lock held.
   void complete(std::exception_ptr error, std::optional<Value> value) {
@@ -33,35 +56,63 @@ class FutureState {
       const std::lock_guard lock(mutex_);
       error_ = std::move(error);
       value_ = std::move(value);
-      ready_ = true;
+      stage_.store(Stage::Ready, std::memory_order_release);  // pairs with the acquire in spin()
       continuation = std::move(continuation_);
-      // Under the lock: the waiter may destroy this state as soon as it sees ready_.
+      // Under the lock: the waiter may destroy this state as soon as it sees that it is ready.
       changed_.notify_all();
     }
     if (continuation) continuation();
   }
 
-  [[nodiscard]] bool ready() const {
+  /// Instead of complete(). Throws std::bad_alloc only if there is a continuation.
+  void settle_at(std::shared_ptr<Milestone> milestone, Settle settle) {
+    queued_.begin();
     const std::lock_guard lock(mutex_);
-    return ready_;
+    milestone_ = std::move(milestone);
+    settle_ = std::move(settle);
+    if (continuation_) milestone_->notify([self = this->shared_from_this()] { self->settle(); });
+    stage_.store(Stage::Armed, std::memory_order_release);  // as in complete()
+    changed_.notify_all();
+  }
+
+  [[nodiscard]] bool ready() {
+    if (stage_.load(std::memory_order_acquire) == Stage::Armed && milestone_->reached()) settle();
+    const std::lock_guard lock(mutex_);
+    return is(Stage::Ready);
   }
   /// Throws CallError WouldDeadlock.
-  void wait() const {
+  void wait() {
     const QueuedOperation::Wait waiting(queued_);
+    spin();
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !is(Stage::Pending); });
+      if (is(Stage::Ready)) return;
+    }
+    milestone_->wait();
+    settle();
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ready_; });
+    changed_.wait(lock, [this] { return is(Stage::Ready); });
   }
   /// Until `deadline`; returns whether it is complete. Throws as wait().
-  [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) const {
+  [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) {
     const QueuedOperation::Wait waiting(queued_);
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait_until(lock, deadline, [this] { return !is(Stage::Pending); })) return false;
+      if (is(Stage::Ready)) return true;
+    }
+    if (!milestone_->wait_until(deadline)) return false;
+    settle();
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline, [this] { return ready_; });
+    return changed_.wait_until(lock, deadline, [this] { return is(Stage::Ready); });
   }
   /// Calls `continuation` once, when complete: at once on this thread, or later on the completing one. Must not throw.
   void when_ready(UniqueFunction<void()> continuation) {
     {
       const std::lock_guard lock(mutex_);
-      if (!ready_) {
+      if (!is(Stage::Ready)) {
+        if (is(Stage::Armed)) milestone_->notify([self = this->shared_from_this()] { self->settle(); });
         continuation_ = std::move(continuation);
         return;
       }
@@ -80,10 +131,41 @@ class FutureState {
   [[nodiscard]] const std::shared_ptr<CompletionThread>& helper() const noexcept { return helper_; }
 
  private:
-  mutable QueuedOperation queued_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  bool ready_ = false;
+  enum class Stage : std::uint8_t { Pending, Armed, Ready };
+  static constexpr std::chrono::microseconds spin_limit{20};
+
+  [[nodiscard]] bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
+
+  // A result that is about to come is not worth a sleep.
+  void spin() const noexcept {
+    SpinWait spin(spin_limit);
+    // Acquire pairs with the release where the stage changes.
+    while (stage_.load(std::memory_order_acquire) == Stage::Pending)
+      if (!spin.again()) return;
+  }
+
+  // The milestone is reached. The first to come makes the result; the others find it when that one is done.
+  void settle() {
+    Settle settle;
+    {
+      const std::lock_guard lock(mutex_);
+      settle = std::exchange(settle_, {});
+    }
+    if (!settle) return;
+    const auto self = this->shared_from_this();
+    try {
+      complete(nullptr, settle());
+    } catch (...) {
+      complete(std::current_exception(), std::nullopt);
+    }
+  }
+
+  QueuedOperation queued_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<Stage> stage_{Stage::Pending};  // written with mutex_ held
+  std::shared_ptr<Milestone> milestone_;      // set once, before the stage is Armed
+  Settle settle_;                             // guarded by mutex_, as all below
   std::exception_ptr error_;
   std::optional<Value> value_;
   UniqueFunction<void()> continuation_;

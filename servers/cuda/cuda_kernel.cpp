@@ -1,0 +1,37 @@
+#include <coxswain/servers/cuda/cuda_kernel.hpp>
+
+#include <coxswain/servers/cuda/detail/kernel_definition.hpp>
+
+namespace cox {
+
+using detail::KernelDefinition;
+
+CudaKernel CudaKernel::from_source(std::string name, CubeDim cube_dim, std::string source, CudaKernelOptions options) {
+  return {std::make_shared<const KernelDefinition>(std::move(name), KernelDefinition::Source{std::move(source)},
+                                                   std::move(options)),
+          cube_dim};
+}
+
+CudaKernel CudaKernel::from_image(std::string name, CubeDim cube_dim, std::vector<std::byte> image,
+                                  CudaKernelOptions options) {
+  image.push_back(std::byte{0});  // the driver takes text up to a 0, and knows by itself where an image ends
+  return {std::make_shared<const KernelDefinition>(std::move(name), KernelDefinition::Image{std::move(image)},
+                                                   std::move(options)),
+          cube_dim};
+}
+
+CudaKernel CudaKernel::from_function(std::string name, CubeDim cube_dim, Resolver resolver, CudaKernelOptions options) {
+  return {std::make_shared<const KernelDefinition>(std::move(name), std::move(resolver), std::move(options)), cube_dim};
+}
+
+const std::string& CudaKernel::name() const noexcept { return definition_->name(); }
+
+const CudaKernelOptions& CudaKernel::options() const noexcept { return definition_->options(); }
+
+void CudaKernel::prepare(DeviceId device) const noexcept { definition_->prepare(device.index); }
+
+const detail::LoadedKernel* CudaKernel::loaded(std::uint16_t device_index) const noexcept {
+  return definition_->loaded(device_index);
+}
+
+}  // namespace cox

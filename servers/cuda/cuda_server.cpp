@@ -1,0 +1,293 @@
+#include <coxswain/servers/cuda/cuda_server.hpp>
+
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/profile/profile_failure.hpp>
+#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/servers/cuda/cuda_error.hpp>
+#include <coxswain/servers/cuda/detail/cuda_device.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/cuda_work.hpp>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace cox {
+
+using detail::CudaDevice;
+using detail::CudaProfile;
+using detail::CudaStream;
+using detail::IssueTarget;
+
+namespace {
+
+void require_device(DeviceId device) {
+  const auto devices = enumerate_cuda_devices();
+  if (std::ranges::find(devices, device) != devices.end()) return;
+  if (device.type != cuda_device_type)
+    throw CallError(CallError::Kind::UnknownDevice,
+                    device.to_string() + " is no CUDA device: those have type " + std::to_string(cuda_device_type));
+  throw CallError(CallError::Kind::UnknownDevice,
+                  device.to_string() + " does not exist: " +
+                      (devices.empty() ? why_no_cuda()
+                                       : "there are " + std::to_string(devices.size()) + " CUDA devices, counted from 0"));
+}
+
+std::uint32_t attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  COX_CUDA_TRY(device_attribute(&value, which, device));
+  return static_cast<std::uint32_t>(value);
+}
+
+HardwareProperties hardware_of(CUdevice device) {
+  HardwareProperties hardware;
+  hardware.plane_size = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  hardware.max_shared_memory = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  hardware.max_units_per_cube = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  hardware.max_cube_dim = {attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+                           attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+                           attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)};
+  hardware.max_cube_count = {attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+                             attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+                             attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)};
+  return hardware;
+}
+
+std::shared_ptr<const ServerUtilities<CudaServer>> describe(DeviceId device, CUdevice native) {
+  const Settings now = settings();
+  const CudaDeviceFacts facts = describe_cuda_device(device);
+  DeviceProperties properties;
+  properties.name = facts.name;
+  properties.hardware = hardware_of(native);
+  const std::size_t wanted = now.get<std::uint64_t>("cuda.memory");
+  properties.memory = {.capacity = wanted == 0 ? facts.memory : std::min<std::size_t>(wanted, facts.memory),
+                       .alignment = CudaServer::memory_alignment};
+  for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs})
+    properties.features.insert(feature);
+  if (facts.compute_major >= 9) properties.features.insert(Feature::TensorMaps);
+  // In place: a profiler stays where it was made.
+  return std::shared_ptr<const ServerUtilities<CudaServer>>(
+      new ServerUtilities<CudaServer>{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
+                                      .properties = std::move(properties),
+                                      .info = {.compute_major = facts.compute_major,
+                                               .compute_minor = facts.compute_minor,
+                                               .multiprocessors = facts.multiprocessors,
+                                               .driver_version = detail::driver().version,
+                                               .bus_id = facts.bus_id,
+                                               .streams = now.get<std::uint64_t>("cuda.streams")},
+                                      .layout_policy = PitchedLayoutPolicy(CudaServer::memory_alignment),
+                                      .completion_thread = std::make_shared<CompletionThread>(device),
+                                      .check_mode = now.get<CheckMode>("compilation.check_mode"),
+                                      .profiler = Profiler(now.get<ProfileLevel>("profiling.level"))});
+}
+
+}  // namespace
+
+CudaServer::CudaServer(DeviceId device) {
+  require_device(device);
+  if (detail::gpu_faulted()) detail::throw_gpu_fault(std::source_location::current());
+  auto context = detail::CudaContext::open(device.index);
+  context->make_current();
+  auto utilities = describe(device, context->device());
+  device_ = std::make_unique<CudaDevice>(std::move(utilities), std::move(context));
+}
+CudaServer::CudaServer(CudaServer&&) noexcept = default;
+CudaServer& CudaServer::operator=(CudaServer&&) noexcept = default;
+CudaServer::~CudaServer() = default;
+
+std::shared_ptr<const ServerUtilities<CudaServer>> CudaServer::utilities() const { return device_->utilities(); }
+
+std::vector<DeviceId> CudaServer::enumerate_devices(std::uint16_t type) {
+  return type == cuda_device_type ? enumerate_cuda_devices() : std::vector<DeviceId>();
+}
+
+bool CudaServer::initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller) {
+  MemoryState& state = memory.state();
+  CudaStream& on = device_->enter(caller);
+  try {
+    if (detail::gpu_faulted()) detail::throw_gpu_fault(caller.site);
+    if (on.capture.capturing()) on.capture.graph().keep(memory);
+    if (on.capture.preparing()) on.capture.keep(memory);
+    state.resource = device_->allocate(size, caller);
+    return true;
+  } catch (...) {
+    state.failure = std::current_exception();
+    on.fail(state.failure);
+    return false;
+  }
+}
+
+void CudaServer::write(Uploads uploads, const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  if (detail::gpu_faulted()) return;  // as whoever waits for the stream is told
+  try {
+    for (Upload& upload : uploads) detail::queue_upload(*device_, on, std::move(upload), caller);
+  } catch (...) {
+    on.fail(std::current_exception());
+  }
+}
+
+void CudaServer::read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise) {
+  detail::queue_download(*device_, device_->enter(caller), std::move(downloads), caller, std::move(promise));
+}
+
+void CudaServer::launch(CudaKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode,
+                        const Caller& caller) {
+  if (count.is_empty()) return;
+  CudaStream& on = device_->enter(caller);
+  if (detail::gpu_faulted()) return;
+  try {
+    detail::queue_launch(*device_, on, kernel, count, arguments, caller);
+  } catch (...) {
+    on.fail(std::current_exception());
+  }
+}
+
+void CudaServer::sync(const Caller& caller, Promise<void> promise) {
+  detail::queue_sync(*device_, device_->enter(caller), caller, std::move(promise));
+}
+
+void CudaServer::flush(const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  device_->require_no_capture(on, "a flush", caller);
+  CudaDevice::require_healthy(on, ServerOperation::Flush, caller);
+  device_->streams().poll();
+  device_->memory().take_back();
+}
+
+std::vector<Bytes> CudaServer::staging(std::span<const std::size_t> sizes, const Caller& caller) {
+  static_cast<void>(device_->enter(caller));
+  std::vector<Bytes> buffers;
+  buffers.reserve(sizes.size());
+  for (const std::size_t size : sizes) buffers.push_back(device_->allocate_pinned(size, caller));
+  return buffers;
+}
+
+CudaResource CudaServer::get_resource(const Binding& binding, const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  BufferUses uses;
+  const detail::CudaRange range = device_->resolve(binding, Access::Write, caller, uses);
+  return {range.address, range.size, on.native().native()};
+}
+
+MemoryUsage CudaServer::memory_usage(const Caller& caller) {
+  CudaDevice::require_healthy(device_->enter(caller), ServerOperation::MemoryUsage, caller);
+  return device_->memory().usage();
+}
+
+MemoryReport CudaServer::memory_report(const Caller& caller) {
+  CudaDevice::require_healthy(device_->enter(caller), ServerOperation::MemoryReport, caller);
+  return device_->memory().report();
+}
+
+void CudaServer::memory_cleanup(const Caller& caller) {
+  static_cast<void>(device_->enter(caller));
+  device_->streams().poll();
+  device_->memory().cleanup();
+  device_->pinned().cleanup();
+}
+
+void CudaServer::allocation_mode(AllocationMode mode, const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  if (mode == AllocationMode::Persistent) {
+    ++on.persistent_windows;
+  } else if (on.persistent_windows != 0) {
+    --on.persistent_windows;
+  }
+}
+
+void CudaServer::install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller) {
+  static_cast<void>(device_->enter(caller));
+  require_valid(layout, device_->place(caller), caller.site);
+  device_->streams().poll();
+  if (device_->memory().install(layout)) return;
+  const std::uint64_t alive = device_->memory().usage().number_allocs;
+  throw ServerError(ServerError::Kind::Validation,
+                    "memory pools cannot be installed on " + device_->place(caller).to_string() + ": " +
+                        (alive != 0 ? std::to_string(alive) + " allocations are alive"
+                                    : std::string("queued work still touches memory")),
+                    caller.site);
+}
+
+ProfilingToken CudaServer::start_profile(const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  device_->require_no_capture(on, "a profile", caller);
+  auto profile = std::make_shared<CudaProfile>();
+  profile->begin = device_->timed_events().take();
+  profile->begin_sequence = on.next_sequence();
+  const ProfilingToken token = on.profiles.open(profile, caller.site);
+  device_->submit(on, {}, {"begin of a profile", nullptr, caller.site}, [profile](const IssueTarget& target) {
+    COX_CUDA_TRY(event_record(profile->begin->native(), target.stream));
+  });
+  return token;
+}
+
+ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  Promise<ProfileTicks> promise(device_->utilities()->completion_thread);
+  ProfileDuration duration(promise.future(), TimingMethod::Device);
+  auto ended = on.profiles.end(token, caller.site);
+  std::shared_ptr<CudaProfile> profile = std::move(ended.position);
+  profile->end = device_->timed_events().take();
+  device_->submit_behind_all(
+      on, {}, {"end of a profile", nullptr, caller.site},
+      [profile, failure = std::move(ended.failure), stream = on.shared_from_this(), sequence = on.next_sequence(),
+       site = caller.site, failures, promise = std::move(promise)](const IssueTarget& target) mutable {
+        try {
+          COX_CUDA_TRY(event_record(profile->end->native(), target.stream));
+          promise.settle_at(profile->end, [profile, failure = std::move(failure), stream = std::move(stream), sequence,
+                                           site, failures]() mutable {
+            if (detail::gpu_faulted()) failure = detail::gpu_fault_error(site);
+            if (failures == ProfileFailures::OfProfile)
+              if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence)) failure = std::move(first);
+            if (failure != nullptr)
+              std::rethrow_exception(std::make_exception_ptr(profile_failure(failure, stream->place(), site)));
+            return profile->ticks();
+          });
+        } catch (...) {
+          promise.set_error(std::current_exception());
+        }
+      });
+  return duration;
+}
+
+void CudaServer::graph_prepare(const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  on.capture.require(CaptureState::Call::Prepare, caller.site);
+  CudaDevice::require_healthy(on, ServerOperation::GraphPrepare, caller);
+  on.capture.prepare(caller.site);
+}
+
+void CudaServer::begin_capture(const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  on.capture.require(CaptureState::Call::Start, caller.site);
+  CudaDevice::require_healthy(on, ServerOperation::BeginCapture, caller);
+  on.capture.start(caller.site);
+}
+
+GraphId CudaServer::end_capture(const Caller& caller) { return device_->end_capture(device_->enter(caller), caller); }
+
+bool CudaServer::capturing(const Caller& caller) { return device_->enter(caller).capture.capturing(); }
+
+void CudaServer::replay(GraphId graph, const Caller& caller) {
+  CudaStream& on = device_->enter(caller);
+  if (detail::gpu_faulted()) return;
+  try {
+    device_->replay(graph, caller);
+  } catch (...) {
+    on.fail(std::current_exception());
+  }
+}
+
+void CudaServer::graph_destroy(GraphId graph, const Caller& caller) {
+  static_cast<void>(device_->enter(caller));
+  device_->remove_graph(graph);
+}
+
+void CudaServer::on_task_error(std::exception_ptr error, StreamId stream) {
+  device_->streams().of(stream).fail(std::move(error));
+}
+
+}  // namespace cox

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <coxswain/runtime/compute_client.hpp>
+#include <coxswain/runtime/compute_server.hpp>
+#include <coxswain/runtime/pitched_layout_policy.hpp>
+#include <coxswain/servers/cuda/cuda_devices.hpp>
+#include <coxswain/servers/cuda/cuda_kernel.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cox {
+
+namespace detail {
+class CudaDevice;
+}
+
+/// Memory of a GPU as the CUDA driver and runtime know it.
+struct CudaResource {
+  std::uint64_t address = 0;  ///< a CUdeviceptr
+  std::size_t size = 0;       ///< bytes
+  /// The CUstream that the caller's stream is on, in the device's primary context. Other streams may share it.
+  void* stream = nullptr;
+};
+
+/// The compute server of a GPU, on the device's primary context, which the CUDA runtime uses too. The device thread
+/// checks, orders and issues; it never waits for the GPU. The streams of the clients share a bounded set of streams of
+/// the driver (setting cuda.streams), ordered among each other where they share a buffer. Copies between the device and
+/// pageable memory are made by threads of their own. Destroying it blocks until all queued work has run, then frees all
+/// memory of the device, also that of handles which are still alive (L13); their later use is IoError StaleHandle.
+///
+/// After a fault of a GPU (gpu_fault.hpp) every call of every CUDA device ends in CudaError Unhealthy with that cause.
+class CudaServer {
+ public:
+  using Kernel = CudaKernel;
+  using Resource = CudaResource;
+  using LayoutPolicy = PitchedLayoutPolicy;
+  struct Info {
+    int compute_major = 0;  ///< of the compute capability: 9 of 9.0
+    int compute_minor = 0;
+    int multiprocessors = 0;
+    int driver_version = 0;   ///< as the driver counts: 13000 is 13.0
+    std::string bus_id;       ///< of PCI
+    std::size_t streams = 0;  ///< of the driver, at most
+  };
+  static constexpr bool communication_enabled = false;
+  /// Bytes: of every allocation, and of the rows of optimised layouts.
+  static constexpr std::size_t memory_alignment = 512;
+  /// Bytes: of every staging buffer.
+  static constexpr std::size_t pinned_alignment = 64;
+
+  /// Opens the device's primary context. Throws CallError UnknownDevice unless `device` is one of
+  /// enumerate_cuda_devices(); CudaError.
+  explicit CudaServer(DeviceId device);
+  CudaServer(CudaServer&&) noexcept;
+  CudaServer& operator=(CudaServer&&) noexcept;
+  ~CudaServer();
+
+  [[nodiscard]] std::shared_ptr<const ServerUtilities<CudaServer>> utilities() const;
+  [[nodiscard]] static std::vector<DeviceId> enumerate_devices(std::uint16_t type);
+  [[nodiscard]] static std::vector<DeviceId> enumerate_all_devices() { return enumerate_cuda_devices(); }
+
+  // As ComputeServer says. Device thread only; none of them waits for the GPU.
+  bool initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller);
+  void write(Uploads uploads, const Caller& caller);
+  void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
+  void launch(CudaKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
+              const Caller& caller);
+  void sync(const Caller& caller, Promise<void> promise);
+  void flush(const Caller& caller);
+  [[nodiscard]] MemoryUsage memory_usage(const Caller& caller);
+  [[nodiscard]] std::vector<Bytes> staging(std::span<const std::size_t> sizes, const Caller& caller);
+  [[nodiscard]] Resource get_resource(const Binding& binding, const Caller& caller);
+  [[nodiscard]] MemoryReport memory_report(const Caller& caller);
+  void memory_cleanup(const Caller& caller);
+  void allocation_mode(AllocationMode mode, const Caller& caller);
+  void install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller);
+  [[nodiscard]] ProfilingToken start_profile(const Caller& caller);
+  [[nodiscard]] ProfileDuration end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller);
+  void graph_prepare(const Caller& caller);
+  void begin_capture(const Caller& caller);
+  [[nodiscard]] GraphId end_capture(const Caller& caller);
+  [[nodiscard]] bool capturing(const Caller& caller);
+  void replay(GraphId graph, const Caller& caller);
+  void graph_destroy(GraphId graph, const Caller& caller);
+  void on_task_error(std::exception_ptr error, StreamId stream);
+
+ private:
+  std::unique_ptr<detail::CudaDevice> device_;
+};
+
+static_assert(ComputeServer<CudaServer>);
+
+/// A client of a CUDA device.
+using CudaClient = ComputeClient<CudaServer>;
+
+}  // namespace cox

@@ -1,0 +1,245 @@
+#include <coxswain/servers/cuda/detail/copy_engine.hpp>
+
+#include <coxswain/runtime/bytes_reader.hpp>
+#include <coxswain/runtime/detail/thread_name.hpp>
+#include <coxswain/servers/cuda/detail/copy_pieces.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/device_copy.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace cox::detail {
+
+/// A task and who is at work on it.
+struct CopyEngine::Job {
+  CopyTask task;
+  std::vector<CopyPiece> pieces;
+  std::atomic<std::size_t> awaited{1};  // events, and add() itself
+  std::atomic<std::size_t> next{0};     // piece that nobody has taken
+  std::mutex mutex;
+  std::exception_ptr error;                      // guarded by mutex, as all below
+  std::vector<std::shared_ptr<CudaEvent>> ends;  // of each copier's last piece
+  std::size_t copiers = 0;                       // at work; guarded by the engine's mutex
+
+  [[nodiscard]] const CopyPiece* take() noexcept {
+    const std::size_t index = next.fetch_add(1, std::memory_order_relaxed);
+    return index < pieces.size() ? &pieces[index] : nullptr;
+  }
+  [[nodiscard]] bool taken() const noexcept { return next.load(std::memory_order_relaxed) >= pieces.size(); }
+  void fail(std::exception_ptr failure) noexcept {
+    next.store(pieces.size(), std::memory_order_relaxed);  // the rest is of no use
+    const std::lock_guard lock(mutex);
+    if (error == nullptr) error = std::move(failure);
+  }
+};
+
+/// What a thread of the engine copies with.
+class CopyEngine::Copier {
+ public:
+  Copier(CudaEvents& events, std::size_t chunk) : events_(events), chunk_(chunk) {
+    COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, 0));
+  }
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+  ~Copier() {
+    for (Buffer& buffer : buffers_) {
+      if (buffer.event) buffer.event->wait();
+      if (buffer.memory != nullptr) COX_CUDA_CHECK(host_free(buffer.memory));
+    }
+    COX_CUDA_CHECK(stream_destroy(stream_));
+  }
+
+  void work(Job& job) {
+    try {
+      if (job.task.direction == CopyTask::Direction::ToDevice) {
+        to_device(job);
+      } else {
+        to_host(job);
+      }
+    } catch (...) {
+      job.fail(std::current_exception());
+    }
+  }
+
+  /// An event behind all of these.
+  std::shared_ptr<CudaEvent> join(std::vector<std::shared_ptr<CudaEvent>> ends) {
+    if (ends.size() == 1) return std::move(ends.front());
+    for (const auto& end : ends) COX_CUDA_TRY(stream_wait_event(stream_, end->native(), CU_EVENT_WAIT_DEFAULT));
+    return events_.record(stream_);
+  }
+
+ private:
+  struct Buffer {
+    std::byte* memory = nullptr;
+    std::shared_ptr<CudaEvent> event;  // until then the device uses it
+    const CopyPiece* piece = nullptr;  // on its way to the host
+  };
+
+  Buffer& next_buffer() {
+    Buffer& buffer = buffers_[turn_++ % buffers_.size()];
+    if (buffer.memory == nullptr) {
+      void* found = nullptr;
+      COX_CUDA_TRY(host_alloc(&found, chunk_, CU_MEMHOSTALLOC_PORTABLE));
+      buffer.memory = static_cast<std::byte*>(found);
+    }
+    if (const auto event = std::exchange(buffer.event, nullptr)) event->wait();
+    return buffer;
+  }
+
+  void to_device(Job& job) {
+    std::shared_ptr<CudaEvent> last;
+    while (const CopyPiece* const piece = job.take()) {
+      const CopyTask::Part& part = job.task.parts[piece->part];
+      Buffer& buffer = next_buffer();
+      read(part.host, piece->host_offset, {buffer.memory, piece->size()});
+      copy_rows_to_device(part.device + piece->device_offset, buffer.memory, piece->rows, piece->row_bytes,
+                          piece->pitch, stream_);
+      last = buffer.event = events_.record(stream_);
+    }
+    if (last == nullptr) return;
+    const std::lock_guard lock(job.mutex);
+    job.ends.push_back(std::move(last));
+  }
+
+  static void read(const Bytes& source, std::size_t offset, std::span<std::byte> to) {
+    if (source.is_resident()) return source.copy_to(to, offset);
+    BytesReader reader(source);
+    reader.skip(offset);
+    reader.read(to);
+  }
+
+  void to_host(Job& job) {
+    std::size_t under_way = 0;
+    bool more = true;
+    while (true) {
+      while (more && under_way < buffers_.size()) {
+        const CopyPiece* const piece = job.take();
+        more = piece != nullptr;
+        if (!more) break;
+        Buffer& buffer = next_buffer();
+        const CopyTask::Part& part = job.task.parts[piece->part];
+        copy_rows_to_host(buffer.memory, part.device + piece->device_offset, piece->rows, piece->row_bytes,
+                          piece->pitch, stream_);
+        buffer.event = events_.record(stream_);
+        buffer.piece = piece;
+        ++under_way;
+      }
+      if (under_way == 0) return;
+      Buffer& oldest = buffers_[(turn_ - under_way) % buffers_.size()];
+      --under_way;
+      std::exchange(oldest.event, nullptr)->wait();
+      std::byte* const host = job.task.parts[oldest.piece->part].host.data();
+      std::copy_n(oldest.memory, oldest.piece->size(), host + oldest.piece->host_offset);
+    }
+  }
+
+  CudaEvents& events_;
+  const std::size_t chunk_;
+  CUstream stream_ = nullptr;
+  std::array<Buffer, 3> buffers_;
+  std::size_t turn_ = 0;
+};
+
+CopyEngine::CopyEngine(std::string thread_name, std::shared_ptr<CudaEvents> events, const CopyEngineOptions& options)
+    : thread_name_(std::move(thread_name)), events_(std::move(events)), options_(options) {}
+
+CopyEngine::~CopyEngine() { stop(); }
+
+void CopyEngine::add(CopyTask&& task) {
+  auto job = std::make_shared<Job>();
+  for (std::size_t part = 0; part < task.parts.size(); ++part)
+    append_pieces(job->pieces, part, task.parts[part].plan, options_.chunk);
+  {
+    const std::lock_guard lock(mutex_);
+    while (threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
+  }
+  const std::vector<std::shared_ptr<CudaEvent>> after = std::move(task.after);
+  job->task = std::move(task);
+  if (job->pieces.empty()) return job->task.done(job->task, nullptr, nullptr);
+  for (const std::shared_ptr<CudaEvent>& event : after) {
+    if (event->reached()) continue;
+    job->awaited.fetch_add(1, std::memory_order_relaxed);
+    try {
+      event->notify([this, job] { arrive(job); });
+    } catch (...) {  // no memory to be told later
+      event->wait();
+      job->awaited.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+  arrive(job);
+}
+
+void CopyEngine::arrive(const std::shared_ptr<Job>& job) {
+  // Acquire and release: who comes last sees what the events stand for.
+  if (job->awaited.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back(job);
+  changed_.notify_all();
+}
+
+void CopyEngine::stop() noexcept {
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    threads = std::move(threads_);
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void CopyEngine::run() {
+  name_this_thread(thread_name_);
+  std::optional<Copier> copier;
+  std::exception_ptr no_copier;
+  try {
+    events_->context().make_current();
+    copier.emplace(*events_, options_.chunk);
+  } catch (...) {
+    no_copier = std::current_exception();
+  }
+  while (const std::shared_ptr<Job> job = next_job()) {
+    if (copier) {
+      copier->work(*job);
+    } else {
+      job->fail(no_copier);
+    }
+    if (leave(*job)) finish(*job, copier ? &*copier : nullptr);
+  }
+}
+
+// The oldest job that still has pieces; null when the engine has stopped and there are none.
+std::shared_ptr<CopyEngine::Job> CopyEngine::next_job() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    while (!jobs_.empty() && jobs_.front()->taken()) jobs_.pop_front();
+    if (!jobs_.empty()) {
+      ++jobs_.front()->copiers;
+      return jobs_.front();
+    }
+    if (stopping_) return nullptr;
+    changed_.wait(lock);
+  }
+}
+
+// Whether this copier was the last: nobody comes to a job that has no pieces left.
+bool CopyEngine::leave(Job& job) {
+  const std::lock_guard lock(mutex_);
+  return --job.copiers == 0;
+}
+
+void CopyEngine::finish(Job& job, Copier* copier) noexcept {
+  std::shared_ptr<CudaEvent> end;
+  try {
+    if (!job.ends.empty()) end = copier->join(std::move(job.ends));
+  } catch (...) {
+    job.fail(std::current_exception());
+  }
+  job.task.done(job.task, job.error, std::move(end));
+}
+
+}  // namespace cox::detail

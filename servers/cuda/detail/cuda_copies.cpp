@@ -1,0 +1,215 @@
+#include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/servers/cuda/detail/cuda_work.hpp>
+#include <coxswain/servers/cuda/detail/device_copy.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+// Up to here the device thread copies to page-locked memory itself: about six microseconds.
+constexpr std::size_t small_upload = std::size_t{64} << 10U;
+// Up to here a read ends in page-locked memory, without a copy on the host.
+constexpr std::size_t direct_download = std::size_t{4} << 20U;
+
+/// The copy as rows, and of as many bytes as the host has, if that is given. Throws IoError.
+CopyPlan plan(const CopyDescriptor& tensor, const Place& place, const Caller& caller,
+              std::optional<std::size_t> host_size = std::nullopt) {
+  try {
+    const CopyPlan plan = plan_copy(tensor);
+    if (host_size) require_host_size(plan, tensor, *host_size);
+    return plan;
+  } catch (const IoError& error) {
+    throw IoError(error.kind(), std::string(error.what()) + ", on " + place.to_string(), caller.site);
+  }
+}
+
+/// A copy in page-locked memory. Throws IoError.
+Bytes pinned_copy(CudaDevice& device, const Bytes& source, const Caller& caller) {
+  Bytes pinned = device.allocate_pinned(source.size(), caller);
+  source.copy_to(pinned.span());
+  return pinned;
+}
+/// The same; nothing if there is not enough such memory.
+std::optional<Bytes> to_pinned(CudaDevice& device, const Bytes& source, const Caller& caller) {
+  try {
+    return pinned_copy(device, source, caller);
+  } catch (const IoError&) {
+    return std::nullopt;
+  }
+}
+
+void upload_from_pinned(CudaDevice& device, CudaStream& on, const BufferUses& uses, CUdeviceptr address,
+                        const CopyPlan& rows, Bytes source, const Caller& caller) {
+  device.submit(on, uses, {"write", nullptr, caller.site},
+                [address, rows, source = std::move(source)](const IssueTarget& target) mutable {
+                  copy_rows_to_device(address, std::as_const(source).data(), rows.rows, rows.row_bytes, rows.pitch,
+                                      target.stream);
+                  target.hold(std::move(source));
+                });
+}
+
+/// A failure of a copy, with what it was for.
+std::exception_ptr failed_upload(const std::exception_ptr& error, const Place& place, std::source_location site) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const IoError& io) {
+    return std::make_exception_ptr(IoError(io.kind(), std::string(io.what()) + ", for an upload to " + place.to_string(),
+                                           site, io.cause(), io.sizes()));
+  } catch (...) {
+    return error;
+  }
+}
+
+void upload_by_threads(CudaDevice& device, CudaStream& on, const BufferUses& uses, CUdeviceptr address,
+                       const CopyPlan& rows, Bytes source, const Caller& caller) {
+  CopyTask task;
+  task.parts.push_back({address, rows, std::move(source)});
+  task.done = [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site](
+                  CopyTask&, const std::exception_ptr& error, const std::shared_ptr<CudaEvent>&) {
+    if (error != nullptr) stream->fail_at(sequence, failed_upload(error, stream->place(), site));
+  };
+  device.transfer(on, uses, std::move(task));
+}
+
+struct Download {
+  std::vector<CopyTask::Part> parts;
+  BufferUses uses;
+
+  [[nodiscard]] std::size_t size() const noexcept {
+    std::size_t bytes = 0;
+    for (const CopyTask::Part& part : parts) bytes += part.plan.size();
+    return bytes;
+  }
+};
+
+/// Page-locked memory for what is read, if there is enough of it.
+bool take_pinned(CudaDevice& device, Download& download, const Caller& caller) {
+  try {
+    for (CopyTask::Part& part : download.parts) part.host = device.allocate_pinned(part.plan.size(), caller);
+    return true;
+  } catch (const IoError&) {
+    return false;
+  }
+}
+
+std::vector<Bytes> contents(std::vector<CopyTask::Part>& parts) {
+  std::vector<Bytes> bytes;
+  bytes.reserve(parts.size());
+  for (CopyTask::Part& part : parts) bytes.push_back(std::move(part.host));
+  return bytes;
+}
+
+void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
+                        Promise<std::vector<Bytes>> promise) {
+  const BufferUses uses = std::move(download.uses);
+  device.submit_behind_all(
+      on, uses, {"read", nullptr, caller.site},
+      [&device, parts = std::move(download.parts), stream = on.shared_from_this(), sequence = on.next_sequence(),
+       site = caller.site, promise = std::move(promise)](const IssueTarget& target) mutable {
+        if (gpu_faulted()) return promise.set_error(gpu_fault_error(site));
+        try {
+          for (CopyTask::Part& part : parts)
+            if (part.plan.size() != 0)
+              copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
+                                target.stream);
+          auto event = target.native->mark(device.events());
+          promise.settle_at(std::move(event), [parts = std::move(parts), stream = std::move(stream), sequence, site]() mutable {
+            if (auto error = stream->take_errors_before(sequence, site)) std::rethrow_exception(error);
+            return contents(parts);
+          });
+        } catch (...) {
+          promise.set_error(std::current_exception());
+        }
+      });
+}
+
+void download_by_threads(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
+                         Promise<std::vector<Bytes>> promise) {
+  CopyTask task;
+  task.direction = CopyTask::Direction::ToHost;
+  task.parts = std::move(download.parts);
+  task.done = [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+               promise = std::move(promise)](CopyTask& done, std::exception_ptr error,
+                                             const std::shared_ptr<CudaEvent>&) mutable {
+    if (auto earlier = stream->take_errors_before(sequence, site)) error = std::move(earlier);
+    if (error != nullptr) return promise.set_error(std::move(error));
+    promise.set_value(contents(done.parts));
+  };
+  device.transfer(on, download.uses, std::move(task));
+}
+
+}  // namespace
+
+void queue_upload(CudaDevice& device, CudaStream& on, Upload upload, const Caller& caller) {
+  const CopyPlan rows = plan(upload.destination, device.place(caller), caller, upload.source.size());
+  BufferUses uses;
+  const CudaRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
+  if (rows.size() == 0) return;
+  Bytes source = std::move(upload.source);
+  if (source.property() == AllocationProperty::Pinned)
+    return upload_from_pinned(device, on, uses, range.address, rows, std::move(source), caller);
+  // A graph copies the same bytes again and again: they stay with it.
+  if (on.capture.capturing())
+    return upload_from_pinned(device, on, uses, range.address, rows, pinned_copy(device, source, caller), caller);
+  if (source.size() <= small_upload && source.is_resident())
+    if (auto pinned = to_pinned(device, source, caller))
+      return upload_from_pinned(device, on, uses, range.address, rows, std::move(*pinned), caller);
+  upload_by_threads(device, on, uses, range.address, rows, std::move(source), caller);
+}
+
+void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, const Caller& caller,
+                    Promise<std::vector<Bytes>> promise) {
+  Download download;
+  bool direct = false;
+  try {
+    if (gpu_faulted()) throw_gpu_fault(caller.site);
+    device.require_no_capture(on, "a read", caller);
+    for (const CopyDescriptor& tensor : downloads)
+      download.parts.push_back({device.resolve(tensor.binding, Access::Read, caller, download.uses).address,
+                                plan(tensor, device.place(caller), caller), Bytes()});
+    direct = download.size() <= direct_download && take_pinned(device, download, caller);
+    if (!direct)
+      for (CopyTask::Part& part : download.parts) part.host = Bytes::uninitialized(part.plan.size());
+  } catch (...) {
+    // What has failed before comes first.
+    auto error = std::current_exception();
+    if (!on.capture.capturing())
+      if (auto earlier = on.take_errors(caller.site)) error = std::move(earlier);
+    return promise.set_error(std::move(error));
+  }
+  if (direct) return download_to_pinned(device, on, std::move(download), caller, std::move(promise));
+  download_by_threads(device, on, std::move(download), caller, std::move(promise));
+}
+
+void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promise<void> promise) {
+  try {
+    if (gpu_faulted()) throw_gpu_fault(caller.site);
+    device.require_no_capture(on, "a sync", caller);
+  } catch (...) {
+    return promise.set_error(std::current_exception());
+  }
+  device.submit_behind_all(
+      on, {}, {"sync", nullptr, caller.site},
+      [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+       promise = std::move(promise)](const IssueTarget& target) mutable {
+        if (gpu_faulted()) return promise.set_error(gpu_fault_error(site));
+        try {
+          auto event = target.native->mark(device.events());
+          promise.settle_at(std::move(event), [utilities = device.utilities(), stream = std::move(stream), sequence, site] {
+            utilities->profiler.summarise();  // whoever waits finds the table of all launches before
+            if (auto error = stream->take_errors_before(sequence, site)) std::rethrow_exception(error);
+          });
+        } catch (...) {
+          promise.set_error(std::current_exception());
+        }
+      });
+}
+
+}  // namespace cox::detail

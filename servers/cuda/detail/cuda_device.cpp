@@ -1,0 +1,253 @@
+#include <coxswain/servers/cuda/detail/cuda_device.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/memory/memory_error.hpp>
+#include <coxswain/runtime/memory/memory_metrics.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/telemetry/device_label.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+
+#include <new>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+std::string thread_name(const char* what, DeviceId device) {
+  return std::string("cox-") + what + "-" + std::to_string(device.index);
+}
+
+CudaStreamOptions stream_options() {
+  const Settings now = settings();
+  return {.streams = now.get<std::uint64_t>("cuda.streams"), .in_flight = now.get<std::uint64_t>("cuda.launches_in_flight")};
+}
+
+MemoryPoolOptions pool_options(std::size_t capacity) {
+  return {.alignment = CudaServer::memory_alignment,
+          .capacity = capacity,
+          .address_space = Granularity{CudaStorage::piece_size}.round_up(8 * capacity)};
+}
+
+MemoryPoolOptions pinned_options() {
+  return {.alignment = CudaServer::pinned_alignment,
+          .capacity = settings().get<std::uint64_t>("cuda.pinned_memory"),
+          .address_space = 0};
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context)
+    : utilities_(std::move(utilities)),
+      context_(std::move(context)),
+      poller_(std::make_shared<CudaPoller>(thread_name("poll", utilities_->owner.device))),
+      events_(std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::Off)),
+      timed_events_(std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::On)),
+      doorbell_(std::make_shared<Doorbell>(utilities_->owner.device,
+                                           [this] {
+                                             if (!gpu_faulted()) context_->make_current();
+                                             streams_.answer();
+                                             advance();
+                                           })),
+      streams_(utilities_->owner.device, events_, doorbell_, stream_options()),
+      engine_(thread_name("copy", utilities_->owner.device), events_,
+              {.threads = settings().get<std::uint64_t>("cuda.copy_threads")}),
+      transfers_(streams_, engine_, doorbell_),
+      memory_(streams_, pool_options(utilities_->properties.memory.capacity), context_),
+      pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
+      metrics_(metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_.gauge(),
+                                            pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {
+        add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
+        if (const auto memory = pinned.lock())
+          add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
+      })),
+      fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
+                      [doorbell = doorbell_] { doorbell->ring(); }) {
+  COX_CUDA_TRY(stream_create(&capture_stream_, CU_STREAM_NON_BLOCKING, 0));
+}
+
+CudaDevice::~CudaDevice() {
+  if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));
+  doorbell_->mute();
+  drain();
+  // What nobody came to ask for is not lost (L12).
+  streams_.each([this](CudaStream& stream) {
+    if (const auto error = stream.take_errors(std::source_location::current()))
+      report_task_error({utilities_->owner.device, stream.place().stream, error});
+  });
+  graphs_.clear();
+  poller_->stop();
+  engine_.stop();
+  COX_CUDA_CHECK(stream_destroy(capture_stream_));
+  utilities_->completion_thread->stop();
+}
+
+// Issues all there is and waits for it.
+void CudaDevice::drain() noexcept {
+  while (streams_.waiting() || transfers_.under_way()) {
+    streams_.answer();
+    advance();
+    streams_.poll();
+    std::this_thread::yield();
+  }
+  streams_.each_native([](NativeStream& native) {
+    COX_CUDA_CHECK(stream_synchronize(native.native()));
+    native.poll();
+  });
+}
+
+void CudaDevice::advance() {
+  if (gpu_faulted()) {
+    transfers_.abandon();
+    streams_.abandon();
+  }
+  for (bool any = true; any;) {
+    any = transfers_.advance();
+    any = streams_.advance() || any;
+  }
+}
+
+std::optional<CudaDevice::Memory::Buffer> CudaDevice::try_allocate(const MemoryRequest& request) {
+  // What the device has passed meanwhile is free: but looking costs more than allocating.
+  constexpr std::chrono::microseconds interval{50};
+  const auto now = std::chrono::steady_clock::now();
+  if (now - polled_ > interval) {
+    streams_.poll();
+    polled_ = now;
+  }
+  if (auto buffer = memory_.allocate(request)) return buffer;
+  streams_.poll();
+  if (auto buffer = memory_.allocate(request)) return buffer;
+  return std::nullopt;
+}
+
+WarmUpMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& caller) {
+  CudaStream& on = streams_.of(caller.stream);
+  const bool capturing = on.capture.capturing();
+  if (capturing) {
+    if (auto buffer = on.capture.take_warm_up(size)) return buffer;
+  }
+  try {
+    if (auto buffer = try_allocate(
+            {.bytes = size,
+             .stream = on.slot(),
+             .home = on.persistent_windows != 0 ? DeviceBuffer::Home::Persistent : DeviceBuffer::Home::Automatic,
+             .growth = capturing ? Growth::Forbidden : Growth::Allowed,
+             .label = {caller.site.file_name(), caller.site.line()}}))
+      return std::move(*buffer);
+    if (capturing)
+      throw ServerError(ServerError::Kind::Graph,
+                        "the memory pool would have to grow by " + format_byte_count(size) + " in a capture on " +
+                            place(caller).to_string() +
+                            ", which is not allowed: run the same work once between graph_prepare and the capture",
+                        caller.site);
+    throw allocation_error(place(caller), size, memory_.report(), caller.site);
+  } catch (const std::bad_alloc&) {
+    throw IoError::out_of_host_memory(size, caller.site);
+  }
+}
+
+Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
+  try {
+    if (auto bytes = pinned_->allocate(size, {caller.site.file_name(), caller.site.line()})) return std::move(*bytes);
+    throw allocation_error(place(caller), size, pinned_->report(), caller.site);
+  } catch (const std::bad_alloc&) {
+    throw IoError::out_of_host_memory(size, caller.site);
+  }
+}
+
+void CudaDevice::require_healthy(CudaStream& on, ServerOperation operation, const Caller& caller) {
+  switch (stream_error_mode(operation)) {
+    case StreamErrorMode::Ignore: return;
+    case StreamErrorMode::Refuse:
+      if (const auto error = on.peek_errors(caller.site)) std::rethrow_exception(error);
+      return;
+    case StreamErrorMode::Take:
+      if (const auto error = on.take_errors(caller.site)) std::rethrow_exception(error);
+      return;
+  }
+}
+
+CudaRange CudaDevice::resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const {
+  DeviceBuffer& buffer = resolve_binding(binding, utilities_->owner, caller);
+#ifndef NDEBUG
+  if (!memory_.alive(buffer))
+    throw IoError(IoError::Kind::StaleHandle,
+                  describe_use(binding, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
+#endif
+  uses.push_back({&buffer, access, &binding.memory});
+  return {buffer.address() == 0 ? 0 : buffer.address() + binding.offset_start, binding.size_in_used()};
+}
+
+StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {
+  if (on.capture.preparing()) {
+    for (const BufferUse& use : uses)
+      if (use.memory != nullptr) on.capture.keep(*use.memory);
+  }
+  StreamPositions waits;
+  for (const BufferUse& use : uses) {
+    use.buffer->uses.add_waits(use.access, on.slot(), streams_, waits);
+    use.buffer->uses.prepare(streams_);
+  }
+  return waits;
+}
+
+void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task) {
+  const StreamSlot slot = transfers_.next_slot();
+  StreamPositions waits;
+  for (const BufferUse& use : uses) {
+    use.buffer->uses.add_waits(use.access, slot, streams_, waits);
+    use.buffer->uses.prepare(streams_);
+    if (on.capture.preparing() && use.memory != nullptr) on.capture.keep(*use.memory);
+  }
+  on.make_room_for_transfer();
+  const StreamPosition position = transfers_.begin(waits, std::move(task));
+  on.add_transfer(position);
+  for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+}
+
+void CudaDevice::require_no_capture(const CudaStream& on, const char* operation, const Caller& caller) const {
+  if (!on.capture.capturing()) return;
+  throw ServerError(
+      ServerError::Kind::Graph,
+      std::string(operation) + " is not possible while " + place(caller).to_string() + " is capturing a graph",
+      caller.site);
+}
+
+GraphId CudaDevice::end_capture(CudaStream& on, const Caller& caller) {
+  auto graph = on.capture.stop(capture_stream_, place(caller), caller.site);
+  const GraphId id = GraphId::next();
+  graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});
+  return id;
+}
+
+void CudaDevice::replay(GraphId id, const Caller& caller) {
+  const auto found = graphs_.find(id.value);
+  if (found == graphs_.end())
+    throw ServerError(ServerError::Kind::Graph,
+                      "graph " + std::to_string(id.value) + " does not exist on " + place(caller).to_string(),
+                      caller.site);
+  CudaStream& on = streams_.of(found->second.stream);
+  require_no_capture(on, "a replay", caller);
+  const auto& graph = found->second.graph;
+  submit(on, graph->uses(), {"replay", nullptr, caller.site}, [graph](const IssueTarget& target) {
+    if (graph->native() != nullptr) COX_CUDA_TRY(graph_launch(graph->native(), target.stream));
+  });
+}
+
+void CudaDevice::remove_graph(GraphId id) {
+  const auto found = graphs_.find(id.value);
+  if (found == graphs_.end()) return;
+  // Host memory that its replays copy from stays until they are over; device memory is in the order of streams anyway.
+  CudaStream& on = streams_.of(found->second.stream);
+  found->second.graph->release_host_memory([&](Bytes bytes) { on.native().hold(std::move(bytes)); });
+  graphs_.erase(found);
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <coxswain/runtime/binding.hpp>
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/graph_id.hpp>
+#include <coxswain/runtime/memory/device_memory.hpp>
+#include <coxswain/runtime/memory/resolve_binding.hpp>
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/runtime/telemetry/metrics.hpp>
+#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/detail/copy_engine.hpp>
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/cuda_poller.hpp>
+#include <coxswain/servers/cuda/detail/cuda_storage.hpp>
+#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
+#include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
+#include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/detail/pinned_storage.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+namespace cox::detail {
+
+/// Memory of the device that a binding refers to.
+struct CudaRange {
+  CUdeviceptr address = 0;
+  std::size_t size = 0;  ///< bytes
+};
+
+/// What a CudaServer owns: streams, memory, the threads that copy, and how work is put in order. Device thread only.
+class CudaDevice {
+ public:
+  using Utilities = std::shared_ptr<const ServerUtilities<CudaServer>>;
+  using Memory = DeviceMemory<CudaStorage, CudaStreams>;
+
+  CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context);
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  /// Blocks until all work has run; reports the errors that nobody came to ask for.
+  ~CudaDevice();
+
+  [[nodiscard]] const Utilities& utilities() const noexcept { return utilities_; }
+  /// The caller's stream, with the device's context current on this thread. First in every operation. Throws CudaError,
+  /// std::bad_alloc.
+  [[nodiscard]] CudaStream& enter(const Caller& caller) {
+    if (!gpu_faulted()) [[likely]]  // else no call of the driver would come of it
+      context_->make_current();
+    return streams_.of(caller.stream);
+  }
+  [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
+  [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }
+  [[nodiscard]] CudaEvents& events() noexcept { return *events_; }
+  [[nodiscard]] CudaEvents& timed_events() noexcept { return *timed_events_; }
+  [[nodiscard]] Memory& memory() noexcept { return memory_; }
+  [[nodiscard]] CudaPinnedMemory& pinned() noexcept { return *pinned_; }
+  [[nodiscard]] Place place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
+
+  /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
+  /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
+  [[nodiscard]] WarmUpMemory::Buffer allocate(std::size_t size, const Caller& caller);
+  /// Page-locked host memory. Throws IoError as allocate.
+  [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
+  /// Throws ServerError Unhealthy if work of the stream has failed and that matters to the operation.
+  static void require_healthy(CudaStream& on, ServerOperation operation, const Caller& caller);
+  /// The window that a binding refers to; adds its buffer to `uses`. `binding` must outlive `uses`. Throws IoError as
+  /// resolve_binding.
+  [[nodiscard]] CudaRange resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const;
+
+  /// `issue(IssueTarget)` comes behind everything on any stream that its uses must wait for; in a capture it joins the
+  /// graph. Throws as CudaStreams::submit.
+  template <class F>
+  void submit(CudaStream& on, const BufferUses& uses, const OperationName& name, F&& issue,
+              std::shared_ptr<CudaEvent> ready = nullptr) {
+    if (on.capture.capturing()) [[unlikely]]
+      return on.capture.graph().add(uses, CudaIssue(std::forward<F>(issue)));
+    const StreamPositions waits = waits_of(on, uses);
+    const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
+    for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+  }
+  /// As that, behind the stream's transfers, too: for what tells that all work is done.
+  template <class F>
+  void submit_behind_all(CudaStream& on, const BufferUses& uses, const OperationName& name, F&& issue) {
+    StreamPositions waits = waits_of(on, uses);
+    for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
+    const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue));
+    for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+  }
+  /// A copy that the threads of the device make, as work of the stream. Throws as CudaTransfers::begin.
+  void transfer(CudaStream& on, const BufferUses& uses, CopyTask task);
+
+  /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
+  void require_no_capture(const CudaStream& on, const char* operation, const Caller& caller) const;
+  [[nodiscard]] GraphId end_capture(CudaStream& on, const Caller& caller);
+  /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
+  void replay(GraphId id, const Caller& caller);
+  void remove_graph(GraphId id);
+
+ private:
+  [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
+  [[nodiscard]] std::optional<Memory::Buffer> try_allocate(const MemoryRequest& request);
+  // Issues what can be issued by now; after a fault, everything.
+  void advance();
+  void drain() noexcept;
+
+  const Utilities utilities_;
+  const std::shared_ptr<CudaContext> context_;
+  const std::shared_ptr<CudaPoller> poller_;
+  const std::shared_ptr<CudaEvents> events_;
+  const std::shared_ptr<CudaEvents> timed_events_;
+  const std::shared_ptr<Doorbell> doorbell_;
+  CudaStreams streams_;
+  CopyEngine engine_;
+  CudaTransfers transfers_;
+  Memory memory_;
+  std::shared_ptr<CudaPinnedMemory> pinned_;  // with the bytes that it gave out
+  CUstream capture_stream_ = nullptr;         // for graphs, which are captured whole
+  struct Captured {
+    StreamId stream;
+    std::shared_ptr<CudaGraph> graph;
+  };
+  std::unordered_map<std::uint64_t, Captured> graphs_;  // by id
+  std::chrono::steady_clock::time_point polled_;
+  metrics::Registration metrics_;
+  FaultListener fault_listener_;
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,94 @@
+#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+
+#include <coxswain/servers/cuda/detail/cuda_poller.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+// Waiting for the interrupt costs about ten microseconds more than looking: worth it for long waits only.
+constexpr std::chrono::microseconds look_for{200};
+
+}  // namespace
+
+CudaEvent::~CudaEvent() { events_->give_back(native_); }
+
+bool CudaEvent::reached() noexcept {
+  if (reached_.load(std::memory_order_acquire)) return true;
+  const CUresult result = driver().event_query(native_);
+  if (result == CUDA_ERROR_NOT_READY && !gpu_faulted()) return false;
+  if (result != CUDA_ERROR_NOT_READY) check_cuda(result, "event_query");
+  reached_.store(true, std::memory_order_release);
+  return true;
+}
+
+void CudaEvent::wait() noexcept {
+  if (wait_until(std::chrono::steady_clock::now() + look_for)) return;
+  const CurrentContext current(events_->context());
+  check_cuda(driver().event_synchronize(native_), "event_synchronize");
+  reached_.store(true, std::memory_order_release);
+}
+
+bool CudaEvent::wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
+  const auto spin_until = std::min(deadline, std::chrono::steady_clock::now() + look_for);
+  while (!reached()) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) return false;
+    if (now >= spin_until) std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(look_for, deadline - now));
+  }
+  return true;
+}
+
+void CudaEvent::notify(UniqueFunction<void()> function) {
+  events_->poller().add(shared_from_this(), std::move(function));
+}
+
+CudaEvents::CudaEvents(std::shared_ptr<CudaContext> context, std::shared_ptr<CudaPoller> poller, Timing timing)
+    : context_(std::move(context)),
+      poller_(std::move(poller)),
+      flags_(CU_EVENT_BLOCKING_SYNC | (timing == Timing::Off ? CU_EVENT_DISABLE_TIMING : 0U)) {}
+
+CudaEvents::~CudaEvents() {
+  if (free_.empty()) return;
+  const CurrentContext current(*context_);
+  for (CUevent event : free_) COX_CUDA_CHECK(event_destroy(event));
+}
+
+std::shared_ptr<CudaEvent> CudaEvents::take() {
+  CUevent native = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      native = free_.back();
+      free_.pop_back();
+    } else {
+      if (free_.capacity() <= made_) free_.reserve(2 * made_ + 16);  // giving back needs no memory
+      COX_CUDA_TRY(event_create(&native, flags_));
+      ++made_;
+    }
+  }
+  try {
+    return std::make_shared<CudaEvent>(shared_from_this(), native);
+  } catch (...) {
+    give_back(native);
+    throw;
+  }
+}
+
+std::shared_ptr<CudaEvent> CudaEvents::record(CUstream stream) {
+  auto event = take();
+  COX_CUDA_TRY(event_record(event->native(), stream));
+  return event;
+}
+
+void CudaEvents::give_back(CUevent event) noexcept {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(event);
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,76 @@
+#include <coxswain/servers/cuda/detail/cuda_launch.hpp>
+
+#include <coxswain/runtime/detail/launch_limits.hpp>
+#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <array>
+
+namespace cox::detail {
+namespace {
+
+using Attributes = std::array<CUlaunchAttribute, 3>;
+
+unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
+  unsigned count = 0;
+  if (options.cluster_dim[0] != 0) {
+    CUlaunchAttribute& attribute = attributes[count++];
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim.x = options.cluster_dim[0];
+    attribute.value.clusterDim.y = options.cluster_dim[1];
+    attribute.value.clusterDim.z = options.cluster_dim[2];
+  }
+  if (options.cooperative) {
+    CUlaunchAttribute& attribute = attributes[count++];
+    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+  }
+  if (options.programmatic_launch) {
+    CUlaunchAttribute& attribute = attributes[count++];
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+  }
+  return count;
+}
+
+[[noreturn]] void throw_launch_error(CUresult result, const Place& place, const char* name, std::source_location site) {
+  if (is_sticky(result)) {
+    report_gpu_fault(result, "launch");
+    throw_gpu_fault(site);
+  }
+  const auto kind = result == CUDA_ERROR_OUT_OF_MEMORY              ? LaunchError::Kind::OutOfMemory
+                    : result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES   ? LaunchError::Kind::TooManyResources
+                    : result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE ? LaunchError::Kind::TooManyResources
+                                                                        : LaunchError::Kind::Unknown;
+  throw LaunchError(kind, launch_name(name, place) + " was refused by the driver: " + describe(result), site);
+}
+
+}  // namespace
+
+void CudaLaunch::issue(CUstream stream, const Place& place, const char* name, std::source_location site) const {
+  SmallVector<void*, 16> values;
+  values.reserve(parameters.size());
+  for (const Parameter& parameter : parameters) {
+    const void* const value = parameter.is_tensor_map ? static_cast<const void*>(&tensor_maps[parameter.first])
+                                                      : static_cast<const void*>(&words[parameter.first]);
+    values.push_back(const_cast<void*>(value));  // the driver only reads
+  }
+  Attributes attributes;  // not initialised: those that count are filled in
+  CUlaunchConfig config{};
+  config.gridDimX = count.x;
+  config.gridDimY = count.y;
+  config.gridDimZ = count.z;
+  config.blockDimX = dim.x;
+  config.blockDimY = dim.y;
+  config.blockDimZ = dim.z;
+  config.sharedMemBytes = static_cast<unsigned>(options->dynamic_shared_memory);
+  config.hStream = stream;
+  config.attrs = attributes.data();
+  config.numAttrs = fill(attributes, *options);
+  const CUresult result = driver().launch(&config, function, values.data(), nullptr);
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    throw_launch_error(result, place, name, site);
+}
+
+}  // namespace cox::detail

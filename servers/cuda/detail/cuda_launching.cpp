@@ -1,0 +1,260 @@
+#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/detail/launch_limits.hpp>
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/servers/cuda/detail/cuda_launch.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/cuda_work.hpp>
+#include <coxswain/servers/cuda/detail/tensor_map_encoding.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+/// A launch while it is put together.
+struct Preparation {
+  CudaDevice& device;
+  CudaStream& on;
+  const CudaKernel& kernel;
+  const LoadedKernel& loaded;
+  const KernelArguments& arguments;
+  const Caller& caller;
+  CudaLaunch launch = {};
+  BufferUses uses = {};
+  WarmUpMemory::Buffer metadata = nullptr;  ///< on the device, if the launch has words of varying number
+  Bytes metadata_source = {};
+};
+
+[[noreturn]] void throw_argument_error(const Preparation& preparation, LaunchError::Kind kind, const std::string& what) {
+  throw LaunchError(kind, launch_name(preparation.kernel.name(), preparation.on.place()) + " " + what,
+                    preparation.caller.site);
+}
+
+const LoadedKernel& require_loaded(CudaDevice& device, const CudaKernel& kernel, const CudaStream& on,
+                                   const Caller& caller) {
+  const LoadedKernel* const loaded = kernel.loaded(device.utilities()->owner.device.index);
+  if (loaded == nullptr)
+    throw LaunchError(LaunchError::Kind::NullFunction,
+                      launch_name(kernel.name(), on.place()) + " was not prepared: the client does that before it launches",
+                      caller.site);
+  if (loaded->failure != nullptr) std::rethrow_exception(loaded->failure);
+  return *loaded;
+}
+
+void require_limits(const Preparation& preparation) {
+  const HardwareProperties& hardware = preparation.device.utilities()->properties.hardware;
+  const CudaKernel& kernel = preparation.kernel;
+  const LoadedKernel& loaded = preparation.loaded;
+  const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
+  const Place& place = preparation.on.place();
+  require_cube_dim(launched, hardware, place, preparation.caller.site);
+  if (kernel.cube_dim().unit_count() > loaded.max_threads_per_block)
+    throw LaunchError::too_many_resources(
+        launch_name(kernel.name(), place) + ", which takes " + std::to_string(loaded.registers) + " registers a unit,",
+        {ResourceLimit::Resource::UnitsPerCube, {kernel.cube_dim().unit_count(), 0, 0}, {loaded.max_threads_per_block, 0, 0}},
+        preparation.caller.site);
+  require_shared_memory(launched, loaded.static_shared_memory + kernel.options().dynamic_shared_memory, hardware, place,
+                        preparation.caller.site);
+}
+
+void add_buffer(Preparation& preparation, const KernelBuffer& buffer, Access most) {
+  const Access access = most == Access::Read ? Access::Read : buffer.access;
+  preparation.launch.add_word(
+      preparation.device.resolve(buffer.binding, access, preparation.caller, preparation.uses).address);
+}
+
+void add_tensor_map(Preparation& preparation, const TensorMapArgument& argument) {
+  const CudaRange range =
+      preparation.device.resolve(argument.binding, argument.access, preparation.caller, preparation.uses);
+  CudaLaunch& launch = preparation.launch;
+  launch.parameters.push_back({static_cast<std::uint32_t>(launch.tensor_maps.size()), true});
+  launch.tensor_maps.push_back(
+      encode_tensor_map(argument.descriptor, range.address, preparation.on.place(), preparation.caller.site));
+}
+
+/// The kernel's own signature: each parameter takes the next argument of its kind.
+void add_by_signature(Preparation& preparation, const std::vector<KernelParameter>& parameters) {
+  const KernelArguments& arguments = preparation.arguments;
+  const auto& words = arguments.info.data;
+  const auto wanted = [&](KernelParameter::Kind kind) {
+    return static_cast<std::size_t>(std::ranges::count(parameters, kind, &KernelParameter::kind));
+  };
+  require_buffer_count({preparation.kernel.name(), preparation.kernel.cube_dim()}, wanted(KernelParameter::Kind::Buffer),
+                       arguments.buffers.size(), preparation.on.place(), preparation.caller.site);
+  if (wanted(KernelParameter::Kind::TensorMap) != arguments.tensor_maps.size())
+    throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
+                         "takes " + std::to_string(wanted(KernelParameter::Kind::TensorMap)) +
+                             " tensor maps, but was given " + std::to_string(arguments.tensor_maps.size()));
+  std::size_t buffer = 0;
+  std::size_t tensor_map = 0;
+  std::size_t word = 0;
+  for (const KernelParameter& parameter : parameters) {
+    switch (parameter.kind) {
+      case KernelParameter::Kind::Buffer:
+        add_buffer(preparation, arguments.buffers[buffer++], parameter.access);
+        break;
+      case KernelParameter::Kind::TensorMap: add_tensor_map(preparation, arguments.tensor_maps[tensor_map++]); break;
+      case KernelParameter::Kind::Scalar: {
+        const std::size_t taken = (parameter.size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+        if (word + taken > words.size())
+          throw_argument_error(preparation, LaunchError::Kind::ArgumentCount, "was given too few scalars");
+        preparation.launch.add_word(words[word++]);
+        for (std::size_t i = 1; i < taken; ++i) preparation.launch.words.push_back(words[word++]);
+        break;
+      }
+    }
+  }
+  if (word != words.size())
+    throw_argument_error(preparation, LaunchError::Kind::ArgumentCount, "was given too many scalars");
+}
+
+/// A copy of the words of varying number in memory of the device.
+void add_dynamic_words(Preparation& preparation, std::span<const std::uint64_t> words) {
+  preparation.metadata = preparation.device.allocate(words.size_bytes(), preparation.caller);
+  preparation.metadata_source = preparation.device.allocate_pinned(words.size_bytes(), preparation.caller);
+  std::memcpy(preparation.metadata_source.data(), words.data(), words.size_bytes());
+  auto& buffer = static_cast<DeviceBuffer&>(*preparation.metadata);
+  preparation.uses.push_back({&buffer, Access::Write, nullptr});
+  preparation.launch.add_word(buffer.address());
+}
+
+/// All buffers, all tensor maps, the words of varying number in memory, the others in one block; or, if the kernel has
+/// that many parameters, each word as one of its own.
+void add_by_convention(Preparation& preparation) {
+  const KernelArguments& arguments = preparation.arguments;
+  CudaLaunch& launch = preparation.launch;
+  for (const KernelBuffer& buffer : arguments.buffers) add_buffer(preparation, buffer, Access::Write);
+  for (const TensorMapArgument& tensor_map : arguments.tensor_maps) add_tensor_map(preparation, tensor_map);
+  const std::span<const std::uint64_t> words(arguments.info.data.data(), arguments.info.data.size());
+  const std::size_t statics = std::min(arguments.info.dynamic_metadata_offset, words.size());
+  if (statics != words.size()) add_dynamic_words(preparation, words.subspan(statics));
+  if (statics == 0) return;
+  if (statics > 1 && preparation.loaded.parameter_sizes.size() == launch.parameters.size() + statics) {
+    for (const std::uint64_t word : words.first(statics)) launch.add_word(word);
+    return;
+  }
+  launch.add_word(words.front());
+  for (const std::uint64_t word : words.subspan(1, statics - 1)) launch.words.push_back(word);
+}
+
+/// Whether what the kernel is given is what it takes, as far as the driver knows.
+void require_parameters(const Preparation& preparation) {
+  const auto& sizes = preparation.loaded.parameter_sizes;
+  const auto& parameters = preparation.launch.parameters;
+  if (sizes.size() != parameters.size())
+    throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
+                         "takes " + std::to_string(sizes.size()) + " parameters, but was given " +
+                             std::to_string(parameters.size()));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t next = i + 1 < parameters.size() && !parameters[i + 1].is_tensor_map
+                                 ? parameters[i + 1].first
+                                 : preparation.launch.words.size();
+    const std::size_t given = parameters[i].is_tensor_map ? sizeof(CUtensorMap)
+                                                          : (next - parameters[i].first) * sizeof(std::uint64_t);
+    const bool fits = given == sizeof(std::uint64_t) ? sizes[i] <= given : sizes[i] + sizeof(std::uint64_t) > given && sizes[i] <= given;
+    if (!fits)
+      throw_argument_error(preparation, LaunchError::Kind::ArgumentType,
+                           "takes " + format_byte_count(sizes[i]) + " as parameter " + std::to_string(i) +
+                               ", but was given " + format_byte_count(given));
+  }
+}
+
+/// Throws LaunchError.
+void resolve_arguments(Preparation& preparation) {
+  try {
+    if (const auto& parameters = preparation.kernel.options().parameters) {
+      add_by_signature(preparation, *parameters);
+    } else {
+      add_by_convention(preparation);
+    }
+  } catch (const IoError& error) {
+    throw LaunchError(LaunchError::Kind::Io,
+                      launch_name(preparation.kernel.name(), preparation.on.place()) + " cannot be launched: " + error.what(),
+                      preparation.caller.site, std::current_exception());
+  }
+  require_parameters(preparation);
+}
+
+/// Queues the launch; `count` gives the cubes when it is its turn.
+template <class Count>
+void submit_launch(Preparation& preparation, std::shared_ptr<CudaEvent> ready, Count count) {
+  const OperationName name{"launch", preparation.kernel.label(), preparation.caller.site};
+  auto issue = [launch = std::move(preparation.launch), kernel = preparation.kernel, count = std::move(count),
+                metadata = std::move(preparation.metadata_source), place = preparation.on.place(), name,
+                address = preparation.metadata == nullptr
+                              ? CUdeviceptr{0}
+                              : static_cast<DeviceBuffer&>(*preparation.metadata).address()](
+                   const IssueTarget& target) mutable {
+    launch.count = count();
+    if (launch.count.is_empty()) return;
+    if (!metadata.empty()) {
+      COX_CUDA_TRY(copy_to_device(address, std::as_const(metadata).data(), metadata.size(), target.stream));
+      target.hold(std::move(metadata));
+    }
+    launch.issue(target.stream, place, name.kernel, name.site);
+  };
+  preparation.device.submit(preparation.on, preparation.uses, name, std::move(issue), std::move(ready));
+  if (preparation.metadata != nullptr && preparation.on.capture.capturing())
+    preparation.on.capture.graph().keep(std::move(preparation.metadata));
+}
+
+/// The count is copied to the host, and the stream goes on when it is there: nobody waits but the stream.
+void submit_dynamic_launch(Preparation& preparation, const Binding& binding) {
+  preparation.device.require_no_capture(preparation.on, "a launch with a dynamic cube count", preparation.caller);
+  BufferUses uses;
+  const CudaRange range = preparation.device.resolve(binding, Access::Read, preparation.caller, uses);
+  constexpr std::size_t size = 3 * sizeof(std::uint32_t);
+  if (range.size < size)
+    throw IoError(IoError::Kind::SizeMismatch,
+                  "a dynamic cube count needs 12 B, but its buffer has " + format_byte_count(range.size),
+                  preparation.caller.site);
+  const auto on_host = std::make_shared<Bytes>(preparation.device.allocate_pinned(size, preparation.caller));
+  const std::shared_ptr<CudaEvent> there = preparation.device.events().take();
+  preparation.device.submit(preparation.on, uses, {"read of a cube count", nullptr, preparation.caller.site},
+                            [on_host, there, address = range.address](const IssueTarget& target) {
+                              COX_CUDA_TRY(copy_to_host(on_host->data(), address, size, target.stream));
+                              COX_CUDA_TRY(event_record(there->native(), target.stream));
+                            });
+  submit_launch(preparation, there,
+                [on_host, hardware = &preparation.device.utilities()->properties.hardware,
+                 kernel = preparation.kernel, place = preparation.on.place(), site = preparation.caller.site] {
+                  std::array<std::uint32_t, 3> values{};
+                  std::memcpy(values.data(), std::as_const(*on_host).data(), size);
+                  const CubeCount::Static count{values[0], values[1], values[2]};
+                  require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, place, site);
+                  return count;
+                });
+}
+
+}  // namespace
+
+void queue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, const CubeCount& count,
+                  const KernelArguments& arguments, const Caller& caller) {
+  const LoadedKernel& loaded = require_loaded(device, kernel, on, caller);
+  Preparation preparation{device, on, kernel, loaded, arguments, caller};
+  preparation.launch.function = loaded.function;
+  preparation.launch.dim = kernel.cube_dim();
+  preparation.launch.options = &kernel.options();
+  require_limits(preparation);
+  resolve_arguments(preparation);
+  const CubeCount::Static* const known = count.as_static();
+  if (known == nullptr) {
+    try {
+      return submit_dynamic_launch(preparation, *count.as_dynamic());
+    } catch (const IoError& error) {
+      throw LaunchError(LaunchError::Kind::Io,
+                        launch_name(kernel.name(), on.place()) + " cannot be launched: " + error.what(), caller.site,
+                        std::current_exception());
+    }
+  }
+  require_cube_count({kernel.name(), kernel.cube_dim()}, *known, device.utilities()->properties.hardware, on.place(),
+                     caller.site);
+  submit_launch(preparation, nullptr, [known = *known] { return known; });
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,87 @@
+#include <coxswain/servers/cuda/detail/cuda_poller.hpp>
+
+#include <coxswain/device_handle/spin_wait.hpp>
+#include <coxswain/runtime/detail/thread_name.hpp>
+#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+namespace cox::detail {
+
+CudaPoller::~CudaPoller() { stop(); }
+
+void CudaPoller::add(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      added_.push_back({std::move(event), std::move(function)});
+      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+      changed_.notify_one();
+      return;
+    }
+  }
+  event->wait();
+  function();
+}
+
+void CudaPoller::stop() noexcept {
+  std::thread thread;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+    if (thread_.joinable() && thread_.get_id() == std::this_thread::get_id()) {
+      thread_.detach();
+    } else {
+      thread = std::move(thread_);
+    }
+  }
+  if (thread.joinable()) thread.join();
+}
+
+void CudaPoller::run() {
+  name_this_thread(thread_name_);
+  constexpr std::chrono::microseconds look_for{50};
+  constexpr std::chrono::microseconds rest{20};
+  std::vector<Entry> entries;
+  SpinWait spin(look_for);
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      if (entries.empty()) {
+        changed_.wait(lock, [this] { return stopping_ || !added_.empty(); });
+        if (added_.empty()) return;
+        spin.restart();
+      }
+      entries.insert(entries.end(), std::move_iterator(added_.begin()), std::move_iterator(added_.end()));
+      added_.clear();
+    }
+    if (serve(entries)) {
+      spin.restart();
+    } else if (!spin.again()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, rest, [this] { return !added_.empty(); });
+    }
+  }
+}
+
+// Returns whether any of the events was reached.
+bool CudaPoller::serve(std::vector<Entry>& entries) {
+  std::vector<Entry> waiting;
+  waiting.reserve(entries.size());
+  const std::size_t before = entries.size();
+  for (Entry& entry : entries) {
+    if (entry.event->reached()) {
+      entry.function();
+      entry.function.reset();
+    } else {
+      waiting.push_back(std::move(entry));
+    }
+  }
+  entries = std::move(waiting);
+  return entries.size() != before;
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,37 @@
+#include <coxswain/servers/cuda/detail/cuda_stream.hpp>
+
+#include <coxswain/runtime/stream_error.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <utility>
+
+namespace cox::detail {
+
+void CudaStream::fail(std::exception_ptr error) {
+  if (capture.capturing()) return capture.fail(std::move(error));
+  profiles.mark_all(error);
+  fail_at(next_sequence(), std::move(error));
+}
+
+void CudaStream::fail_at(std::uint64_t sequence, std::exception_ptr error) {
+  errors_.add(sequence, error);
+  report_stream_error(LogSubsystem::Cuda, {place_, std::move(error)});
+}
+
+std::exception_ptr CudaStream::take_errors_before(std::uint64_t sequence, std::source_location site) {
+  if (gpu_faulted()) return gpu_fault_error(site);
+  return errors_.take_before(sequence, place_, site);
+}
+
+std::exception_ptr CudaStream::peek_errors(std::source_location site) const {
+  if (gpu_faulted()) return gpu_fault_error(site);
+  return errors_.peek(place_, site);
+}
+
+bool CudaStream::idle() const noexcept {
+  const CudaTimeline& timeline = native_.timeline();
+  return timeline.completed() == timeline.submitted() && transfers_.empty() && errors_.empty() &&
+         persistent_windows == 0 && capture.idle() && profiles.empty();
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <coxswain/runtime/detail/stream_errors.hpp>
+#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/profile/open_profiles.hpp>
+#include <coxswain/servers/cuda/detail/cuda_capture.hpp>
+#include <coxswain/servers/cuda/detail/cuda_profile.hpp>
+#include <coxswain/servers/cuda/detail/native_stream.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <source_location>
+
+namespace cox::detail {
+
+/// A StreamId as its device knows it: its place on one of the streams of the driver, which others may share, and what is
+/// its own: errors, captures, profiles. Device thread only, unless said otherwise.
+class CudaStream : public std::enable_shared_from_this<CudaStream> {
+ public:
+  CudaStream(const Place& place, NativeStream& native) : capture(place), profiles(place), place_(place), native_(native) {
+    ++native_.users;
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream() { --native_.users; }
+
+  [[nodiscard]] NativeStream& native() noexcept { return native_; }
+  [[nodiscard]] StreamSlot slot() const noexcept { return native_.slot(); }
+  /// A place among the stream's operations: errors are told with those before them.
+  [[nodiscard]] std::uint64_t next_sequence() noexcept { return ++sequence_; }
+
+  /// A failure found while work was being queued joins the stream's errors, or those of a capture, and voids the
+  /// profiles that are open.
+  void fail(std::exception_ptr error);
+  /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none. After a fault of the GPU:
+  /// that.
+  [[nodiscard]] std::exception_ptr take_errors(std::source_location site) { return take_errors_before(~std::uint64_t{0}, site); }
+  /// As take_errors, but they stay.
+  [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const;
+  /// Nothing to tell, nothing begun, nothing under way.
+  [[nodiscard]] bool idle() const noexcept;
+
+  /// A transfer apart from the stream that counts as its work, too. After make_room_for_transfer(), which may throw
+  /// std::bad_alloc.
+  void add_transfer(const StreamPosition& transfer) noexcept { transfers_.push_back(transfer); }
+  void make_room_for_transfer() { transfers_.reserve(transfers_.size() + 1); }
+  /// Those that are not known to be complete.
+  template <class Clock>
+  [[nodiscard]] const StreamPositions& transfers(const Clock& clock) {
+    StreamPositions left;
+    for (const StreamPosition& transfer : transfers_)
+      if (clock.completed(transfer.stream) < transfer.position) left.push_back(transfer);
+    transfers_ = std::move(left);
+    return transfers_;
+  }
+
+  std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
+  CudaCapture capture;
+  OpenProfiles<std::shared_ptr<CudaProfile>> profiles;
+
+  // Any thread
+  // --------------------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  /// A failure of the operation at `sequence` joins the stream's errors.
+  void fail_at(std::uint64_t sequence, std::exception_ptr error);
+  /// The failures of what came before, as take_errors.
+  [[nodiscard]] std::exception_ptr take_errors_before(std::uint64_t sequence, std::source_location site);
+  /// As StreamErrors::forget_between.
+  [[nodiscard]] std::exception_ptr forget_errors_between(std::uint64_t first, std::uint64_t last) {
+    return errors_.forget_between(first, last);
+  }
+
+ private:
+  const Place place_;
+  NativeStream& native_;
+  StreamErrors errors_;
+  std::uint64_t sequence_ = 0;
+  StreamPositions transfers_;
+};
+
+}  // namespace cox::detail

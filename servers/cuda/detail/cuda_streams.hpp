@@ -1,0 +1,152 @@
+#pragma once
+
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/servers/cuda/detail/cuda_stream.hpp>
+#include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/detail/native_stream.hpp>
+#include <coxswain/servers/cuda/gpu_fault.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace cox::detail {
+
+struct CudaStreamOptions {
+  std::size_t streams = 16;     ///< of the driver, at most
+  std::size_t in_flight = 512;  ///< pieces that a stream is given at a time: the driver's own queue must not fill up (T3)
+  int priority = 0;
+};
+
+/// The streams of a device, and how far they have come. Work is issued at once where that is possible; else it waits in
+/// its stream's queue until what it waits for has been issued, which the driver could not wait for, or until the stream
+/// has less in flight. Nothing here waits. Device thread only.
+class CudaStreams {
+ public:
+  CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<Doorbell> doorbell,
+              const CudaStreamOptions& options)
+      : device_(device), events_(std::move(events)), doorbell_(std::move(doorbell)), options_(options) {
+    natives_.reserve(options_.streams);  // they stay where they are: see suspects()
+  }
+  CudaStreams(const CudaStreams&) = delete;
+  CudaStreams& operator=(const CudaStreams&) = delete;
+
+  /// Finds the stream or makes it. Throws CudaError, std::bad_alloc.
+  [[nodiscard]] CudaStream& of(StreamId id) {
+    if (last_ != nullptr && last_->place().stream == id) return *last_;
+    return find_or_make(id);
+  }
+  /// As StreamClock says: as far as is known.
+  [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
+    return timelines_[static_cast<std::size_t>(slot)]->completed();
+  }
+
+  /// A slot of its own for work that is counted like a stream's, but is on none of them. Throws std::bad_alloc.
+  [[nodiscard]] StreamSlot take_slot();
+  void give_back(StreamSlot slot) noexcept { free_slots_.push_back(slot); }
+  [[nodiscard]] CudaTimeline& timeline(StreamSlot slot) noexcept { return *timelines_[static_cast<std::size_t>(slot)]; }
+  [[nodiscard]] CudaEvents& events() noexcept { return *events_; }
+
+  /// Whether the driver can be told to wait for all of these.
+  [[nodiscard]] bool issued(const StreamPositions& positions) const noexcept {
+    for (const StreamPosition& position : positions)
+      if (timelines_[static_cast<std::size_t>(position.stream)]->issued() < position.position) return false;
+    return true;
+  }
+  /// The event that covers a position that has been issued; null if that is complete. Throws CudaError, std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<CudaEvent> event_of(const StreamPosition& position);
+
+  /// `issue(IssueTarget)` comes behind all work of the stream so far and behind `waits`. Returns where it is. Throws what
+  /// it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `on`. `ready`: which
+  /// must have been reached before.
+  template <class F>
+  StreamPosition submit(CudaStream& on, const StreamPositions& waits, const OperationName& name, F&& issue,
+                        std::shared_ptr<CudaEvent> ready = nullptr) {
+    NativeStream& native = on.native();
+    CudaTimeline& timeline = native.timeline();
+    if (ready != nullptr || !native.pending.empty() || !has_room(native) || !issued(waits)) [[unlikely]]
+      return queue(on, waits, name, CudaIssue(std::forward<F>(issue)), std::move(ready));
+    wait_for(native, waits);
+    const StreamPosition position{native.slot(), timeline.submit()};
+    timeline.issue();
+    native.history.note(position.position, name, on.place().stream);
+    issue(native.target());
+    mark_now_and_then(native);
+    return position;
+  }
+
+  /// Issues what can be issued by now. Returns whether there was anything.
+  bool advance();
+  /// The doorbell has rung: what waits for the device has it ring anew.
+  void answer() noexcept {
+    for (const auto& native : natives_) native->wake_up_is_due = false;
+  }
+  /// Anything waits to be issued.
+  [[nodiscard]] bool waiting() const noexcept { return pending_ != 0; }
+  /// Looks how far the device has come, on all streams; those without an event under way get one, so that the next look
+  /// finds more.
+  void poll() noexcept;
+
+  /// Calls `visit(native_stream)` for each.
+  template <class Visit>
+  void each_native(Visit&& visit) const {
+    for (const auto& native : natives_) visit(*native);
+  }
+  /// Calls `visit(stream)` for each.
+  template <class Visit>
+  void each(Visit&& visit) const {
+    for (const auto& [id, stream] : streams_) visit(*stream);
+  }
+  /// Issues all that waits, whatever it waits for: after a fault of the GPU, when it will only be refused, so that
+  /// everybody who waits for it is told.
+  void abandon() noexcept;
+  /// Adds what is not known to be complete. Any thread.
+  void add_suspects(std::vector<GpuFault::Suspect>& suspects) const;
+
+ private:
+  static constexpr std::uint64_t mark_interval = 8;
+
+  [[nodiscard]] CudaStream& find_or_make(StreamId id);
+  [[nodiscard]] NativeStream& native_for_new();
+  void forget_idle() noexcept;
+  [[nodiscard]] bool has_room(NativeStream& native) {
+    const std::uint64_t in_flight = native.timeline().in_flight();
+    if (in_flight < options_.in_flight / 2) [[likely]]
+      return true;
+    if (native.timeline().issued() % 32 == 0 || in_flight >= options_.in_flight) native.poll();
+    return native.timeline().in_flight() < options_.in_flight;
+  }
+  void wait_for(NativeStream& native, const StreamPositions& waits) {
+    for (const StreamPosition& wait : waits) wait_for(native, wait);
+  }
+  void wait_for(NativeStream& native, const StreamPosition& wait);
+  void mark_now_and_then(NativeStream& native) {
+    if (native.timeline().issued() - native.timeline().last_mark() >= mark_interval) native.mark(*events_);
+  }
+  StreamPosition queue(CudaStream& on, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
+                       std::shared_ptr<CudaEvent> ready);
+  [[nodiscard]] bool can_go_on(NativeStream& native);
+  bool issue_pending(NativeStream& native);
+  void ring_when(NativeStream& native, const std::shared_ptr<CudaEvent>& event);
+
+  const DeviceId device_;
+  const std::shared_ptr<CudaEvents> events_;
+  const std::shared_ptr<Doorbell> doorbell_;
+  const CudaStreamOptions options_;
+  std::vector<std::unique_ptr<CudaTimeline>> timelines_;  // by slot
+  std::vector<StreamSlot> free_slots_;                    // with room for all
+  std::vector<std::unique_ptr<NativeStream>> natives_;    // with room for all
+  std::atomic<std::size_t> native_count_{0};              // that other threads may look at
+  std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
+  CudaStream* last_ = nullptr;  // that was asked for
+  std::size_t pending_ = 0;     // pieces of all streams
+  std::size_t sweep_at_ = 1024;
+};
+
+}  // namespace cox::detail

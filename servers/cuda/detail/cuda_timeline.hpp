@@ -1,0 +1,73 @@
+#pragma once
+
+#include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+namespace cox::detail {
+
+/// How far the work of one slot has come. Pieces are counted when they are submitted; when they are issued, which is
+/// later if they have to wait for something the driver cannot wait for; and when they are complete, which is known only
+/// where an event was recorded: a mark.
+///
+///     submitted >= issued >= marks >= completed
+///
+/// Device thread only, unless said otherwise.
+class CudaTimeline {
+ public:
+  /// Any thread.
+  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t issued() const noexcept { return issued_; }
+  /// As far as is known. Any thread.
+  [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t in_flight() const noexcept { return issued_ - completed(); }
+  [[nodiscard]] std::uint64_t last_mark() const noexcept {
+    return marks_.empty() ? completed() : marks_.back().position;
+  }
+
+  std::uint64_t submit() noexcept {
+    const std::uint64_t position = submitted() + 1;
+    submitted_.store(position, std::memory_order_relaxed);  // one writer
+    return position;
+  }
+  void issue() noexcept { ++issued_; }
+  /// All that was issued up to `position` is complete when `event` is reached.
+  void mark(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
+    marks_.push_back({position, std::move(event)});
+  }
+  /// The oldest piece that was submitted has been issued and is complete, without an event.
+  void finish() noexcept {
+    ++issued_;
+    completed_.store(issued_, std::memory_order_relaxed);
+  }
+  struct Mark {
+    std::uint64_t position = 0;
+    std::shared_ptr<CudaEvent> event;
+  };
+  /// The first mark that covers `position`; null if there is none.
+  [[nodiscard]] const Mark* covering(std::uint64_t position) const noexcept {
+    for (const Mark& mark : marks_)
+      if (mark.position >= position) return &mark;
+    return nullptr;
+  }
+  /// Looks which marks have been reached.
+  void poll() noexcept {
+    while (!marks_.empty() && marks_.front().event->reached()) {
+      completed_.store(marks_.front().position, std::memory_order_relaxed);
+      marks_.pop_front();
+    }
+  }
+
+ private:
+  std::atomic<std::uint64_t> submitted_{0};
+  std::uint64_t issued_ = 0;
+  std::atomic<std::uint64_t> completed_{0};
+  std::deque<Mark> marks_;
+};
+
+}  // namespace cox::detail

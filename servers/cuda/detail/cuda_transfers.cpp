@@ -1,0 +1,91 @@
+#include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
+
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <source_location>
+#include <utility>
+
+namespace cox::detail {
+
+// A slot whose last transfer is complete, else a new one.
+StreamSlot CudaTransfers::next_slot() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const StreamSlot slot = slots_[(turn_ + i) % slots_.size()];
+    CudaTimeline& timeline = streams_.timeline(slot);
+    timeline.poll();
+    if (timeline.completed() == timeline.submitted()) {
+      turn_ += i;
+      return slot;
+    }
+  }
+  slots_.reserve(slots_.size() + 1);
+  turn_ = slots_.size();
+  slots_.push_back(streams_.take_slot());
+  return slots_.back();
+}
+
+StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task) {
+  const StreamSlot slot = next_slot();
+  task.done = [slot, ended = ended_, done = std::move(task.done)](CopyTask& ending, std::exception_ptr error,
+                                                                  std::shared_ptr<CudaEvent> end) mutable {
+    done(ending, std::move(error), end);
+    ending.parts.clear();  // before anybody finds that it has ended: the bytes are given back
+    {
+      const std::lock_guard lock(ended->mutex);
+      ended->list.push_back({slot, std::move(end)});
+    }
+    ended->doorbell->ring();
+  };
+  if (streams_.issued(waits)) {
+    hand_over(waits, std::move(task));
+  } else {
+    waiting_.push_back({waits, std::move(task)});
+  }
+  ++under_way_;
+  return {slot, streams_.timeline(slot).submit()};
+}
+
+// On failure the task is as it was.
+void CudaTransfers::hand_over(const StreamPositions& waits, CopyTask&& task) {
+  for (const StreamPosition& wait : waits)
+    if (auto event = streams_.event_of(wait)) task.after.push_back(std::move(event));
+  engine_.add(std::move(task));
+}
+
+bool CudaTransfers::advance() {
+  bool any = false;
+  while (!waiting_.empty() && streams_.issued(waiting_.front().waits)) {
+    Waiting first = std::move(waiting_.front());
+    waiting_.pop_front();
+    try {
+      hand_over(first.waits, std::move(first.task));
+    } catch (...) {
+      first.task.done(first.task, std::current_exception(), nullptr);
+    }
+    any = true;
+  }
+  std::vector<End> ended;
+  {
+    const std::lock_guard lock(ended_->mutex);
+    ended.swap(ended_->list);
+  }
+  for (End& end : ended) {
+    CudaTimeline& timeline = streams_.timeline(end.slot);
+    if (end.event == nullptr) {
+      timeline.finish();
+    } else {
+      timeline.issue();
+      timeline.mark(timeline.issued(), std::move(end.event));
+    }
+    --under_way_;
+    any = true;
+  }
+  return any;
+}
+
+void CudaTransfers::abandon() noexcept {
+  for (Waiting& waiting : waiting_) waiting.task.done(waiting.task, gpu_fault_error(std::source_location::current()), nullptr);
+  waiting_.clear();
+}
+
+}  // namespace cox::detail

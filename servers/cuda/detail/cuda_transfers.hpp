@@ -1,0 +1,67 @@
+#pragma once
+
+#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/servers/cuda/detail/copy_engine.hpp>
+#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
+#include <coxswain/servers/cuda/detail/doorbell.hpp>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace cox::detail {
+
+/// The copies to and from pageable memory that are under way. Each counts like a piece of work on a slot of its own, so
+/// that buffers and streams wait for it as for any other. Device thread only.
+class CudaTransfers {
+ public:
+  CudaTransfers(CudaStreams& streams, CopyEngine& engine, std::shared_ptr<Doorbell> doorbell)
+      : streams_(streams), engine_(engine), ended_(std::make_shared<Ended>()) {
+    ended_->doorbell = std::move(doorbell);
+  }
+  CudaTransfers(const CudaTransfers&) = delete;
+  CudaTransfers& operator=(const CudaTransfers&) = delete;
+
+  /// The slot that the next transfer will have. Throws std::bad_alloc.
+  [[nodiscard]] StreamSlot next_slot();
+  /// Begins a transfer, behind `waits`, on next_slot(). `task.after` is filled in here. Returns where it is. Throws
+  /// CudaError, std::bad_alloc, std::system_error; then nothing has begun.
+  StreamPosition begin(const StreamPositions& waits, CopyTask task);
+
+  /// Hands over what can begin by now, and notes what has ended. Returns whether anything has changed.
+  bool advance();
+  /// Some have not ended.
+  [[nodiscard]] bool under_way() const noexcept { return under_way_ != 0; }
+  /// Ends what has not been handed over. After a fault of the GPU.
+  void abandon() noexcept;
+
+ private:
+  struct Waiting {
+    StreamPositions waits;
+    CopyTask task;
+  };
+  struct End {
+    StreamSlot slot;
+    std::shared_ptr<CudaEvent> event;  // null: it is complete
+  };
+  struct Ended {
+    std::shared_ptr<Doorbell> doorbell;
+    std::mutex mutex;
+    std::vector<End> list;  // guarded by mutex
+  };
+
+  void hand_over(const StreamPositions& waits, CopyTask&& task);
+
+  CudaStreams& streams_;
+  CopyEngine& engine_;
+  const std::shared_ptr<Ended> ended_;
+  std::deque<Waiting> waiting_;
+  std::vector<StreamSlot> slots_;  // all that are ours
+  std::size_t turn_ = 0;
+  std::size_t under_way_ = 0;
+};
+
+}  // namespace cox::detail

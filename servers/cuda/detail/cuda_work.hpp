@@ -1,0 +1,27 @@
+#pragma once
+
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/promise.hpp>
+#include <coxswain/runtime/upload.hpp>
+#include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/detail/cuda_device.hpp>
+
+#include <vector>
+
+namespace cox::detail {
+
+// The work that a CUDA device does, checked and queued on the caller's stream. Device thread only; none of it waits.
+
+/// Throws IoError, CudaError.
+void queue_upload(CudaDevice& device, CudaStream& on, Upload upload, const Caller& caller);
+/// What is wrong, also with the request itself, ends in the promise.
+void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, const Caller& caller,
+                    Promise<std::vector<Bytes>> promise);
+/// Throws LaunchError, CudaError.
+void queue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, const CubeCount& count,
+                  const KernelArguments& arguments, const Caller& caller);
+/// What is wrong ends in the promise.
+void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promise<void> promise);
+
+}  // namespace cox::detail

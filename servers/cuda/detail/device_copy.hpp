@@ -1,0 +1,16 @@
+#pragma once
+
+#include <coxswain/servers/cuda/detail/driver.hpp>
+
+#include <cstddef>
+
+namespace cox::detail {
+
+/// Rows dense in page-locked host memory to rows `pitch` bytes apart on the device, on a stream. Throws CudaError.
+void copy_rows_to_device(CUdeviceptr device, const std::byte* host, std::size_t rows, std::size_t row_bytes,
+                         std::size_t pitch, CUstream stream);
+/// The other way.
+void copy_rows_to_host(std::byte* host, CUdeviceptr device, std::size_t rows, std::size_t row_bytes, std::size_t pitch,
+                       CUstream stream);
+
+}  // namespace cox::detail

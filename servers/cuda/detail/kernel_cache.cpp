@@ -1,0 +1,109 @@
+#include <coxswain/servers/cuda/detail/kernel_cache.hpp>
+
+#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/cuda/detail/kernel_entry.hpp>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+namespace cox::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Empty if there is nowhere.
+fs::path standard_folder() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return fs::path(cache) / "coxswain" / "kernels";  // others are to be ignored
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return fs::path(home) / ".cache" / "coxswain" / "kernels";
+  return {};
+}
+
+std::optional<std::vector<std::byte>> content_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return std::nullopt;
+  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  const auto bytes = std::as_bytes(std::span(text));
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+/// Of no other thread or process that writes now.
+fs::path temporary_name(const fs::path& file) {
+  static std::atomic<std::uint64_t> count{0};
+  // Relaxed: only the figure matters.
+  return file.string() + '.' + std::to_string(::getpid()) + '.' +
+         std::to_string(count.fetch_add(1, std::memory_order_relaxed)) + ".part";
+}
+
+void warn_once(const std::string& what) noexcept {
+  static std::atomic_flag warned;
+  // Relaxed: nothing is published with it.
+  if (warned.test_and_set(std::memory_order_relaxed)) return;
+  try {
+    log::write(LogSubsystem::Cuda, LogLevel::Warn,
+               [&] { return "compiled kernels are not kept on disk (setting compilation.cache_folder): " + what; });
+  } catch (...) {  // no memory for the line: the cache is not missed
+  }
+}
+
+}  // namespace
+
+std::optional<KernelCache> KernelCache::of_process() {
+  const Settings settings = cox::settings();
+  if (!settings.get<bool>("compilation.cache")) return std::nullopt;
+  const std::string given = settings.get<std::string>("compilation.cache_folder");
+  fs::path folder = given.empty() ? standard_folder() : fs::path(given);
+  if (folder.empty()) return std::nullopt;
+  return KernelCache(std::move(folder));
+}
+
+std::optional<CompiledKernel> KernelCache::find(const KernelKey& key) const {
+  const auto content = content_of(file_of(key));
+  return content ? decode_entry(key, *content) : std::nullopt;
+}
+
+void KernelCache::keep(const KernelKey& key, const CompiledKernel& kernel) const noexcept {
+  try {
+    write(key, kernel);
+  } catch (const std::exception& error) {
+    warn_once(error.what());
+  }
+}
+
+void KernelCache::write(const KernelKey& key, const CompiledKernel& kernel) const {
+  const std::vector<std::byte> content = encode_entry(key, kernel);
+  fs::create_directories(folder_);
+  const fs::path file = file_of(key);
+  const fs::path part = temporary_name(file);
+  std::ofstream stream(part, std::ios::binary | std::ios::trunc);
+  stream.write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
+  stream.close();
+  std::error_code error;
+  if (!stream) error.assign(errno, std::generic_category());
+  if (!error) fs::rename(part, file, error);
+  if (!error) return;
+  std::error_code ignored;
+  fs::remove(part, ignored);
+  throw fs::filesystem_error("cannot write", file, error);
+}
+
+CompiledKernel compile_cached(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,
+                              const KernelKey& key, const std::optional<KernelCache>& cache) {
+  if (!cache || !is_self_contained(source.options)) return compile(nvrtc, source, architecture);
+  if (auto found = cache->find(key)) return std::move(*found);
+  CompiledKernel compiled = compile(nvrtc, source, architecture);
+  cache->keep(key, compiled);
+  return compiled;
+}
+
+}  // namespace cox::detail

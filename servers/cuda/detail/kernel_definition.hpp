@@ -1,0 +1,56 @@
+#pragma once
+
+#include <coxswain/servers/cuda/cuda_kernel_options.hpp>
+#include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace cox::detail {
+
+/// What the copies of a CudaKernel share.
+class KernelDefinition {
+ public:
+  struct Source {
+    std::string text;
+  };
+  struct Image {
+    std::vector<std::byte> bytes;  ///< text ends with a 0
+  };
+  using Resolver = std::function<void*()>;
+  using Origin = std::variant<Source, Image, Resolver>;
+
+  KernelDefinition(std::string name, Origin origin, CudaKernelOptions options)
+      : name_(std::move(name)), origin_(std::move(origin)), options_(std::move(options)) {}
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const Origin& origin() const noexcept { return origin_; }
+  [[nodiscard]] const CudaKernelOptions& options() const noexcept { return options_; }
+
+  /// See CudaKernel.
+  void prepare(std::uint16_t device_index) const noexcept;
+  [[nodiscard]] const LoadedKernel* loaded(std::uint16_t device_index) const noexcept;
+
+  /// Devices of higher index are not served.
+  static constexpr std::size_t max_devices = 64;
+
+ private:
+  std::string name_;
+  Origin origin_;
+  CudaKernelOptions options_;
+
+  // Written with release under mutex_, read with acquire: who sees the pointer sees the kernel.
+  mutable std::array<std::atomic<const LoadedKernel*>, max_devices> loaded_{};
+  mutable std::mutex mutex_;                                       // held while a kernel is made
+  mutable std::vector<std::unique_ptr<const LoadedKernel>> kept_;  // guarded by mutex_; also those of former contexts
+};
+
+}  // namespace cox::detail

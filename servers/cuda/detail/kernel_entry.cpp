@@ -1,0 +1,75 @@
+#include <coxswain/servers/cuda/detail/kernel_entry.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace cox::detail {
+namespace {
+
+constexpr std::string_view magic = "COXKERN1";
+constexpr std::size_t head_size = 8 + 8 + 8 + 32;  // all before the checksum
+constexpr std::size_t body_offset = head_size + 32;
+
+void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {
+  bytes.insert(bytes.end(), more.begin(), more.end());
+}
+
+void append(std::vector<std::byte>& bytes, std::string_view text) { append(bytes, std::as_bytes(std::span(text))); }
+
+void append(std::vector<std::byte>& bytes, std::uint64_t value) {
+  for (std::size_t i = 0; i < 8; ++i) bytes.push_back(static_cast<std::byte>((value >> (8 * i)) & 0xffU));
+}
+
+std::vector<std::byte> head_of(const KernelKey& key, std::uint64_t name_size, std::uint64_t image_size) {
+  std::vector<std::byte> head;
+  append(head, magic);
+  append(head, name_size);
+  append(head, image_size);
+  append(head, key);
+  return head;
+}
+
+std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 8; i > 0; --i) value = (value << 8U) | std::to_integer<std::uint64_t>(bytes[offset + i - 1]);
+  return value;
+}
+
+KernelKey checksum(std::span<const std::byte> head, std::span<const std::byte> body) {
+  Sha256 hash;
+  hash.update(head);
+  hash.update(body);
+  return hash.finish();
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_entry(const KernelKey& key, const CompiledKernel& kernel) {
+  std::vector<std::byte> body;
+  append(body, kernel.lowered_name);
+  append(body, kernel.image);
+  std::vector<std::byte> file = head_of(key, kernel.lowered_name.size(), kernel.image.size());
+  append(file, checksum(file, body));
+  append(file, body);
+  return file;
+}
+
+std::optional<CompiledKernel> decode_entry(const KernelKey& key, std::span<const std::byte> file) {
+  if (file.size() < body_offset) return std::nullopt;
+  const auto head = file.first(head_size);
+  const auto body = file.subspan(body_offset);
+  const std::uint64_t name_size = number_at(head, 8);
+  const std::uint64_t image_size = number_at(head, 16);
+  if (name_size > body.size() || image_size != body.size() - name_size) return std::nullopt;
+  if (!std::ranges::equal(head, head_of(key, name_size, image_size))) return std::nullopt;
+  if (!std::ranges::equal(file.subspan(head_size, 32), checksum(head, body))) return std::nullopt;
+  CompiledKernel kernel;
+  kernel.lowered_name.assign(reinterpret_cast<const char*>(body.data()), name_size);
+  kernel.image.assign(body.begin() + static_cast<std::ptrdiff_t>(name_size), body.end());
+  return kernel;
+}
+
+}  // namespace cox::detail

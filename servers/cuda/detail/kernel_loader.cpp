@@ -1,0 +1,131 @@
+#include <coxswain/servers/cuda/detail/kernel_loader.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/detail/launch_limits.hpp>
+#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/kernel_library.hpp>
+
+#include <mutex>
+#include <new>
+
+namespace cox::detail {
+namespace {
+
+int device_attribute(const CudaContext& context, CUdevice_attribute attribute) {
+  int value = 0;
+  COX_CUDA_TRY(device_attribute(&value, attribute, context.device()));
+  return value;
+}
+
+int attribute_of(CUfunction function, CUfunction_attribute attribute) {
+  int value = 0;
+  COX_CUDA_TRY(function_attribute(&value, attribute, function));
+  return value;
+}
+
+[[noreturn]] void throw_null_function(const std::string& what) {
+  throw LaunchError(LaunchError::Kind::NullFunction, what);
+}
+
+/// Finds the function in the context that is current.
+CUfunction find_function(const KernelDefinition& definition, const CudaContext& context) {
+  if (const auto* const resolver = std::get_if<KernelDefinition::Resolver>(&definition.origin())) {
+    void* const function = *resolver ? (*resolver)() : nullptr;
+    if (function == nullptr) throw_null_function("there is no function for this device");
+    return static_cast<CUfunction>(function);
+  }
+  const KernelLibrary found =
+      library_of(definition, {device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                              device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)});
+  const std::string& name = found.function.empty() ? definition.name() : found.function;
+  CUkernel kernel = nullptr;
+  const CUresult result = driver().library_kernel(&kernel, found.library, name.c_str());
+  if (result == CUDA_ERROR_NOT_FOUND) {
+    const bool compiled = std::holds_alternative<KernelDefinition::Source>(definition.origin());
+    throw_null_function("there is no kernel " + name +
+                        (compiled ? " in the source: is it extern \"C\" __global__?" : " in the image"));
+  }
+  if (result != CUDA_SUCCESS) throw_cuda_error(result, "library_kernel", std::source_location::current());
+  CUfunction function = nullptr;
+  COX_CUDA_TRY(kernel_function(&function, kernel));
+  return function;
+}
+
+/// Attributes belong to the function, which other kernels may share: they are only ever raised.
+void raise_attributes(const KernelDefinition& definition, const CudaContext& context, const LoadedKernel& loaded) {
+  const CudaKernelOptions& options = definition.options();
+  static std::mutex raising;  // of all functions: it is done once a kernel
+  const std::lock_guard lock(raising);
+  const std::size_t most =
+      static_cast<std::size_t>(device_attribute(context, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  const std::size_t all = options.dynamic_shared_memory + loaded.static_shared_memory;
+  if (all > most)
+    throw LaunchError::too_many_resources("the kernel", {ResourceLimit::Resource::SharedMemory, {all}, {most}},
+                                          std::source_location::current());
+  constexpr auto shared = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  if (options.dynamic_shared_memory > static_cast<std::size_t>(attribute_of(loaded.function, shared)))
+    COX_CUDA_TRY(function_set_attribute(loaded.function, shared, static_cast<int>(options.dynamic_shared_memory)));
+  const auto& cluster = options.cluster_dim;
+  constexpr std::uint64_t portable = 8;  // cubes of a cluster that every device with clusters can have
+  if (std::uint64_t{cluster[0]} * cluster[1] * cluster[2] > portable)
+    COX_CUDA_TRY(function_set_attribute(loaded.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+}
+
+std::vector<std::size_t> parameter_sizes(CUfunction function) {
+  std::vector<std::size_t> sizes;
+  std::size_t offset = 0;
+  std::size_t size = 0;
+  while (driver().function_parameter(function, sizes.size(), &offset, &size) == CUDA_SUCCESS) sizes.push_back(size);
+  return sizes;
+}
+
+void load(const KernelDefinition& definition, const CudaContext& context, LoadedKernel& loaded) {
+  const CurrentContext current(context);
+  loaded.function = find_function(definition, context);
+  COX_CUDA_TRY(function_load(loaded.function));
+  loaded.static_shared_memory =
+      static_cast<std::size_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+  loaded.local_memory = static_cast<std::size_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
+  loaded.max_threads_per_block =
+      static_cast<std::uint32_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+  loaded.registers = static_cast<std::uint32_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_NUM_REGS));
+  loaded.parameter_sizes = parameter_sizes(loaded.function);
+  raise_attributes(definition, context, loaded);
+}
+
+}  // namespace
+
+LoadedKernel load_kernel(const KernelDefinition& definition, const std::shared_ptr<const CudaContext>& context) {
+  LoadedKernel loaded;
+  loaded.context = context;
+  try {
+    load(definition, *context, loaded);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {
+    loaded.function = nullptr;
+    loaded.failure = std::current_exception();
+  }
+  return loaded;
+}
+
+const LoadedKernel& require_loaded(const CudaKernel& kernel, const Place& place, std::source_location site) {
+  const LoadedKernel* const loaded = kernel.loaded(place.device.index);
+  const std::string name = launch_name(kernel.name(), place);
+  if (loaded == nullptr)
+    throw LaunchError(LaunchError::Kind::NullFunction, name + " has not been prepared for the device as it is open now",
+                      site);
+  if (!loaded->failure) return *loaded;
+  const std::string what = name + ": " + cox::describe(loaded->failure);
+  try {
+    std::rethrow_exception(loaded->failure);
+  } catch (const LaunchError& error) {
+    throw LaunchError(error.kind(), what, site, loaded->failure, error.limit());
+  } catch (...) {
+    throw LaunchError(LaunchError::Kind::Unknown, what, site, loaded->failure);
+  }
+}
+
+}  // namespace cox::detail

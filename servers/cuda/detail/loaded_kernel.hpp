@@ -1,0 +1,26 @@
+#pragma once
+
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/driver.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+namespace cox::detail {
+
+/// A kernel in the context of one device, ready to be launched there; or why it is not. Never changes.
+struct LoadedKernel {
+  CUfunction function = nullptr;             ///< null if there is a failure
+  std::size_t static_shared_memory = 0;      ///< bytes that the kernel declares
+  std::size_t local_memory = 0;              ///< bytes of each thread
+  std::uint32_t max_threads_per_block = 0;   ///< with as many registers as it takes
+  std::uint32_t registers = 0;               ///< of each thread
+  std::vector<std::size_t> parameter_sizes;  ///< bytes, in order
+  std::exception_ptr failure;                ///< LaunchError, CudaError, or what a resolver threw
+  std::weak_ptr<const CudaContext> context;  ///< gone once the device was shut down: `function` is void then
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,124 @@
+#include <coxswain/servers/cuda/detail/nvrtc.hpp>
+
+#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/cuda/cuda_error.hpp>
+#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/detail/library_search.hpp>
+#include <coxswain/servers/cuda/detail/shared_library.hpp>
+
+#include <dlfcn.h>
+
+#include <memory>
+#include <system_error>
+
+namespace cox::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int oldest_nvrtc = 12000;
+
+/// Code of a newer NVRTC than the driver's generation would not load: the driver's own generation goes first.
+std::vector<std::string> names() {
+  const Driver* const found = find_driver().driver;
+  if (found != nullptr && found->version < 13000) return {"libnvrtc.so.12", "libnvrtc.so.13"};
+  return {"libnvrtc.so.13", "libnvrtc.so.12"};
+}
+
+/// The folder that the library was loaded from.
+fs::path folder_of(const Nvrtc& nvrtc) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(nvrtc.get_version), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  const fs::path file = fs::canonical(info.dli_fname, error);
+  return (error ? fs::path(info.dli_fname) : file).parent_path();
+}
+
+/// NVRTC opens its other half by its bare name when it first compiles: it is in the same folder, which the loader need
+/// not know.
+void open_builtins(const Nvrtc& nvrtc) {
+  const std::string name =
+      "libnvrtc-builtins.so." + std::to_string(nvrtc.version / 1000) + "." + std::to_string(nvrtc.version % 1000 / 10);
+  std::error_code ignored;
+  const fs::path file = folder_of(nvrtc) / name;
+  if (fs::exists(file, ignored)) static_cast<void>(SharedLibrary::open({file.string()}));
+}
+
+/// The headers that belong to the library, else those of any toolkit.
+void find_includes(Nvrtc& nvrtc) {
+  std::vector<fs::path> places{folder_of(nvrtc).parent_path() / "include"};
+  const SearchRoots roots = SearchRoots::of_process();
+  for (const fs::path& toolkit : roots.toolkits) places.push_back(toolkit / "include");
+  for (const fs::path& packages : roots.site_packages)
+    for (const char* const wheel : {"nvidia/cu13/include", "nvidia/cuda_runtime/include"})
+      places.push_back(packages / wheel);
+  for (const fs::path& place : places) {
+    std::error_code error;
+    const fs::path header = place / "cuda_fp16.h";
+    const std::uintmax_t size = fs::file_size(header, error);
+    if (error) continue;
+    nvrtc.includes.push_back(place);
+    if (fs::exists(place / "cccl", error)) nvrtc.includes.push_back(place / "cccl");
+    nvrtc.includes_version =
+        std::to_string(size) + "/" + std::to_string(fs::last_write_time(header, error).time_since_epoch().count());
+    return;
+  }
+}
+
+/// Fills `nvrtc` in. Returns what is wrong, or nothing.
+std::string load(const SharedLibrary& library, Nvrtc& nvrtc) {
+  std::string missing;
+  const auto find = [&](const char* name) {
+    void* const found = library.find(name);
+    if (found == nullptr && missing.empty()) missing = name;
+    return found;
+  };
+#define COX_NVRTC_ENTRY(member, function) nvrtc.member = reinterpret_cast<decltype(&function)>(find(#function));
+#include <coxswain/servers/cuda/detail/nvrtc_entries.inc>
+#undef COX_NVRTC_ENTRY
+  if (!missing.empty()) return library.file() + " has no " + missing;
+  int major = 0;
+  int minor = 0;
+  nvrtc.get_version(&major, &minor);
+  nvrtc.version = major * 1000 + minor * 10;
+  if (nvrtc.version < oldest_nvrtc) return library.file() + " is older than CUDA 12.0";
+  open_builtins(nvrtc);
+  find_includes(nvrtc);
+  return {};
+}
+
+FoundNvrtc open_of_process() {
+  const std::string given = settings().get<std::string>("compilation.nvrtc");
+  const std::vector<std::string> wanted = names();
+  const LibrarySearch search{given, wanted, {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}};
+  return open_nvrtc(library_candidates(search, SearchRoots::of_process()),
+                    given.empty() ? wanted.front() + " or " + wanted.back() : given);
+}
+
+}  // namespace
+
+FoundNvrtc open_nvrtc(const std::vector<std::string>& files, const std::string& names) {
+  const SharedLibrary library = SharedLibrary::open(files);
+  if (!library)
+    return {nullptr, "there is no NVRTC here to compile kernels with: " + names +
+                         " is not to be had (setting compilation.nvrtc): " + library.why_not()};
+  auto nvrtc = std::make_unique<Nvrtc>();
+  std::string wrong = load(library, *nvrtc);
+  if (!wrong.empty()) return {nullptr, "the NVRTC found cannot be used: " + wrong};
+  return {nvrtc.release(), {}};  // for good, as the library is
+}
+
+const FoundNvrtc& find_nvrtc() {
+  static const FoundNvrtc& found = *new FoundNvrtc(open_of_process());  // also there when static objects are destroyed
+  return found;
+}
+
+const Nvrtc& nvrtc() {
+  const FoundNvrtc& found = find_nvrtc();
+  if (found.nvrtc != nullptr) return *found.nvrtc;
+  throw LaunchError(LaunchError::Kind::Compilation, found.why_not, std::source_location::current(),
+                    std::make_exception_ptr(CudaError(CudaError::Kind::Unsupported, 0, found.why_not)));
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <nvrtc.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace cox::detail {
+
+/// NVRTC, the compiler of CUDA C++ as a library, opened at run time: one pointer for each function that we call.
+struct Nvrtc {
+#define COX_NVRTC_ENTRY(member, function) decltype(&function) member = nullptr;
+#include <coxswain/servers/cuda/detail/nvrtc_entries.inc>
+#undef COX_NVRTC_ENTRY
+  int version = 0;                              ///< as the driver counts: 13000 is 13.0
+  std::vector<std::filesystem::path> includes;  ///< the folders of the CUDA toolkit's headers; empty: there are none
+  std::string includes_version;                 ///< is another one where these headers are others
+};
+
+struct FoundNvrtc {
+  const Nvrtc* nvrtc = nullptr;  ///< null: there is none that we can use
+  std::string why_not;           ///< one line; empty if there is one
+};
+
+/// The first of these files that is NVRTC. It stays open for good. `names`: what was looked for, for why_not.
+[[nodiscard]] FoundNvrtc open_nvrtc(const std::vector<std::string>& files, const std::string& names);
+
+/// That of the process, which the first call opens. Any thread. Throws ConfigError.
+[[nodiscard]] const FoundNvrtc& find_nvrtc();
+
+/// Throws LaunchError Compilation, whose cause is a CudaError Unsupported, if there is none; ConfigError. Any thread;
+/// does not block after the first call.
+[[nodiscard]] const Nvrtc& nvrtc();
+
+}  // namespace cox::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <coxswain/runtime/memory/memory_storage.hpp>
+#include <coxswain/runtime/memory/pinned_memory.hpp>
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+
+#include <cstddef>
+#include <memory>
+
+namespace cox::detail {
+
+/// Page-locked host memory, in regions. All devices copy from and to it directly. One thread at a time.
+class PinnedStorage {
+ public:
+  explicit PinnedStorage(std::shared_ptr<CudaContext> context) noexcept : context_(std::move(context)) {}
+
+  // As RegionStorage says.
+  [[nodiscard]] static constexpr std::size_t granularity() noexcept { return std::size_t{2} << 20U; }
+  [[nodiscard]] MemoryAddress allocate(std::size_t bytes) noexcept;
+  void free(MemoryAddress address, std::size_t bytes) noexcept;
+
+ private:
+  std::shared_ptr<CudaContext> context_;
+};
+
+static_assert(RegionStorage<PinnedStorage>);
+
+using CudaPinnedMemory = PinnedMemory<PinnedStorage>;
+
+}  // namespace cox::detail

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/tensor_map.hpp>
+#include <coxswain/servers/cuda/detail/driver.hpp>
+
+#include <source_location>
+
+namespace cox::detail {
+
+/// What a kernel is given for the tensor map of memory at `address`. The descriptor was validated when the arguments
+/// were made; throws LaunchError ArgumentType if the memory is not aligned as it must be, CudaError if the driver
+/// refuses it. Device thread; does not meet the device.
+[[nodiscard]] CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr address,
+                                            const Place& place, std::source_location site);
+
+}  // namespace cox::detail
