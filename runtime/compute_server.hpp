@@ -63,7 +63,8 @@ namespace cox {
 /// - graph_destroy(graph, caller): gives the graph up; does not wait for its replays.
 /// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
 /// - enumerate_devices(type), enumerate_all_devices(): the devices that this kind of server can open. Any thread.
-/// - Kernel: has a name() and a cube_dim(). If it also has a prepare(DeviceId), which must not throw, every launch calls
+/// - Kernel: has a name() and a cube_dim(). If it also has a prepare(DeviceId), which must not throw, every launch
+/// calls
 ///   that first, on the client's thread: what takes long, compiling for one, is done there and not on the device's.
 template <class S>
 concept ComputeServer =

@@ -15,8 +15,9 @@ namespace cox {
 template <class T>
 class Future;
 
-/// The completing side of a Future. Move-only; exactly one of set_value, set_error and settle_at is called, from any thread.
-/// Destroyed without either, it completes the future with CallError Closed: everyone who waits gets an answer (L2).
+/// The completing side of a Future. Move-only; exactly one of set_value, set_error and settle_at is called, from any
+/// thread. Destroyed without either, it completes the future with CallError Closed: everyone who waits gets an answer
+/// (L2).
 template <class T>
 class Promise {
  public:

@@ -27,8 +27,9 @@ struct Nothing {};
 ///        `--settle_at--> armed --whoever waits settles-->'
 ///
 /// Armed: the result is there as soon as the device has come to a milestone. Whoever waits, waits for that, and then
-/// makes the result; no other thread has to be woken. If nobody waits, the milestone's helper does so for a continuation.
-/// An armed state that is dropped leaves what makes the result, and all that it holds, with the milestone.
+/// makes the result; no other thread has to be woken. If nobody waits, the milestone's helper does so for a
+/// continuation. An armed state that is dropped leaves what makes the result, and all that it holds, with the
+/// milestone.
 template <class T>
 class FutureState : public std::enable_shared_from_this<FutureState<T>> {
  public:

@@ -25,6 +25,7 @@ CudaKernel CudaKernel::from_function(std::string name, CubeDim cube_dim, Resolve
 }
 
 const std::string& CudaKernel::name() const noexcept { return definition_->name(); }
+const char* CudaKernel::label() const noexcept { return definition_->label(); }
 
 const CudaKernelOptions& CudaKernel::options() const noexcept { return definition_->options(); }
 

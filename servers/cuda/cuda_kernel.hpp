@@ -49,6 +49,8 @@ class CudaKernel {
                                                 CudaKernelOptions options = {});
 
   [[nodiscard]] const std::string& name() const noexcept;
+  /// The name, with static storage: for traces and fault reports.
+  [[nodiscard]] const char* label() const noexcept;
   /// Threads of a block.
   [[nodiscard]] const CubeDim& cube_dim() const noexcept { return cube_dim_; }
   [[nodiscard]] const CudaKernelOptions& options() const noexcept;

@@ -29,10 +29,10 @@ void require_device(DeviceId device) {
   if (device.type != cuda_device_type)
     throw CallError(CallError::Kind::UnknownDevice,
                     device.to_string() + " is no CUDA device: those have type " + std::to_string(cuda_device_type));
-  throw CallError(CallError::Kind::UnknownDevice,
-                  device.to_string() + " does not exist: " +
-                      (devices.empty() ? why_no_cuda()
-                                       : "there are " + std::to_string(devices.size()) + " CUDA devices, counted from 0"));
+  throw CallError(CallError::Kind::UnknownDevice, device.to_string() + " does not exist: " +
+                                                      (devices.empty() ? why_no_cuda()
+                                                                       : "there are " + std::to_string(devices.size()) +
+                                                                             " CUDA devices, counted from 0"));
 }
 
 std::uint32_t attribute(CUdevice device, CUdevice_attribute which) {
@@ -241,7 +241,8 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
                                            site, failures]() mutable {
             if (detail::gpu_faulted()) failure = detail::gpu_fault_error(site);
             if (failures == ProfileFailures::OfProfile)
-              if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence)) failure = std::move(first);
+              if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence))
+                failure = std::move(first);
             if (failure != nullptr)
               std::rethrow_exception(std::make_exception_ptr(profile_failure(failure, stream->place(), site)));
             return profile->ticks();

@@ -19,8 +19,8 @@
 
 namespace cox::detail {
 
-/// A copy between pageable or lazy host memory and the device, on its way. All its pieces are copied by whatever threads
-/// have time, through pinned memory of theirs.
+/// A copy between pageable or lazy host memory and the device, on its way. All its pieces are copied by whatever
+/// threads have time, through pinned memory of theirs.
 struct CopyTask {
   enum class Direction : std::uint8_t { ToDevice, ToHost };
   struct Part {

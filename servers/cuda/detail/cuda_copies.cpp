@@ -60,8 +60,8 @@ std::exception_ptr failed_upload(const std::exception_ptr& error, const Place& p
   try {
     std::rethrow_exception(error);
   } catch (const IoError& io) {
-    return std::make_exception_ptr(IoError(io.kind(), std::string(io.what()) + ", for an upload to " + place.to_string(),
-                                           site, io.cause(), io.sizes()));
+    return std::make_exception_ptr(IoError(
+        io.kind(), std::string(io.what()) + ", for an upload to " + place.to_string(), site, io.cause(), io.sizes()));
   } catch (...) {
     return error;
   }
@@ -120,10 +120,12 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
               copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
                                 target.stream);
           auto event = target.native->mark(device.events());
-          promise.settle_at(std::move(event), [parts = std::move(parts), stream = std::move(stream), sequence, site]() mutable {
-            if (auto error = stream->take_errors_before(sequence, site)) std::rethrow_exception(error);
-            return contents(parts);
-          });
+          promise.settle_at(std::move(event),
+                            [parts = std::move(parts), stream = std::move(stream), sequence, site]() mutable {
+                              if (auto error = stream->take_errors_before(sequence, site))
+                                std::rethrow_exception(error);
+                              return contents(parts);
+                            });
         } catch (...) {
           promise.set_error(std::current_exception());
         }
@@ -202,10 +204,12 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
         if (gpu_faulted()) return promise.set_error(gpu_fault_error(site));
         try {
           auto event = target.native->mark(device.events());
-          promise.settle_at(std::move(event), [utilities = device.utilities(), stream = std::move(stream), sequence, site] {
-            utilities->profiler.summarise();  // whoever waits finds the table of all launches before
-            if (auto error = stream->take_errors_before(sequence, site)) std::rethrow_exception(error);
-          });
+          promise.settle_at(std::move(event),
+                            [utilities = device.utilities(), stream = std::move(stream), sequence, site] {
+                              utilities->profiler.summarise();  // whoever waits finds the table of all launches before
+                              if (auto error = stream->take_errors_before(sequence, site))
+                                std::rethrow_exception(error);
+                            });
         } catch (...) {
           promise.set_error(std::current_exception());
         }

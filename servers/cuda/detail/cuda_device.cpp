@@ -26,7 +26,8 @@ std::string thread_name(const char* what, DeviceId device) {
 
 CudaStreamOptions stream_options() {
   const Settings now = settings();
-  return {.streams = now.get<std::uint64_t>("cuda.streams"), .in_flight = now.get<std::uint64_t>("cuda.launches_in_flight")};
+  return {.streams = now.get<std::uint64_t>("cuda.streams"),
+          .in_flight = now.get<std::uint64_t>("cuda.launches_in_flight")};
 }
 
 MemoryPoolOptions pool_options(std::size_t capacity) {

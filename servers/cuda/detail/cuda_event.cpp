@@ -51,7 +51,7 @@ void CudaEvent::notify(UniqueFunction<void()> function) {
 CudaEvents::CudaEvents(std::shared_ptr<CudaContext> context, std::shared_ptr<CudaPoller> poller, Timing timing)
     : context_(std::move(context)),
       poller_(std::move(poller)),
-      flags_(CU_EVENT_BLOCKING_SYNC | (timing == Timing::Off ? CU_EVENT_DISABLE_TIMING : 0U)) {}
+      flags_(timing == Timing::Off ? CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING : CU_EVENT_BLOCKING_SYNC) {}
 
 CudaEvents::~CudaEvents() {
   if (free_.empty()) return;

@@ -15,8 +15,8 @@ namespace cox::detail {
 /// Work of a stream that was recorded instead of issued, and becomes a graph of the driver when the capture ends. Keeps
 /// all memory that it touches, so that nothing else is ever put there while the graph lives (L11). Device thread only.
 ///
-/// The steps are captured all at once, in a stream of their own and in thread-local mode: between them the device thread
-/// serves others, whose work must neither join the capture nor break it.
+/// The steps are captured all at once, in a stream of their own and in thread-local mode: between them the device
+/// thread serves others, whose work must neither join the capture nor break it.
 class CudaGraph {
  public:
   CudaGraph() = default;

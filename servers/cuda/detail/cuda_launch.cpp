@@ -39,8 +39,8 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
     report_gpu_fault(result, "launch");
     throw_gpu_fault(site);
   }
-  const auto kind = result == CUDA_ERROR_OUT_OF_MEMORY              ? LaunchError::Kind::OutOfMemory
-                    : result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES   ? LaunchError::Kind::TooManyResources
+  const auto kind = result == CUDA_ERROR_OUT_OF_MEMORY                  ? LaunchError::Kind::OutOfMemory
+                    : result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES      ? LaunchError::Kind::TooManyResources
                     : result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE ? LaunchError::Kind::TooManyResources
                                                                         : LaunchError::Kind::Unknown;
   throw LaunchError(kind, launch_name(name, place) + " was refused by the driver: " + describe(result), site);

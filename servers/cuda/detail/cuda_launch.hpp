@@ -26,7 +26,7 @@ struct CudaLaunch {
   CubeCount::Static count;
   CubeDim dim;
   const CudaKernelOptions* options = nullptr;
-  SmallVector<std::uint64_t, 12> words;       ///< addresses and scalars, each in words of its own
+  SmallVector<std::uint64_t, 12> words;  ///< addresses and scalars, each in words of its own
   SmallVector<Parameter, 12> parameters;
   SmallVector<CUtensorMap, 1> tensor_maps;
 

@@ -30,7 +30,8 @@ struct Preparation {
   Bytes metadata_source = {};
 };
 
-[[noreturn]] void throw_argument_error(const Preparation& preparation, LaunchError::Kind kind, const std::string& what) {
+[[noreturn]] void throw_argument_error(const Preparation& preparation, LaunchError::Kind kind,
+                                       const std::string& what) {
   throw LaunchError(kind, launch_name(preparation.kernel.name(), preparation.on.place()) + " " + what,
                     preparation.caller.site);
 }
@@ -39,9 +40,10 @@ const LoadedKernel& require_loaded(CudaDevice& device, const CudaKernel& kernel,
                                    const Caller& caller) {
   const LoadedKernel* const loaded = kernel.loaded(device.utilities()->owner.device.index);
   if (loaded == nullptr)
-    throw LaunchError(LaunchError::Kind::NullFunction,
-                      launch_name(kernel.name(), on.place()) + " was not prepared: the client does that before it launches",
-                      caller.site);
+    throw LaunchError(
+        LaunchError::Kind::NullFunction,
+        launch_name(kernel.name(), on.place()) + " was not prepared: the client does that before it launches",
+        caller.site);
   if (loaded->failure != nullptr) std::rethrow_exception(loaded->failure);
   return *loaded;
 }
@@ -56,7 +58,9 @@ void require_limits(const Preparation& preparation) {
   if (kernel.cube_dim().unit_count() > loaded.max_threads_per_block)
     throw LaunchError::too_many_resources(
         launch_name(kernel.name(), place) + ", which takes " + std::to_string(loaded.registers) + " registers a unit,",
-        {ResourceLimit::Resource::UnitsPerCube, {kernel.cube_dim().unit_count(), 0, 0}, {loaded.max_threads_per_block, 0, 0}},
+        {ResourceLimit::Resource::UnitsPerCube,
+         {kernel.cube_dim().unit_count(), 0, 0},
+         {loaded.max_threads_per_block, 0, 0}},
         preparation.caller.site);
   require_shared_memory(launched, loaded.static_shared_memory + kernel.options().dynamic_shared_memory, hardware, place,
                         preparation.caller.site);
@@ -84,8 +88,9 @@ void add_by_signature(Preparation& preparation, const std::vector<KernelParamete
   const auto wanted = [&](KernelParameter::Kind kind) {
     return static_cast<std::size_t>(std::ranges::count(parameters, kind, &KernelParameter::kind));
   };
-  require_buffer_count({preparation.kernel.name(), preparation.kernel.cube_dim()}, wanted(KernelParameter::Kind::Buffer),
-                       arguments.buffers.size(), preparation.on.place(), preparation.caller.site);
+  require_buffer_count({preparation.kernel.name(), preparation.kernel.cube_dim()},
+                       wanted(KernelParameter::Kind::Buffer), arguments.buffers.size(), preparation.on.place(),
+                       preparation.caller.site);
   if (wanted(KernelParameter::Kind::TensorMap) != arguments.tensor_maps.size())
     throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
                          "takes " + std::to_string(wanted(KernelParameter::Kind::TensorMap)) +
@@ -95,9 +100,7 @@ void add_by_signature(Preparation& preparation, const std::vector<KernelParamete
   std::size_t word = 0;
   for (const KernelParameter& parameter : parameters) {
     switch (parameter.kind) {
-      case KernelParameter::Kind::Buffer:
-        add_buffer(preparation, arguments.buffers[buffer++], parameter.access);
-        break;
+      case KernelParameter::Kind::Buffer: add_buffer(preparation, arguments.buffers[buffer++], parameter.access); break;
       case KernelParameter::Kind::TensorMap: add_tensor_map(preparation, arguments.tensor_maps[tensor_map++]); break;
       case KernelParameter::Kind::Scalar: {
         const std::size_t taken = (parameter.size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
@@ -147,16 +150,17 @@ void require_parameters(const Preparation& preparation) {
   const auto& sizes = preparation.loaded.parameter_sizes;
   const auto& parameters = preparation.launch.parameters;
   if (sizes.size() != parameters.size())
-    throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
-                         "takes " + std::to_string(sizes.size()) + " parameters, but was given " +
-                             std::to_string(parameters.size()));
+    throw_argument_error(
+        preparation, LaunchError::Kind::ArgumentCount,
+        "takes " + std::to_string(sizes.size()) + " parameters, but was given " + std::to_string(parameters.size()));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::size_t next = i + 1 < parameters.size() && !parameters[i + 1].is_tensor_map
                                  ? parameters[i + 1].first
                                  : preparation.launch.words.size();
-    const std::size_t given = parameters[i].is_tensor_map ? sizeof(CUtensorMap)
-                                                          : (next - parameters[i].first) * sizeof(std::uint64_t);
-    const bool fits = given == sizeof(std::uint64_t) ? sizes[i] <= given : sizes[i] + sizeof(std::uint64_t) > given && sizes[i] <= given;
+    const std::size_t given =
+        parameters[i].is_tensor_map ? sizeof(CUtensorMap) : (next - parameters[i].first) * sizeof(std::uint64_t);
+    const bool fits = given == sizeof(std::uint64_t) ? sizes[i] <= given
+                                                     : sizes[i] + sizeof(std::uint64_t) > given && sizes[i] <= given;
     if (!fits)
       throw_argument_error(preparation, LaunchError::Kind::ArgumentType,
                            "takes " + format_byte_count(sizes[i]) + " as parameter " + std::to_string(i) +
@@ -173,9 +177,10 @@ void resolve_arguments(Preparation& preparation) {
       add_by_convention(preparation);
     }
   } catch (const IoError& error) {
-    throw LaunchError(LaunchError::Kind::Io,
-                      launch_name(preparation.kernel.name(), preparation.on.place()) + " cannot be launched: " + error.what(),
-                      preparation.caller.site, std::current_exception());
+    throw LaunchError(
+        LaunchError::Kind::Io,
+        launch_name(preparation.kernel.name(), preparation.on.place()) + " cannot be launched: " + error.what(),
+        preparation.caller.site, std::current_exception());
   }
   require_parameters(preparation);
 }
@@ -184,20 +189,20 @@ void resolve_arguments(Preparation& preparation) {
 template <class Count>
 void submit_launch(Preparation& preparation, std::shared_ptr<CudaEvent> ready, Count count) {
   const OperationName name{"launch", preparation.kernel.label(), preparation.caller.site};
-  auto issue = [launch = std::move(preparation.launch), kernel = preparation.kernel, count = std::move(count),
-                metadata = std::move(preparation.metadata_source), place = preparation.on.place(), name,
-                address = preparation.metadata == nullptr
-                              ? CUdeviceptr{0}
-                              : static_cast<DeviceBuffer&>(*preparation.metadata).address()](
-                   const IssueTarget& target) mutable {
-    launch.count = count();
-    if (launch.count.is_empty()) return;
-    if (!metadata.empty()) {
-      COX_CUDA_TRY(copy_to_device(address, std::as_const(metadata).data(), metadata.size(), target.stream));
-      target.hold(std::move(metadata));
-    }
-    launch.issue(target.stream, place, name.kernel, name.site);
-  };
+  auto issue =
+      [launch = std::move(preparation.launch), kernel = preparation.kernel, count = std::move(count),
+       metadata = std::move(preparation.metadata_source), place = preparation.on.place(), name,
+       address = preparation.metadata == nullptr
+                     ? CUdeviceptr{0}
+                     : static_cast<DeviceBuffer&>(*preparation.metadata).address()](const IssueTarget& target) mutable {
+        launch.count = count();
+        if (launch.count.is_empty()) return;
+        if (!metadata.empty()) {
+          COX_CUDA_TRY(copy_to_device(address, std::as_const(metadata).data(), metadata.size(), target.stream));
+          target.hold(std::move(metadata));
+        }
+        launch.issue(target.stream, place, name.kernel, name.site);
+      };
   preparation.device.submit(preparation.on, preparation.uses, name, std::move(issue), std::move(ready));
   if (preparation.metadata != nullptr && preparation.on.capture.capturing())
     preparation.on.capture.graph().keep(std::move(preparation.metadata));
@@ -221,8 +226,8 @@ void submit_dynamic_launch(Preparation& preparation, const Binding& binding) {
                               COX_CUDA_TRY(event_record(there->native(), target.stream));
                             });
   submit_launch(preparation, there,
-                [on_host, hardware = &preparation.device.utilities()->properties.hardware,
-                 kernel = preparation.kernel, place = preparation.on.place(), site = preparation.caller.site] {
+                [on_host, hardware = &preparation.device.utilities()->properties.hardware, kernel = preparation.kernel,
+                 place = preparation.on.place(), site = preparation.caller.site] {
                   std::array<std::uint32_t, 3> values{};
                   std::memcpy(values.data(), std::as_const(*on_host).data(), size);
                   const CubeCount::Static count{values[0], values[1], values[2]};

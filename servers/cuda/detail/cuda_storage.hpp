@@ -12,8 +12,8 @@
 namespace cox::detail {
 
 /// Memory of a GPU, mapped piece by piece behind one range of addresses (the driver's virtual memory management), which
-/// waits for no kernel and strands nothing. A piece may be behind several addresses. Peers that can reach the device are
-/// given access. Device thread only.
+/// waits for no kernel and strands nothing. A piece may be behind several addresses. Peers that can reach the device
+/// are given access. Device thread only.
 class CudaStorage {
  public:
   /// Bytes of a piece: a compromise, since mapping costs by the piece and what is kept comes in whole pieces.

@@ -17,11 +17,12 @@
 
 namespace cox::detail {
 
-/// A StreamId as its device knows it: its place on one of the streams of the driver, which others may share, and what is
-/// its own: errors, captures, profiles. Device thread only, unless said otherwise.
+/// A StreamId as its device knows it: its place on one of the streams of the driver, which others may share, and what
+/// is its own: errors, captures, profiles. Device thread only, unless said otherwise.
 class CudaStream : public std::enable_shared_from_this<CudaStream> {
  public:
-  CudaStream(const Place& place, NativeStream& native) : capture(place), profiles(place), place_(place), native_(native) {
+  CudaStream(const Place& place, NativeStream& native)
+      : capture(place), profiles(place), place_(place), native_(native) {
     ++native_.users;
   }
   CudaStream(const CudaStream&) = delete;
@@ -36,9 +37,11 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// A failure found while work was being queued joins the stream's errors, or those of a capture, and voids the
   /// profiles that are open.
   void fail(std::exception_ptr error);
-  /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none. After a fault of the GPU:
-  /// that.
-  [[nodiscard]] std::exception_ptr take_errors(std::source_location site) { return take_errors_before(~std::uint64_t{0}, site); }
+  /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none. After a fault of the
+  /// GPU: that.
+  [[nodiscard]] std::exception_ptr take_errors(std::source_location site) {
+    return take_errors_before(~std::uint64_t{0}, site);
+  }
   /// As take_errors, but they stay.
   [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const;
   /// Nothing to tell, nothing begun, nothing under way.

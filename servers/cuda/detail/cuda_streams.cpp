@@ -74,8 +74,7 @@ void CudaStreams::wait_for(NativeStream& native, const StreamPosition& wait) {
 StreamPosition CudaStreams::queue(CudaStream& on, const StreamPositions& waits, const OperationName& name,
                                   CudaIssue issue, std::shared_ptr<CudaEvent> ready) {
   NativeStream& native = on.native();
-  native.pending.push_back(
-      {waits, std::move(ready), std::move(issue), on.shared_from_this(), on.next_sequence()});
+  native.pending.push_back({waits, std::move(ready), std::move(issue), on.shared_from_this(), on.next_sequence()});
   ++pending_;
   const StreamPosition position{native.slot(), native.timeline().submit()};
   native.history.note(position.position, name, on.place().stream);
@@ -93,7 +92,8 @@ bool CudaStreams::can_go_on(NativeStream& native) {
   }
   if (has_room(native)) return true;
   CudaTimeline& timeline = native.timeline();
-  ring_when(native, event_of({native.slot(), timeline.completed() + std::max<std::uint64_t>(timeline.in_flight() / 2, 1)}));
+  ring_when(native,
+            event_of({native.slot(), timeline.completed() + std::max<std::uint64_t>(timeline.in_flight() / 2, 1)}));
   return false;
 }
 
@@ -166,8 +166,8 @@ void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {
   for (std::size_t i = 0; i < count; ++i) {
     const NativeStream& native = *natives_[i];
     for (auto& operation : native.history.after(native.timeline().completed(), native.timeline().submitted(), most))
-      suspects.push_back({std::move(operation.name), Place{device_, operation.stream}.to_string(),
-                          std::move(operation.site)});
+      suspects.push_back(
+          {std::move(operation.name), Place{device_, operation.stream}.to_string(), std::move(operation.site)});
   }
 }
 

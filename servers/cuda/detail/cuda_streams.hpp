@@ -19,8 +19,9 @@
 namespace cox::detail {
 
 struct CudaStreamOptions {
-  std::size_t streams = 16;     ///< of the driver, at most
-  std::size_t in_flight = 512;  ///< pieces that a stream is given at a time: the driver's own queue must not fill up (T3)
+  std::size_t streams = 16;  ///< of the driver, at most
+  std::size_t in_flight =
+      512;  ///< pieces that a stream is given at a time: the driver's own queue must not fill up (T3)
   int priority = 0;
 };
 
@@ -62,9 +63,9 @@ class CudaStreams {
   /// The event that covers a position that has been issued; null if that is complete. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaEvent> event_of(const StreamPosition& position);
 
-  /// `issue(IssueTarget)` comes behind all work of the stream so far and behind `waits`. Returns where it is. Throws what
-  /// it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `on`. `ready`: which
-  /// must have been reached before.
+  /// `issue(IssueTarget)` comes behind all work of the stream so far and behind `waits`. Returns where it is. Throws
+  /// what it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `on`.
+  /// `ready`: which must have been reached before.
   template <class F>
   StreamPosition submit(CudaStream& on, const StreamPositions& waits, const OperationName& name, F&& issue,
                         std::shared_ptr<CudaEvent> ready = nullptr) {

@@ -84,7 +84,8 @@ bool CudaTransfers::advance() {
 }
 
 void CudaTransfers::abandon() noexcept {
-  for (Waiting& waiting : waiting_) waiting.task.done(waiting.task, gpu_fault_error(std::source_location::current()), nullptr);
+  for (Waiting& waiting : waiting_)
+    waiting.task.done(waiting.task, gpu_fault_error(std::source_location::current()), nullptr);
   waiting_.clear();
 }
 

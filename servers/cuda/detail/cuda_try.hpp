@@ -24,10 +24,10 @@ bool check_cuda(CUresult result, const char* call) noexcept;
 
 /// Calls a function of the driver: COX_CUDA_TRY(stream_wait_event(stream, event, 0)). Throws CudaError with the native
 /// code and name, file and line.
-#define COX_CUDA_TRY(call)                                                                              \
-  do {                                                                                                  \
-    if (const CUresult cox_result = ::cox::detail::driver().call; cox_result != CUDA_SUCCESS)           \
-      ::cox::detail::throw_cuda_error(cox_result, #call, std::source_location::current());              \
+#define COX_CUDA_TRY(call)                                                                    \
+  do {                                                                                        \
+    if (const CUresult cox_result = ::cox::detail::driver().call; cox_result != CUDA_SUCCESS) \
+      ::cox::detail::throw_cuda_error(cox_result, #call, std::source_location::current());    \
   } while (false)
 
 /// The same where nothing may be thrown: in destructors, and on threads where nobody could be told. True: it worked.

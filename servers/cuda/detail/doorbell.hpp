@@ -10,8 +10,8 @@
 
 namespace cox::detail {
 
-/// How the threads of a device (the poller, those that copy) have its device thread look what has become possible. Rings
-/// that come before it has looked are one.
+/// How the threads of a device (the poller, those that copy) have its device thread look what has become possible.
+/// Rings that come before it has looked are one.
 class Doorbell {
  public:
   /// On the device thread of `device`, or where that is inline. `answer`: what the device thread does.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/servers/cuda/cuda_kernel_options.hpp>
 #include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
 
@@ -29,9 +30,14 @@ class KernelDefinition {
   using Origin = std::variant<Source, Image, Resolver>;
 
   KernelDefinition(std::string name, Origin origin, CudaKernelOptions options)
-      : name_(std::move(name)), origin_(std::move(origin)), options_(std::move(options)) {}
+      : name_(std::move(name)),
+        label_(trace::intern(name_)),
+        origin_(std::move(origin)),
+        options_(std::move(options)) {}
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// The name, with static storage.
+  [[nodiscard]] const char* label() const noexcept { return label_; }
   [[nodiscard]] const Origin& origin() const noexcept { return origin_; }
   [[nodiscard]] const CudaKernelOptions& options() const noexcept { return options_; }
 
@@ -44,6 +50,7 @@ class KernelDefinition {
 
  private:
   std::string name_;
+  const char* label_;
   Origin origin_;
   CudaKernelOptions options_;
 
