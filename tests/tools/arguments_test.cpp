@@ -1,5 +1,6 @@
 #include <coxswain/tests/tools/command.hpp>
 
+#include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/version.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
@@ -91,6 +92,12 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
 }
 
 TEST_CASE("A device that cannot be had ends with code 3 and one line that says why") {
+  require_refused({{"devices", "--devices", "cuda:65535"}, "cox devices: --devices cuda:65535: "}, ExitCode::NoDevice);
+  if (!cox::tools::cuda_devices().empty()) {
+    require_refused({{"devices", "--devices", "cuda:0,65535"}, "there is no cuda:65535, the last is cuda:"},
+                    ExitCode::NoDevice);
+    return;
+  }
   for (const char* devices : {"cuda", "cuda:0", "cuda:0,1"}) {
     require_refused({{"stress", "--devices", devices}, "no CUDA device can be had"}, ExitCode::NoDevice);
     require_refused({{"devices", "--devices", devices}, "no CUDA device can be had"}, ExitCode::NoDevice);
@@ -98,6 +105,7 @@ TEST_CASE("A device that cannot be had ends with code 3 and one line that says w
 }
 
 TEST_CASE("A bad argument is told before a device that cannot be had") {
+  require_refused({{"devices", "--devices", "cuda:1,1"}, "'1' is there twice"}, ExitCode::BadArguments);
   require_refused({{"stress", "--devices", "cuda", "--mix", "fly=1"}, "'fly'"}, ExitCode::BadArguments);
 }
 
