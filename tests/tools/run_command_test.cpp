@@ -25,7 +25,7 @@ namespace {
 Command run_script(const std::string& script, std::vector<std::string> options = {}) {
   std::vector<std::string> arguments{"run"};
   if (std::ranges::find(options, "--backoff") == options.end()) {
-    for (const char* option : {"--backoff", "1ms", "--backoff-max", "2ms"}) arguments.emplace_back(option);
+    for (const char* option : {"--backoff", "1ms", "--backoff-max", "1ms"}) arguments.emplace_back(option);
   }
   arguments.insert(arguments.end(), options.begin(), options.end());
   for (const std::string& word : {std::string("--"), std::string("/bin/sh"), std::string("-c"), script})
@@ -128,7 +128,7 @@ TEST_CASE("cox run gives up when the limit of restarts is reached, and says so")
   const Command command = run_script("echo >> $OUT; exit 86", {"--restarts", "3", "--within", "2min"});
   CHECK(code_of(command) == 86);
   CHECK(lines_of(content(out)) == 4);
-  CHECK_THAT(command.err, ContainsSubstring("restart 3 in 2ms") &&
+  CHECK_THAT(command.err, ContainsSubstring("restart 3 in 1ms") &&
                               ContainsSubstring("not started again: the limit is 3 within 2min\n"));
   CHECK(code_of(run_script("exit 86", {"--restarts", "0"})) == 86);
 }
