@@ -6,6 +6,7 @@
 #include <coxswain/tools/cox/config_command.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>
 #include <coxswain/tools/cox/devices_command.hpp>
+#include <coxswain/tools/cox/doctor_command.hpp>
 #include <coxswain/tools/cox/run_command.hpp>
 #include <coxswain/tools/cox/stress_command.hpp>
 #include <coxswain/tools/cox/version.hpp>
@@ -40,6 +41,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
   app.require_subcommand(0, 1);
   ConfigCommand config(app);
   DevicesCommand devices(app);
+  DoctorCommand doctor(app);
   StressCommand stress(app);
   RunCommand run(app);
   const auto complain = [&](const std::string& what, ExitCode code) {
@@ -57,6 +59,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     apply_settings();  // first, so that every command says the same of bad settings
     if (config.chosen()) return config.run(out, err);
     if (devices.chosen()) return devices.run(out);
+    if (doctor.chosen()) return doctor.run(out, err);
     return stress.run(out, err);
   } catch (const CLI::Success& request) {  // --help, --version
     static_cast<void>(app.exit(request, out, err));
