@@ -42,22 +42,30 @@ CommunicationGroup::Lane CommunicationGroup::open(const CommunicationId& devices
 CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
   static_cast<void>(devices_.rank_of(from));
   static_cast<void>(devices_.rank_of(to));
-  require_open();
-  const std::lock_guard lock(mutex_);
-  const auto [found, added] = transfers_.try_emplace({from, to});
-  if (!added) return found->second.number;
-  try {
-    found->second = open(CommunicationId(std::array{from, to}));
-  } catch (...) {
-    transfers_.erase(found);
-    throw;
+  const Way way{from, to};
+  for (;;) {
+    require_open();
+    bool aborted = false;
+    std::exception_ptr cause;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = transfers_.find(way); found != transfers_.end()) return found->second.number;
+      aborted = aborted_;
+      cause = cause_;
+    }
+    std::map<Way, Lane> made;
+    const CommunicatorNumber number = (made[way] = open(CommunicationId(std::array{from, to}))).number;
+    if (aborted) sequencer_.abort(number, cause);  // before anybody can ask for anything there
+    if (add(made, aborted)) return number;
+    sequencer_.close(number);
   }
-  // Nobody has asked for anything there, so nobody is answered under the lock.
-  if (closed_)
-    sequencer_.close(found->second.number);
-  else if (aborted_)
-    sequencer_.abort(found->second.number, cause_);
-  return found->second.number;
+}
+
+bool CommunicationGroup::add(std::map<Way, Lane>& made, bool aborted) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (closed_ || aborted_ != aborted) return false;
+  transfers_.merge(made);
+  return made.empty();
 }
 
 void CommunicationGroup::require_open() const {

@@ -20,7 +20,8 @@ namespace cox {
 /// and one of transfers for each way between two of them. Any thread.
 class CommunicationGroup {
  public:
-  /// The sequencer must outlive it. An operation times out that long after its first rank has asked for it.
+  /// The sequencer must outlive it. An operation times out that long after its first rank has asked for it, if not all
+  /// have; and that long after the first rank's stream has come to it, if not all have.
   CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout);
   CommunicationGroup(const CommunicationGroup&) = delete;
   CommunicationGroup& operator=(const CommunicationGroup&) = delete;
@@ -61,6 +62,8 @@ class CommunicationGroup {
   };
 
   [[nodiscard]] Lane open(const CommunicationId& devices) const;
+  /// Adds the lane; false if it is there already, or the group has been ended since it was `aborted` or not.
+  [[nodiscard]] bool add(std::map<Way, Lane>& made, bool aborted) noexcept;
   /// Calls `f(lane)` for each, without the lock. Allocates nothing.
   template <class F>
   void each_lane(F&& f) const;
@@ -72,7 +75,7 @@ class CommunicationGroup {
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
   const Lane all_;
-  mutable std::mutex mutex_;       // before the sequencer's
+  mutable std::mutex mutex_;       // not held while the sequencer is called: it may call launches
   std::map<Way, Lane> transfers_;  // guarded by mutex_, as all below
   bool aborted_ = false;
   bool closed_ = false;

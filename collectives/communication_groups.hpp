@@ -34,7 +34,7 @@ class CommunicationGroups {
   [[nodiscard]] std::vector<Group> leave(DeviceId device);
 
   [[nodiscard]] Sequencer& sequencer() noexcept { return sequencer_; }
-  /// The flight recorders of all groups, oldest first: a JSON array.
+  /// The flight recorders of all groups, in the order of their devices: a JSON array.
   [[nodiscard]] std::string recorders_to_json() const;
 
  private:
@@ -43,7 +43,8 @@ class CommunicationGroups {
   std::map<CommunicationId, Group> groups_;  // guarded by mutex_
 };
 
-/// The flight recorders of all communicators of the process, as a JSON array of objects: see FlightRecorder::to_json.
+/// The flight recorders of all communicators of the process, in the order of their devices, as a JSON array of objects:
+/// see FlightRecorder::to_json.
 [[nodiscard]] std::string dump_flight_recorders();
 
 }  // namespace cox

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/detail/arrival.hpp>
 #include <coxswain/collectives/detail/communicator_sequence.hpp>
 #include <coxswain/collectives/detail/open_communicators.hpp>
+#include <coxswain/collectives/detail/overdue.hpp>
 #include <coxswain/collectives/detail/stall.hpp>
 #include <coxswain/collectives/detail/waiting_ring.hpp>
 #include <coxswain/device_handle/task_error.hpp>
@@ -161,10 +162,6 @@ void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr&
   });
 }
 
-void Sequencer::abort(DeviceId device, const std::exception_ptr& cause) {
-  for (const CommunicatorNumber number : communicators_with(device)) abort(number, cause);
-}
-
 void Sequencer::leave(DeviceId device) {
   for (const CommunicatorNumber number : communicators_with(device))
     change(number, [&](CommunicatorSequence& among, Arrivals& answers) {
@@ -212,49 +209,25 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
 }
 
 void Sequencer::time_out(const CollectiveDependency& overdue) {
-  const std::map<DeviceId, std::string> activities = this->activities(overdue.communicator);
-  // They are the user's code: with no lock held, so all may have changed.
+  // The user's code: with no lock held, so all may have changed after it.
+  const auto activities = detail::activities_of(stall(overdue.communicator), options_.device_activity);
   change(overdue.communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
     if (among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
-    refuse_all(among, error([&] {
-                 detail::Stall stall = detail::stall_of(*communicators_, among);
-                 for (const detail::Stall::Missing& missing : stall.missing) {
-                   const auto found = activities.find(missing.device);
-                   stall.text += fmt::format("; {} is missing, {}{}", missing.device.to_string(), missing.last,
-                                             found == activities.end() ? "" : found->second);
-                 }
-                 const CollectiveRequests& requests = among.oldest()->arrived.front().given.requests;
-                 return CollectiveError(Kind::Timeout, stall.text, requests.front().caller.site);
-               }));
+    refuse_all(among, error([&] { return detail::overdue_error(*communicators_, among, activities); }));
     communicators_->settle(among, answers);
   });
 }
 
-// Less than that is known where there is no memory for it.
-std::map<DeviceId, std::string> Sequencer::activities(CommunicatorNumber communicator) const noexcept {
-  std::map<DeviceId, std::string> activities;
+// Nothing where there is no memory for it.
+detail::Stall Sequencer::stall(CommunicatorNumber communicator) const noexcept {
   try {
-    detail::Stall stall;
-    {
-      const std::lock_guard lock(mutex_);
-      const CommunicatorSequence* among = communicators_->find(communicator);
-      if (among != nullptr && among->oldest() != nullptr) stall = detail::stall_of(*communicators_, *among);
-    }
-    for (const detail::Stall::Missing& missing : stall.missing)
-      activities.emplace(missing.device, activity(missing.device));
+    const std::lock_guard lock(mutex_);
+    const CommunicatorSequence* among = communicators_->find(communicator);
+    if (among != nullptr && among->oldest() != nullptr) return detail::stall_of(*communicators_, *among);
   } catch (...) {
-    return activities;
+    return {};
   }
-  return activities;
-}
-
-std::string Sequencer::activity(DeviceId device) const {
-  if (!options_.device_activity) return {};
-  try {
-    return ", its device thread: " + options_.device_activity(device);
-  } catch (...) {
-    return ", its device thread: unknown, " + describe(std::current_exception());
-  }
+  return {};
 }
 
 std::shared_ptr<FlightRecorder> Sequencer::recorder(CommunicatorNumber communicator) const {

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/collective_launch.hpp>
 #include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/flight_recorder.hpp>
-#include <coxswain/collectives/launch.hpp>
 #include <coxswain/collectives/watchdog.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
@@ -27,6 +27,7 @@ namespace detail {
 struct Arrival;
 class CommunicatorSequence;
 class OpenCommunicators;
+struct Stall;
 }  // namespace detail
 
 struct SequencerOptions {
@@ -86,8 +87,6 @@ class Sequencer {
   /// Refuses what is not released yet on the communicator, and all that comes, with CollectiveError Aborted and this
   /// cause. What was released stays so. Nothing happens if it is closed, timed out or aborted already.
   void abort(CommunicatorNumber communicator, const std::exception_ptr& cause);
-  /// abort() for every communicator that the device is in.
-  void abort(DeviceId device, const std::exception_ptr& cause);
   /// The device is being shut down and submits nothing any more. On every communicator that it is in, the operations
   /// that it has submitted may still be released; those after them are refused with CollectiveError Aborted, at once
   /// or when they come. Idempotent.
@@ -129,8 +128,7 @@ class Sequencer {
                                              const std::string& why) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
   void time_out(const CollectiveDependency& overdue);
-  [[nodiscard]] std::map<DeviceId, std::string> activities(CommunicatorNumber communicator) const noexcept;
-  [[nodiscard]] std::string activity(DeviceId device) const;
+  [[nodiscard]] detail::Stall stall(CommunicatorNumber communicator) const noexcept;
 
   const SequencerOptions options_;
   mutable std::mutex mutex_;  // before the watchdog's and the recorders'

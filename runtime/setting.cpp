@@ -57,7 +57,7 @@ constexpr std::array settings_table{
     Setting{"device_thread.histograms", "COX_DEVICE_THREAD_HISTOGRAMS", Type::Boolean, 0, 0, "true", "",
             "keep histograms of queue wait and run time"},
     Setting{"collectives.timeout", "COX_COLLECTIVES_TIMEOUT", Type::Duration, 1'000'000, day, "10min", "",
-            "how long after the first rank has asked for a collective the others may come"},
+            "how long a rank that has asked for a collective, or whose stream has come to it, waits for the others"},
     Setting{"collectives.max_ahead", "COX_COLLECTIVES_MAX_AHEAD", Type::Count, 1, 1ULL << 32U, "1024", "",
             "collectives that a rank may be ahead of the slowest rank of its communicator"},
     Setting{"collectives.recorded", "COX_COLLECTIVES_RECORDED", Type::Count, 1, 1ULL << 24U, "1024", "",

@@ -18,7 +18,7 @@ namespace cox::perf {
 
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-/// The median-free middle: runs `f` once to warm up, then `times`, and gives the mean of those.
+/// Runs `f` once to warm up, then `times` times; gives the mean of those.
 inline double milliseconds_of(std::size_t times, const std::function<void()>& f) {
   f();
   const auto begin = std::chrono::steady_clock::now();

@@ -30,9 +30,9 @@ void add_many(Suite& suite, std::size_t times) {
   suite.add({.figure = "F15",
              .name = "all_reduce of 64 tensors of 64 KiB over 4 host devices",
              .metrics = {{"asked for and waited for", "ms"}},
-             .contenders = {{"all_reduce", many(Batch::Grouped), "as one group"},
-                            {"one_buffer", many(Batch::Packed), "the tensors lie one behind the other"},
-                            {"one_by_one", many(Batch::OneByOne)}}});
+             .contenders = {{"all_reduce", many(Batch::Grouped), "host devices, as one group"},
+                            {"one_buffer", many(Batch::Packed), "host devices, the tensors one behind the other"},
+                            {"one_by_one", many(Batch::OneByOne), "host devices, each on its own"}}});
 }
 
 }  // namespace

@@ -280,7 +280,7 @@ void HostServer::sync_collective(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   try {
     device_->require_no_capture(on, "sync_collective", caller);
-    device_->wait_for(on, device_->communicators().last_positions(), "sync_collective");
+    device_->wait_for(on, device_->communicators().last_positions());
   } catch (...) {
     on.fail(std::current_exception());
   }

@@ -1,3 +1,4 @@
+#include <coxswain/tests/collectives/sequencer_bench.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
@@ -5,13 +6,18 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
 using namespace cox;
+using namespace std::chrono_literals;
 using cox::test::kind_of;
+using cox::test::of_count;
 
 namespace {
 
@@ -44,6 +50,40 @@ TEST_CASE("Each way between two devices of a group has a sequence of its own") {
   CHECK(group->transfers(a, b) != group->number());
   CHECK(kind_of<CollectiveError>([&] { static_cast<void>(group->transfers(a, {0, 9})); }) ==
         CollectiveError::Kind::Validation);
+}
+
+TEST_CASE("Transfers of an aborted group are refused, and no lock is held while their opening calls launches") {
+  CommunicationGroups groups{{}};
+  const auto aborted = groups.find_or_open({a, b});
+  aborted->abort(why());
+  std::promise<void> first;
+  std::promise<void> second;
+  std::atomic<int> called{0};
+  std::future<bool> usable;
+  bool free = false;
+  const auto launch = [&](const LaunchTurn&) {
+    if (called++ == 0) {
+      first.set_value();
+      second.get_future().wait_for(60s);
+      return;
+    }
+    usable = std::async(std::launch::async, [&] { return aborted->usable(); });
+    free = usable.wait_for(10s) == std::future_status::ready;
+    second.set_value();
+  };
+  const auto other = groups.find_or_open({a, c});
+  const auto asked = std::async(std::launch::async, [&] {
+    for (const std::size_t rank : {0UL, 1UL})
+      groups.sequencer().submit(other->number(), rank, {.requests = {of_count(1)}, .launch = launch});
+  });
+  first.get_future().wait();  // its thread is held up before it has called the other one
+  const CommunicatorNumber transfers = aborted->transfers(a, b);
+  CHECK(called == 2);
+  CHECK(free);
+  CHECK_FALSE(usable.get());
+  CHECK(groups.sequencer().broken(transfers));
+  CHECK(aborted->transfers(a, b) == transfers);
+  asked.wait();
 }
 
 TEST_CASE("A group is renewed when it is of no use any more, and only then") {

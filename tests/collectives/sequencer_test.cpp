@@ -177,17 +177,6 @@ TEST_CASE("An abort refuses what waits with its cause, once, and leaves other co
   CHECK_FALSE(t.sequencer.broken(other));
 }
 
-TEST_CASE("A device that is lost takes its communicators with it and no others") {
-  Bench t;
-  const CommunicatorNumber with = t.sequencer.open(among({1, 2}), 1h);
-  const CommunicatorNumber without = t.sequencer.open(among({0, 1}), 1h);
-  t.submit(with, 0, of_count(1), t.a.launch());
-  t.submit(without, 0, of_count(1), t.b.launch());
-  t.sequencer.abort(device(2), nullptr);
-  CHECK(t.a.refusal() == Kind::Aborted);
-  CHECK(t.b.times() == 0);
-}
-
 TEST_CASE("L2: closing answers what waits, and after it nothing is taken") {
   Told told;
   {

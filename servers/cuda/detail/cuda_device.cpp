@@ -33,7 +33,7 @@ CudaStreamOptions stream_options() {
 MemoryPoolOptions pool_options(std::size_t capacity) {
   return {.alignment = CudaServer::memory_alignment,
           .capacity = capacity,
-          .address_space = Granularity{CudaStorage::piece_size}.round_up(8 * capacity)};
+          .address_space = Granularity{CudaStorage::piece_size_for(capacity)}.round_up(8 * capacity)};
 }
 
 MemoryPoolOptions pinned_options() {
@@ -60,7 +60,8 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       engine_(thread_name("copy", utilities_->owner.device), events_,
               {.threads = settings().get<std::uint64_t>("cuda.copy_threads")}),
       transfers_(streams_, engine_, doorbell_),
-      memory_(streams_, pool_options(utilities_->properties.memory.capacity), context_),
+      memory_(streams_, pool_options(utilities_->properties.memory.capacity), context_,
+              CudaStorage::piece_size_for(utilities_->properties.memory.capacity)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       metrics_(metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_.gauge(),
                                             pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {

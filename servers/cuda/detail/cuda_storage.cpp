@@ -2,7 +2,10 @@
 
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <new>
+#include <utility>
 
 namespace cox::detail {
 namespace {
@@ -32,13 +35,18 @@ std::vector<CUmemAccessDesc> access_for(const CudaContext& context) {
 
 }  // namespace
 
-CudaStorage::CudaStorage(const std::shared_ptr<CudaContext>& context)
-    : context_(context), access_(access_for(*context)) {}
+std::size_t CudaStorage::piece_size_for(std::size_t capacity) noexcept {
+  constexpr std::size_t mebibyte = std::size_t{1} << 20U;
+  return std::clamp(std::bit_floor(capacity / 4096), 2 * mebibyte, 32 * mebibyte);
+}
+
+CudaStorage::CudaStorage(const std::shared_ptr<CudaContext>& context, std::size_t piece_size)
+    : context_(context), piece_size_(piece_size), access_(access_for(*context)) {}
 
 MemoryAddress CudaStorage::reserve(std::size_t bytes) {
-  behind_.assign(bytes / piece_size, none);
+  behind_.assign(bytes / piece_size_, none);
   CUdeviceptr found = 0;
-  if (driver().address_reserve(&found, bytes, piece_size, 0, 0) != CUDA_SUCCESS) throw std::bad_alloc();
+  if (driver().address_reserve(&found, bytes, piece_size_, 0, 0) != CUDA_SUCCESS) throw std::bad_alloc();
   base_ = found;
   return base_;
 }
@@ -50,7 +58,7 @@ void CudaStorage::release(MemoryAddress address, std::size_t bytes) noexcept {
 
 bool CudaStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
   std::size_t mapped = 0;
-  for (; mapped < bytes; mapped += piece_size) {
+  for (; mapped < bytes; mapped += piece_size_) {
     const PieceIndex piece = make_piece();
     if (piece == none) break;
     if (!put(address + mapped, piece)) {
@@ -65,19 +73,17 @@ bool CudaStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
 
 bool CudaStorage::alias(MemoryAddress from, MemoryAddress to, std::size_t bytes) noexcept {
   std::size_t mapped = 0;
-  while (mapped < bytes && put(to + mapped, behind_[index_of(from + mapped)])) mapped += piece_size;
+  while (mapped < bytes && put(to + mapped, behind_[index_of(from + mapped)])) mapped += piece_size_;
   if (mapped == bytes && give_access(to, bytes)) return true;
   unmap(to, mapped);
   return false;
 }
 
 void CudaStorage::unmap(MemoryAddress address, std::size_t bytes) noexcept {
-  for (std::size_t offset = 0; offset < bytes; offset += piece_size) {
-    COX_CUDA_CHECK(physical_unmap(address + offset, piece_size));
-    PieceIndex& piece = behind_[index_of(address + offset)];
-    drop(piece);
-    piece = none;
-  }
+  if (bytes == 0) return;
+  COX_CUDA_CHECK(physical_unmap(address, bytes));  // as many pieces as there are
+  for (std::size_t offset = 0; offset < bytes; offset += piece_size_)
+    drop(std::exchange(behind_[index_of(address + offset)], none));
 }
 
 // None: the device has no more memory, or we have none for our records.
@@ -95,7 +101,7 @@ CudaStorage::PieceIndex CudaStorage::make_piece() noexcept {
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = location_of(context_->ordinal());
   const PieceIndex index = free_.back();
-  const CUresult result = driver().physical_create(&pieces_[index].handle, piece_size, &properties, 0);
+  const CUresult result = driver().physical_create(&pieces_[index].handle, piece_size_, &properties, 0);
   if (result != CUDA_SUCCESS) {
     if (result != CUDA_ERROR_OUT_OF_MEMORY) check_cuda(result, "physical_create");
     return none;
@@ -105,7 +111,7 @@ CudaStorage::PieceIndex CudaStorage::make_piece() noexcept {
 }
 
 bool CudaStorage::put(MemoryAddress address, PieceIndex piece) noexcept {
-  if (!COX_CUDA_CHECK(physical_map(address, piece_size, 0, pieces_[piece].handle, 0))) return false;
+  if (!COX_CUDA_CHECK(physical_map(address, piece_size_, 0, pieces_[piece].handle, 0))) return false;
   ++pieces_[piece].users;
   behind_[index_of(address)] = piece;
   return true;

@@ -16,15 +16,17 @@ namespace cox::detail {
 /// are given access. Device thread only.
 class CudaStorage {
  public:
-  /// Bytes of a piece: a compromise, since mapping costs by the piece and what is kept comes in whole pieces.
-  static constexpr std::size_t piece_size = std::size_t{8} << 20U;
+  /// Bytes of a piece for a device of so much memory: a compromise, since mapping costs by the piece and what is kept
+  /// comes in whole pieces. 32 MiB for a GPU of 128 GiB, whose memory is mapped in 0.2 s then, and at least 2 MiB, which
+  /// the driver wants.
+  [[nodiscard]] static std::size_t piece_size_for(std::size_t capacity) noexcept;
 
-  explicit CudaStorage(const std::shared_ptr<CudaContext>& context);
+  CudaStorage(const std::shared_ptr<CudaContext>& context, std::size_t piece_size);
   CudaStorage(const CudaStorage&) = delete;
   CudaStorage& operator=(const CudaStorage&) = delete;
 
   // As AliasingStorage says.
-  [[nodiscard]] static std::size_t granularity() noexcept { return piece_size; }
+  [[nodiscard]] std::size_t granularity() const noexcept { return piece_size_; }
   [[nodiscard]] MemoryAddress reserve(std::size_t bytes);
   void release(MemoryAddress address, std::size_t bytes) noexcept;
   [[nodiscard]] bool map(MemoryAddress address, std::size_t bytes) noexcept;
@@ -41,13 +43,14 @@ class CudaStorage {
   using PieceIndex = std::uint32_t;  // in pieces_
   static constexpr PieceIndex none = 0;
 
-  [[nodiscard]] std::size_t index_of(MemoryAddress address) const noexcept { return (address - base_) / piece_size; }
+  [[nodiscard]] std::size_t index_of(MemoryAddress address) const noexcept { return (address - base_) / piece_size_; }
   [[nodiscard]] PieceIndex make_piece() noexcept;
   [[nodiscard]] bool put(MemoryAddress address, PieceIndex piece) noexcept;
   void drop(PieceIndex piece) noexcept;
   [[nodiscard]] bool give_access(MemoryAddress address, std::size_t bytes) noexcept;
 
   const std::shared_ptr<CudaContext> context_;
+  const std::size_t piece_size_;
   std::vector<CUmemAccessDesc> access_;  // the device, and its peers
   MemoryAddress base_ = 0;
   std::vector<PieceIndex> behind_;  // by index of the address

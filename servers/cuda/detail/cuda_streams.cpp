@@ -78,7 +78,7 @@ StreamPosition CudaStreams::queue(CudaStream& on, const StreamPositions& waits, 
   ++pending_;
   const StreamPosition position{native.slot(), native.timeline().submit()};
   native.history.note(position.position, name, on.place().stream);
-  if (native.pending.size() == 1) static_cast<void>(can_go_on(native));  // has the doorbell rung
+  if (native.pending.size() == 1) static_cast<void>(advance());  // else the first has the doorbell rung
   return position;
 }
 

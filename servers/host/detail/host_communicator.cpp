@@ -21,12 +21,17 @@ struct HostCommunicator::Part {
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<Timeline> timeline;
   std::uint64_t begin;
+  std::shared_ptr<std::exception_ptr> ended;  // the communicator's
   // Known when it is its turn.
   std::uint64_t sequence = 0;
   std::shared_ptr<HostMeeting> meeting = nullptr;
   std::exception_ptr refusal = nullptr;
 
-  void arrive() noexcept { meeting->arrive(place); }
+  // What follows an operation that was given up is not waited for either: one deadline for all that is under way.
+  void arrive() noexcept {
+    if (*ended != nullptr) meeting->give_up(*ended);
+    meeting->arrive(place);
+  }
   void work() noexcept {
     recorder->started(sequence, rank);
     meeting->work();
@@ -37,6 +42,7 @@ struct HostCommunicator::Part {
       fail(refusal);
     } else if (const std::exception_ptr failure = meeting->failure()) {
       recorder->failed(sequence, rank, failure);
+      *ended = failure;
       end_communicator(failure);  // the ranks no longer agree on what comes next
       fail(failure);
     } else {
@@ -66,7 +72,8 @@ HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, Co
       timeline_(std::move(slot.timeline)),
       streams_(std::move(streams)),
       begin_(timeline_->count()),
-      last_(begin_) {}
+      last_(begin_),
+      ended_(std::make_shared<std::exception_ptr>()) {}
 
 std::exception_ptr HostCommunicator::abort(const std::exception_ptr& cause) noexcept {
   try {
@@ -111,7 +118,8 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
                                           .told = collective.told,
                                           .recorder = recorder(),
                                           .timeline = timeline_,
-                                          .begin = begin_});
+                                          .begin = begin_,
+                                          .ended = ended_});
   const char* const name = to_string(request.operation).data();
   auto arrive = HostStream::make_piece(std::move(collective.waits), [part] { part->arrive(); }, name);
   auto work = HostStream::make_piece({}, [part] { part->work(); }, name);

@@ -75,6 +75,7 @@ class HostCommunicator : public Communicator {
   const std::shared_ptr<const HostStreamList> streams_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
+  const std::shared_ptr<std::exception_ptr> ended_;  // why an operation was given up; on the communication stream only
 };
 
 }  // namespace cox::detail

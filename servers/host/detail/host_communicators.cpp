@@ -3,7 +3,7 @@
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/host/detail/host_meeting.hpp>
+#include <coxswain/servers/host/detail/meeting_watch.hpp>
 
 #include <array>
 #include <exception>
@@ -73,7 +73,7 @@ void HostCommunicators::leave() noexcept {
     static_cast<void>(communicator->abort(cause));
     communicator->wait();
   }
-  if (!communicators_.empty()) HostMeeting::rest();
+  if (!communicators_.empty()) MeetingWatch::of_process().rest();
 }
 
 // No buffer is ever used on them, so they need no slots that others could name.

@@ -120,10 +120,10 @@ void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<v
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
 }
 
-void HostDevice::wait_for(HostStream& on, const StreamPositions& positions, const char* name) {
+void HostDevice::wait_for(HostStream& on, const StreamPositions& positions) {
   if (positions.empty()) return;
   streams_.note_waits(on.awaited, on.next_position().position, positions);
-  on.submit(streams_.events(positions), [] {}, name);
+  on.submit(streams_.events(positions), [] {}, "sync_collective");
 }
 
 void HostDevice::require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const {

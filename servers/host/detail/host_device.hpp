@@ -59,7 +59,7 @@ class HostDevice {
   /// `name`: for traces, of static storage.
   void submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name);
   /// What is queued on the stream from now on comes after these positions. Throws std::bad_alloc.
-  void wait_for(HostStream& on, const StreamPositions& positions, const char* name);
+  void wait_for(HostStream& on, const StreamPositions& positions);
   /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
   void require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const;
 

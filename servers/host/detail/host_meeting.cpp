@@ -1,14 +1,13 @@
 #include <coxswain/servers/host/detail/host_meeting.hpp>
 
 #include <coxswain/collectives/device_activity.hpp>
-#include <coxswain/collectives/watchdog.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/servers/host/detail/meeting_watch.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <set>
+#include <utility>
 
 namespace cox::detail {
 namespace {
@@ -29,57 +28,6 @@ std::size_t shares_of(const CollectiveRequests& requests, std::size_t ranks) noe
   return bytes <= most_at_once ? 1 : ranks * std::clamp<std::size_t>(bytes / bytes_of_share, 1, 8);
 }
 
-/// Looks after the deadlines of all meetings of the process.
-class MeetingWatch {
- public:
-  // Never destroyed: the watchdog's thread may be asleep when the process ends.
-  static MeetingWatch& of_process() {
-    static auto& watch = *new MeetingWatch;
-    return watch;
-  }
-
-  // Throws std::bad_alloc, std::system_error; then whoever made the meeting destroys it.
-  void add(HostMeeting& meeting, HostMeeting::Time deadline) {
-    {
-      const std::lock_guard lock(mutex_);
-      meetings_.insert(&meeting);
-    }
-    watch(deadline);
-  }
-  void remove(HostMeeting& meeting) noexcept {
-    const std::lock_guard lock(mutex_);
-    meetings_.erase(&meeting);
-  }
-  void watch(HostMeeting::Time deadline) { watchdog_.watch(deadline); }
-  void look_again() { watchdog_.look_again(); }
-
- private:
-  // One after the other, so that no memory is needed: nobody could be told that there is none.
-  std::optional<HostMeeting::Time> look(HostMeeting::Time now) noexcept {
-    for (;;) {
-      std::optional<HostMeeting::Time> next;
-      std::shared_ptr<HostMeeting> due;
-      {
-        const std::lock_guard lock(mutex_);
-        for (HostMeeting* const meeting : meetings_) {
-          const HostMeeting::Time deadline = meeting->deadline();
-          if (deadline > now) {
-            next = std::min(next.value_or(deadline), deadline);
-          } else if (due == nullptr) {
-            due = meeting->weak_from_this().lock();
-          }
-        }
-      }
-      if (due == nullptr) return next;
-      due->give_up();
-    }
-  }
-
-  std::mutex mutex_;                 // before the meetings'
-  std::set<HostMeeting*> meetings_;  // guarded by mutex_
-  Watchdog watchdog_{[this](HostMeeting::Time now) { return look(now); }};
-};
-
 }  // namespace
 
 HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> places, std::chrono::milliseconds timeout)
@@ -88,31 +36,21 @@ HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> plac
       timeout_(timeout),
       shares_(shares_of(requests_, places_.size())),
       buffers_(requests_.size() * places_.size()),
-      // Until it opens the ranks' own deadline runs, so that it is still being looked after when it does.
-      deadline_(std::chrono::steady_clock::now() + 2 * timeout),
       came_(places_.size()),
       missing_(places_.size()) {}
 
 std::shared_ptr<HostMeeting> HostMeeting::make(CollectiveRequests requests, std::vector<DeviceId> places,
                                                std::chrono::milliseconds timeout) {
   auto made = std::make_shared<HostMeeting>(std::move(requests), std::move(places), timeout);
-  MeetingWatch::of_process().add(*made, made->deadline_);
+  MeetingWatch::of_process().add(*made);
   return made;
 }
-
-void HostMeeting::rest() { MeetingWatch::of_process().look_again(); }
 
 HostMeeting::~HostMeeting() { MeetingWatch::of_process().remove(*this); }
 
 void HostMeeting::open(std::uint64_t sequence) noexcept {
-  Time deadline;
-  {
-    const std::lock_guard lock(mutex_);
-    if (sequence_ != 0 || failure_ != nullptr) return;
-    sequence_ = sequence;
-    deadline_ = deadline = std::chrono::steady_clock::now() + timeout_;
-  }
-  MeetingWatch::of_process().watch(deadline);  // its thread runs: this meeting is there
+  const std::lock_guard lock(mutex_);
+  sequence_ = sequence;
 }
 
 void HostMeeting::bring(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept {
@@ -124,6 +62,7 @@ void HostMeeting::arrive(std::size_t place) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (failure_ != nullptr) return;
+    if (missing_ == ranks()) deadline_ = std::chrono::steady_clock::now() + timeout_;
     came_[place] = true;
     --missing_;
     last = missing_ == 0;
@@ -148,11 +87,13 @@ bool HostMeeting::wants_helpers(const CollectiveRequests& requests) noexcept {
 
 HostMeeting::Time HostMeeting::deadline() const {
   const std::lock_guard lock(mutex_);
-  return missing_ == 0 || failure_ != nullptr ? Time::max() : deadline_;
+  if (missing_ == 0 || failure_ != nullptr) return Time::max();
+  return missing_ == ranks() ? std::chrono::steady_clock::now() + timeout_ : deadline_;
 }
 
-void HostMeeting::give_up() noexcept {
-  const std::exception_ptr why = overdue();  // takes locks of the device threads
+void HostMeeting::time_out() noexcept { give_up(overdue()); }
+
+void HostMeeting::give_up(const std::exception_ptr& why) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (missing_ == 0 || failure_ != nullptr) return;
@@ -162,6 +103,7 @@ void HostMeeting::give_up() noexcept {
   done.advance_to(shares_);  // no share will be begun
 }
 
+// Takes locks of the device threads.
 std::exception_ptr HostMeeting::overdue() const noexcept {
   try {
     return std::make_exception_ptr(
@@ -179,8 +121,8 @@ std::string HostMeeting::overdue_text() const {
     came = came_;
     sequence = sequence_;
   }
-  std::string text = fmt::format("operation {}, {}, has all its ranks, but has not begun after {} ms", sequence,
-                                 to_string(requests_), timeout_.count());
+  std::string text = fmt::format("operation {}, {}, has all its ranks, but has not begun after {} ms of waiting",
+                                 sequence, to_string(requests_), timeout_.count());
   for (std::size_t place = 0; place < came.size(); ++place)
     if (!came[place])
       text += fmt::format("; the work before it on {} has not ended, its device thread: {}", places_[place].to_string(),

@@ -21,8 +21,10 @@ namespace cox::detail {
 /// are there their threads do the work, share by share, and when all shares are done each is done with it. In a
 /// transfer the sender's place is 0 and the receiver's 1; else a rank's place is the rank.
 ///
-/// All ranks have asked for it, but the work that a rank has to do before may last. It has the communicator's timeout
-/// for that (L10); then the meeting is given up: the ranks that came go on without it, and so do the others later.
+/// All ranks have asked for it, but the work that a rank has to do before may last. From when the first rank came the
+/// others have the communicator's timeout for that (L10); then the meeting is given up: the ranks that came go on
+/// without it, and so do the others later. As long as nobody has come, nobody waits for anybody, however long that
+/// lasts: operations that are asked for far ahead have all the time that those before them take.
 class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -36,16 +38,13 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   HostMeeting& operator=(const HostMeeting&) = delete;
   ~HostMeeting();
 
-  /// Ends the thread for the deadlines if no meeting needs it. After a shutdown.
-  static void rest();
-
   [[nodiscard]] std::size_t ranks() const noexcept { return places_.size(); }
   [[nodiscard]] std::size_t shares() const noexcept { return shares_; }
-  /// All ranks have asked for it: from now on its time runs.
+  /// Which operation of its communicator it is. Each rank says so before it arrives.
   void open(std::uint64_t sequence) noexcept;
   /// The memory that a rank has for each operation. Before its stream arrives.
   void bring(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept;
-  /// The rank's stream has come to it.
+  /// The rank's stream has come to it. The first to come sets the deadline.
   void arrive(std::size_t place) noexcept;
   /// When all have arrived: does shares until none is left to begin. Any number of threads. Where there is little to do
   /// the last one to arrive has done all of them.
@@ -58,10 +57,13 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   Timeline arrived;  ///< has come to ranks() when all have, or it was given up
   Timeline done;     ///< has come to shares() when all shares are done
 
-  /// When it is given up, if not all have arrived by then.
+  /// When it is given up, if not all have arrived by then. Always ahead while nobody has come, so that it is asked
+  /// again; Time::max() when nobody is waited for any more.
   [[nodiscard]] Time deadline() const;
-  /// Does nothing if all have arrived.
-  void give_up() noexcept;
+  /// The deadline has come. As give_up(), with a CollectiveError Timeout that names who did not arrive.
+  void time_out() noexcept;
+  /// Ends it with that failure, for all ranks. Does nothing if all have arrived, or it was given up before.
+  void give_up(const std::exception_ptr& why) noexcept;
 
  private:
   [[nodiscard]] std::exception_ptr overdue() const noexcept;
@@ -74,7 +76,7 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   std::atomic<std::size_t> next_share_{0};
   std::vector<RankBuffers> buffers_;  // of all places for the first operation, then for the second
   mutable std::mutex mutex_;
-  Time deadline_;  // guarded by mutex_, as all below
+  Time deadline_;  // once somebody has come; guarded by mutex_, as all below
   std::uint64_t sequence_ = 0;
   std::vector<bool> came_;
   std::size_t missing_;

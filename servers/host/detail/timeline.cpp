@@ -5,11 +5,11 @@
 
 namespace cox::detail {
 
-void Timeline::advance_to(std::uint64_t value) noexcept {
+void Timeline::count_on(std::uint64_t more, std::uint64_t at_least) noexcept {
   Waiter* due = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t count = std::max(value, count_.load(std::memory_order_relaxed) + 1);
+    const std::uint64_t count = std::max(at_least, count_.load(std::memory_order_relaxed) + more);
     count_.store(count, std::memory_order_release);  // pairs with the acquire in count
     for (Waiter** link = &waiting_; *link != nullptr;) {
       Waiter& waiter = **link;

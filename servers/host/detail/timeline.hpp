@@ -40,9 +40,9 @@ class Timeline {
   }
   [[nodiscard]] bool reached(std::uint64_t value) const noexcept { return count() >= value; }
   /// One more piece is done. Tells those who waited for it, on this thread.
-  void advance() noexcept { advance_to(0); }
-  /// So many pieces are done; one more, if there were as many already.
-  void advance_to(std::uint64_t value) noexcept;
+  void advance() noexcept { count_on(1, 0); }
+  /// At least so many pieces are done; nothing happens if there were as many already. Tells as advance().
+  void advance_to(std::uint64_t value) noexcept { count_on(0, value); }
   /// Returns true if `waiter` will be told; false if `value` is reached already.
   [[nodiscard]] bool tell(std::uint64_t value, Waiter& waiter) noexcept;
   /// Blocks until `value` is reached.
@@ -51,6 +51,8 @@ class Timeline {
   bool wait_until(std::uint64_t value, std::chrono::steady_clock::time_point deadline);
 
  private:
+  void count_on(std::uint64_t more, std::uint64_t at_least) noexcept;
+
   std::atomic<std::uint64_t> count_{0};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -19,12 +19,18 @@ class ReadTrace {
     for (const auto& entry : json_["traceEvents"]) {
       phases_[entry.at("ph").get<std::string>()].push_back(entry);
     }
+    for (const auto& name : of("M")) {
+      const auto text = [&] { return name.at("args").at("name").get<std::string>(); };
+      if (name.at("name") == "process_name") processes_[name.at("pid").get<std::int64_t>()] = text();
+      if (name.at("name") == "thread_name") threads_[row(name)] = text();
+    }
   }
 
   [[nodiscard]] const nlohmann::json& json() const { return json_; }
-  [[nodiscard]] std::vector<nlohmann::json> of(const std::string& phase) const {
+  [[nodiscard]] const std::vector<nlohmann::json>& of(const std::string& phase) const {
+    static const std::vector<nlohmann::json> none;
     const auto found = phases_.find(phase);
-    return found != phases_.end() ? found->second : std::vector<nlohmann::json>();
+    return found != phases_.end() ? found->second : none;
   }
 
   /// The slices named `name`.
@@ -38,14 +44,7 @@ class ReadTrace {
 
   /// "device host:0/device thread" for what lies there.
   [[nodiscard]] std::string row_of(const nlohmann::json& entry) const {
-    std::string process;
-    std::string thread;
-    for (const auto& name : of("M")) {
-      if (name.at("pid") != entry.at("pid")) continue;
-      if (name.at("name") == "process_name") process = name.at("args").at("name");
-      if (name.at("name") == "thread_name" && name.at("tid") == entry.at("tid")) thread = name.at("args").at("name");
-    }
-    return process + "/" + thread;
+    return name_in(processes_, entry.at("pid").get<std::int64_t>()) + "/" + name_in(threads_, row(entry));
   }
 
   /// What is wrong with it, if anything: slices of one row that overlap, arrows without a beginning, from the future,
@@ -98,8 +97,16 @@ class ReadTrace {
     return std::llround(microseconds.get<double>() * 1000);
   }
 
+  template <class Key>
+  static std::string name_in(const std::map<Key, std::string>& names, const Key& key) {
+    const auto found = names.find(key);
+    return found != names.end() ? found->second : std::string();
+  }
+
   nlohmann::json json_;
   std::map<std::string, std::vector<nlohmann::json>> phases_;
+  std::map<std::int64_t, std::string> processes_;
+  std::map<Row, std::string> threads_;
 };
 
 }  // namespace cox::test

@@ -6,9 +6,9 @@
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
+#include <coxswain/tests/support/want_of_memory.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,6 @@
 #include <exception>
 #include <future>
 #include <memory>
-#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -112,33 +111,6 @@ constexpr std::array operations{
               },
               nothing, false, false, true},
 };
-
-std::exception_ptr caught(const auto& f) {
-  try {
-    f();
-    return nullptr;
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-/// Whether want of host memory is behind the error, or an abort that says so.
-bool is_want_of_memory(const std::exception_ptr& error) {
-  if (!error) return false;
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::bad_alloc&) {
-    return true;
-  } catch (const ServerError& unhealthy) {
-    return std::ranges::any_of(unhealthy.errors(), is_want_of_memory) || is_want_of_memory(unhealthy.cause());
-  } catch (const IoError& io) {
-    return io.kind() == IoError::Kind::OutOfHostMemory || is_want_of_memory(io.cause());
-  } catch (const Error& other) {
-    return is_want_of_memory(other.cause());
-  } catch (...) {
-    return false;
-  }
-}
 
 /// The k-th allocation of that thread fails from here to end().
 class Sabotage {

@@ -1,4 +1,4 @@
-// H10: a device that races ahead of the others (seed-semantics 3.10).
+// H10: a device that races ahead of the others (seed-semantics 3.10), and devices that are asked for much at once.
 
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/contract/fleet.hpp>
@@ -8,6 +8,7 @@
 #include <coxswain/device_handle/call_error.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -19,6 +20,13 @@ using namespace cox::test;
 namespace {
 
 std::size_t max_ahead() { return static_cast<std::size_t>(settings().get<std::uint64_t>("collectives.max_ahead")); }
+
+/// Returns when the timeout has passed since it was called: a rank that nobody joins is told after that.
+template <class Client>
+void let_timeout_pass(const Client& client, const CommunicationId& devices) {
+  const Sum alone(client, devices, 4);
+  REQUIRE(kinds_of(failures_of(client)) == std::vector{Kind::Timeout});
+}
 
 bool is_full_queue(const std::exception_ptr& cause) {
   return cause && kind_of<CallError>([&] { std::rethrow_exception(cause); }) == CallError::Kind::QueueFull;
@@ -65,4 +73,55 @@ TEMPLATE_TEST_CASE("H10: a device that is too far ahead ends its communicator fo
   const Sum first(fleet[0], all, 100);
   const Sum second(fleet[1], all, 100);
   REQUIRE((first.right(fleet[0]) && second.right(fleet[1])));
+}
+
+TEMPLATE_TEST_CASE("H10 L10: a backlog that moves may take longer than the timeout", "", COX_FLEETS) {
+  const CollectiveTimeout timeout(std::chrono::milliseconds(500));
+  TestType fleet(3);
+  const auto& devices = fleet.devices();
+  const CommunicationId pair{devices[0], devices[1]};
+  constexpr std::size_t steps = 2;
+  typename TestType::Hold holds[steps][2];
+  std::vector<Sum> sums[2];
+  for (auto& hold : holds)
+    for (const std::size_t rank : {0UL, 1UL}) {
+      hold[rank].launch(fleet[rank]);
+      sums[rank].emplace_back(fleet[rank], pair, 4);
+    }
+  for (std::size_t step = 0; step < steps; ++step) {  // all have been asked for, by both, before the first
+    for (auto& hold : holds[step]) hold.wait_until_entered();
+    let_timeout_pass(fleet[2], {devices[step], devices[2]});
+    for (auto& hold : holds[step]) hold.open();
+  }
+  for (const std::size_t rank : {0UL, 1UL}) {
+    REQUIRE(failures_of(fleet[rank]).empty());
+    for (const Sum& sum : sums[rank]) REQUIRE(sum.right(fleet[rank]));
+  }
+}
+
+TEMPLATE_TEST_CASE("H10 L10: a rank whose stream does not come ends the whole backlog with one timeout", "",
+                   COX_FLEETS) {
+  constexpr std::chrono::milliseconds deadline{200};
+  constexpr std::size_t backlog = 20;
+  const CollectiveTimeout timeout(deadline);
+  TestType fleet(2);
+  const CommunicationId all(fleet.devices());
+  typename TestType::Hold hold;
+  hold.launch(fleet[1]);
+  hold.wait_until_entered();
+  const auto begin = Clock::now();
+  std::vector<Sum> sums[2];
+  fleet.each([&](std::size_t rank, auto& client) {
+    for (std::size_t i = 0; i < backlog; ++i) sums[rank].emplace_back(client, all, 4);
+  });
+  const auto told = failures_of(fleet[0]);
+  CHECK(Clock::now() - begin < backlog / 2 * deadline);
+  hold.open();
+  for (const auto& failures : {told, failures_of(fleet[1])}) {
+    REQUIRE(failures.size() == backlog);
+    for (const Failure& failure : failures) {
+      REQUIRE(failure.kind == Kind::Timeout);
+      REQUIRE(mentions(failure.what, {"has not begun", fleet.devices()[1].to_string() + " has not ended"}));
+    }
+  }
 }

@@ -161,6 +161,28 @@ TEMPLATE_TEST_CASE("L11: what is received into recycled memory waits for the ker
   }
 }
 
+TEMPLATE_TEST_CASE("L11: a collective waits for what other streams do with its memory", "", COX_FLEETS) {
+  TestType fleet(2);
+  constexpr std::size_t count = 100'000;
+  const CommunicationId all(fleet.devices());
+  const Handle source = to_device(fleet[0], numbers_of(7, count));
+  const Handle destination = to_device(fleet[0], numbers_of(8, count));
+  auto busy = fleet[0];
+  busy.set_stream(StreamId::allocate());
+  typename TestType::Hold hold;
+  hold.launch(busy);
+  hold.wait_until_entered();
+  busy.write(source, Bytes::copy_of(numbers_of(0, count)));
+  auto before = busy.read_async(std::vector<Handle>{destination});
+  fleet[0].all_reduce(source, destination, ElementType::I32, all);
+  const Sum other(fleet[1], all, count);
+  get_soon(fleet[1].sync());
+  hold.open();
+  REQUIRE(get_soon(std::move(before))[0].template to_vector<std::int32_t>() == numbers_of(8, count));
+  REQUIRE(read_soon(fleet[0], destination) == sum_of(2, count));
+  REQUIRE(other.right(fleet[1]));
+}
+
 TEMPLATE_TEST_CASE("L11: what is sent is what the stream had at that point, and is not overwritten before", "",
                    COX_FLEETS) {
   TestType fleet(2);

@@ -24,50 +24,53 @@ bool takes_part(std::size_t device, std::size_t communicator) {
   return device == communicator || device == (communicator + 1) % 3;
 }
 
+/// round(device, n) for 200 rounds, each device on a thread of its own. Whether all of them were right.
+template <class Fleet, class Round>
+bool all_right(Fleet& fleet, const Round& round) {
+  std::array<bool, 3> right{};
+  in_parallel(3, [&](std::size_t device) {
+    bool all = true;
+    for (std::size_t n = 0; n < 200; ++n) all = round(device, n) && all;
+    settle(fleet[device]);
+    right[device] = all;
+  });
+  return right == std::array{true, true, true};
+}
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("H5: overlapping communicators may be opened and used in rotated order, each rank in its own", "",
                    COX_FLEETS) {
   TestType fleet(3);
   const auto ring = ring_of(fleet.devices());
-  std::array<bool, 3> right{};
-  in_parallel(3, [&](std::size_t device) {
+  REQUIRE(all_right(fleet, [&](std::size_t device, std::size_t round) {
     bool all = true;
-    for (std::size_t round = 0; round < 200; ++round) {
-      std::vector<Sum> sums;
-      for (const std::size_t communicator : {device, (device + 2) % 3}) {  // the other one first than its neighbours
-        fleet[device].ensure_init_collective(ring[communicator]);
-        sums.emplace_back(fleet[device], ring[communicator], 16);
-      }
-      if (round % 20 != 0) continue;
-      for (const Sum& sum : sums) all = all && sum.right(fleet[device]);
+    std::vector<Sum> sums;
+    for (const std::size_t communicator : {device, (device + 2) % 3}) {  // the other one first than its neighbours
+      fleet[device].ensure_init_collective(ring[communicator]);
+      sums.emplace_back(fleet[device], ring[communicator], 16);
     }
-    settle(fleet[device]);
-    right[device] = all;
-  });
-  REQUIRE(right == std::array{true, true, true});
+    if (round % 20 != 0) return true;
+    for (const Sum& sum : sums) all = all && sum.right(fleet[device]);
+    return all;
+  }));
 }
 
 TEMPLATE_TEST_CASE("H5: streams may wait for one communicator before they use another, in one order for all", "",
                    COX_FLEETS) {
   TestType fleet(3);
   const auto ring = ring_of(fleet.devices());
-  std::array<bool, 3> right{};
-  in_parallel(3, [&](std::size_t device) {
+  REQUIRE(all_right(fleet, [&](std::size_t device, std::size_t round) {
     bool all = true;
-    for (std::size_t round = 0; round < 200; ++round) {  // the order rotates with the rounds
-      for (std::size_t i = 0; i < 3; ++i) {
-        const std::size_t communicator = (round + i) % 3;
-        if (!takes_part(device, communicator)) continue;
-        const Sum sum(fleet[device], ring[communicator], 16);
-        fleet[device].sync_collective();
-        if (round % 20 == 0) all = all && sum.right(fleet[device]);
-      }
+    for (std::size_t i = 0; i < 3; ++i) {  // the order rotates with the rounds
+      const std::size_t communicator = (round + i) % 3;
+      if (!takes_part(device, communicator)) continue;
+      const Sum sum(fleet[device], ring[communicator], 16);
+      fleet[device].sync_collective();
+      if (round % 20 == 0) all = all && sum.right(fleet[device]);
     }
-    settle(fleet[device]);
-    right[device] = all;
-  });
-  REQUIRE(right == std::array{true, true, true});
+    return all;
+  }));
 }
 
 TEMPLATE_TEST_CASE("H5 L10: streams that wait in a ring are told, and the communicators serve on", "", COX_FLEETS) {

@@ -117,7 +117,7 @@ inline std::vector<Kind> kinds_of(const std::vector<Failure>& failures) {
   return kinds;
 }
 
-/// The entries of all flight recorders, oldest communicator first.
+/// The entries of all flight recorders, communicators in the order of their devices.
 inline std::vector<nlohmann::json> recorded_operations() {
   std::vector<nlohmann::json> entries;
   for (const nlohmann::json& recorder : nlohmann::json::parse(dump_flight_recorders()))

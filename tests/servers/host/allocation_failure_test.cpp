@@ -6,9 +6,9 @@
 #include <coxswain/tests/servers/host/open_host.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
+#include <coxswain/tests/support/want_of_memory.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <exception>
 #include <future>
-#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -81,34 +80,6 @@ class Sabotage {
   bool hold_;
   Gate gate_;
 };
-
-/// Whether want of host memory is behind the error.
-bool is_want_of_memory(const std::exception_ptr& error) {
-  if (!error) return false;
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::bad_alloc&) {
-    return true;
-  } catch (const cox::ServerError& unhealthy) {
-    return std::ranges::any_of(unhealthy.errors(), is_want_of_memory);
-  } catch (const cox::IoError& io) {
-    return io.kind() == cox::IoError::Kind::OutOfHostMemory || is_want_of_memory(io.cause());
-  } catch (const cox::Error& other) {
-    return is_want_of_memory(other.cause());
-  } catch (...) {
-    return false;
-  }
-}
-
-template <class F>
-std::exception_ptr caught(F&& f) {
-  try {
-    f();
-    return nullptr;
-  } catch (...) {
-    return std::current_exception();
-  }
-}
 
 /// Ten seconds are for ever.
 template <class T>

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
@@ -36,6 +38,21 @@ TEST_CASE("A timeline tells those who wait for a value when it reaches it, once"
   REQUIRE(listeners[1].told == 2);
   REQUIRE(timeline.reached(3));
   REQUIRE_FALSE(timeline.reached(4));
+}
+
+TEST_CASE("A timeline that is to come to a value passes those before it, and never goes back") {
+  Timeline timeline;
+  std::array<Listener, 4> listeners;
+  for (std::uint64_t value = 1; value <= 4; ++value) REQUIRE(timeline.tell(value, listeners[value - 1]));
+  timeline.advance_to(3);
+  REQUIRE(timeline.count() == 3);
+  for (std::size_t i = 0; i < 3; ++i) REQUIRE(listeners[i].told == 1);
+  timeline.advance_to(3);
+  timeline.advance_to(1);
+  REQUIRE(timeline.count() == 3);
+  REQUIRE(listeners[3].told == 0);
+  timeline.advance();
+  REQUIRE(listeners[3].told == 1);
 }
 
 TEST_CASE("Nobody who waits is forgotten, however close the value is") {

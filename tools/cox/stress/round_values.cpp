@@ -256,26 +256,28 @@ ByteVector block_of(const ByteVector& all, std::size_t block, std::size_t size) 
   return {first, first + static_cast<std::ptrdiff_t>(size)};
 }
 
+// Nothing for a rank that has no part in it.
+std::size_t bytes_of_rank(const RoundPart& part, bool has_part, std::size_t blocks) {
+  if (!has_part || part.operation == CollectiveOperation::Barrier) return 0;
+  return blocks * part.count * element_size(part.type);
+}
+
 }  // namespace
 
 std::size_t source_bytes(const RoundPart& part, std::size_t ranks, std::size_t rank) {
-  const std::size_t block = part.count * element_size(part.type);
-  switch (part.operation) {
-    case CollectiveOperation::Barrier: return 0;
-    case CollectiveOperation::Send: return rank == 0 ? block : 0;
-    case CollectiveOperation::Broadcast: return rank == part.root ? block : 0;
-    default: return facts_of(part.operation).input_of_all_size ? block * ranks : block;
-  }
+  const CollectiveOperation operation = part.operation;
+  const bool gives = operation == CollectiveOperation::Send
+                         ? rank == 0
+                         : operation != CollectiveOperation::Broadcast || rank == part.root;
+  return bytes_of_rank(part, gives, facts_of(operation).input_of_all_size ? ranks : 1);
 }
 
 std::size_t result_bytes(const RoundPart& part, std::size_t ranks, std::size_t rank) {
-  const std::size_t block = part.count * element_size(part.type);
-  switch (part.operation) {
-    case CollectiveOperation::Barrier: return 0;
-    case CollectiveOperation::Send: return rank == 1 ? block : 0;
-    case CollectiveOperation::Reduce: return rank == part.root ? block : 0;
-    default: return facts_of(part.operation).output_of_all_size ? block * ranks : block;
-  }
+  const CollectiveOperation operation = part.operation;
+  const bool gets = operation == CollectiveOperation::Send
+                        ? rank == 1
+                        : operation != CollectiveOperation::Reduce || rank == part.root;
+  return bytes_of_rank(part, gets, facts_of(operation).output_of_all_size ? ranks : 1);
 }
 
 ByteVector source_of(const RoundPart& part, std::size_t ranks, std::size_t rank) {

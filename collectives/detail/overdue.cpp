@@ -1,0 +1,47 @@
+#include <coxswain/collectives/detail/overdue.hpp>
+
+#include <coxswain/collectives/detail/arrival.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+
+#include <fmt/format.h>
+
+#include <exception>
+
+namespace cox::detail {
+namespace {
+
+std::string activity(DeviceId device, const std::function<std::string(DeviceId)>& device_activity) {
+  try {
+    return ", its device thread: " + device_activity(device);
+  } catch (...) {
+    return ", its device thread: unknown, " + describe(std::current_exception());
+  }
+}
+
+}  // namespace
+
+Activities activities_of(const Stall& stall, const std::function<std::string(DeviceId)>& device_activity) noexcept {
+  Activities activities;
+  if (!device_activity) return activities;
+  try {
+    for (const Stall::Missing& missing : stall.missing)
+      activities.emplace(missing.device, activity(missing.device, device_activity));
+  } catch (...) {
+    return activities;
+  }
+  return activities;
+}
+
+CollectiveError overdue_error(const OpenCommunicators& communicators, const CommunicatorSequence& communicator,
+                              const Activities& activities) {
+  Stall stall = stall_of(communicators, communicator);
+  for (const Stall::Missing& missing : stall.missing) {
+    const auto found = activities.find(missing.device);
+    stall.text += fmt::format("; {} is missing, {}{}", missing.device.to_string(), missing.last,
+                              found == activities.end() ? "" : found->second);
+  }
+  const CollectiveRequests& requests = communicator.oldest()->arrived.front().given.requests;
+  return {CollectiveError::Kind::Timeout, stall.text, requests.front().caller.site};
+}
+
+}  // namespace cox::detail
