@@ -1,10 +1,19 @@
 #include <coxswain/tools/cox/command_line.hpp>
 
+#ifdef COX_HAS_CUDA
+#include <coxswain/servers/cuda/gpu_fault.hpp>
+#endif
+
 #include <iostream>
 #include <string>
 #include <vector>
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  return static_cast<int>(cox::tools::run(arguments, std::cout, std::cerr));
+  const auto code = static_cast<int>(cox::tools::run(arguments, std::cout, std::cerr));
+#ifdef COX_HAS_CUDA
+  return cox::exit_code(code);
+#else
+  return code;
+#endif
 }

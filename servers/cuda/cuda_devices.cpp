@@ -2,6 +2,7 @@
 
 #include <coxswain/servers/cuda/cuda_error.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/nvrtc.hpp>
 #include <coxswain/servers/cuda/detail/pci_device.hpp>
 
 #include <array>
@@ -26,6 +27,12 @@ int attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
   COX_CUDA_TRY(device_attribute(&value, which, device));
   return value;
+}
+
+CudaDeviceFacts::Use use_of(int compute_mode) noexcept {
+  if (compute_mode == CU_COMPUTEMODE_PROHIBITED) return CudaDeviceFacts::Use::Nobody;
+  return compute_mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS ? CudaDeviceFacts::Use::OneProcess
+                                                          : CudaDeviceFacts::Use::Shared;
 }
 
 CUdevice native_device(DeviceId device) {
@@ -71,7 +78,33 @@ CudaDeviceFacts describe_cuda_device(DeviceId device) {
   facts.compute_minor = attribute(native, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   facts.multiprocessors = attribute(native, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   facts.numa_node = detail::numa_node_of(facts.bus_id);
+  facts.ecc = attribute(native, CU_DEVICE_ATTRIBUTE_ECC_ENABLED) != 0;
+  facts.use = use_of(attribute(native, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE));
   return facts;
+}
+
+CudaPeerFacts describe_cuda_peer(DeviceId device, DeviceId peer) {
+  const CUdevice from = native_device(device);
+  const CUdevice to = native_device(peer);
+  int access = 0;
+  CudaPeerFacts facts;
+  COX_CUDA_TRY(device_can_access_peer(&access, from, to));
+  facts.access = access != 0;
+  if (facts.access)
+    COX_CUDA_TRY(device_peer_attribute(&facts.rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, from, to));
+  return facts;
+}
+
+CudaLibraryFacts describe_cuda_driver() {
+  const detail::FoundDriver& found = detail::find_driver();
+  const bool there = found.driver != nullptr;
+  return {.found = there, .version = there ? found.driver->version : 0, .why_not = found.why_not};
+}
+
+CudaLibraryFacts describe_nvrtc() {
+  const detail::FoundNvrtc& found = detail::find_nvrtc();
+  const bool there = found.nvrtc != nullptr;
+  return {.found = there, .version = there ? found.nvrtc->version : 0, .why_not = found.why_not};
 }
 
 }  // namespace cox

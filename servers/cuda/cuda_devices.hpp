@@ -29,9 +29,34 @@ struct CudaDeviceFacts {
   int compute_minor = 0;
   int multiprocessors = 0;
   std::optional<int> numa_node;  ///< that the device is on; none where the system does not know
+  bool ecc = false;              ///< memory errors are corrected
+  /// Which processes may use it (nvidia-smi -c).
+  enum class Use : std::uint8_t { Shared, OneProcess, Nobody };
+  Use use = Use::Shared;
 };
 
 /// Any thread. Throws CudaError: Unsupported without a driver, Validation if there is no such device.
 [[nodiscard]] CudaDeviceFacts describe_cuda_device(DeviceId device);
+
+/// How a device reaches the memory of another.
+struct CudaPeerFacts {
+  bool access = false;  ///< directly; else copies go through the host
+  int rank = 0;         ///< of the link, as the driver ranks them; 0 is the fastest
+};
+
+/// Any thread. Throws as describe_cuda_device does. Precondition: they are two.
+[[nodiscard]] CudaPeerFacts describe_cuda_peer(DeviceId device, DeviceId peer);
+
+/// A library that is opened at run time.
+struct CudaLibraryFacts {
+  bool found = false;
+  int version = 0;      ///< of CUDA: 13000 is 13.0
+  std::string why_not;  ///< one line; empty if it was found
+};
+
+/// The driver, which the first call opens. Any thread. Throws ConfigError.
+[[nodiscard]] CudaLibraryFacts describe_cuda_driver();
+/// NVRTC, the same way.
+[[nodiscard]] CudaLibraryFacts describe_nvrtc();
 
 }  // namespace cox

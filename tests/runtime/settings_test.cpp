@@ -195,8 +195,9 @@ TEST_CASE("A variable that can only be meant as a setting and is none is refused
 }
 
 TEST_CASE("Variables of others pass, also such as begin with COX_") {
-  for (const char* name : {"COX_JOBS", "COX_BUILD_TESTS", "COX_FETCH_DEPENDENCIES", "COX_SANITIZE", "COX_CONFIG",
-                           "COX_HOSTNAME", "COX_LOGIN", "COXSWAIN", "HOST_DEVICES", "cox_host_devices"}) {
+  for (const char* name :
+       {"COX_JOBS", "COX_BUILD_TESTS", "COX_FETCH_DEPENDENCIES", "COX_SANITIZE", "COX_CONFIG", "COX_FAULT_REPORT",
+        "COX_LAST_FAULT", "COX_RESTART", "COX_HOSTNAME", "COX_LOGIN", "COXSWAIN", "HOST_DEVICES", "cox_host_devices"}) {
     CAPTURE(name);
     CHECK_NOTHROW(from(std::nullopt, {{name, "?"}}));
   }

@@ -1,5 +1,6 @@
 #include <coxswain/tests/tools/command.hpp>
 
+#include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/version.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
@@ -31,7 +32,7 @@ void require_refused(const Refused& refused, ExitCode code) {
 
 TEST_CASE("A bad argument ends with code 2 and one line that says which and what was expected") {
   const std::vector<Refused> cases{
-      {{}, "cox: a subcommand is needed: config, devices or stress; see cox --help"},
+      {{}, "cox: a subcommand is needed: config, devices, doctor, run or stress; see cox --help"},
       {{"strees"}, "strees"},
       {{"stress", "--speed", "3"}, "--speed"},
       {{"stress", "--clients", "0"}, "--clients: '0' is not a whole number from 1 to 1024"},
@@ -73,12 +74,30 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"stress", "--flight-recorder", "/no/such/folder/out.json"},
        "--flight-recorder: cannot write '/no/such/folder/out.json'"},
       {{"stress", "--draw", "out.trace"}, "--draw"},
+      {{"run"}, "cox run: a program is needed: cox run [options] -- PROGRAM ARGUMENTS"},
+      {{"run", "--"}, "a program is needed"},
+      {{"run", "--", ""}, "a program is needed"},
+      {{"run", "true"}, "true"},
+      {{"run", "--restarts", "-1", "--", "true"}, "--restarts: '-1' is not a whole number from 0 to 1000000"},
+      {{"run", "--within", "0s", "--", "true"}, "--within: '0s' is not at least 1ns"},
+      {{"run", "--backoff", "1", "--", "true"}, "--backoff: '1' is not a time such as 500ms, 10s, 5min or 1h"},
+      {{"run", "--backoff", "2s", "--backoff-max", "1s", "--", "true"}, "--backoff-max: '1s' is not at least 2s"},
+      {{"run", "--on", "1,", "--", "true"}, "--on: '' is neither an exit code from 1 to 255 nor 'signal'"},
+      {{"run", "--on", "256", "--", "true"}, "--on: '256' is neither"},
+      {{"run", "--on", "0", "--", "true"}, "--on: '0' is neither"},
+      {{"devices", "--", "true"}, "cox devices: '--' goes before a program, which only cox run takes"},
       {{"devices", "--devices", "host:x"}, "cox devices: --devices: 'x' is not a whole number"},
   };
   for (const Refused& refused : cases) require_refused(refused, ExitCode::BadArguments);
 }
 
 TEST_CASE("A device that cannot be had ends with code 3 and one line that says why") {
+  require_refused({{"devices", "--devices", "cuda:65535"}, "cox devices: --devices cuda:65535: "}, ExitCode::NoDevice);
+  if (!cox::tools::cuda_devices().empty()) {
+    require_refused({{"devices", "--devices", "cuda:0,65535"}, "there is no cuda:65535, the last is cuda:"},
+                    ExitCode::NoDevice);
+    return;
+  }
   for (const char* devices : {"cuda", "cuda:0", "cuda:0,1"}) {
     require_refused({{"stress", "--devices", devices}, "no CUDA device can be had"}, ExitCode::NoDevice);
     require_refused({{"devices", "--devices", devices}, "no CUDA device can be had"}, ExitCode::NoDevice);
@@ -86,6 +105,7 @@ TEST_CASE("A device that cannot be had ends with code 3 and one line that says w
 }
 
 TEST_CASE("A bad argument is told before a device that cannot be had") {
+  require_refused({{"devices", "--devices", "cuda:1,1"}, "'1' is there twice"}, ExitCode::BadArguments);
   require_refused({{"stress", "--devices", "cuda", "--mix", "fly=1"}, "'fly'"}, ExitCode::BadArguments);
 }
 

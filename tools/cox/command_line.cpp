@@ -6,12 +6,15 @@
 #include <coxswain/tools/cox/config_command.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>
 #include <coxswain/tools/cox/devices_command.hpp>
+#include <coxswain/tools/cox/doctor_command.hpp>
+#include <coxswain/tools/cox/run_command.hpp>
 #include <coxswain/tools/cox/stress_command.hpp>
 #include <coxswain/tools/cox/version.hpp>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <iterator>
 
 namespace cox::tools {
 namespace {
@@ -20,6 +23,12 @@ namespace {
 std::string spoken_name(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return chosen.empty() ? "cox" : "cox " + chosen.front()->get_name();
+}
+
+// The words before a "--", as CLI11 wants them.
+std::vector<std::string> reversed(std::vector<std::string>::const_iterator begin,
+                                  std::vector<std::string>::const_iterator end) {
+  return {std::make_reverse_iterator(end), std::make_reverse_iterator(begin)};
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -32,18 +41,25 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
   app.require_subcommand(0, 1);
   ConfigCommand config(app);
   DevicesCommand devices(app);
+  DoctorCommand doctor(app);
   StressCommand stress(app);
+  RunCommand run(app);
   const auto complain = [&](const std::string& what, ExitCode code) {
     err << spoken_name(app) << ": " << first_line(what) << "\n";
     return code;
   };
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as CLI11 wants it
+    const auto mark = std::ranges::find(arguments, "--");
+    app.parse(reversed(arguments.begin(), mark));
     if (app.get_subcommands().empty())
-      throw ArgumentError("a subcommand is needed: config, devices or stress; see cox --help");
+      throw ArgumentError("a subcommand is needed: config, devices, doctor, run or stress; see cox --help");
+    // The program's settings are its own: they are not applied to this process.
+    if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, err);
+    if (mark != arguments.end()) throw ArgumentError("'--' goes before a program, which only cox run takes");
     apply_settings();  // first, so that every command says the same of bad settings
     if (config.chosen()) return config.run(out, err);
     if (devices.chosen()) return devices.run(out);
+    if (doctor.chosen()) return doctor.run(out, err);
     return stress.run(out, err);
   } catch (const CLI::Success& request) {  // --help, --version
     static_cast<void>(app.exit(request, out, err));

@@ -9,7 +9,8 @@
 namespace cox::tools {
 
 /// The program cox without its process: does what `arguments` (without the program's name) say. Results go to `out`,
-/// complaints and progress to `err`. While it stresses devices, SIGINT and SIGTERM end it early.
+/// complaints and progress to `err`. While it stresses devices, SIGINT and SIGTERM end it early;
+/// while it runs a program, they and others are passed on to it.
 [[nodiscard]] ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 
 }  // namespace cox::tools

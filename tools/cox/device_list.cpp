@@ -1,5 +1,6 @@
 #include <coxswain/tools/cox/device_list.hpp>
 
+#include <coxswain/servers/cuda/cuda_devices.hpp>
 #include <coxswain/servers/host/host_server.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>
@@ -20,13 +21,32 @@ std::vector<DeviceId> host_devices(std::string_view option, std::string_view cou
   return HostServer::enumerate_devices(host_device_type);
 }
 
-void check_indices(std::string_view option, std::string_view list) {
+// "0,1" as devices, whether they are there or not.
+std::vector<DeviceId> listed_cuda_devices(std::string_view option, std::string_view list) {
+  std::vector<DeviceId> devices;
   for (std::size_t begin = 0; begin <= list.size();) {
     const std::size_t end = std::min(list.find(',', begin), list.size());
-    static_cast<void>(
-        parse_count(option, list.substr(begin, end - begin), 0, std::numeric_limits<std::uint16_t>::max()));
+    const std::string_view part = list.substr(begin, end - begin);
+    const std::uint64_t index = parse_count(option, part, 0, std::numeric_limits<std::uint16_t>::max());
+    const DeviceId device{cuda_device_type, static_cast<std::uint16_t>(index)};
+    if (std::ranges::find(devices, device) != devices.end())
+      throw ArgumentError(std::string(option) + ": '" + std::string(part) + "' is there twice");
+    devices.push_back(device);
     begin = end + 1;
   }
+  return devices;
+}
+
+// `wanted` is empty: all.
+std::vector<DeviceId> present_cuda_devices(const std::string& asked_for, const std::vector<DeviceId>& wanted) {
+  const std::vector<DeviceId> present = cuda_devices();
+  if (present.empty()) throw DeviceUnavailable(asked_for + ": " + why_no_cuda_devices());
+  for (const DeviceId device : wanted) {
+    if (std::ranges::find(present, device) != present.end()) continue;
+    throw DeviceUnavailable(asked_for + ": there is no " + device_name(device) + ", the last is " +
+                            device_name(present.back()));
+  }
+  return wanted.empty() ? present : wanted;
 }
 
 }  // namespace
@@ -38,18 +58,31 @@ std::vector<DeviceId> parse_devices(std::string_view option, std::string_view te
   const std::string_view rest = all ? std::string_view() : text.substr(colon + 1);
   if (kind == "host") return all ? HostServer::enumerate_devices(host_device_type) : host_devices(option, rest);
   if (kind == "cuda") {
-    if (!all) check_indices(option, rest);
-    throw DeviceUnavailable(std::string(option) + " " + std::string(text) + ": " + std::string(why_no_cuda()));
+    const std::string asked_for = std::string(option) + " " + std::string(text);
+    return present_cuda_devices(asked_for, all ? std::vector<DeviceId>() : listed_cuda_devices(option, rest));
   }
   throw ArgumentError(std::string(option) + ": '" + std::string(text) +
                       "' is none of host, host:COUNT, cuda, cuda:INDEX,INDEX");
 }
 
 std::string device_name(DeviceId device) {
-  const std::string kind = device.type == host_device_type ? "host" : "type" + std::to_string(device.type);
+  std::string kind = "type" + std::to_string(device.type);
+  if (device.type == host_device_type) kind = "host";
+  if (device.type == cuda_device_type) kind = "cuda";
   return kind + ":" + std::to_string(device.index);
 }
 
-std::string_view why_no_cuda() noexcept { return "no CUDA device can be had: this build has no CUDA server"; }
+#ifdef COX_HAS_CUDA
+std::vector<DeviceId> cuda_devices() { return enumerate_cuda_devices(); }
+
+std::string why_no_cuda_devices() {
+  const std::string why = why_no_cuda();
+  return why.empty() ? why : "no CUDA device can be had: " + why;
+}
+#else
+std::vector<DeviceId> cuda_devices() { return {}; }
+
+std::string why_no_cuda_devices() { return "no CUDA device can be had: this build has no CUDA server"; }
+#endif
 
 }  // namespace cox::tools

@@ -9,14 +9,16 @@
 namespace cox::tools {
 
 /// The devices that "host", "host:COUNT", "cuda" or "cuda:INDEX,INDEX" stand for. A count of host devices is put in
-/// force for the process. Throws ArgumentError if `text` is none of these, DeviceUnavailable for devices that this
-/// build cannot open.
+/// force for the process. Throws ArgumentError if `text` is none of these, DeviceUnavailable for devices that are not
+/// there.
 [[nodiscard]] std::vector<DeviceId> parse_devices(std::string_view option, std::string_view text);
 
-/// "host:0".
+/// "host:0", "cuda:0".
 [[nodiscard]] std::string device_name(DeviceId device);
 
-/// Why there are no CUDA devices, in one line.
-[[nodiscard]] std::string_view why_no_cuda() noexcept;
+/// The CUDA devices of this machine, as far as the process may see them; none in a build without the CUDA server.
+[[nodiscard]] std::vector<DeviceId> cuda_devices();
+/// Why there are none, in one line; an empty text if there are. The same for such a build.
+[[nodiscard]] std::string why_no_cuda_devices();
 
 }  // namespace cox::tools

@@ -20,7 +20,8 @@ class DevicesCommand {
   DevicesCommand& operator=(const DevicesCommand&) = delete;
 
   [[nodiscard]] bool chosen() const;
-  /// Opens each device, tells about it, and closes all again. Throws ArgumentError, ConfigError, DeviceUnavailable.
+  /// Opens each host device, tells about it, and closes all again; asks the driver about CUDA devices. Throws
+  /// ArgumentError, ConfigError, DeviceUnavailable.
   [[nodiscard]] ExitCode run(std::ostream& out) const;
 
  private:

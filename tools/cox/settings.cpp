@@ -1,6 +1,7 @@
 #include <coxswain/tools/cox/settings.hpp>
 
 #include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/duration.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 
 #include <algorithm>
@@ -57,6 +58,13 @@ double parse_probability(std::string_view option, std::string_view text) {
 std::size_t parse_size(std::string_view option, std::string_view text) {
   if (const auto bytes = parse_byte_count(text)) return *bytes;
   refuse(option, text, "a size such as 64, 4KiB or 1MiB");
+}
+
+std::chrono::nanoseconds parse_time(std::string_view option, std::string_view text, std::chrono::nanoseconds minimum) {
+  const auto time = parse_duration(text);
+  if (!time) refuse(option, text, "a time such as 500ms, 10s, 5min or 1h");
+  if (*time < minimum) refuse(option, text, "at least " + format_duration(minimum));
+  return *time;
 }
 
 std::string one_of(const std::vector<std::string_view>& names) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,6 +31,10 @@ struct Setting {
 
 /// As parse_byte_count, in bytes. Throws ArgumentError.
 [[nodiscard]] std::size_t parse_size(std::string_view option, std::string_view text);
+
+/// As parse_duration, from `minimum` on. Throws ArgumentError.
+[[nodiscard]] std::chrono::nanoseconds parse_time(std::string_view option, std::string_view text,
+                                                  std::chrono::nanoseconds minimum);
 
 /// "'a', 'b' or 'c'", for messages.
 [[nodiscard]] std::string one_of(const std::vector<std::string_view>& names);

@@ -1,0 +1,191 @@
+#include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/temporary_file.hpp>
+#include <coxswain/tests/support/variable.hpp>
+#include <coxswain/tests/tools/command.hpp>
+
+#include <coxswain/tools/cox/supervisor/child_process.hpp>
+
+#include <sys/wait.h>
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+using Catch::Matchers::ContainsSubstring;
+using cox::test::TemporaryFile;
+using cox::test::Variable;
+using cox::tools::Command;
+
+namespace {
+
+// cox run OPTIONS -- /bin/sh -c SCRIPT, with the back-off short.
+Command run_script(const std::string& script, std::vector<std::string> options = {}) {
+  std::vector<std::string> arguments{"run"};
+  if (std::ranges::find(options, "--backoff") == options.end()) {
+    for (const char* option : {"--backoff", "1ms", "--backoff-max", "1ms"}) arguments.emplace_back(option);
+  }
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  for (const std::string& word : {std::string("--"), std::string("/bin/sh"), std::string("-c"), script})
+    arguments.push_back(word);
+  return Command::run(arguments);
+}
+
+std::string content(const TemporaryFile& file) {
+  std::ostringstream text;
+  text << std::ifstream(file.path()).rdbuf();
+  return text.str();
+}
+
+int code_of(const Command& command) { return static_cast<int>(command.code); }
+
+std::ptrdiff_t lines_of(const std::string& text) { return std::ranges::count(text, '\n'); }
+
+// A report with one suspect, where the supervisor wants it.
+const std::string write_report =
+    R"~(echo '{"name": "CUDA_ERROR_ASSERT", "code": 710, "call": "event_query(event)", "suspects":)~"
+    R"( [{"operation": "launch of scale", "place": "stream 3", "site": "train.cpp:31"}]}' > "$COX_FAULT_REPORT"; )";
+
+}  // namespace
+
+TEST_CASE("cox run ends with the program's own exit code") {
+  for (const int code : {0, 1, 3, 255}) {
+    const Command command = run_script("exit " + std::to_string(code));
+    CHECK(code_of(command) == code);
+    CHECK(command.err.empty());
+  }
+}
+
+TEST_CASE("cox run ends with 128 and the signal that ended the program") {
+  CHECK(code_of(run_script("kill -KILL $$")) == 128 + SIGKILL);
+}
+
+TEST_CASE("cox run hands the program its arguments as they are") {
+  const TemporaryFile out("");
+  const Command command = Command::run(
+      {"run", "--", "/bin/sh", "-c", "printf '<%s>' \"$@\" > \"$0\"", out.path(), "--restarts", "", "--", "a b"});
+  CHECK(code_of(command) == 0);
+  CHECK(content(out) == "<--restarts><><--><a b>");
+}
+
+TEST_CASE("A program that cannot be run ends with 127 or 126 and one line") {
+  const Command missing = Command::run({"run", "--", "/nowhere/program"});
+  CHECK(code_of(missing) == 127);
+  CHECK(missing.err == "cox run: cannot start '/nowhere/program': No such file or directory\n");
+  const Command folder = Command::run({"run", "--", "/tmp"});
+  CHECK(code_of(folder) == 126);
+  CHECK(folder.err == "cox run: cannot start '/tmp': Permission denied\n");
+}
+
+TEST_CASE("After a GPU fault the program is started again, and told how often and why") {
+  const TemporaryFile out("");
+  const Variable path("OUT", out.path());
+  const Variable before("COX_LAST_FAULT", "/nowhere");  // of another supervisor: says nothing of this program
+  const Command command = run_script(
+      "echo \"$COX_RESTART ${COX_LAST_FAULT:+$(cat $COX_LAST_FAULT | tr -d '\\n')}\" >> $OUT; "
+      "[ $COX_RESTART = 2 ] && exit 4; " +
+      write_report + "exit 86");
+  CHECK(code_of(command) == 4);
+  std::istringstream lines(content(out));
+  std::string line;
+  std::getline(lines, line);
+  CHECK(line == "0 ");
+  for (const char* count : {"1 {", "2 {"}) {
+    std::getline(lines, line);
+    CHECK_THAT(line, Catch::Matchers::StartsWith(count) && ContainsSubstring("CUDA_ERROR_ASSERT"));
+  }
+  CHECK_THAT(command.err, ContainsSubstring("cox run: '/bin/sh' ended with code 86: CUDA_ERROR_ASSERT (710) from "
+                                            "event_query(event), first suspect launch of scale on stream 3 at "
+                                            "train.cpp:31; restart 1 in 1ms (limit 10 within 1h)\n"));
+  CHECK(lines_of(command.err) == 2);
+}
+
+TEST_CASE("A fault without a report, or with one that is none, restarts the program all the same") {
+  const Command none = run_script("[ $COX_RESTART = 1 ] && exit ${#COX_LAST_FAULT}; exit 86");
+  CHECK(code_of(none) == 0);
+  CHECK(none.err == "cox run: '/bin/sh' ended with code 86; restart 1 in 1ms (limit 10 within 1h)\n");
+  const Command broken = run_script("[ $COX_RESTART = 1 ] && exit 0; echo '{\"name\":' > $COX_FAULT_REPORT; exit 86");
+  CHECK(code_of(broken) == 0);
+  CHECK(broken.err == none.err);
+}
+
+TEST_CASE("The report's folder is the user's alone and gone when the program has ended") {
+  const TemporaryFile out("");
+  const Variable path("OUT", out.path());
+  const Command command =
+      run_script("d=$(dirname $COX_FAULT_REPORT); stat -c %a $d > $OUT; echo -n $d >> $OUT; " + write_report);
+  CHECK(code_of(command) == 0);
+  const std::string text = content(out);
+  CHECK_THAT(text, Catch::Matchers::StartsWith("700\n/"));
+  CHECK_FALSE(std::filesystem::exists(text.substr(4)));
+}
+
+TEST_CASE("cox run gives up when the limit of restarts is reached, and says so") {
+  const TemporaryFile out("");
+  const Variable path("OUT", out.path());
+  const Command command = run_script("echo >> $OUT; exit 86", {"--restarts", "3", "--within", "2min"});
+  CHECK(code_of(command) == 86);
+  CHECK(lines_of(content(out)) == 4);
+  CHECK_THAT(command.err, ContainsSubstring("restart 3 in 1ms") &&
+                              ContainsSubstring("not started again: the limit is 3 within 2min\n"));
+  CHECK(code_of(run_script("exit 86", {"--restarts", "0"})) == 86);
+}
+
+TEST_CASE("Other ends restart the program only if --on names them") {
+  const std::string twice = "[ $COX_RESTART = 1 ] && exit 0; ";
+  CHECK(code_of(run_script(twice + "exit 75", {"--on", "1,75"})) == 0);
+  CHECK(code_of(run_script(twice + "exit 74", {"--on", "1,75"})) == 74);
+  CHECK(code_of(run_script(twice + "exit 86", {"--on", "1,75"})) == 0);
+  CHECK(code_of(run_script(twice + "kill -SEGV $$", {"--on", "signal"})) == 0);
+  CHECK(code_of(run_script(twice + "kill -SEGV $$", {"--on", "1"})) == 128 + SIGSEGV);
+}
+
+TEST_CASE("A signal to cox run reaches the program, which is then not started again") {
+  for (const char* signal : {"TERM", "INT", "HUP"}) {
+    const std::string name(signal);
+    CAPTURE(name);
+    const Command command =
+        run_script("trap 'kill $!; exit 86' " + name + "; sleep 60 & kill -" + name + " $PPID; wait");
+    CHECK(code_of(command) == 86);
+    CHECK(command.err.empty());
+  }
+}
+
+TEST_CASE("SIGUSR1 reaches the program and leaves the rest as it is") {
+  const Command command =
+      run_script("[ $COX_RESTART = 1 ] && exit 0; trap 'kill $!; exit 86' USR1; sleep 60 & kill -USR1 $PPID; wait");
+  CHECK(code_of(command) == 0);
+}
+
+TEST_CASE("A signal during the back-off ends cox run at once") {
+  // The signal comes when the supervisor has seen the end of the program, which then is no process any more.
+  const Command command = run_script("(while kill -0 $$ 2> /dev/null; do :; done; kill -TERM $PPID) & exit 86",
+                                     {"--backoff", "1h", "--backoff-max", "1h"});
+  CHECK(code_of(command) == 128 + SIGTERM);
+  CHECK_THAT(command.err, ContainsSubstring("restart 1 in 1h"));
+}
+
+TEST_CASE("The program starts with no signal blocked that was not blocked before") {
+  CHECK(code_of(run_script("grep -q '^SigBlk:.0*$' /proc/self/status")) == 0);
+}
+
+TEST_CASE("A program does not outlive the thread that runs it") {
+  std::unique_ptr<cox::tools::ChildProcess> child;
+  std::thread([&] {
+    child = std::make_unique<cox::tools::ChildProcess>(std::vector<std::string>{"sleep", "60"},
+                                                       cox::tools::EnvironmentChanges{});
+  }).join();
+  siginfo_t info{};
+  REQUIRE(waitid(P_ALL, 0, &info, WEXITED | WNOWAIT) == 0);
+  CHECK(child->end() == cox::tools::ProgramEnd{.code = 0, .signal = SIGKILL});
+}
+
+TEST_CASE("A program that still runs is killed with the object that stands for it") {
+  {
+    const cox::tools::ChildProcess child({"sleep", "60"}, {});
+  }
+  siginfo_t info{};
+  CHECK(waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == -1);  // no child is left
+}

@@ -1,0 +1,43 @@
+#include <coxswain/tools/cox/doctor/nccl_versions.hpp>
+
+#include <array>
+#include <cstdint>
+
+namespace cox::tools {
+namespace {
+
+enum class Where : std::uint8_t { Everywhere, OnArm };
+
+struct BadVersions {
+  int first;
+  int last;
+  Where where;
+  std::string_view reason;
+};
+
+// Only what NVIDIA's release notes say.
+constexpr std::array bad_versions{
+    BadVersions{0, 21399, Where::Everywhere, "it cannot create communicators without blocking; 2.14.3 and later can"},
+    BadVersions{21801, 21802, Where::Everywhere,
+                "over several nodes its LL128 protocol can corrupt data, where a network card shares a PCI switch with "
+                "one GPU only (HGX H100), and so can IB SHARP with several GPUs in a process; 2.18.3 has it mended"},
+    BadVersions{0, 22902, Where::OnArm,
+                "on ARM, compiled with a gcc older than 10, it can hang for good; 2.29.3 has it mended"},
+};
+
+}  // namespace
+
+std::string nccl_version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+std::string_view known_trouble(int nccl_version, bool arm) noexcept {
+  for (const BadVersions& bad : bad_versions) {
+    const bool here = bad.where == Where::Everywhere || arm;
+    if (here && nccl_version >= bad.first && nccl_version <= bad.last) return bad.reason;
+  }
+  return {};
+}
+
+}  // namespace cox::tools

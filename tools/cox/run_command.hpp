@@ -1,0 +1,37 @@
+#pragma once
+
+#include <coxswain/tools/cox/exit_code.hpp>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace cox::tools {
+
+/// `cox run -- program arguments...`: runs a program, and again after a GPU fault.
+class RunCommand {
+ public:
+  /// Adds itself to `app`, which outlives it.
+  explicit RunCommand(CLI::App& app);
+  RunCommand(const RunCommand&) = delete;
+  RunCommand& operator=(const RunCommand&) = delete;
+
+  [[nodiscard]] bool chosen() const;
+  /// Blocks until the program has ended for good. Returns the exit code that is then its own: any figure, not only
+  /// those that have a name. Throws ArgumentError.
+  [[nodiscard]] ExitCode run(std::vector<std::string> program, std::ostream& err) const;
+
+ private:
+  CLI::App& command_;
+  std::string restarts_ = "10";
+  std::string within_ = "1h";
+  std::string backoff_ = "1s";
+  std::string backoff_max_ = "1min";
+  std::string on_;
+};
+
+}  // namespace cox::tools

@@ -1,0 +1,64 @@
+#include <coxswain/tools/cox/supervisor/caught_signals.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <system_error>
+
+namespace cox::tools {
+namespace {
+
+std::atomic<int> pipe_end{-1};
+static_assert(std::atomic<int>::is_always_lock_free, "read in a signal handler");
+
+extern "C" void note_signal(int number, siginfo_t* info, void*) {
+  const int saved = errno;
+  const CaughtSignal caught{number, info != nullptr && info->si_code == SI_KERNEL};
+  // A full pipe loses it; there is then plenty to take.
+  static_cast<void>(!write(pipe_end.load(std::memory_order_relaxed), &caught, sizeof caught));
+  errno = saved;
+}
+
+}  // namespace
+
+CaughtSignals::CaughtSignals() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  read_ = ends[0];
+  write_ = ends[1];
+  pipe_end.store(write_, std::memory_order_relaxed);  // before the handler that reads it is there
+  struct sigaction action{};
+  action.sa_sigaction = note_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigfillset(&action.sa_mask);
+  for (std::size_t i = 0; i < signals.size(); ++i) {
+    sigaction(signals[i], nullptr, &before_[i]);
+    const bool ignored = (before_[i].sa_flags & SA_SIGINFO) == 0 && before_[i].sa_handler == SIG_IGN;
+    if (!ignored || signals[i] == SIGCHLD) sigaction(signals[i], &action, nullptr);
+  }
+}
+
+CaughtSignals::~CaughtSignals() {
+  for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &before_[i], nullptr);
+  close(read_);
+  close(write_);
+}
+
+std::optional<CaughtSignal> CaughtSignals::take() noexcept {
+  CaughtSignal caught;
+  if (read(read_, &caught, sizeof caught) != static_cast<ssize_t>(sizeof caught)) return std::nullopt;
+  return caught;
+}
+
+bool CaughtSignals::asks_for_end(int signal) noexcept {
+  return std::find(signals.begin(), signals.begin() + ask_for_end, signal) != signals.begin() + ask_for_end;
+}
+
+bool CaughtSignals::is_passed_on(int signal) noexcept {
+  return std::find(signals.begin(), signals.begin() + passed_on, signal) != signals.begin() + passed_on;
+}
+
+}  // namespace cox::tools

@@ -1,0 +1,132 @@
+#include <coxswain/tools/cox/supervisor/child_process.hpp>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace cox::tools {
+namespace {
+
+// Null-terminated, as exec wants it. Refers to the texts.
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> list;
+  for (std::string& text : texts) list.push_back(text.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+std::vector<std::string> changed_environment(const EnvironmentChanges& changes) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!changes.contains(text.substr(0, text.find('=')))) environment.push_back(text);
+  }
+  for (const auto& [name, value] : changes) {
+    if (value) environment.push_back(name + "=" + *value);
+  }
+  return environment;
+}
+
+// In the child. What is handled there becomes default, what is ignored stays so.
+void forget_signal_handlers() noexcept {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action{};
+    if (sigaction(signal, nullptr, &action) != 0) continue;
+    if ((action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = SIG_DFL;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+// In the child, between fork and exec: nothing here may allocate or lock.
+[[noreturn]] void become(char* const* arguments, char* const* environment, const sigset_t& mask, pid_t parent,
+                         int failure) noexcept {
+  constexpr int not_run = 127;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(not_run);  // it was gone before
+  forget_signal_handlers();
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  execvpe(arguments[0], arguments, environment);
+  const int error = errno;
+  static_cast<void>(!write(failure, &error, sizeof error));
+  _exit(not_run);
+}
+
+// What exec failed with, or 0: then the pipe was closed by it.
+int read_failure(int pipe) noexcept {
+  int error = 0;
+  ssize_t length = 0;
+  do length = read(pipe, &error, sizeof error);
+  while (length < 0 && errno == EINTR);
+  return length == static_cast<ssize_t>(sizeof error) ? error : 0;
+}
+
+// All signals are blocked meanwhile, so that the child handles none in the name of this process.
+pid_t fork_and_become(char* const* arguments, char* const* environment, int failure) noexcept {
+  const pid_t parent = getpid();
+  sigset_t all;
+  sigset_t mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  const pid_t child = fork();
+  if (child == 0) become(arguments, environment, mask, parent, failure);
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  errno = error;
+  return child;
+}
+
+pid_t wait_for(pid_t child, int& status, int flags) noexcept {
+  pid_t found = 0;
+  do found = waitpid(child, &status, flags);
+  while (found < 0 && errno == EINTR);
+  return found;
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const EnvironmentChanges& changes) {
+  std::vector<std::string> words = arguments;
+  std::vector<std::string> environment = changed_environment(changes);
+  const std::vector<char*> word_list = pointers(words);
+  const std::vector<char*> environment_list = pointers(environment);
+  std::array<int, 2> failure{};
+  if (pipe2(failure.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  id_ = fork_and_become(word_list.data(), environment_list.data(), failure[1]);
+  int error = id_ < 0 ? errno : 0;
+  close(failure[1]);
+  if (id_ > 0) error = read_failure(failure[0]);
+  close(failure[0]);
+  if (error == 0) return;
+  int status = 0;
+  if (id_ > 0) wait_for(id_, status, 0);
+  throw std::system_error(error, std::generic_category(), words.front());
+}
+
+ChildProcess::~ChildProcess() {
+  if (end()) return;
+  int status = 0;
+  kill(id_, SIGKILL);
+  wait_for(id_, status, 0);
+}
+
+std::optional<ProgramEnd> ChildProcess::end() noexcept {
+  int status = 0;
+  if (!end_ && wait_for(id_, status, WNOHANG) == id_) {
+    end_ = WIFSIGNALED(status) ? ProgramEnd{.code = 0, .signal = WTERMSIG(status)}
+                               : ProgramEnd{.code = WEXITSTATUS(status), .signal = 0};
+  }
+  return end_;
+}
+
+void ChildProcess::send(int signal) noexcept {
+  if (!end()) kill(id_, signal);  // it is not waited for yet, so that the id is still its own
+}
+
+}  // namespace cox::tools

@@ -1,0 +1,31 @@
+#include <coxswain/tools/cox/supervisor/fault_summary.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
+namespace cox::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string suspect(const Json& suspects) {
+  if (suspects.empty()) return ", no suspect";
+  const Json& first = suspects.at(0);
+  return ", first suspect " + first.at("operation").get<std::string>() + " on " + first.at("place").get<std::string>() +
+         " at " + first.at("site").get<std::string>();
+}
+
+}  // namespace
+
+std::optional<std::string> fault_summary(const std::filesystem::path& report) try {
+  std::ifstream file(report);
+  if (!file) return std::nullopt;
+  const Json json = Json::parse(file);
+  return json.at("name").get<std::string>() + " (" + std::to_string(json.at("code").get<int>()) + ") from " +
+         json.at("call").get<std::string>() + suspect(json.at("suspects"));
+} catch (const Json::exception&) {
+  return std::nullopt;
+}
+
+}  // namespace cox::tools

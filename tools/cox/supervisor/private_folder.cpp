@@ -1,0 +1,22 @@
+#include <coxswain/tools/cox/supervisor/private_folder.hpp>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+
+namespace cox::tools {
+
+PrivateFolder::PrivateFolder() {
+  std::string name = std::filesystem::temp_directory_path() / "cox-run-XXXXXX";
+  if (mkdtemp(name.data()) == nullptr)
+    throw std::system_error(errno, std::generic_category(), "a temporary folder, " + name);
+  path_ = name;
+}
+
+PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;  // what stays behind is small, and nobody is left to be told
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace cox::tools
