@@ -25,32 +25,16 @@ int attribute_of(CUfunction function, CUfunction_attribute attribute) {
   return value;
 }
 
-[[noreturn]] void throw_null_function(const std::string& what) {
-  throw LaunchError(LaunchError::Kind::NullFunction, what);
-}
-
 /// Finds the function in the context that is current.
 CUfunction find_function(const KernelDefinition& definition, const CudaContext& context) {
   if (const auto* const resolver = std::get_if<KernelDefinition::Resolver>(&definition.origin())) {
     void* const function = *resolver ? (*resolver)() : nullptr;
-    if (function == nullptr) throw_null_function("there is no function for this device");
+    if (function == nullptr)
+      throw LaunchError(LaunchError::Kind::NullFunction, "the program has no function for this device");
     return static_cast<CUfunction>(function);
   }
-  const KernelLibrary found =
-      library_of(definition, {device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-                              device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)});
-  const std::string& name = found.function.empty() ? definition.name() : found.function;
-  CUkernel kernel = nullptr;
-  const CUresult result = driver().library_kernel(&kernel, found.library, name.c_str());
-  if (result == CUDA_ERROR_NOT_FOUND) {
-    const bool compiled = std::holds_alternative<KernelDefinition::Source>(definition.origin());
-    throw_null_function("there is no kernel " + name +
-                        (compiled ? " in the source: is it extern \"C\" __global__?" : " in the image"));
-  }
-  if (result != CUDA_SUCCESS) throw_cuda_error(result, "library_kernel", std::source_location::current());
-  CUfunction function = nullptr;
-  COX_CUDA_TRY(kernel_function(&function, kernel));
-  return function;
+  return function_of(definition, {device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                                  device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)});
 }
 
 /// Attributes belong to the function, which other kernels may share: they are only ever raised.
