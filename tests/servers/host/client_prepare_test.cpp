@@ -49,10 +49,12 @@ class PreparingServer : public HostServer {
 
   [[nodiscard]] std::shared_ptr<const ServerUtilities<PreparingServer>> utilities() const {
     const auto host = HostServer::utilities();
-    auto ours = std::make_shared<ServerUtilities<PreparingServer>>();
-    ours->owner = host->owner;
-    ours->properties = host->properties;
-    ours->completion_thread = host->completion_thread;
+    auto ours = std::shared_ptr<ServerUtilities<PreparingServer>>(
+        new ServerUtilities<PreparingServer>{.owner = host->owner,
+                                             .properties = host->properties,
+                                             .info = host->info,
+                                             .layout_policy = host->layout_policy,
+                                             .completion_thread = host->completion_thread});
     return ours;
   }
   void launch(PreparedKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
