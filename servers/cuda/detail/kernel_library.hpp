@@ -11,9 +11,9 @@ struct ComputeCapability {
   int minor = 0;
 };
 
-/// The function of a kernel with a source or an image in the context that is current, on such a device. Its code is
-/// loaded into the process if it is not yet: once for each key. Throws LaunchError Compilation, NullFunction;
-/// CudaError.
+/// The function of a kernel with a source or an image in the context that is current, on such a device, loaded. Its
+/// code is brought into the process if it is not there yet: once for each key. Throws LaunchError Compilation,
+/// NullFunction; CudaError.
 [[nodiscard]] CUfunction function_of(const KernelDefinition& definition, ComputeCapability device);
 
 }  // namespace cox::detail

@@ -25,12 +25,13 @@ int attribute_of(CUfunction function, CUfunction_attribute attribute) {
   return value;
 }
 
-/// Finds the function in the context that is current.
+/// Finds the function in the context that is current, and loads it there: nothing is left to its first launch.
 CUfunction find_function(const KernelDefinition& definition, const CudaContext& context) {
   if (const auto* const resolver = std::get_if<KernelDefinition::Resolver>(&definition.origin())) {
     void* const function = *resolver ? (*resolver)() : nullptr;
     if (function == nullptr)
       throw LaunchError(LaunchError::Kind::NullFunction, "the program has no function for this device");
+    COX_CUDA_TRY(function_load(static_cast<CUfunction>(function)));
     return static_cast<CUfunction>(function);
   }
   return function_of(definition, {device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
@@ -45,7 +46,7 @@ void raise_attributes(const KernelDefinition& definition, const CudaContext& con
   const std::size_t most =
       static_cast<std::size_t>(device_attribute(context, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   const std::size_t all = options.dynamic_shared_memory + loaded.static_shared_memory;
-  if (all > most)
+  if (options.dynamic_shared_memory > most || all > most)
     throw LaunchError::too_many_resources("the kernel", {ResourceLimit::Resource::SharedMemory, {all}, {most}},
                                           std::source_location::current());
   constexpr auto shared = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -68,7 +69,6 @@ std::vector<std::size_t> parameter_sizes(CUfunction function) {
 void load(const KernelDefinition& definition, const CudaContext& context, LoadedKernel& loaded) {
   const CurrentContext current(context);
   loaded.function = find_function(definition, context);
-  COX_CUDA_TRY(function_load(loaded.function));
   loaded.static_shared_memory =
       static_cast<std::size_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
   loaded.local_memory = static_cast<std::size_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
