@@ -78,10 +78,10 @@ struct TensorMapIm2col {
 /// A tensor as the tensor memory accelerator sees it. All sequences are in the order of Shape: outermost first.
 struct TensorMapDescriptor {
   TensorMapElement element = TensorMapElement::F32;
-  SmallVector<std::uint64_t, 5> shape;    ///< elements, 1 to 5 dimensions
-  SmallVector<std::uint64_t, 4> strides;  ///< bytes, of every dimension but the last, whose elements are adjacent
-  std::variant<TensorMapTiled, TensorMapIm2col> format;
-  SmallVector<std::uint32_t, 5> element_strides;  ///< of every dimension, 1 to 8; empty: all 1
+  SmallVector<std::uint64_t, 5> shape{};    ///< elements, 1 to 5 dimensions
+  SmallVector<std::uint64_t, 4> strides{};  ///< bytes, of every dimension but the last, whose elements are adjacent
+  std::variant<TensorMapTiled, TensorMapIm2col> format{};
+  SmallVector<std::uint32_t, 5> element_strides{};  ///< of every dimension, 1 to 8; empty: all 1
   TensorMapInterleave interleave = TensorMapInterleave::None;
   TensorMapSwizzle swizzle = TensorMapSwizzle::None;
   TensorMapL2Promotion l2_promotion = TensorMapL2Promotion::None;

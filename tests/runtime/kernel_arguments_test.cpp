@@ -17,9 +17,7 @@ using Words = cox::SmallVector<std::uint64_t, 4>;
 
 namespace {
 
-TensorMapDescriptor row() {
-  return {.shape = {64}, .strides = {}, .format = TensorMapTiled{{16}}, .element_strides = {}};
-}
+TensorMapDescriptor row() { return {.shape = {64}, .format = TensorMapTiled{{16}}}; }
 
 }  // namespace
 

@@ -18,16 +18,14 @@ TensorMapDescriptor tiled() {
   return {.element = TensorMapElement::F32,
           .shape = {8, 16, 64},
           .strides = {4096, 256},
-          .format = TensorMapTiled{{1, 16, 32}},
-          .element_strides = {}};
+          .format = TensorMapTiled{{1, 16, 32}}};
 }
 
 TensorMapDescriptor im2col() {
   return {.element = TensorMapElement::F16,
           .shape = {2, 10, 12, 64},
           .strides = {15360, 1536, 128},
-          .format = TensorMapIm2col{{-1, -1}, {1, 1}, 64, 128},
-          .element_strides = {}};
+          .format = TensorMapIm2col{{-1, -1}, {1, 1}, 64, 128}};
 }
 
 /// What is wrong with the map once `change` has been made; empty if nothing.

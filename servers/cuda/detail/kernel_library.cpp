@@ -11,10 +11,31 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
 
 namespace cox::detail {
 namespace {
+
+/// What the driver's compiler says of PTX. It may compile, and write here, as late as when a function is loaded.
+struct CompilerLog {
+  std::array<char, 8192> text{};
+  std::array<CUjit_option, 2> options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  std::array<void*, 2> values{text.data(), reinterpret_cast<void*>(text.size())};
+
+  [[nodiscard]] std::string first_line() const {
+    return {text.begin(), std::ranges::find_if(text, [](char c) { return c == '\0' || c == '\n'; })};
+  }
+};
+
+/// Code in the process, and what the kernel in it is called.
+struct KernelLibrary {
+  CUlibrary library = nullptr;
+  std::shared_ptr<CompilerLog> log;  // of PTX
+  std::string function;              // the lowered name of a name expression; empty: the kernel's own
+};
 
 using Libraries = MadeOnce<KernelKey, KernelLibrary>;
 
@@ -23,29 +44,33 @@ Libraries& libraries() {
   return all;
 }
 
-std::string first_line(std::span<const char> log) {
-  return {log.begin(), std::ranges::find_if(log, [](char c) { return c == '\0' || c == '\n'; })};
+std::string name_of(ComputeCapability device) {
+  return "sm_" + std::to_string(device.major) + std::to_string(device.minor);
 }
 
-/// With what the driver's compiler says: PTX is compiled here.
-[[noreturn]] void refuse(CUresult result, std::span<const char> log, std::source_location site) {
-  if (is_sticky(result)) throw_cuda_error(result, "cuLibraryLoadData", site);
+[[noreturn]] void refuse(CUresult result, const char* call, const CompilerLog* log, ComputeCapability device,
+                         std::source_location site = std::source_location::current()) {
+  if (is_sticky(result)) throw_cuda_error(result, call, site);
   const std::string native = describe(result);
-  const std::string line = first_line(log);
-  throw LaunchError(LaunchError::Kind::Compilation,
-                    "the driver does not take the image: " + native + (line.empty() ? "" : ": " + line), site,
+  const std::string line = log != nullptr ? log->first_line() : "";
+  const std::string what = result == CUDA_ERROR_NO_BINARY_FOR_GPU
+                               ? "the image has no code for a device of " + name_of(device)
+                               : "the driver does not take the image";
+  const auto kind =
+      result == CUDA_ERROR_OUT_OF_MEMORY ? LaunchError::Kind::OutOfMemory : LaunchError::Kind::Compilation;
+  throw LaunchError(kind, what + ": " + native + (line.empty() ? "" : ": " + line), site,
                     std::make_exception_ptr(CudaError(CudaError::Kind::Generic, result, native, site)));
 }
 
-CUlibrary load(std::span<const std::byte> image) {
-  std::array<char, 8192> log{};
-  std::array options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  std::array<void*, 2> values{log.data(), reinterpret_cast<void*>(log.size())};
-  CUlibrary library = nullptr;
+KernelLibrary load(std::span<const std::byte> image, std::string function, ComputeCapability device) {
+  KernelLibrary loaded{nullptr, nullptr, std::move(function)};
+  if (KernelImage::look_at(image).kind == KernelImage::Kind::Ptx) loaded.log = std::make_shared<CompilerLog>();
+  CompilerLog* const log = loaded.log.get();
   const CUresult result =
-      driver().library_load(&library, image.data(), options.data(), values.data(), 2, nullptr, nullptr, 0);
-  if (result != CUDA_SUCCESS) refuse(result, log, std::source_location::current());
-  return library;
+      driver().library_load(&loaded.library, image.data(), log != nullptr ? log->options.data() : nullptr,
+                            log != nullptr ? log->values.data() : nullptr, log != nullptr ? 2 : 0, nullptr, nullptr, 0);
+  if (result != CUDA_SUCCESS) refuse(result, "library_load", log, device);
+  return loaded;
 }
 
 KernelLibrary of_source(const KernelDefinition& definition, const std::string& text, ComputeCapability device) {
@@ -57,22 +82,42 @@ KernelLibrary of_source(const KernelDefinition& definition, const std::string& t
   const KernelKey key = key_of(compiler, source, architecture);
   return libraries().get(key, [&] {
     const CompiledKernel compiled = compile_cached(compiler, source, architecture, key, KernelCache::of_process());
-    return KernelLibrary{load(compiled.image), compiled.lowered_name};
+    return load(compiled.image, compiled.lowered_name, device);
   });
 }
 
 KernelLibrary of_image(std::span<const std::byte> image, ComputeCapability device) {
   if (const auto refusal = KernelImage::look_at(image).refusal(device.major, device.minor))
     throw LaunchError(LaunchError::Kind::Compilation, *refusal);
-  return libraries().get(key_of(image), [&] { return KernelLibrary{load(image), {}}; });
+  return libraries().get(key_of(image), [&] { return load(image, {}, device); });
 }
-
-}  // namespace
 
 KernelLibrary library_of(const KernelDefinition& definition, ComputeCapability device) {
   if (const auto* const source = std::get_if<KernelDefinition::Source>(&definition.origin()))
     return of_source(definition, source->text, device);
   return of_image(std::get<KernelDefinition::Image>(definition.origin()).bytes, device);
+}
+
+}  // namespace
+
+CUfunction function_of(const KernelDefinition& definition, ComputeCapability device) {
+  const KernelLibrary found = library_of(definition, device);
+  const std::string& name = found.function.empty() ? definition.name() : found.function;
+  CUkernel kernel = nullptr;
+  CUresult result = driver().library_kernel(&kernel, found.library, name.c_str());
+  if (result == CUDA_ERROR_NOT_FOUND)
+    throw LaunchError(LaunchError::Kind::NullFunction,
+                      std::holds_alternative<KernelDefinition::Source>(definition.origin())
+                          ? "there is no kernel " + name + " in the source: is it extern \"C\" __global__?"
+                          : "there is no kernel " + name + " for a device of " + name_of(device) + " in the image");
+  const CompilerLog* const log = found.log.get();
+  if (result != CUDA_SUCCESS) refuse(result, "library_kernel", log, device);
+  CUfunction function = nullptr;
+  result = driver().kernel_function(&function, kernel);
+  if (result != CUDA_SUCCESS) refuse(result, "kernel_function", log, device);
+  result = driver().function_load(function);
+  if (result != CUDA_SUCCESS) refuse(result, "function_load", log, device);
+  return function;
 }
 
 }  // namespace cox::detail

@@ -25,32 +25,17 @@ int attribute_of(CUfunction function, CUfunction_attribute attribute) {
   return value;
 }
 
-[[noreturn]] void throw_null_function(const std::string& what) {
-  throw LaunchError(LaunchError::Kind::NullFunction, what);
-}
-
-/// Finds the function in the context that is current.
+/// Finds the function in the context that is current, and loads it there: nothing is left to its first launch.
 CUfunction find_function(const KernelDefinition& definition, const CudaContext& context) {
   if (const auto* const resolver = std::get_if<KernelDefinition::Resolver>(&definition.origin())) {
     void* const function = *resolver ? (*resolver)() : nullptr;
-    if (function == nullptr) throw_null_function("there is no function for this device");
+    if (function == nullptr)
+      throw LaunchError(LaunchError::Kind::NullFunction, "the program has no function for this device");
+    COX_CUDA_TRY(function_load(static_cast<CUfunction>(function)));
     return static_cast<CUfunction>(function);
   }
-  const KernelLibrary found =
-      library_of(definition, {device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-                              device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)});
-  const std::string& name = found.function.empty() ? definition.name() : found.function;
-  CUkernel kernel = nullptr;
-  const CUresult result = driver().library_kernel(&kernel, found.library, name.c_str());
-  if (result == CUDA_ERROR_NOT_FOUND) {
-    const bool compiled = std::holds_alternative<KernelDefinition::Source>(definition.origin());
-    throw_null_function("there is no kernel " + name +
-                        (compiled ? " in the source: is it extern \"C\" __global__?" : " in the image"));
-  }
-  if (result != CUDA_SUCCESS) throw_cuda_error(result, "library_kernel", std::source_location::current());
-  CUfunction function = nullptr;
-  COX_CUDA_TRY(kernel_function(&function, kernel));
-  return function;
+  return function_of(definition, {device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                                  device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)});
 }
 
 /// Attributes belong to the function, which other kernels may share: they are only ever raised.
@@ -61,7 +46,7 @@ void raise_attributes(const KernelDefinition& definition, const CudaContext& con
   const std::size_t most =
       static_cast<std::size_t>(device_attribute(context, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   const std::size_t all = options.dynamic_shared_memory + loaded.static_shared_memory;
-  if (all > most)
+  if (options.dynamic_shared_memory > most || all > most)
     throw LaunchError::too_many_resources("the kernel", {ResourceLimit::Resource::SharedMemory, {all}, {most}},
                                           std::source_location::current());
   constexpr auto shared = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -84,7 +69,6 @@ std::vector<std::size_t> parameter_sizes(CUfunction function) {
 void load(const KernelDefinition& definition, const CudaContext& context, LoadedKernel& loaded) {
   const CurrentContext current(context);
   loaded.function = find_function(definition, context);
-  COX_CUDA_TRY(function_load(loaded.function));
   loaded.static_shared_memory =
       static_cast<std::size_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
   loaded.local_memory = static_cast<std::size_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
