@@ -242,7 +242,7 @@ void HostServer::begin_capture(const Caller& caller) {
 
 GraphId HostServer::end_capture(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
-  return device_->add_graph(on, on.capture.stop(device_->place(caller), caller.site));
+  return device_->add_graph(on, on.capture.stop(device_->place(caller), caller.site, [](detail::HostGraph&) {}));
 }
 
 bool HostServer::capturing(const Caller& caller) { return device_->stream(caller.stream).capture.capturing(); }

@@ -48,7 +48,7 @@ CudaContext::~CudaContext() { COX_CUDA_CHECK(context_release(device_)); }
 void CudaContext::make_current() const { COX_CUDA_TRY(context_set_current(context_)); }
 
 CurrentContext::CurrentContext(const CudaContext& context) noexcept
-    : pushed_(COX_CUDA_CHECK(context_push(context.native()))) {}
+    : pushed_(!process_is_ending() && COX_CUDA_CHECK(context_push(context.native()))) {}
 
 CurrentContext::~CurrentContext() {
   CUcontext popped = nullptr;

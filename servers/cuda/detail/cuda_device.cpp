@@ -238,7 +238,7 @@ void CudaDevice::require_no_capture(const CudaStream& on, const char* operation,
 }
 
 GraphId CudaDevice::end_capture(CudaStream& on, const Caller& caller) {
-  auto graph = on.capture.stop(capture_stream_, place(caller), caller.site);
+  auto graph = on.capture.stop(place(caller), caller.site, [this](CudaGraph& made) { made.finish(capture_stream_); });
   const GraphId id = GraphId::next();
   graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});
   return id;

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <coxswain/runtime/detail/stream_errors.hpp>
+#include <coxswain/runtime/graph_capture.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
-#include <coxswain/servers/cuda/detail/cuda_capture.hpp>
+#include <coxswain/servers/cuda/detail/cuda_graph.hpp>
 #include <coxswain/servers/cuda/detail/cuda_profile.hpp>
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
 
@@ -62,7 +63,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   }
 
   std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
-  CudaCapture capture;
+  GraphCapture<CudaGraph> capture;
   OpenProfiles<std::shared_ptr<CudaProfile>> profiles;
 
   // Any thread

@@ -30,5 +30,7 @@ bool check_cuda(CUresult result, const char* call) noexcept;
       ::cox::detail::throw_cuda_error(cox_result, #call, std::source_location::current());    \
   } while (false)
 
-/// The same where nothing may be thrown: in destructors, and on threads where nobody could be told. True: it worked.
-#define COX_CUDA_CHECK(call) ::cox::detail::check_cuda(::cox::detail::driver().call, #call)
+/// The same where nothing may be thrown: in destructors, and on threads where nobody could be told. True: it worked, or
+/// the process is ending and it was not called.
+#define COX_CUDA_CHECK(call) \
+  (::cox::detail::process_is_ending() || ::cox::detail::check_cuda(::cox::detail::driver().call, #call))

@@ -4,6 +4,8 @@
 #include <coxswain/servers/cuda/cuda_error.hpp>
 #include <coxswain/servers/cuda/detail/shared_library.hpp>
 
+#include <atomic>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -50,12 +52,15 @@ std::string load(const SharedLibrary& library, Driver& driver) {
   return std::string("the CUDA driver does not start: cuInit: ") + (name != nullptr ? name : "unknown error");
 }
 
+constinit std::atomic<bool> ending{false};
+
 FoundDriver open_driver() {
   const SharedLibrary library = SharedLibrary::open(driver_files());
   if (!library) return {nullptr, "there is no CUDA driver here: " + library.why_not()};
   static Driver found;
   const std::string wrong = load(library, found);
   if (!wrong.empty()) return {nullptr, wrong};
+  std::atexit([] { ending.store(true, std::memory_order_relaxed); });  // runs before what the driver has registered
   return {&found, {}};
 }
 
@@ -65,6 +70,8 @@ const FoundDriver& find_driver() {
   static const FoundDriver& found = *new FoundDriver(open_driver());  // also there when static objects are destroyed
   return found;
 }
+
+bool process_is_ending() noexcept { return ending.load(std::memory_order_relaxed); }
 
 const Driver& driver() {
   const FoundDriver& found = find_driver();

@@ -24,7 +24,10 @@ struct FoundDriver {
 };
 [[nodiscard]] const FoundDriver& find_driver();
 
-/// Throws CudaError Unavailable if there is none. Any thread; does not block after the first call.
+/// The process is ending, and the driver with it: nothing is given back to it any more (L13). Any thread.
+[[nodiscard]] bool process_is_ending() noexcept;
+
+/// Throws CudaError Unsupported if there is none. Any thread; does not block after the first call.
 [[nodiscard]] const Driver& driver();
 
 }  // namespace cox::detail

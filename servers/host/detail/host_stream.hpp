@@ -1,16 +1,17 @@
 #pragma once
 
+#include <coxswain/collectives/detail/awaited_collectives.hpp>
+#include <coxswain/runtime/detail/stream_errors.hpp>
+#include <coxswain/runtime/graph_capture.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/collectives/detail/awaited_collectives.hpp>
-#include <coxswain/servers/host/detail/host_capture.hpp>
+#include <coxswain/servers/host/detail/host_graph.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
 #include <coxswain/servers/host/detail/running_profiles.hpp>
-#include <coxswain/runtime/detail/stream_errors.hpp>
 #include <coxswain/servers/host/detail/timeline.hpp>
 
 #include <atomic>
@@ -78,7 +79,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
 
   std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
   AwaitedCollectives awaited;          ///< what the stream has come to wait for
-  HostCapture capture;
+  GraphCapture<HostGraph> capture;
   OpenProfiles<std::shared_ptr<HostProfile>> profiles;
 
   // The piece of work with this event, while it runs

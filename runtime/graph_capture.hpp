@@ -1,23 +1,28 @@
 #pragma once
 
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/capture_state.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
-#include <coxswain/servers/host/detail/host_graph.hpp>
+#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/server_error.hpp>
 
 #include <cstddef>
 #include <exception>
 #include <memory>
 #include <source_location>
+#include <string>
 #include <utility>
 
-namespace cox::detail {
+namespace cox {
 
-/// A stream on its way to a graph. Between prepare and start the work runs as ever, but the memory that it touches is
-/// kept, and is what the capture finds. Device thread only.
-class HostCapture {
+/// A stream on its way to a graph, for servers. Between prepare and start the work runs as ever, but the memory that it
+/// touches is kept, and is what the capture finds. Graph: what the work of the capture is added to;
+/// default-constructible. Device thread only.
+template <class Graph>
+class GraphCapture {
  public:
-  explicit HostCapture(const Place& place) noexcept : state_(place) {}
+  explicit GraphCapture(const Place& place) noexcept : state_(place) {}
 
   [[nodiscard]] bool idle() const noexcept { return state_.state() == CaptureState::State::NoCapture; }
   [[nodiscard]] bool preparing() const noexcept { return state_.state() == CaptureState::State::Prepare; }
@@ -27,19 +32,36 @@ class HostCapture {
   void require(CaptureState::Call call, std::source_location site) const { state_.require(call, site); }
   void prepare(std::source_location site) { state_.advance(CaptureState::Call::Prepare, site); }
   void start(std::source_location site) {
-    auto graph = std::make_shared<HostGraph>();
+    auto graph = std::make_shared<Graph>();
     state_.advance(CaptureState::Call::Start, site);
     graph_ = std::move(graph);
   }
-  /// The graph; whatever becomes of it, the capture is over. Also throws what failed during the capture, as the cause.
-  [[nodiscard]] std::shared_ptr<HostGraph> stop(const Place& place, std::source_location site);
+  /// The graph, after `finish(graph)`; whatever becomes of it, the capture is over. Throws ServerError Graph, with what
+  /// failed during the capture or in `finish` as the cause.
+  template <class Finish>
+  [[nodiscard]] std::shared_ptr<Graph> stop(const Place& place, std::source_location site, Finish&& finish) {
+    state_.advance(CaptureState::Call::Stop, site);
+    auto graph = std::exchange(graph_, nullptr);
+    warm_up_.clear();
+    auto failure = std::exchange(failure_, nullptr);
+    if (failure == nullptr) {
+      try {
+        std::forward<Finish>(finish)(*graph);
+        return graph;
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }
+    throw ServerError(ServerError::Kind::Graph,
+                      "the capture on " + place.to_string() + " failed: " + cox::describe(failure), site, failure);
+  }
 
   /// While preparing. Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { warm_up_.keep(memory); }
   /// While capturing: memory of that size from the rehearsal, or null.
   [[nodiscard]] WarmUpMemory::Buffer take_warm_up(std::size_t size) noexcept { return warm_up_.take(size); }
   /// While capturing: what the work is added to.
-  [[nodiscard]] HostGraph& graph() noexcept { return *graph_; }
+  [[nodiscard]] Graph& graph() noexcept { return *graph_; }
   /// While capturing: the graph will be of no use. The first failure is kept.
   void fail(std::exception_ptr error) noexcept {
     if (failure_ == nullptr) failure_ = std::move(error);
@@ -48,8 +70,8 @@ class HostCapture {
  private:
   CaptureState state_;
   WarmUpMemory warm_up_;
-  std::shared_ptr<HostGraph> graph_;
+  std::shared_ptr<Graph> graph_;
   std::exception_ptr failure_;
 };
 
-}  // namespace cox::detail
+}  // namespace cox
