@@ -20,7 +20,8 @@ struct CudaHeader {
 /// How a kernel is compiled and launched.
 struct CudaKernelOptions {
   /// For NVRTC, beside what it is given anyway: the device's architecture, --std=c++20, --generate-line-info,
-  /// --device-as-default-execution-space, --no-source-include and the CUDA toolkit's include folders. One option is one string.
+  /// --device-as-default-execution-space, --no-source-include and the CUDA toolkit's include folders. One option is one
+  /// string.
   std::vector<std::string> compile_options{};
   std::vector<CudaHeader> headers{};
   /// The kernel's name is a C++ name expression, "scale<float>" or "my::scale", not the name of an extern "C" function.

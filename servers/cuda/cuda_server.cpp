@@ -246,14 +246,13 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
       on, {}, {"end of a profile", nullptr, caller.site},
       [profile, failure = std::move(ended.failure), stream = on.shared_from_this(), sequence = on.next_sequence(),
        site = caller.site, failures, promise = std::move(promise)](const IssueTarget& target) mutable {
+        if (failures == ProfileFailures::OfProfile)
+          if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence)) failure = std::move(first);
         try {
           COX_CUDA_TRY(event_record(profile->end->native(), target.stream));
           promise.settle_at(profile->end, [profile, failure = std::move(failure), stream = std::move(stream), sequence,
                                            site, failures]() mutable {
             if (detail::gpu_faulted()) failure = detail::gpu_fault_error(site);
-            if (failures == ProfileFailures::OfProfile)
-              if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence))
-                failure = std::move(first);
             if (failure != nullptr)
               std::rethrow_exception(std::make_exception_ptr(profile_failure(failure, stream->place(), site)));
             return profile->ticks();

@@ -61,8 +61,15 @@ int main() {
     return cox::CudaKernel::from_source(name, cox::CubeDim::of_1d(32), source);
   };
   const cox::HostClient host = cox::HostClient::load({.type = cox::host_device_type, .index = 0});
+  const cox::CudaKernel harmless = kernel("harmless");
+  const cox::CudaKernel culprit = kernel("culprit");
+  const cox::CudaKernel endless = kernel("endless");
   std::vector<cox::CudaClient> clients;
-  for (const cox::DeviceId device : devices) clients.push_back(cox::CudaClient::load(device));
+  for (const cox::DeviceId device : devices) {
+    clients.push_back(cox::CudaClient::load(device));
+    // Loading a kernel waits for those that run.
+    for (const cox::CudaKernel& loaded : {harmless, culprit, endless}) loaded.prepare(device);
+  }
 
   std::atomic<int> told{0};
   std::atomic<Clock::rep> last_told{0};
@@ -74,9 +81,9 @@ int main() {
       ++expected;
       waiters.emplace_back([&, client, i] {
         const cox::Handle data = client.create(cox::Bytes::zeroed(4096));
-        client.launch(kernel("harmless"), cox::CubeCount::single(), cox::KernelArguments().with_buffer(data));
+        client.launch(harmless, cox::CubeCount::single(), cox::KernelArguments().with_buffer(data));
         client.sync().get();
-        client.launch(kernel("endless"), cox::CubeCount::single(), cox::KernelArguments().with_buffer(data));
+        client.launch(endless, cox::CubeCount::single(), cox::KernelArguments().with_buffer(data));
         ++waiting;
         const std::string fault = fault_of([&] {
           if (i % 2 == 0) client.sync().get();
@@ -90,7 +97,7 @@ int main() {
   }
   while (waiting < expected) std::this_thread::yield();
   const cox::Handle data = clients[0].create(cox::Bytes::zeroed(4096));
-  clients[0].launch(kernel("culprit"), cox::CubeCount::single(), cox::KernelArguments().with_buffer(data));
+  clients[0].launch(culprit, cox::CubeCount::single(), cox::KernelArguments().with_buffer(data));
   const std::string first = fault_of([&] { clients[0].sync().get(); });
   for (std::thread& waiter : waiters) waiter.join();
   const auto fault = cox::gpu_fault();

@@ -106,6 +106,8 @@ std::vector<Bytes> contents(std::vector<CopyTask::Part>& parts) {
   return bytes;
 }
 
+// Earlier failures are taken when the read is issued: then those of all work before it are known, and none of later
+// work.
 void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
                         Promise<std::vector<Bytes>> promise) {
   const BufferUses uses = std::move(download.uses);
@@ -113,19 +115,17 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
       on, uses, {"read", nullptr, caller.site},
       [&device, parts = std::move(download.parts), stream = on.shared_from_this(), sequence = on.next_sequence(),
        site = caller.site, promise = std::move(promise)](const IssueTarget& target) mutable {
-        if (gpu_faulted()) return promise.set_error(gpu_fault_error(site));
+        if (auto error = stream->take_errors_before(sequence, site)) return promise.set_error(std::move(error));
         try {
           for (CopyTask::Part& part : parts)
             if (part.plan.size() != 0)
               copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
                                 target.stream);
           auto event = target.native->mark(device.events());
-          promise.settle_at(std::move(event),
-                            [parts = std::move(parts), stream = std::move(stream), sequence, site]() mutable {
-                              if (auto error = stream->take_errors_before(sequence, site))
-                                std::rethrow_exception(error);
-                              return contents(parts);
-                            });
+          promise.settle_at(std::move(event), [parts = std::move(parts), site]() mutable {
+            if (gpu_faulted()) throw_gpu_fault(site);
+            return contents(parts);
+          });
         } catch (...) {
           promise.set_error(std::current_exception());
         }
@@ -134,13 +134,14 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
 
 void download_by_threads(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
                          Promise<std::vector<Bytes>> promise) {
+  if (auto error = on.take_errors(caller.site)) return promise.set_error(std::move(error));
   CopyTask task;
   task.direction = CopyTask::Direction::ToHost;
   task.parts = std::move(download.parts);
   task.done = [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
                promise = std::move(promise)](CopyTask& done, std::exception_ptr error,
                                              const std::shared_ptr<CudaEvent>&) mutable {
-    if (auto earlier = stream->take_errors_before(sequence, site)) error = std::move(earlier);
+    if (auto earlier = stream->take_errors_before(sequence, site)) error = std::move(earlier);  // of transfers
     if (error != nullptr) return promise.set_error(std::move(error));
     promise.set_value(contents(done.parts));
   };
@@ -201,17 +202,16 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
       on, {}, {"sync", nullptr, caller.site},
       [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
        promise = std::move(promise)](const IssueTarget& target) mutable {
-        if (gpu_faulted()) return promise.set_error(gpu_fault_error(site));
+        auto error = stream->take_errors_before(sequence, site);
         try {
           auto event = target.native->mark(device.events());
-          promise.settle_at(std::move(event),
-                            [utilities = device.utilities(), stream = std::move(stream), sequence, site] {
-                              utilities->profiler.summarise();  // whoever waits finds the table of all launches before
-                              if (auto error = stream->take_errors_before(sequence, site))
-                                std::rethrow_exception(error);
-                            });
+          promise.settle_at(std::move(event), [utilities = device.utilities(), error, site] {
+            utilities->profiler.summarise();  // whoever waits finds the table of all launches before
+            if (gpu_faulted()) throw_gpu_fault(site);
+            if (error != nullptr) std::rethrow_exception(error);
+          });
         } catch (...) {
-          promise.set_error(std::current_exception());
+          promise.set_error(error != nullptr ? error : std::current_exception());
         }
       });
 }

@@ -212,10 +212,12 @@ void Engine<Backend>::close() {
   rounds_.reset();
   devices_.clear();
   const std::size_t threads = settled_thread_count(threads_before_);
-  if (threads > threads_before_)
-    truth_.violations().add({.law = Law::Teardown,
-                             .expected = std::to_string(threads_before_) + " threads, as before the run",
-                             .got = std::to_string(threads)});
+  if (threads <= threads_before_) return;
+  std::string got = std::to_string(threads) + ":";
+  for (const std::string& name : thread_names()) got += " " + name;
+  truth_.violations().add({.law = Law::Teardown,
+                           .expected = std::to_string(threads_before_) + " threads, as before the run",
+                           .got = std::move(got)});
 }
 
 template <class Backend>

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace cox::stress {
 
@@ -25,16 +26,21 @@ std::uint64_t peak_resident_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-std::size_t thread_count() {
-  static const bool started_one = (std::thread([] {}).join(), true);
-  static_cast<void>(started_one);
-  std::size_t threads = 0;
+std::vector<std::string> thread_names() {
+  std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
     std::string name;
     std::getline(std::ifstream(entry.path() / "comm"), name);
-    threads += name != "cox-watchdog" ? 1U : 0U;
+    // The CUDA driver names its threads "cuda..." and keeps them.
+    if (name != "cox-watchdog" && !name.starts_with("cuda")) names.push_back(std::move(name));
   }
-  return threads;
+  return names;
+}
+
+std::size_t thread_count() {
+  static const bool started_one = (std::thread([] {}).join(), true);
+  static_cast<void>(started_one);
+  return thread_names().size();
 }
 
 std::size_t settled_thread_count(std::size_t count) {
