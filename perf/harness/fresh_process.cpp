@@ -6,6 +6,7 @@
 
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace cox::perf {
 
@@ -22,9 +23,7 @@ std::string read_all(int descriptor) {
 
 }  // namespace
 
-std::vector<double> numbers_from_fresh_process(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = arguments;
-  words.insert(words.begin(), "/proc/self/exe");
+std::vector<double> numbers_from_program(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -37,20 +36,26 @@ std::vector<double> numbers_from_fresh_process(const std::vector<std::string>& a
   posix_spawn_file_actions_addclose(&actions, ends[0]);
   posix_spawn_file_actions_addclose(&actions, ends[1]);
   pid_t child = 0;
-  const int error = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+  const int error = posix_spawnp(&child, argv.front(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   const std::string text = error == 0 ? read_all(ends[0]) : std::string();
   close(ends[0]);
   int status = 0;
   if (error != 0 || waitpid(child, &status, 0) != child || status != 0) {
-    throw std::runtime_error("a fresh process failed");
+    throw std::runtime_error(words.front() + " failed");
   }
 
   std::istringstream stream(text);
   std::vector<double> numbers;
   for (double number = 0; stream >> number;) numbers.push_back(number);
   return numbers;
+}
+
+std::vector<double> numbers_from_fresh_process(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = arguments;
+  words.insert(words.begin(), "/proc/self/exe");
+  return numbers_from_program(std::move(words));
 }
 
 }  // namespace cox::perf

@@ -6,7 +6,7 @@
 
 namespace cox::perf {
 
-Options parse_options(int argc, char** argv, const std::string& about, std::vector<std::string>* traces) {
+Options parse_options(int argc, char** argv, const std::string& about, const MoreOptions& more) {
   Options options;
   CLI::App app{about};
   app.add_flag("--quick", options.quick, "a tenth of the work and three rounds");
@@ -17,8 +17,7 @@ Options parse_options(int argc, char** argv, const std::string& about, std::vect
   app.add_option("--json", options.json, "write the rows to this file");
   app.add_option("--rounds", options.rounds, "rounds, interleaved over all contenders (7; 3 with --quick)");
   app.add_option("--seed", options.seed, "seed of the order within each round");
-  if (traces != nullptr)
-    app.add_option("--trace", *traces, "replay this trace only, plain or gzipped; may be repeated");
+  if (more) more(app);
   app.add_option("--sample", options.sample, "CASE CONTENDER: one sample in this process")->expected(2)->group("");
   try {
     app.parse(argc, argv);

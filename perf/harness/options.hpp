@@ -1,8 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace cox::perf {
 
@@ -19,8 +24,10 @@ struct Options {
   std::vector<std::string> sample;  ///< case and contender: print one sample of it and leave (fresh processes use it)
 };
 
-/// Reads the command line. Prints help or the error and ends the process where there is nothing to run. `traces`: where
-/// a program that replays traces wants their files; null: it replays none.
-Options parse_options(int argc, char** argv, const std::string& about, std::vector<std::string>* traces = nullptr);
+/// Adds what one program alone understands.
+using MoreOptions = std::function<void(CLI::App&)>;
+
+/// Reads the command line. Prints help or the error and ends the process where there is nothing to run.
+Options parse_options(int argc, char** argv, const std::string& about, const MoreOptions& more = {});
 
 }  // namespace cox::perf

@@ -46,6 +46,7 @@ void write_json(const std::string& path, const std::vector<Row>& rows, const Opt
   auto all = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json one{{"figure", row.figure}, {"case", row.name}, {"unit", row.unit}};
+    if (row.larger_is_better) one["larger_is_better"] = true;
     one["ours"] = nullptr;
     one["peers"] = nlohmann::ordered_json::object();
     one["ratio"] = nlohmann::ordered_json::object();

@@ -16,8 +16,12 @@ namespace cox::perf {
 
 double Row::ratio(const std::string& contender) const {
   const auto own = spreads.find(ours);
-  if (own == spreads.end() || !(own->second.median > 0)) return std::numeric_limits<double>::quiet_NaN();
-  return spreads.at(contender).median / own->second.median;
+  if (own == spreads.end()) return std::numeric_limits<double>::quiet_NaN();
+  const double mine = own->second.median;
+  const double theirs = spreads.at(contender).median;
+  const double divisor = larger_is_better ? theirs : mine;
+  if (!(divisor > 0)) return std::numeric_limits<double>::quiet_NaN();
+  return (larger_is_better ? mine : theirs) / divisor;
 }
 
 Suite::Suite(Options options, std::string ours)
@@ -75,42 +79,77 @@ int Suite::print_sample(const std::string& name, const std::string& contender) c
 }
 
 std::vector<Row> Suite::measure(const Case& chosen) {
+  const Rounds samples = take_samples(chosen);
+  std::vector<Row> rows;
+  for (std::size_t metric = 0; metric < chosen.metrics.size(); ++metric) {
+    rows.push_back(row_of(chosen, samples, metric));
+    if (chosen.minus.empty()) continue;
+    Row difference = difference_row(chosen, samples, metric);
+    if (!difference.contenders.empty()) rows.push_back(std::move(difference));
+  }
+  return rows;
+}
+
+Suite::Rounds Suite::take_samples(const Case& chosen) {
   std::mt19937_64 random(options_.seed);
   std::vector<std::size_t> order(chosen.contenders.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
 
-  std::vector<std::vector<Sample>> samples(chosen.contenders.size());
+  Rounds samples(chosen.contenders.size());
   for (unsigned round = 0; round < std::min(options_.rounds, chosen.most_rounds); ++round) {
     std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t i : order) {
-      Sample taken = sample(chosen, chosen.contenders[i]);
-      if (!taken.empty()) samples[i].push_back(std::move(taken));
-    }
+    for (const std::size_t i : order) samples[i].push_back(sample(chosen, chosen.contenders[i]));
   }
+  return samples;
+}
 
-  std::vector<Row> rows;
-  for (std::size_t m = 0; m < chosen.metrics.size(); ++m) {
-    const Metric& metric = chosen.metrics[m];
-    const std::string suffix = metric.name.empty() ? "" : ": " + metric.name;
-    Row row{.figure = chosen.figure,
-            .name = chosen.name + suffix,
-            .unit = metric.unit,
-            .ours = ours_,
-            .contenders = {},
-            .spreads = {},
-            .notes = {}};
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      std::vector<double> values;
-      for (const Sample& taken : samples[i]) values.push_back(taken.at(m));
-      if (values.empty()) continue;
-      const Contender& contender = chosen.contenders[i];
-      row.contenders.push_back(contender.name);
-      row.spreads[contender.name] = spread_of(std::move(values));
-      if (!contender.note.empty()) row.notes[contender.name] = contender.note;
-    }
-    rows.push_back(std::move(row));
+Row Suite::empty_row(const Case& chosen, std::size_t metric) const {
+  const Metric& measured = chosen.metrics[metric];
+  return {.figure = chosen.figure,
+          .name = chosen.name + (measured.name.empty() ? "" : ": " + measured.name),
+          .unit = measured.unit,
+          .larger_is_better = measured.larger_is_better,
+          .ours = ours_,
+          .contenders = {},
+          .spreads = {},
+          .notes = {}};
+}
+
+Row Suite::row_of(const Case& chosen, const Rounds& samples, std::size_t metric) const {
+  Row row = empty_row(chosen, metric);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    std::vector<double> values;
+    for (const Sample& taken : samples[i])
+      if (!taken.empty()) values.push_back(taken.at(metric));
+    if (values.empty()) continue;
+    const Contender& contender = chosen.contenders[i];
+    row.contenders.push_back(contender.name);
+    row.spreads[contender.name] = spread_of(std::move(values));
+    if (!contender.note.empty()) row.notes[contender.name] = contender.note;
   }
-  return rows;
+  return row;
+}
+
+// Without contenders if there is no round in which both were measured.
+Row Suite::difference_row(const Case& chosen, const Rounds& samples, std::size_t metric) const {
+  const auto rounds_of = [&](const std::string& name) -> const std::vector<Sample>* {
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      if (chosen.contenders[i].name == name) return &samples[i];
+    return nullptr;
+  };
+  Row row = empty_row(chosen, metric);
+  row.name += ", ours - " + chosen.minus;
+  const auto* const mine = rounds_of(ours_);
+  const auto* const theirs = rounds_of(chosen.minus);
+  if (mine == nullptr || theirs == nullptr) return row;
+  std::vector<double> values;
+  for (std::size_t round = 0; round < mine->size(); ++round)
+    if (!(*mine)[round].empty() && !(*theirs)[round].empty())
+      values.push_back((*mine)[round].at(metric) - (*theirs)[round].at(metric));
+  if (values.empty()) return row;
+  row.contenders.push_back(ours_);
+  row.spreads[ours_] = spread_of(std::move(values));
+  return row;
 }
 
 Sample Suite::sample(const Case& chosen, const Contender& contender) {

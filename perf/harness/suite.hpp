@@ -10,10 +10,11 @@
 
 namespace cox::perf {
 
-/// One figure that a sample yields; smaller is better.
+/// One figure that a sample yields.
 struct Metric {
   std::string name;
   std::string unit;
+  bool larger_is_better = false;
 };
 
 /// One sample: a value per metric of its case.
@@ -34,6 +35,8 @@ struct Case {
   std::vector<Contender> contenders;
   bool fresh_process = false;  ///< each sample runs in a process of its own (memory)
   unsigned most_rounds = ~0u;  ///< where one sample takes seconds or does not vary
+  /// A contender: for every metric there is one row more, ours minus this one, taken round by round.
+  std::string minus = "";
 };
 
 /// What the rounds gave for one metric of one case.
@@ -41,12 +44,14 @@ struct Row {
   std::string figure;
   std::string name;
   std::string unit;
+  bool larger_is_better = false;
   std::string ours;                     ///< empty if no contender is ours
   std::vector<std::string> contenders;  ///< in the order of the case
   std::map<std::string, Spread> spreads;
   std::map<std::string, std::string> notes;
 
-  /// Median of the contender divided by ours: how many times ours is better. NaN if ours is zero or missing.
+  /// How many times ours is better, by the medians: those of the contender divided by ours, or, where larger is better,
+  /// ours by those of the contender. NaN if the divisor is zero or missing.
   double ratio(const std::string& contender) const;
 };
 
@@ -65,7 +70,12 @@ class Suite {
  private:
   int list() const;
   int print_sample(const std::string& name, const std::string& contender) const;
+  using Rounds = std::vector<std::vector<Sample>>;  // by contender, then round; empty where it failed
   std::vector<Row> measure(const Case& chosen);
+  Rounds take_samples(const Case& chosen);
+  Row row_of(const Case& chosen, const Rounds& samples, std::size_t metric) const;
+  Row difference_row(const Case& chosen, const Rounds& samples, std::size_t metric) const;
+  Row empty_row(const Case& chosen, std::size_t metric) const;
   Sample sample(const Case& chosen, const Contender& contender);
 
   Options options_;

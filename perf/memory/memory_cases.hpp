@@ -38,14 +38,19 @@ class WithoutAliases : detail::HostStorage {
 };
 static_assert(MappingStorage<WithoutAliases> && !AliasingStorage<WithoutAliases>);
 
-/// cox::MemoryPool over addresses of this process. The memory is mapped, never touched.
+/// cox::MemoryPool over some storage, whose memory is mapped, never touched.
 template <class Storage>
 class BasicPoolUnderTest {
  public:
   using Allocation = MemoryAllocation;
 
+  /// Over addresses of this process.
   explicit BasicPoolUnderTest(std::uint64_t lag = 400)
-      : clock_(lag), pool_(storage_, clock_, {.address_space = std::size_t{1} << 42U}) {}
+      : BasicPoolUnderTest(lag, {.address_space = std::size_t{1} << 42U}, std::size_t{2} << 20U) {}
+  /// `storage`: what a Storage is made from.
+  template <class... A>
+  BasicPoolUnderTest(std::uint64_t lag, const MemoryPoolOptions& options, const A&... storage)
+      : storage_(storage...), clock_(lag), pool_(storage_, clock_, options) {}
 
   Allocation take(std::size_t bytes, std::uint32_t stream = 0) {
     const auto allocation = pool_.allocate(bytes, StreamSlot{stream});
@@ -59,7 +64,7 @@ class BasicPoolUnderTest {
   [[nodiscard]] MemoryUsage usage() const noexcept { return pool_.usage(); }
 
  private:
-  Storage storage_{std::size_t{2} << 20U};
+  Storage storage_;
   LaggingClock clock_;
   MemoryPool<Storage, LaggingClock> pool_;
 };
@@ -92,10 +97,12 @@ class PmrUnderTest {
 };
 
 /// Nanoseconds of one allocation and its freeing with `live` others alive: of one size again and again; and of the size
-/// of one of the others, which is freed for it.
+/// of one of the others, which is freed for it. Both with what `allocator.finish()` waits for, if it has that.
 template <class Allocator>
-Sample pairs(std::size_t live, std::size_t count) {
-  Allocator allocator;
+Sample pairs(Allocator& allocator, std::size_t live, std::size_t count) {
+  const auto finish = [&] {
+    if constexpr (requires { allocator.finish(); }) allocator.finish();
+  };
   std::mt19937_64 random(7);
   std::vector<std::size_t> sizes(live);
   std::vector<typename Allocator::Allocation> others;
@@ -106,42 +113,63 @@ Sample pairs(std::size_t live, std::size_t count) {
   }
   constexpr std::size_t bytes = 16'384;
   allocator.free(allocator.take(bytes));
+  finish();
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < count; ++i) allocator.free(allocator.take(bytes));
+  finish();
   const auto middle = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t chosen = random() % live;
     allocator.free(others[chosen]);
     others[chosen] = allocator.take(sizes[chosen]);
   }
+  finish();
   const auto end = std::chrono::steady_clock::now();
-  for (const auto& other : others) allocator.free(other);
+  for (auto& other : others) allocator.free(other);
+  finish();
   const auto per_pair = [count](auto time) {
     return std::chrono::duration<double, std::nano>(time).count() / static_cast<double>(count);
   };
   return {per_pair(middle - start), per_pair(end - middle)};
 }
 
-/// Bytes reserved at most divided by bytes in use at most, and nanoseconds per event, with a device that is always
-/// `lag` frees behind the program.
-template <class Storage>
-Sample replay(const AllocationTrace& trace, std::uint64_t lag) {
-  BasicPoolUnderTest<Storage> pool(lag);
-  std::vector<MemoryAllocation> alive(trace.allocations);
+/// As above, with an allocator of its own.
+template <class Allocator>
+Sample pairs(std::size_t live, std::size_t count) {
+  Allocator allocator;
+  return pairs(allocator, live, count);
+}
+
+/// Bytes reserved at most divided by bytes in use at most, and nanoseconds per event.
+template <class Pool>
+Sample replay(const AllocationTrace& trace, Pool& pool) {
+  std::vector<typename Pool::Allocation> alive(trace.allocations);
   std::vector<std::uint32_t> streams(trace.allocations);
+  std::vector<bool> taken(trace.allocations);
   const auto start = std::chrono::steady_clock::now();
   for (const AllocationTrace::Event& event : trace.events) {
     if (event.bytes == 0) {
       pool.free(alive[event.allocation], streams[event.allocation]);
+      taken[event.allocation] = false;
     } else {
       alive[event.allocation] = pool.take(event.bytes, event.stream);
       streams[event.allocation] = event.stream;
+      taken[event.allocation] = true;
     }
   }
   const std::chrono::duration<double, std::nano> whole = std::chrono::steady_clock::now() - start;
   const MemoryUsage usage = pool.usage();
+  for (std::size_t i = 0; i < alive.size(); ++i)
+    if (taken[i]) pool.free(alive[i], streams[i]);
   return {static_cast<double>(usage.peak_bytes_reserved) / static_cast<double>(usage.peak_bytes_in_use),
           whole.count() / static_cast<double>(trace.events.size())};
+}
+
+/// The same in memory of this process, with a device that is always `lag` frees behind the program.
+template <class Storage>
+Sample replay(const AllocationTrace& trace, std::uint64_t lag) {
+  BasicPoolUnderTest<Storage> pool(lag);
+  return replay(trace, pool);
 }
 
 }  // namespace cox::perf

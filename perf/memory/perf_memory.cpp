@@ -3,6 +3,12 @@
 #include <coxswain/perf/trace/allocation_trace.hpp>
 #include <coxswain/perf/trace/training_step.hpp>
 
+#ifdef COX_HAS_CUDA
+#include <coxswain/perf/cuda/gpu_program.hpp>
+#include <coxswain/perf/memory/cuda/cuda_memory.hpp>
+#endif
+
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -40,18 +46,34 @@ void add_replay(Suite& suite, const AllocationTrace& trace) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> traces;
-  const Options options = parse_options(argc, argv, "What device memory costs, on memory of this process.", &traces);
-  Suite suite(options, "memory_pool");
+  std::vector<std::string> files;
+  [[maybe_unused]] bool cuda = false;
+  [[maybe_unused]] bool gpu_required = false;
+  const Options options =
+      parse_options(argc, argv, "What device memory costs, on memory of this process.", [&](CLI::App& app) {
+        app.add_option("--trace", files, "replay this trace only, plain or gzipped; may be repeated");
+#ifdef COX_HAS_CUDA
+        app.add_flag("--cuda", cuda, "on memory of the first GPU instead");
+        app.add_flag("--require-gpu", gpu_required, "with --cuda: exit with 3 where there is no GPU");
+#endif
+      });
+  std::vector<AllocationTrace> traces;
   try {
-    for (const std::string& path : traces) add_replay(suite, read_trace(path));
+    for (const std::string& file : files) traces.push_back(read_trace(file));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
   }
-  if (traces.empty()) {
+  const bool everything = traces.empty();
+  if (everything) traces.push_back(training_steps({}));
+#ifdef COX_HAS_CUDA
+  if (cuda)
+    return with_gpu(options, gpu_required,
+                    [&](const Options& read) { return measure_cuda_memory(read, traces, everything); });
+#endif
+  Suite suite(options, "memory_pool");
+  if (everything)
     for (const std::size_t live : {1U, 1'000U, 100'000U, 1'000'000U}) add_pairs(suite, live, options.quick);
-    add_replay(suite, training_steps({}));
-  }
+  for (const AllocationTrace& trace : traces) add_replay(suite, trace);
   return suite.run();
 }

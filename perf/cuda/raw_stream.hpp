@@ -1,0 +1,35 @@
+#pragma once
+
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+
+#include <memory>
+
+namespace cox::perf {
+
+/// A stream of the driver, as a program without Coxswain has one: non-blocking, in the device's primary context. Where
+/// calls need a current context, activate() first; it is that of one thread.
+class RawStream {
+ public:
+  explicit RawStream(int ordinal) : context_(detail::CudaContext::open(ordinal)) {
+    const detail::CurrentContext current(*context_);
+    COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, 0));
+  }
+  RawStream(const RawStream&) = delete;
+  RawStream& operator=(const RawStream&) = delete;
+  ~RawStream() { COX_CUDA_CHECK(stream_destroy(stream_)); }
+
+  [[nodiscard]] CUstream native() const noexcept { return stream_; }
+  [[nodiscard]] const detail::CudaContext& context() const noexcept { return *context_; }
+  [[nodiscard]] const std::shared_ptr<detail::CudaContext>& shared_context() const noexcept { return context_; }
+  /// Makes the context current on the calling thread.
+  void activate() const { context_->make_current(); }
+  /// Blocks until the stream's work is done.
+  void synchronize() const { COX_CUDA_TRY(stream_synchronize(stream_)); }
+
+ private:
+  std::shared_ptr<detail::CudaContext> context_;
+  CUstream stream_ = nullptr;
+};
+
+}  // namespace cox::perf

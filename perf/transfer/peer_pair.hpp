@@ -1,0 +1,63 @@
+#pragma once
+
+#include <coxswain/perf/cuda/open_gpu.hpp>
+#include <coxswain/perf/cuda/raw_memory.hpp>
+#include <coxswain/runtime/handle.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace cox::perf {
+
+/// Whether each can be given access to the other's memory. Opens neither.
+[[nodiscard]] bool gpus_reach_each_other(int first, int second);
+
+/// Two GPUs, and memory of both for copies from the first to the second. The first one's context is current.
+class PeerPair {
+ public:
+  /// `first` is open; `second` is opened, and they are given access to each other's memory if they can have it. Throws
+  /// CudaError if they have not so much memory.
+  PeerPair(const OpenGpu& first, std::uint16_t second, std::size_t largest);
+
+  /// cuMemcpyPeerAsync between memory of cuMemAlloc, and the wait for it.
+  void copy_peer(std::size_t bytes) const;
+  /// cuMemcpyDtoDAsync between memory of cuMemAlloc, and the wait for it.
+  void copy(std::size_t bytes) const { copy(second_memory_.address(), first_memory_.address(), bytes); }
+  /// The same between memory of the clients.
+  void copy_of_clients(std::size_t bytes) const { copy(second_address_, first_address_, bytes); }
+  /// to_client, and the wait for it. Returns what came of it.
+  [[nodiscard]] Handle to_client(std::size_t bytes) const;
+
+ private:
+  void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const;
+
+  const OpenGpu& first_;
+  const OpenGpu second_;
+  const std::size_t largest_;
+  const RawDeviceMemory first_memory_;
+  const RawDeviceMemory second_memory_;
+  Handle first_handle_;
+  Handle second_handle_;
+  CUdeviceptr first_address_ = 0;
+  CUdeviceptr second_address_ = 0;
+};
+
+/// One that is made when it is first asked for.
+class LazyPeerPair {
+ public:
+  LazyPeerPair(const OpenGpu& first, std::uint16_t second, std::size_t largest)
+      : first_(first), second_(second), largest_(largest) {}
+  [[nodiscard]] const PeerPair& get() {
+    if (!pair_) pair_.emplace(first_, second_, largest_);
+    return *pair_;
+  }
+
+ private:
+  const OpenGpu& first_;
+  const std::uint16_t second_;
+  const std::size_t largest_;
+  std::optional<PeerPair> pair_;
+};
+
+}  // namespace cox::perf
