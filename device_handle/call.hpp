@@ -265,7 +265,9 @@ class GuardedCall {
 template <class S, class Device, class F>
 class PostedTask {
  public:
-  explicit PostedTask(F&& f) : f_(std::move(f)) {}
+  template <class G>
+    requires std::constructible_from<F, G>
+  explicit PostedTask(std::in_place_t, G&& f) : f_(std::forward<G>(f)) {}
 
   Outcome operator()() noexcept {
     ServiceCell<S>& cell = Device::template cell_here<S>();

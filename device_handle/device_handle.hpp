@@ -71,13 +71,13 @@ class BasicDeviceHandle {
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
   void submit(F&& f) const {
-    post(detail::PostedTask<S, Device, std::decay_t<F>>(std::decay_t<F>(std::forward<F>(f))));
+    post(detail::PostedTask<S, Device, std::decay_t<F>>(std::in_place, std::forward<F>(f)));
   }
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
   void submit(F&& f, CallOptions options) const {
     using Posted = detail::PostedTask<S, Device, std::decay_t<F>>;
-    post(detail::Guarded<Device, Posted>(options, Posted(std::decay_t<F>(std::forward<F>(f)))), options);
+    post(detail::Guarded<Device, Posted>(options, Posted(std::in_place, std::forward<F>(f))), options);
   }
 
   /// Runs `f(S&)` on the device thread and blocks until it is done: returns its value or throws what it threw,

@@ -264,7 +264,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     if constexpr (requires { std::as_const(kernel).prepare(device_id()); }) std::as_const(kernel).prepare(device_id());
     if (utilities_->profiler.level() != ProfileLevel::Disabled) [[unlikely]]
       return launch_profiled(std::move(kernel), std::move(count), std::move(arguments), mode, site);
-    submit_launch(std::move(kernel), std::move(count), std::move(arguments), mode, site);
+    submit_launch(kernel, count, arguments, mode, site);
   }
   /// As launch, without checks: access beyond a buffer is undefined behaviour, unless the setting
   /// compilation.check_mode says otherwise.
@@ -408,7 +408,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     Site site_;
   };
 
-  void submit_launch(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode,
+  // Takes what it is given: each move of the arguments costs.
+  void submit_launch(Kernel& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
                      const Site& site) const {
     submit(site, "launch",
            [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
@@ -432,10 +433,10 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// Runs `f(server, caller)` on the device thread; fire and forget. What it throws joins the errors of the stream.
   /// `operation`: for traces.
   template <class F>
-  void submit(const Site& site, const char* operation, F f) const {
+  void submit(const Site& site, const char* operation, F&& f) const {
     const Caller caller{stream_id(), site};
     const auto post = [&] {
-      device_.submit([f = std::move(f), caller, operation](Server& server) mutable {
+      device_.submit([f = std::forward<F>(f), caller, operation](Server& server) mutable {
         name_operation(operation);
         f(server, caller);
       });
@@ -647,7 +648,7 @@ void ComputeClient<Server, HandleTemplate>::launch_profiled(Kernel kernel, CubeC
   Profiler& profiler = utilities_->profiler;
   std::string name = profiler.level() == ProfileLevel::Full ? profile_name(kernel, count) : kernel.name();
   if (profiler.measures() && launch_measured(name, kernel, count, arguments, mode, site)) return;
-  submit_launch(std::move(kernel), std::move(count), std::move(arguments), mode, site);
+  submit_launch(kernel, count, arguments, mode, site);
   profiler.executing(name);
 }
 

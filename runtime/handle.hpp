@@ -38,7 +38,7 @@ class Handle {
   [[nodiscard]] Handle offset_end(std::size_t bytes) &&;
 
   /// For an operation: keeps the memory alive without being counted as a handle.
-  [[nodiscard]] Binding binding() const& { return bind(memory_.memory()); }
+  [[nodiscard]] Binding binding() const& { return bind(memory_.reference()); }
   /// Gives the handle up; it is empty afterwards.
   [[nodiscard]] Binding binding() && { return bind(std::move(memory_).into_memory()); }
   /// This window as a tensor, for tensor reads and writes.

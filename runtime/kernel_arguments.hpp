@@ -23,6 +23,10 @@ struct KernelBuffer {
   Access access = Access::Write;
 };
 
+/// A pointer with a count, and figures.
+template <>
+inline constexpr bool is_trivially_relocatable<KernelBuffer> = true;
+
 /// Scalars and metadata that a kernel is given, in 64-bit words. The words before `dynamic_metadata_offset` are static:
 /// a GPU kernel has them as a parameter. The others are dynamic, their number may vary: it has them in memory.
 struct MetadataBindingInfo {

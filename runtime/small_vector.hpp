@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <new>
@@ -10,6 +11,11 @@
 #include <utility>
 
 namespace cox {
+
+/// Whether an element may be moved by copying its bytes and forgetting the old ones: for types whose moved-from objects
+/// have nothing to destroy. (P1144 proposes it for the language.) Specialise it for types that are moved a lot.
+template <class T>
+inline constexpr bool is_trivially_relocatable = std::is_trivially_copyable_v<T>;
 
 /// A sequence that keeps its first `N` elements inside itself and moves to the heap beyond that.
 /// Shapes, strides and kernel arguments are short: with this they travel to the device thread without an allocation.
@@ -137,9 +143,14 @@ class SmallVector {
       size_ = std::exchange(other.size_, 0);
       return;
     }
-    std::uninitialized_move_n(other.data_, other.size_, data_);
     size_ = other.size_;
-    other.clear();
+    if constexpr (is_trivially_relocatable<T>) {
+      std::memcpy(static_cast<void*>(data_), static_cast<const void*>(other.data_), size_ * sizeof(T));
+      other.size_ = 0;
+    } else {
+      std::uninitialized_move_n(other.data_, size_, data_);
+      other.clear();
+    }
   }
 
   alignas(T) std::byte inline_[N * sizeof(T)];

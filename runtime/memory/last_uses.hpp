@@ -33,9 +33,10 @@ class LastUses {
     if (access == Access::Write) std::for_each(readers_.begin(), readers_.end(), add);
   }
 
-  /// Makes room for one more use, and forgets readers that are done. Throws std::bad_alloc.
+  /// Makes room for one more use; where that needs memory, forgets readers that are done first. Throws std::bad_alloc.
   template <class Clock>
   void prepare(const Clock& clock) {
+    if (readers_.size() < readers_.capacity()) return;
     StreamPositions remaining;
     remaining.reserve(readers_.size() + 1);
     for (const StreamPosition& reader : readers_)

@@ -144,8 +144,8 @@ void CudaServer::read(Downloads downloads, const Caller& caller, Promise<std::ve
   detail::queue_download(*device_, device_->enter(caller), std::move(downloads), caller, std::move(promise));
 }
 
-void CudaServer::launch(CudaKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode,
-                        const Caller& caller) {
+void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const KernelArguments& arguments,
+                        ExecutionMode, const Caller& caller) {
   if (count.is_empty()) return;
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
@@ -316,6 +316,7 @@ void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
   CudaStream& on = device_->enter(caller);
   try {
     detail::queue_collective(*device_, on, group, calls, caller);
+    device_->advance();  // if this was the last rank it is the operation's turn
   } catch (...) {
     on.fail(std::current_exception());
   }

@@ -81,7 +81,7 @@ class CudaDevice {
   void submit(CudaStream& on, const BufferUses& uses, const OperationName& name, F&& issue,
               std::shared_ptr<CudaEvent> ready = nullptr) {
     if (on.capture.capturing()) [[unlikely]]
-      return on.capture.graph().add(uses, CudaIssue(std::forward<F>(issue)));
+      return on.capture.graph().add(uses, to_issue_later(std::forward<F>(issue)));
     const StreamPositions waits = waits_of(on, uses);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
     communicators_.note_waits(position, waits);
@@ -102,6 +102,9 @@ class CudaDevice {
   /// What is issued on the stream from now on comes after these positions. Throws CudaError, std::bad_alloc.
   void wait_for(CudaStream& on, const StreamPositions& positions, const Caller& caller);
 
+  /// Makes the calls that other threads have left, and issues what can be issued by now; after a fault, everything.
+  void advance();
+
   /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
   void require_no_capture(const CudaStream& on, const char* operation, const Caller& caller) const;
   [[nodiscard]] GraphId end_capture(CudaStream& on, const Caller& caller);
@@ -112,8 +115,6 @@ class CudaDevice {
  private:
   [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
   [[nodiscard]] std::optional<Memory::Buffer> try_allocate(const MemoryRequest& request);
-  // Issues what can be issued by now; after a fault, everything.
-  void advance();
   void drain() noexcept;
 
   const Utilities utilities_;

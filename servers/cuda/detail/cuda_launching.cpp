@@ -185,25 +185,48 @@ void resolve_arguments(Preparation& preparation) {
   require_parameters(preparation);
 }
 
-/// Queues the launch; `count` gives the cubes when it is its turn.
+/// The launch itself, issued now or later. `count` gives the cubes when it is its turn.
+template <class Count>
+class LaunchIssue {
+ public:
+  LaunchIssue(Preparation& preparation, Count count) : preparation_(preparation), count_(std::move(count)) {}
+
+  void operator()(const IssueTarget& target) {
+    issue(target, preparation_.launch, preparation_.metadata_source, metadata_address(), count_,
+          preparation_.on.place(), preparation_.kernel.label(), preparation_.caller.site);
+  }
+  [[nodiscard]] auto later() && {
+    return [launch = std::move(preparation_.launch), kernel = preparation_.kernel,
+            metadata = std::move(preparation_.metadata_source), address = metadata_address(), count = std::move(count_),
+            place = preparation_.on.place(), site = preparation_.caller.site](const IssueTarget& target) mutable {
+      issue(target, launch, metadata, address, count, place, kernel.label(), site);
+    };
+  }
+
+ private:
+  static void issue(const IssueTarget& target, CudaLaunch& launch, Bytes& metadata, CUdeviceptr address, Count& count,
+                    const Place& place, const char* name, const std::source_location& site) {
+    launch.count = count();
+    if (launch.count.is_empty()) return;
+    if (!metadata.empty()) {
+      COX_CUDA_TRY(copy_to_device(address, std::as_const(metadata).data(), metadata.size(), target.stream));
+      target.hold(std::move(metadata));
+    }
+    launch.issue(target.stream, place, name, site);
+  }
+  [[nodiscard]] CUdeviceptr metadata_address() const {
+    return preparation_.metadata == nullptr ? 0 : static_cast<DeviceBuffer&>(*preparation_.metadata).address();
+  }
+
+  Preparation& preparation_;
+  Count count_;
+};
+
 template <class Count>
 void submit_launch(Preparation& preparation, std::shared_ptr<CudaEvent> ready, Count count) {
   const OperationName name{"launch", preparation.kernel.label(), preparation.caller.site};
-  auto issue =
-      [launch = std::move(preparation.launch), kernel = preparation.kernel, count = std::move(count),
-       metadata = std::move(preparation.metadata_source), place = preparation.on.place(), name,
-       address = preparation.metadata == nullptr
-                     ? CUdeviceptr{0}
-                     : static_cast<DeviceBuffer&>(*preparation.metadata).address()](const IssueTarget& target) mutable {
-        launch.count = count();
-        if (launch.count.is_empty()) return;
-        if (!metadata.empty()) {
-          COX_CUDA_TRY(copy_to_device(address, std::as_const(metadata).data(), metadata.size(), target.stream));
-          target.hold(std::move(metadata));
-        }
-        launch.issue(target.stream, place, name.kernel, name.site);
-      };
-  preparation.device.submit(preparation.on, preparation.uses, name, std::move(issue), std::move(ready));
+  preparation.device.submit(preparation.on, preparation.uses, name, LaunchIssue(preparation, std::move(count)),
+                            std::move(ready));
   if (preparation.metadata != nullptr && preparation.on.capture.capturing())
     preparation.on.capture.graph().keep(std::move(preparation.metadata));
 }

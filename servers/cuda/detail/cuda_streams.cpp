@@ -148,6 +148,7 @@ bool CudaStreams::advance() {
 }
 
 void CudaStreams::poll() noexcept {
+  for (const auto& timeline : timelines_) timeline->poll();  // also of slots that are no stream
   for (const auto& native : natives_) {
     native->poll();
     const CudaTimeline& timeline = native->timeline();

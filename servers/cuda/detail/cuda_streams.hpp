@@ -74,7 +74,7 @@ class CudaStreams {
     NativeStream& native = on.native();
     CudaTimeline& timeline = native.timeline();
     if (ready != nullptr || !native.pending.empty() || !has_room(native) || !issued(waits)) [[unlikely]]
-      return queue(on, waits, name, CudaIssue(std::forward<F>(issue)), std::move(ready));
+      return queue(on, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready));
     wait_for(native, waits);
     const StreamPosition position{native.slot(), timeline.submit()};
     timeline.issue();

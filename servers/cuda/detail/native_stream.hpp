@@ -32,6 +32,17 @@ struct IssueTarget {
 /// A piece of work as the driver is given it, once, on the device thread with its context current. Throws CudaError.
 using CudaIssue = UniqueFunction<void(const IssueTarget&)>;
 
+/// What is issued later. A piece of work may refer to what is there only now, and then has later(), which gives one
+/// that can be kept: most work is issued at once and need not be made to last.
+template <class F>
+[[nodiscard]] CudaIssue to_issue_later(F&& issue) {
+  if constexpr (requires { std::forward<F>(issue).later(); }) {
+    return CudaIssue(std::forward<F>(issue).later());
+  } else {
+    return CudaIssue(std::forward<F>(issue));
+  }
+}
+
 /// A stream of the driver, and the work for it that cannot be issued yet, in order. Device thread only.
 class NativeStream {
  public:
