@@ -37,7 +37,7 @@ constexpr std::array settings_table{
     Setting{"cuda.memory", "COX_CUDA_MEMORY", Type::ByteSize, 0, any_size, "0B", "",
             "memory of each CUDA device that may be taken; 0B: all there is"},
     Setting{"cuda.pinned_memory", "COX_CUDA_PINNED_MEMORY", Type::ByteSize, 1 << 20, any_size, "1GiB", "",
-            "pinned host memory for the staging of each CUDA device"},
+            "page-locked host memory of each CUDA device for staging, and as much again for large reads"},
     Setting{"cuda.streams", "COX_CUDA_STREAMS", Type::Count, 1, 1024, "16", "",
             "streams of each CUDA device that all StreamIds share"},
     Setting{"cuda.launches_in_flight", "COX_CUDA_LAUNCHES_IN_FLIGHT", Type::Count, 16, 960, "512", "",

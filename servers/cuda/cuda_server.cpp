@@ -198,6 +198,7 @@ void CudaServer::memory_cleanup(const Caller& caller) {
   device_->streams().poll();
   device_->memory().cleanup();
   device_->pinned().cleanup();
+  device_->results()->cleanup();
 }
 
 void CudaServer::allocation_mode(AllocationMode mode, const Caller& caller) {
@@ -229,7 +230,7 @@ ProfilingToken CudaServer::start_profile(const Caller& caller) {
   profile->begin = device_->timed_events().take();
   profile->begin_sequence = on.next_sequence();
   const ProfilingToken token = on.profiles.open(profile, caller.site);
-  device_->submit(on, {}, {"begin of a profile", nullptr, caller.site}, [profile](const IssueTarget& target) {
+  device_->submit(on, {}, {nullptr, nullptr, caller.site}, [profile](const IssueTarget& target) {
     COX_CUDA_TRY(event_record(profile->begin->native(), target.stream));
   });
   return token;
@@ -243,7 +244,7 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
   std::shared_ptr<CudaProfile> profile = std::move(ended.position);
   profile->end = device_->timed_events().take();
   device_->submit_behind_all(
-      on, {}, {"end of a profile", nullptr, caller.site},
+      on, {}, {nullptr, nullptr, caller.site},
       [profile, failure = std::move(ended.failure), stream = on.shared_from_this(), sequence = on.next_sequence(),
        site = caller.site, failures, promise = std::move(promise)](const IssueTarget& target) mutable {
         if (failures == ProfileFailures::OfProfile)

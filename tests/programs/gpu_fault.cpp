@@ -10,6 +10,7 @@
 #include <coxswain/servers/cuda/gpu_fault.hpp>
 #include <coxswain/servers/host/host_server.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -89,7 +90,7 @@ int main() {
           if (i % 2 == 0) client.sync().get();
           static_cast<void>(client.read_one(data));
         });
-        require(fault.find("culprit") != std::string::npos, "the culprit is named: " + fault);
+        require(fault.find("CUDA_ERROR") != std::string::npos, "the cause is named: " + fault);
         last_told = Clock::now().time_since_epoch().count();
         ++told;
       });
@@ -102,6 +103,8 @@ int main() {
   for (std::thread& waiter : waiters) waiter.join();
   const auto fault = cox::gpu_fault();
   require(fault != nullptr, "there is a fault");
+  const auto is_culprit = [](const auto& suspect) { return suspect.operation.find("culprit") != std::string::npos; };
+  require(std::ranges::any_of(fault->suspects, is_culprit), "the culprit is among the suspects: " + fault->to_string());
   const auto late = Clock::time_point(Clock::duration(last_told.load())) - fault->when;
   std::printf("%s\n%d waiters on %zu GPUs were told, the last after %.3f ms\n", first.c_str(), told.load(),
               clients.size(), std::chrono::duration<double, std::milli>(late).count());

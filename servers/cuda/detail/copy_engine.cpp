@@ -40,7 +40,7 @@ struct CopyEngine::Job {
 /// What a thread of the engine copies with.
 class CopyEngine::Copier {
  public:
-  Copier(CudaEvents& events, std::size_t chunk) : events_(events), chunk_(chunk) {
+  explicit Copier(CopyEngine& engine) : engine_(engine), events_(*engine.events_), chunk_(engine.options_.chunk) {
     COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, 0));
   }
   Copier(const Copier&) = delete;
@@ -55,7 +55,9 @@ class CopyEngine::Copier {
 
   void work(Job& job) {
     try {
-      if (job.task.direction == CopyTask::Direction::ToDevice) {
+      if (job.task.make_direct) {
+        direct(job);
+      } else if (job.task.direction == CopyTask::Direction::ToDevice) {
         to_device(job);
       } else {
         to_host(job);
@@ -112,6 +114,19 @@ class CopyEngine::Copier {
     reader.read(to);
   }
 
+  // All at once, on this thread; or, if there is no memory for it, as another job.
+  void direct(Job& job) {
+    if (job.take() == nullptr) return;
+    if (!job.task.make_direct(job.task.parts)) {
+      job.task.make_direct.reset();
+      return engine_.add(std::move(job.task));
+    }
+    for (CopyTask::Part& part : job.task.parts)
+      if (part.plan.size() != 0)
+        copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch, stream_);
+    events_.record(stream_)->wait();
+  }
+
   void to_host(Job& job) {
     std::size_t under_way = 0;
     bool more = true;
@@ -137,6 +152,7 @@ class CopyEngine::Copier {
     }
   }
 
+  CopyEngine& engine_;
   CudaEvents& events_;
   const std::size_t chunk_;
   CUstream stream_ = nullptr;
@@ -151,8 +167,12 @@ CopyEngine::~CopyEngine() { stop(); }
 
 void CopyEngine::add(CopyTask&& task) {
   auto job = std::make_shared<Job>();
-  for (std::size_t part = 0; part < task.parts.size(); ++part)
-    append_pieces(job->pieces, part, task.parts[part].plan, options_.chunk);
+  if (task.make_direct) {
+    job->pieces.emplace_back();  // for one thread
+  } else {
+    for (std::size_t part = 0; part < task.parts.size(); ++part)
+      append_pieces(job->pieces, part, task.parts[part].plan, options_.chunk);
+  }
   {
     const std::lock_guard lock(mutex_);
     while (threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
@@ -198,7 +218,7 @@ void CopyEngine::run() {
   std::exception_ptr no_copier;
   try {
     events_->context().make_current();
-    copier.emplace(*events_, options_.chunk);
+    copier.emplace(*this);
   } catch (...) {
     no_copier = std::current_exception();
   }
@@ -239,7 +259,7 @@ void CopyEngine::finish(Job& job, Copier* copier) noexcept {
   } catch (...) {
     job.fail(std::current_exception());
   }
-  job.task.done(job.task, job.error, std::move(end));
+  if (job.task.done) job.task.done(job.task, job.error, std::move(end));  // else it has become another job
 }
 
 }  // namespace cox::detail

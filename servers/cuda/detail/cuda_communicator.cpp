@@ -72,7 +72,8 @@ struct CudaCommunicator::Part : std::enable_shared_from_this<CudaCommunicator::P
         group->sequencer().abort(number, error);  // the ranks no longer agree on what comes next
         fail(error);
       } else if (event != nullptr) {
-        event->notify([recorder = recorder, sequence = sequence, rank = rank] { recorder->completed(sequence, rank); });
+        event->notify_lazily(
+            [recorder = recorder, sequence = sequence, rank = rank] { recorder->completed(sequence, rank); });
       }
     } catch (...) {
       report_task_error({group->devices().devices()[rank], StreamId::current(), std::current_exception()});

@@ -138,6 +138,20 @@ void download_by_threads(CudaDevice& device, CudaStream& on, Download download, 
   CopyTask task;
   task.direction = CopyTask::Direction::ToHost;
   task.parts = std::move(download.parts);
+  // Page-locked memory that was read to before costs nothing; heap memory of that size is new to the process each time,
+  // and takes longer to be had than the copy.
+  task.make_direct = [memory = device.results(), label = MemoryLabel{caller.site.file_name(), caller.site.line()}](
+                         std::vector<CopyTask::Part>& parts) {
+    for (CopyTask::Part& part : parts) {
+      auto bytes = memory->allocate(part.plan.size(), label);
+      if (!bytes) {
+        for (CopyTask::Part& heap : parts) heap.host = Bytes::uninitialized(heap.plan.size());
+        return false;
+      }
+      part.host = std::move(*bytes);
+    }
+    return true;
+  };
   task.done = [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
                promise = std::move(promise)](CopyTask& done, std::exception_ptr error,
                                              const std::shared_ptr<CudaEvent>&) mutable {
@@ -178,8 +192,6 @@ void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, con
       download.parts.push_back({device.resolve(tensor.binding, Access::Read, caller, download.uses).address,
                                 plan(tensor, device.place(caller), caller), Bytes()});
     direct = download.size() <= direct_download && take_pinned(device, download, caller);
-    if (!direct)
-      for (CopyTask::Part& part : download.parts) part.host = Bytes::uninitialized(part.plan.size());
   } catch (...) {
     // What has failed before comes first.
     auto error = std::current_exception();
@@ -199,7 +211,7 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
     return promise.set_error(std::current_exception());
   }
   device.submit_behind_all(
-      on, {}, {"sync", nullptr, caller.site},
+      on, {}, {nullptr, nullptr, caller.site},
       [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
        promise = std::move(promise)](const IssueTarget& target) mutable {
         auto error = stream->take_errors_before(sequence, site);

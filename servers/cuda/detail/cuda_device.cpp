@@ -64,11 +64,15 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       memory_(streams_, pool_options(utilities_->properties.memory.capacity), context_,
               CudaStorage::piece_size_for(utilities_->properties.memory.capacity)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
+      results_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       metrics_(metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_.gauge(),
-                                            pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {
+                                            pinned = std::weak_ptr(pinned_),
+                                            results = std::weak_ptr(results_)](metrics::MetricSet& set) {
         add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
         if (const auto memory = pinned.lock())
           add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
+        if (const auto memory = results.lock())
+          add_memory_metrics(set, {{"device", label}, {"memory", "results"}}, memory->usage());
       })),
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
                       [doorbell = doorbell_] { doorbell->ring(); }) {
@@ -225,7 +229,7 @@ void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task)
 void CudaDevice::wait_for(CudaStream& on, const StreamPositions& positions, const Caller& caller) {
   if (positions.empty()) return;
   const StreamPosition position =
-      streams_.submit(on, positions, {"sync_collective", nullptr, caller.site}, [](const IssueTarget&) {});
+      streams_.submit(on, positions, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
   communicators_.note_waits(position, positions);
 }
 

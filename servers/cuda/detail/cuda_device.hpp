@@ -62,6 +62,9 @@ class CudaDevice {
   [[nodiscard]] CudaEvents& timed_events() noexcept { return *timed_events_; }
   [[nodiscard]] Memory& memory() noexcept { return memory_; }
   [[nodiscard]] CudaPinnedMemory& pinned() noexcept { return *pinned_; }
+  /// For large reads, on the threads that copy: page-locked memory of its own, so that the device thread does not wait
+  /// while it grows.
+  [[nodiscard]] const std::shared_ptr<CudaPinnedMemory>& results() const noexcept { return results_; }
   [[nodiscard]] Place place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
@@ -129,7 +132,8 @@ class CudaDevice {
   CudaCommunicators communicators_;
   Memory memory_;
   std::shared_ptr<CudaPinnedMemory> pinned_;  // with the bytes that it gave out
-  CUstream capture_stream_ = nullptr;         // for graphs, which are captured whole
+  std::shared_ptr<CudaPinnedMemory> results_;
+  CUstream capture_stream_ = nullptr;  // for graphs, which are captured whole
   struct Captured {
     StreamId stream;
     std::shared_ptr<CudaGraph> graph;

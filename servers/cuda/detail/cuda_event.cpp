@@ -12,8 +12,10 @@ namespace cox::detail {
 namespace {
 
 // Looking is faster than the driver's own ways of waiting: an event that can be slept on costs a microsecond more, the
-// others keep a processor until they are reached.
-constexpr std::chrono::microseconds look_for{200};
+// others keep a processor until they are reached. A short wait keeps the processor; then it is offered to others
+// between looks; a long wait sleeps, for about a hundredth of the time.
+constexpr std::chrono::microseconds keep_processor{100};
+constexpr std::chrono::milliseconds look_for{10};
 constexpr std::chrono::microseconds rest{50};
 
 }  // namespace
@@ -32,17 +34,25 @@ bool CudaEvent::reached() noexcept {
 void CudaEvent::wait() noexcept { static_cast<void>(wait_until(std::chrono::steady_clock::time_point::max())); }
 
 bool CudaEvent::wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
-  const auto spin_until = std::chrono::steady_clock::now() + look_for;
+  const auto begin = std::chrono::steady_clock::now();
   while (!reached()) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
-    if (now >= spin_until) std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(rest, deadline - now));
+    if (now - begin >= look_for) {
+      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(rest, deadline - now));
+    } else if (now - begin >= keep_processor) {
+      std::this_thread::yield();
+    }
   }
   return true;
 }
 
 void CudaEvent::notify(UniqueFunction<void()> function) {
   events_->poller().add(shared_from_this(), std::move(function));
+}
+
+void CudaEvent::notify_lazily(UniqueFunction<void()> function) {
+  events_->poller().add_lazily(shared_from_this(), std::move(function));
 }
 
 CudaEvents::CudaEvents(std::shared_ptr<CudaContext> context, std::shared_ptr<CudaPoller> poller, Timing timing)

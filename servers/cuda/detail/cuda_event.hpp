@@ -31,6 +31,8 @@ class CudaEvent final : public Milestone, public std::enable_shared_from_this<Cu
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;
   void notify(UniqueFunction<void()> function) override;
+  /// As notify, perhaps a millisecond later: see CudaPoller::add_lazily.
+  void notify_lazily(UniqueFunction<void()> function);
 
  private:
   std::shared_ptr<CudaEvents> events_;

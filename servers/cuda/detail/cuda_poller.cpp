@@ -4,6 +4,7 @@
 #include <coxswain/runtime/detail/thread_name.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -13,17 +14,25 @@ namespace cox::detail {
 CudaPoller::~CudaPoller() { stop(); }
 
 void CudaPoller::add(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function) {
+  put({std::move(event), std::move(function), false}, false);
+}
+
+void CudaPoller::add_lazily(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function) {
+  put({std::move(event), std::move(function), true}, true);
+}
+
+void CudaPoller::put(Entry entry, bool lazily) {
   {
     const std::lock_guard lock(mutex_);
     if (!stopping_) {
-      added_.push_back({std::move(event), std::move(function)});
+      added_.push_back(std::move(entry));
       if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-      changed_.notify_one();
+      if (!lazily || asleep_) changed_.notify_one();
       return;
     }
   }
-  event->wait();
-  function();
+  entry.event->wait();
+  entry.function();
 }
 
 void CudaPoller::stop() noexcept {
@@ -45,24 +54,31 @@ void CudaPoller::run() {
   name_this_thread(thread_name_);
   constexpr std::chrono::microseconds look_for{50};
   constexpr std::chrono::microseconds rest{20};
+  constexpr std::chrono::milliseconds lazy_rest{1};
   std::vector<Entry> entries;
   SpinWait spin(look_for);
   while (true) {
     {
       std::unique_lock lock(mutex_);
       if (entries.empty()) {
+        asleep_ = true;
         changed_.wait(lock, [this] { return stopping_ || !added_.empty(); });
+        asleep_ = false;
         if (added_.empty()) return;
         spin.restart();
       }
       entries.insert(entries.end(), std::move_iterator(added_.begin()), std::move_iterator(added_.end()));
       added_.clear();
     }
-    if (serve(entries)) {
+    const bool found = serve(entries);
+    const bool urgent = std::ranges::any_of(entries, [](const Entry& entry) { return !entry.lazy; });
+    if (found && urgent) {
       spin.restart();
-    } else if (!spin.again()) {
+    } else if (!urgent || !spin.again()) {
+      // Who adds something urgent wakes the thread; what is lazy is seen when this is over.
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, rest, [this] { return !added_.empty(); });
+      if (std::ranges::none_of(added_, [](const Entry& entry) { return !entry.lazy; }))
+        changed_.wait_for(lock, urgent ? std::chrono::microseconds(rest) : lazy_rest);
     }
   }
 }

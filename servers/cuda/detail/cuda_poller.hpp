@@ -27,6 +27,9 @@ class CudaPoller {
   /// of the thread; after stop() it blocks for the event and calls `function` here. `function` must neither throw nor
   /// block. Throws std::bad_alloc, std::system_error.
   void add(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function);
+  /// As add(), for what need not be known at once: `function` may be called a millisecond late, and the thread is not
+  /// woken for each.
+  void add_lazily(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function);
   /// Waits until all events have been reached, then joins the thread, unless called on it. Idempotent.
   void stop() noexcept;
 
@@ -34,8 +37,10 @@ class CudaPoller {
   struct Entry {
     std::shared_ptr<CudaEvent> event;
     UniqueFunction<void()> function;
+    bool lazy;
   };
 
+  void put(Entry entry, bool lazily);
   void run();
   bool serve(std::vector<Entry>& entries);
 
@@ -43,6 +48,7 @@ class CudaPoller {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Entry> added_;  // guarded by mutex_, as all below
+  bool asleep_ = false;       // for good, until it is woken
   bool stopping_ = false;
   std::thread thread_;
 };

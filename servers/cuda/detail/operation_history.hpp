@@ -14,7 +14,7 @@ namespace cox::detail {
 
 /// What an operation is called when it may be the culprit of a fault. Texts of static storage.
 struct OperationName {
-  const char* text = "work";  ///< "launch", "write"
+  const char* text = "work";  ///< "launch", "write"; null: what cannot be the culprit
   const char* kernel = nullptr;
   std::source_location site;
 };
