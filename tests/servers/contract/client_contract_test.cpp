@@ -78,7 +78,8 @@ TEMPLATE_TEST_CASE("Empty buffers, empty tensors and rank 0 work as any other", 
   const auto empty = client.create_tensor(Bytes{}, {2, 0}, 4);
   REQUIRE(client.read_one_tensor(empty.copy_descriptor({2, 0}, 4)).empty());
   const auto scalar = client.create_tensor(Bytes::copy_of(std::vector<double>{2.5}), {}, 8);
-  REQUIRE(client.read_one_tensor(scalar.copy_descriptor({}, 8)).to_vector<double>() == std::vector<double>{2.5});
+  REQUIRE(client.read_one_tensor(scalar.copy_descriptor({}, 8)).template to_vector<double>() ==
+          std::vector<double>{2.5});
   REQUIRE(client.read(std::vector<Handle>{}).empty());
   launch(client, TestType::fill(client.empty(0), 1));
   client.sync().get();

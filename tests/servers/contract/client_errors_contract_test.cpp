@@ -87,7 +87,7 @@ constexpr std::array operations{
     Operation<Backend>{"launch", ServerOperation::Launch,
                        [](const Scene<Backend>& s) { launch(s.client, Backend::misused().with_count({0, 1, 1})); }},
     Operation<Backend>{"launch of cubes", ServerOperation::Launch,
-                       [](const Scene<Backend>& s) { s.launch(client, TestType::fill(s.data, 5)); }},
+                       [](const Scene<Backend>& s) { launch(s.client, Backend::fill(s.data, 5)); }},
     Operation<Backend>{"write", ServerOperation::Write,
                        [](const Scene<Backend>& s) { s.client.write(s.data, Bytes::zeroed(8)); }},
     Operation<Backend>{"create", ServerOperation::InitializeMemory,

@@ -270,6 +270,10 @@ TEMPLATE_TEST_CASE(
         })) == early);
   client.sync().get();
   CHECK(void_of(client.profile([] {})) == Void{});
+  // Also where the stream is asked before the profile is.
+  ProfileDuration unseen = client.profile([&] { launch(client, TestType::fail_late(client)); });
+  CHECK_NOTHROW(client.sync().get());
+  CHECK(void_of(std::move(unseen)) == late);
 }
 
 TEMPLATE_TEST_CASE(

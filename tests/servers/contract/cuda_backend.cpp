@@ -127,7 +127,7 @@ CudaBackend::Gate::Gate(const Client& client) {
 }
 
 CudaBackend::Gate::~Gate() {
-  open();
+  std::atomic_ref(words_->open).store(1, std::memory_order_release);  // as in open()
   // The kernel may be about to look at the words. If it has never run, they are left to it.
   if (launched_ && !wait_for(words_->left, std::chrono::seconds(10))) new Bytes(std::move(memory_));
 }
@@ -157,6 +157,9 @@ void CudaBackend::Gate::wait_until_entered() {
   if (!wait_for(words_->entered, std::chrono::seconds(60))) throw std::runtime_error("a gate was not entered");
 }
 void CudaBackend::Gate::open() {
+  const bool closed = std::atomic_ref(words_->open).load(std::memory_order_relaxed) == 0;
+  if (closed && std::atomic_ref(words_->left).load(std::memory_order_acquire) != 0)
+    throw std::runtime_error("a gate was not opened in time");
   std::atomic_ref(words_->open).store(1, std::memory_order_release);  // pairs with ld.acquire.sys in the kernels
 }
 std::uint32_t CudaBackend::Gate::seen() const {

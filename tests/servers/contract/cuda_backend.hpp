@@ -71,6 +71,7 @@ struct CudaBackend {
     [[nodiscard]] Work copy(const Handle& from, const Handle& to);
     [[nodiscard]] Work sum(const Handle& data, Access access = Access::Read);
     void wait_until_entered();
+    /// Throws std::runtime_error if the kernel was tired of waiting: somebody waited for it in vain.
     void open();
     [[nodiscard]] std::uint32_t seen() const;
 

@@ -26,9 +26,16 @@ __device__ unsigned load(const unsigned* word) {
 __device__ void store(unsigned* word, unsigned value) {
   asm volatile("st.release.sys.u32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
 }
+__device__ unsigned long long nanoseconds() {
+  unsigned long long now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+// For 15 s at most, so that a test that hangs ends: see open().
 __device__ void wait(Words* words) {
   store(&words->entered, 1);
-  while (load(&words->open) == 0) __nanosleep(500);
+  const unsigned long long begin = nanoseconds();
+  while (load(&words->open) == 0 && nanoseconds() - begin < 15000000000ull) __nanosleep(500);
 }
 __device__ void leave(Words* words) { store(&words->left, 1); }
 )";

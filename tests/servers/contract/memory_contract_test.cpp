@@ -5,7 +5,10 @@
 #include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
+#include <array>
+#include <chrono>
 #include <cstddef>
+#include <future>
 #include <source_location>
 #include <string>
 
@@ -58,4 +61,24 @@ TEMPLATE_TEST_CASE("Device memory has a capacity, and is there again when it was
     client.sync().get();
   }
   REQUIRE(client.properties().memory.capacity == TestType::least_memory);
+}
+
+TEMPLATE_TEST_CASE("Cleanup waits for no kernel", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  typename TestType::Gate gate(client);
+  // Memory of every kind that is free, but known to the system.
+  (void)client.reserve_staging(std::array{std::size_t{8} << 20U});
+  (void)client.empty(std::size_t{64} << 20U);
+  client.sync().get();
+  launch(client, gate.hold());
+  gate.wait_until_entered();
+  client.memory_cleanup();
+  std::future<cox::MemoryUsage> usage =
+      std::async(std::launch::async, [other = device.on_new_stream()] { return other.memory_usage(); });
+  const bool answered = usage.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  gate.open();
+  CHECK(answered);
+  CHECK(usage.get().number_allocs == 0);
 }

@@ -26,7 +26,8 @@ std::string history_of(const ProgramTouches& touches) {
 
 }  // namespace
 
-RandomProgram::RandomProgram(const Client& client, const Options& options)
+template <class Backend>
+RandomProgram<Backend>::RandomProgram(const Client& client, const Options& options)
     : options_(options),
       random_(options.seed),
       streams_(options.streams, client),

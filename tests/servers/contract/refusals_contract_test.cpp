@@ -259,8 +259,7 @@ TEMPLATE_TEST_CASE("L10: a read inside a task of the same server is refused inst
   OpenDevice<TestType> device;
   const auto& client = device.client();
   const Handle data = upload(client, {1});
-  auto device = client.device_handle();
-  const auto result = device.submit_blocking(
+  const auto result = client.device_handle().submit_blocking(
       [&](typename TestType::Server&) { return kind_of<CallError>([&] { (void)client.read_one(data); }); });
   REQUIRE(result == CallError::Kind::WouldDeadlock);
   REQUIRE(numbers(client.exclusive([&] { return client.read_one(data); })) == std::vector<std::uint32_t>{1});
@@ -310,8 +309,8 @@ TEMPLATE_TEST_CASE("L10: two device threads that wait for futures of each other 
 TEMPLATE_TEST_CASE("What a closure on the server throws joins the errors of its stream", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   OpenDevice<TestType> device;
-  auto device = device.client().device_handle();
-  device.submit([](typename TestType::Server&) { throw std::runtime_error("from a closure"); });
+  device.client().device_handle().submit(
+      [](typename TestType::Server&) { throw std::runtime_error("from a closure"); });
   REQUIRE(mentions(unhealthy(device.client())->what(), {"from a closure"}));
 }
 
