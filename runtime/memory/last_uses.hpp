@@ -46,6 +46,7 @@ class LastUses {
 
   /// The work has been queued at `use`. After prepare().
   void note(Access access, StreamPosition use) noexcept {
+    shared_ = shared_ || (writer_.stream != no_stream && writer_.stream != use.stream);
     if (access == Access::Write) {
       readers_.clear();
       writer_ = use;
@@ -59,6 +60,9 @@ class LastUses {
       readers_.push_back(use);
     }
   }
+
+  /// Streams other than its writer's have used the memory: it is worth knowing where each use ends.
+  [[nodiscard]] bool is_shared() const noexcept { return shared_; }
 
   /// The uses that must be over before the memory is anybody else's: those that are not, none of which implies another.
   /// Throws std::bad_alloc.
@@ -80,6 +84,7 @@ class LastUses {
 
   StreamPosition writer_;
   StreamPositions readers_;
+  bool shared_ = false;
 };
 
 }  // namespace cox

@@ -35,8 +35,9 @@ class RegionBacking {
   /// then nothing has changed.
   bool grow(std::size_t size, StreamSlot stream, std::size_t) {
     blocks_.reserve(8);
-    // Small memory comes from regions that others share.
-    const std::size_t bytes = granule_.round_up(size < region_size / 2 ? region_size : size);
+    // Small memory comes from regions that others share, if there is room for one.
+    std::size_t bytes = granule_.round_up(size < region_size() / 2 ? region_size() : size);
+    if (!reserved_.has_room_for(bytes)) bytes = granule_.round_up(size);
     if (!reserved_.has_room_for(bytes)) return false;
     const MemoryAddress address = storage_.allocate(bytes);
     if (address == 0) return false;
@@ -66,7 +67,14 @@ class RegionBacking {
   void trim() noexcept {}
 
  private:
-  static constexpr std::size_t region_size = std::size_t{32} << 20U;
+  // Bytes of regions for small memory: as the storage likes them.
+  [[nodiscard]] static constexpr std::size_t region_size() noexcept {
+    if constexpr (requires { Storage::region_size; }) {
+      return Storage::region_size;
+    } else {
+      return std::size_t{32} << 20U;
+    }
+  }
 
   Storage& storage_;
   BlockMap& blocks_;

@@ -230,9 +230,11 @@ ProfilingToken CudaServer::start_profile(const Caller& caller) {
   profile->begin = device_->timed_events().take();
   profile->begin_sequence = on.next_sequence();
   const ProfilingToken token = on.profiles.open(profile, caller.site);
-  device_->submit(on, {}, {nullptr, nullptr, caller.site}, [profile](const IssueTarget& target) {
-    COX_CUDA_TRY(event_record(profile->begin->native(), target.stream));
-  });
+  device_->submit(on, {}, {nullptr, nullptr, caller.site},
+                  [profile, stream = on.shared_from_this()](const IssueTarget& target) {
+                    stream->running_profiles.push_back(profile);
+                    COX_CUDA_TRY(event_record(profile->begin->native(), target.stream));
+                  });
   return token;
 }
 
@@ -247,6 +249,8 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
       on, {}, {nullptr, nullptr, caller.site},
       [profile, failure = std::move(ended.failure), stream = on.shared_from_this(), sequence = on.next_sequence(),
        site = caller.site, failures, promise = std::move(promise)](const IssueTarget& target) mutable {
+        std::erase(stream->running_profiles, profile);
+        if (profile->failure != nullptr) failure = profile->failure;
         if (failures == ProfileFailures::OfProfile)
           if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence)) failure = std::move(first);
         try {

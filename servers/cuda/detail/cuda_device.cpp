@@ -52,7 +52,8 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       timed_events_(std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::On)),
       doorbell_(std::make_shared<Doorbell>(utilities_->owner.device,
                                            [this] {
-                                             if (!gpu_faulted()) context_->make_current();
+                                             if (!gpu_faulted())
+                                               COX_CUDA_CHECK(context_set_current(context_->native()));
                                              streams_.answer();
                                              advance();
                                            })),

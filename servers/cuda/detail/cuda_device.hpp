@@ -16,6 +16,7 @@
 #include <coxswain/servers/cuda/detail/cuda_storage.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/pinned_storage.hpp>
@@ -51,8 +52,8 @@ class CudaDevice {
   /// The caller's stream, with the device's context current on this thread. First in every operation. Throws CudaError,
   /// std::bad_alloc.
   [[nodiscard]] CudaStream& enter(const Caller& caller) {
-    if (!gpu_faulted()) [[likely]]  // else no call of the driver would come of it
-      context_->make_current();
+    if (!gpu_faulted()) [[likely]]                              // else no call of the driver would come of it
+      COX_CUDA_CHECK(context_set_current(context_->native()));  // a fault it finds is told by the operation
     return streams_.of(caller.stream);
   }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
@@ -88,7 +89,7 @@ class CudaDevice {
     const StreamPositions waits = waits_of(on, uses);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
     communicators_.note_waits(position, waits);
-    for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+    note(on, uses, position);
   }
   /// As that, behind the stream's transfers, too: for what tells that all work is done.
   template <class F>
@@ -97,7 +98,7 @@ class CudaDevice {
     for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue));
     communicators_.note_waits(position, waits);
-    for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+    note(on, uses, position);
   }
   /// A copy that the threads of the device make, as work of the stream. Throws as CudaTransfers::begin.
   void transfer(CudaStream& on, const BufferUses& uses, CopyTask task);
@@ -116,6 +117,16 @@ class CudaDevice {
   void remove_graph(GraphId id);
 
  private:
+  // An event behind a use lets other streams wait for it, and not for what comes later; one for each would cost too
+  // much.
+  void note(CudaStream& on, const BufferUses& uses, const StreamPosition& position) {
+    bool shared = false;
+    for (const BufferUse& use : uses) {
+      use.buffer->uses.note(use.access, position);
+      shared = shared || use.buffer->uses.is_shared();
+    }
+    if (shared) streams_.mark(on, position);
+  }
   [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
   [[nodiscard]] std::optional<Memory::Buffer> try_allocate(const MemoryRequest& request);
   void drain() noexcept;

@@ -13,6 +13,12 @@ void CudaStream::fail(std::exception_ptr error) {
   fail_at(next_sequence(), std::move(error));
 }
 
+void CudaStream::fail_late(std::uint64_t sequence, std::exception_ptr error) {
+  for (const auto& profile : running_profiles)
+    if (profile->failure == nullptr) profile->failure = error;
+  fail_at(sequence, std::move(error));
+}
+
 void CudaStream::fail_at(std::uint64_t sequence, std::exception_ptr error) {
   errors_.add(sequence, error);
   report_stream_error(LogSubsystem::Cuda, {place_, std::move(error)});

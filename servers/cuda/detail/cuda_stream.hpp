@@ -15,6 +15,7 @@
 #include <exception>
 #include <memory>
 #include <source_location>
+#include <vector>
 
 namespace cox::detail {
 
@@ -38,6 +39,9 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// A failure found while work was being queued joins the stream's errors, or those of a capture, and voids the
   /// profiles that are open.
   void fail(std::exception_ptr error);
+  /// A failure of the operation at `sequence`, found when it was issued, joins the stream's errors and voids the
+  /// profiles that it lies within.
+  void fail_late(std::uint64_t sequence, std::exception_ptr error);
   /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none. After a fault of the
   /// GPU: that.
   [[nodiscard]] std::exception_ptr take_errors(std::source_location site) {
@@ -65,6 +69,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
   GraphCapture<CudaGraph> capture;
   OpenProfiles<std::shared_ptr<CudaProfile>> profiles;
+  std::vector<std::shared_ptr<CudaProfile>> running_profiles;  ///< whose begin has been issued, and whose end has not
 
   // Any thread
   // --------------------------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ bool CudaStreams::issue_pending(NativeStream& native) {
       first.issue(native.target());
       mark_now_and_then(native);
     } catch (...) {
-      first.owner->fail_at(first.sequence, std::current_exception());
+      first.owner->fail_late(first.sequence, std::current_exception());
     }
   }
   return any;

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/cuda_stream.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
 #include <coxswain/servers/cuda/gpu_fault.hpp>
 
@@ -84,6 +85,11 @@ class CudaStreams {
     return position;
   }
 
+  /// Records an event behind what is at `position`, if that has just been issued. Throws CudaError, std::bad_alloc.
+  void mark(CudaStream& on, const StreamPosition& position) {
+    const CudaTimeline& timeline = on.native().timeline();
+    if (timeline.issued() == position.position && timeline.last_mark() < position.position) on.native().mark(*events_);
+  }
   /// Issues what can be issued by now. Returns whether there was anything.
   bool advance();
   /// The doorbell has rung: what waits for the device has it ring anew.
@@ -127,8 +133,14 @@ class CudaStreams {
     if (native.timeline().issued() % 32 == 0 || in_flight >= options_.in_flight) native.poll();
     return native.timeline().in_flight() < options_.in_flight;
   }
+  // After a fault of the GPU nothing needs to be waited for, and whoever is issued must be told.
   void wait_for(NativeStream& native, const StreamPositions& waits) {
-    for (const StreamPosition& wait : waits) wait_for(native, wait);
+    if (waits.empty()) return;
+    try {
+      for (const StreamPosition& wait : waits) wait_for(native, wait);
+    } catch (...) {
+      if (!gpu_faulted()) throw;
+    }
   }
   void wait_for(NativeStream& native, const StreamPosition& wait);
   void mark_now_and_then(NativeStream& native) {
