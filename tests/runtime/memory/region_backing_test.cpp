@@ -55,12 +55,22 @@ TEST_CASE("Only whole regions that are free of all go back", "[memory]") {
 
 TEST_CASE("L7: a region that the capacity or the storage does not have is refused", "[memory]") {
   Fixture f(64 * mebibyte);
-  f.reserved.capacity = 33 * mebibyte;
+  f.reserved.capacity = 32 * mebibyte;
   REQUIRE(f.backing.grow(512, one, no_limit));
   CHECK_FALSE(f.backing.grow(512, one, no_limit));
   f.reserved.capacity = no_limit;
   CHECK_FALSE(f.backing.grow(33 * mebibyte, one, no_limit));
   CHECK(f.backing.grow(32 * mebibyte, one, no_limit));
+}
+
+TEST_CASE("L7: where the capacity has no room for a whole region, small memory has one of its own", "[memory]") {
+  Fixture f(64 * mebibyte);
+  f.reserved.capacity = 33 * mebibyte;
+  REQUIRE(f.backing.grow(512, one, no_limit));
+  const std::size_t whole = f.reserved.now;
+  REQUIRE(f.backing.grow(512, one, no_limit));
+  CHECK(f.reserved.now - whole < mebibyte);
+  CHECK_FALSE(f.backing.grow(mebibyte, one, no_limit));
 }
 
 TEST_CASE("L13: all regions go back with the backing, in however many blocks they are", "[memory]") {
