@@ -1,6 +1,8 @@
 # cox_discover_tests(target PREFIX text [LABELS labels...])
 # One ctest entry per TEST_CASE of a Catch2 program (2 or 3), listed after each link. Unlike Catch2's own script this one
-# fails the build when the program cannot list its tests, and takes any title.
+# fails the build when the program cannot list its tests, and takes any title. Cases with the tag [gpu], and those of the
+# contract on a CUDA backend, have the label gpu and run one at a time. A case that says "skipped: needs ..." is shown as
+# skipped.
 function(cox_discover_tests target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX" "LABELS")
   if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
