@@ -106,10 +106,3 @@ TEST_CASE("An unchecked launch runs as the setting says: checked, in mode valida
   CHECK(unchecked_under("validate") == refused);
   CHECK(unchecked_under("auto") == done);
 }
-
-TEST_CASE("An unchecked launch of no cubes is no work at all") {
-  OpenHost host;
-  const HostClient& client = host.client();
-  client.launch_unchecked({"null", {}, 5, nullptr}, {1, 0, 1}, {});
-  client.sync().get();
-}

@@ -1,5 +1,5 @@
 #include <coxswain/tests/runtime/thrown.hpp>
-#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/io_error.hpp>
@@ -21,12 +21,8 @@
 
 using namespace cox::test;
 using cox::Bytes;
-using cox::CubeCount;
 using cox::Handle;
-using cox::HostClient;
-using cox::HostKernel;
 using cox::IoError;
-using cox::KernelArguments;
 using cox::LaunchError;
 using cox::MemoryLayoutDescriptor;
 using cox::ServerError;
@@ -40,68 +36,67 @@ std::optional<typename E::Kind> kind(const std::exception_ptr& error) {
   return kind_of<E>([&] { std::rethrow_exception(error); });
 }
 
-std::optional<ServerError::Kind> met(const HostClient& client) {
+template <class Client>
+std::optional<ServerError::Kind> met(const Client& client) {
   return kind_of<ServerError>([&] { client.sync().get(); });
 }
 
-/// Found when it is queued: it takes a buffer, and is given none.
-void fail_at_once(const HostClient& client) {
-  client.launch({"early", {}, 1, [](const cox::KernelContext&) {}}, CubeCount::single(), {});
-}
-
-/// Found when it is its turn.
-HostKernel throwing() {
-  return {"late", {}, 0, [](const cox::KernelContext&) { throw std::runtime_error("as it should"); }};
-}
-
-using Graph = cox::Graph<HostClient>;
-
 /// A stream with something of everything on it.
+template <class Backend>
 struct Scene {
-  explicit Scene(HostClient on) : client(std::move(on)) {
+  using Client = typename Backend::Client;
+
+  explicit Scene(Client on) : client(std::move(on)) {
     client.graph_prepare();
     client.graph_start_capture();
-    client.launch(fill_kernel(), CubeCount::single(),
-                  KernelArguments{}.with_buffer(data).with_scalar(std::uint32_t{7}));
+    launch(client, Backend::fill(data, 7));
     graph.emplace(client.graph_stop_capture());
   }
-  HostClient client;
+  Client client;
   Handle data = upload(client, {1, 2});
-  std::optional<Graph> graph;
+  std::optional<cox::Graph<Client>> graph;
 };
 
+template <class Backend>
 struct Operation {
   const char* name;
   ServerOperation operation;
-  void (*call)(const Scene&);
+  void (*call)(const Scene<Backend>&);
 };
 
+template <class Backend>
 constexpr std::array operations{
-    Operation{"read", ServerOperation::Read, [](const Scene& s) { (void)s.client.read_one(s.data); }},
-    Operation{"read_async", ServerOperation::Read,
-              [](const Scene& s) { (void)s.client.read_async(std::vector<Handle>{s.data}).get(); }},
-    Operation{"read_one_tensor", ServerOperation::Read,
-              [](const Scene& s) { (void)s.client.read_one_tensor(s.data.copy_descriptor({2}, {1}, 4)); }},
-    Operation{"read_lazy", ServerOperation::Read, [](const Scene& s) { (void)s.client.read_lazy(s.data).copy(); }},
-    Operation{"flush", ServerOperation::Flush, [](const Scene& s) { s.client.flush(); }},
-    Operation{"sync", ServerOperation::Sync, [](const Scene& s) { s.client.sync().get(); }},
-    Operation{"graph_prepare", ServerOperation::GraphPrepare, [](const Scene& s) { s.client.graph_prepare(); }},
-    Operation{"memory_usage", ServerOperation::MemoryUsage, [](const Scene& s) { (void)s.client.memory_usage(); }},
-    Operation{"memory_report", ServerOperation::MemoryReport, [](const Scene& s) { (void)s.client.memory_report(); }},
-    Operation{"launch", ServerOperation::Launch, [](const Scene& s) { s.client.launch(copy_kernel(), {0, 1, 1}, {}); }},
-    Operation{"launch of cubes", ServerOperation::Launch,
-              [](const Scene& s) {
-                s.client.launch(fill_kernel(), CubeCount::single(),
-                                KernelArguments{}.with_buffer(s.data).with_scalar(std::uint32_t{5}));
-              }},
-    Operation{"write", ServerOperation::Write, [](const Scene& s) { s.client.write(s.data, Bytes::zeroed(8)); }},
-    Operation{"create", ServerOperation::InitializeMemory, [](const Scene& s) { (void)upload(s.client, {1}); }},
-    Operation{"staging", ServerOperation::Staging,
-              [](const Scene& s) { (void)s.client.reserve_staging(std::array{std::size_t{8}}); }},
-    Operation{"get_resource", ServerOperation::GetResource,
-              [](const Scene& s) { (void)s.client.get_resource(s.data); }},
-    Operation{"replay", ServerOperation::Replay, [](const Scene& s) { s.graph->replay(); }},
-    Operation{"memory_cleanup", ServerOperation::MemoryCleanup, [](const Scene& s) { s.client.memory_cleanup(); }},
+    Operation<Backend>{"read", ServerOperation::Read, [](const Scene<Backend>& s) { (void)s.client.read_one(s.data); }},
+    Operation<Backend>{"read_async", ServerOperation::Read,
+                       [](const Scene<Backend>& s) { (void)s.client.read_async(std::vector<Handle>{s.data}).get(); }},
+    Operation<Backend>{
+        "read_one_tensor", ServerOperation::Read,
+        [](const Scene<Backend>& s) { (void)s.client.read_one_tensor(s.data.copy_descriptor({2}, {1}, 4)); }},
+    Operation<Backend>{"read_lazy", ServerOperation::Read,
+                       [](const Scene<Backend>& s) { (void)s.client.read_lazy(s.data).copy(); }},
+    Operation<Backend>{"flush", ServerOperation::Flush, [](const Scene<Backend>& s) { s.client.flush(); }},
+    Operation<Backend>{"sync", ServerOperation::Sync, [](const Scene<Backend>& s) { s.client.sync().get(); }},
+    Operation<Backend>{"graph_prepare", ServerOperation::GraphPrepare,
+                       [](const Scene<Backend>& s) { s.client.graph_prepare(); }},
+    Operation<Backend>{"memory_usage", ServerOperation::MemoryUsage,
+                       [](const Scene<Backend>& s) { (void)s.client.memory_usage(); }},
+    Operation<Backend>{"memory_report", ServerOperation::MemoryReport,
+                       [](const Scene<Backend>& s) { (void)s.client.memory_report(); }},
+    Operation<Backend>{"launch", ServerOperation::Launch,
+                       [](const Scene<Backend>& s) { launch(s.client, Backend::misused().with_count({0, 1, 1})); }},
+    Operation<Backend>{"launch of cubes", ServerOperation::Launch,
+                       [](const Scene<Backend>& s) { launch(s.client, Backend::fill(s.data, 5)); }},
+    Operation<Backend>{"write", ServerOperation::Write,
+                       [](const Scene<Backend>& s) { s.client.write(s.data, Bytes::zeroed(8)); }},
+    Operation<Backend>{"create", ServerOperation::InitializeMemory,
+                       [](const Scene<Backend>& s) { (void)upload(s.client, {1}); }},
+    Operation<Backend>{"staging", ServerOperation::Staging,
+                       [](const Scene<Backend>& s) { (void)s.client.reserve_staging(std::array{std::size_t{8}}); }},
+    Operation<Backend>{"get_resource", ServerOperation::GetResource,
+                       [](const Scene<Backend>& s) { (void)s.client.get_resource(s.data); }},
+    Operation<Backend>{"replay", ServerOperation::Replay, [](const Scene<Backend>& s) { s.graph->replay(); }},
+    Operation<Backend>{"memory_cleanup", ServerOperation::MemoryCleanup,
+                       [](const Scene<Backend>& s) { s.client.memory_cleanup(); }},
 };
 
 /// The failures of queued work that are told while this lives.
@@ -129,14 +124,16 @@ class Told {
 
 }  // namespace
 
-TEST_CASE(
-    "L12: what meets the device throws the stream's failures and takes them, what looks is refused, work goes on") {
-  OpenHost host;
-  for (const Operation& row : operations) {
+TEMPLATE_TEST_CASE(
+    "L12: what meets the device throws the stream's failures and takes them, what looks is refused, work goes on", "",
+    COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  for (const Operation<TestType>& row : operations<TestType>) {
     INFO(row.name);
-    const Scene scene(host.on_new_stream());
+    const Scene<TestType> scene(device.on_new_stream());
     const StreamErrorMode mode = cox::stream_error_mode(row.operation);
-    fail_at_once(scene.client);
+    launch(scene.client, TestType::misused());
     const auto thrown = kind_of<ServerError>([&] { row.call(scene); });
     CHECK(thrown == (mode == StreamErrorMode::Ignore ? std::nullopt : std::optional(ServerError::Kind::Unhealthy)));
     // Refused twice as well: only who takes them ends it.
@@ -148,26 +145,29 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("L12: the start of a capture takes the stream's failures, and the capture can be started then") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("L12: the start of a capture takes the stream's failures, and the capture can be started then", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   client.graph_prepare();
-  client.launch(throwing(), CubeCount::single(), {});
-  fail_at_once(client);
+  launch(client, TestType::fail_late(client));
+  launch(client, TestType::misused());
   CHECK(kind_of<ServerError>([&] { client.graph_start_capture(); }) == ServerError::Kind::Unhealthy);
   CHECK(kind_of<ServerError>([&] { (void)client.graph_stop_capture(); }) ==
         ServerError::Kind::Graph);  // none has begun
 }
 
-TEST_CASE("L12: work that follows a failure is done, on the stream that failed") {
-  OpenHost host;
-  const Scene scene(host.on_new_stream());
-  const HostClient& client = scene.client;
-  fail_at_once(client);
+TEMPLATE_TEST_CASE("L12: work that follows a failure is done, on the stream that failed", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const Scene<TestType> scene(device.on_new_stream());
+  const auto& client = scene.client;
+  launch(client, TestType::misused());
   client.write(scene.data, Bytes::copy_of(std::vector<std::uint32_t>{5, 6}));
   const Handle made = upload(client, {8});
   const Handle copied = client.empty(8);
-  client.launch(copy_kernel(), CubeCount::single(), KernelArguments{}.with_buffer(scene.data).with_buffer(copied));
+  launch(client, TestType::copy(scene.data, copied));
   scene.graph->replay();
   CHECK(met(client) == ServerError::Kind::Unhealthy);
   CHECK(numbers(client.read_one(copied)) == std::vector<std::uint32_t>{5, 6});
@@ -175,48 +175,52 @@ TEST_CASE("L12: work that follows a failure is done, on the stream that failed")
   CHECK(numbers(client.read_one(scene.data)) == std::vector<std::uint32_t>{7, 7});
 }
 
-TEST_CASE("L12: failures are told in the order of the stream, not in that of their discovery") {
-  OpenHost host;
-  const HostClient& client = host.client();
-  Gate gate;
-  client.launch(gate.kernel(0, [](const auto&) { throw std::runtime_error("first"); }), CubeCount::single(), {});
+TEMPLATE_TEST_CASE("L12: failures are told in the order of the stream, not in that of their discovery", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  typename TestType::Gate gate(client);
+  launch(client, gate.hold());
+  launch(client, TestType::fail_late(client));
   gate.wait_until_entered();
-  fail_at_once(client);
+  launch(client, TestType::misused());
   CHECK(kind_of<ServerError>([&] { (void)client.memory_usage(); }) == ServerError::Kind::Unhealthy);  // it is found
   auto done = client.sync();
-  client.launch(throwing(), CubeCount::single(), {});  // behind who asks
+  launch(client, TestType::fail_late(client));  // behind who asks
   gate.open();
   try {
     done.get();
     FAIL("two failures were not told");
   } catch (const ServerError& error) {
     REQUIRE(error.errors().size() == 2);
-    CHECK(kind<LaunchError>(error.cause()) == LaunchError::Kind::KernelFailed);
-    CHECK(kind<LaunchError>(error.errors()[0]) == LaunchError::Kind::KernelFailed);
+    CHECK(kind<LaunchError>(error.cause()) == TestType::late_kind);
+    CHECK(kind<LaunchError>(error.errors()[0]) == TestType::late_kind);
     CHECK(kind<LaunchError>(error.errors()[1]) == LaunchError::Kind::ArgumentCount);
-    CHECK(mentions(error.what(), {"first"}));
+    CHECK(mentions(error.what(), {TestType::late_text}));
   }
   CHECK(met(client) == ServerError::Kind::Unhealthy);
   CHECK_FALSE(met(client));
 }
 
-TEST_CASE("L12: every failure of queued work is told once, at once, with its place") {
-  OpenHost host;
-  const HostClient first = host.on_new_stream();
-  const HostClient second = host.on_new_stream();
+TEMPLATE_TEST_CASE("L12: every failure of queued work is told once, at once, with its place", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto first = device.on_new_stream();
+  const auto second = device.on_new_stream();
   Told told;
   const std::uint64_t before = cox::stream_error_count();
-  first.launch(throwing(), CubeCount::single(), {});
+  launch(first, TestType::fail_late(first));
   CHECK(met(first) == ServerError::Kind::Unhealthy);
-  fail_at_once(second);
+  launch(second, TestType::misused());
   second.write(second.empty(4), Bytes::zeroed(3));
   CHECK(kind_of<ServerError>([&] { (void)second.memory_usage(); }) == ServerError::Kind::Unhealthy);
   const auto errors = told.get();
   REQUIRE(errors.size() == 3);
   CHECK(cox::stream_error_count() == before + 3);
-  CHECK(errors[0].place.device == host.device());
+  CHECK(errors[0].place.device == device.device());
   CHECK(errors[0].place.stream == first.stream_id());
-  CHECK(kind<LaunchError>(errors[0].error) == LaunchError::Kind::KernelFailed);
+  CHECK(kind<LaunchError>(errors[0].error) == TestType::late_kind);
   CHECK(errors[1].place.stream == second.stream_id());
   CHECK(kind<LaunchError>(errors[1].error) == LaunchError::Kind::ArgumentCount);
   CHECK(errors[2].place.stream == second.stream_id());
@@ -225,12 +229,16 @@ TEST_CASE("L12: every failure of queued work is told once, at once, with its pla
   CHECK(told.get().size() == 3);                       // and who takes tells nobody
 }
 
-TEST_CASE("L12: every use of a handle whose allocation failed carries the cause, also of one tensor of several") {
-  OpenHost host({.device_count = 1, .threads_per_device = 1, .memory_capacity = 4096});
-  const HostClient& client = host.client();
-  const Handle kept = client.empty(1000);
+TEMPLATE_TEST_CASE(
+    "L12: every use of a handle whose allocation failed carries the cause, also of one tensor of several", "",
+    COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  constexpr std::size_t capacity = TestType::least_memory;
+  OpenDevice<TestType> device({.memory = capacity, .threads = 1});
+  const auto& client = device.client();
+  const Handle kept = client.empty(capacity / 4);
   const auto tensors = client.empty_tensors(
-      {MemoryLayoutDescriptor::contiguous({2048}, 1), MemoryLayoutDescriptor::optimized({2, 1024}, 1)});
+      {MemoryLayoutDescriptor::contiguous({capacity / 2}, 1), MemoryLayoutDescriptor::optimized({2, capacity / 4}, 1)});
   CHECK(met(client) == ServerError::Kind::Unhealthy);
   const auto carries_cause = [](const std::exception_ptr& error) {
     try {
@@ -256,7 +264,7 @@ TEST_CASE("L12: every use of a handle whose allocation failed carries the cause,
     CHECK(carries_cause(cause_of([&] { (void)client.get_resource(tensor.memory); })));
     client.write(tensor.memory, Bytes::zeroed(tensor.memory.size_in_used()));
     CHECK(carries_cause(cause_of([&] { client.sync().get(); })));
-    client.launch(fill_kernel(), CubeCount::single(), KernelArguments{}.with_buffer(tensor.memory));
+    launch(client, TestType::fill(tensor.memory, 1));
     const auto launch = cause_of([&] { client.flush(); });
     CHECK(kind<LaunchError>(launch) == LaunchError::Kind::Io);
     try {

@@ -1,4 +1,4 @@
-#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
 
@@ -14,13 +14,9 @@
 #include <vector>
 
 using namespace cox::test;
-using cox::Access;
 using cox::Bytes;
-using cox::CubeCount;
 using cox::Future;
 using cox::Handle;
-using cox::HostClient;
-using cox::KernelArguments;
 
 namespace {
 
@@ -35,9 +31,10 @@ using AnyFuture = std::variant<std::monostate, Future<std::vector<Bytes>>, Futur
 
 /// A client thread that adds one to its buffer again and again, asks for reads and syncs, and drops most of the futures
 /// unseen.
+template <class Backend>
 class CarelessClient {
  public:
-  CarelessClient(const HostClient& client, const Handle& everybodys, std::uint64_t seed)
+  CarelessClient(const typename Backend::Client& client, const Handle& everybodys, std::uint64_t seed)
       : client_(client),
         random_(seed),
         everybodys_(everybodys),
@@ -58,8 +55,7 @@ class CarelessClient {
   std::size_t below(std::size_t bound) { return random_() % bound; }
 
   void add_one() {
-    client_.launch(multiply_add(), CubeCount::of_1d(32),
-                   KernelArguments{}.with_buffer(data_).with_scalar(std::uint32_t{1}).with_scalar(std::uint32_t{1}));
+    launch(client_, Backend::multiply_add(data_, 1, 1));
     ++added_;
   }
 
@@ -106,7 +102,7 @@ class CarelessClient {
       }
   }
 
-  HostClient client_;
+  typename Backend::Client client_;
   std::mt19937_64 random_;
   Handle everybodys_;
   Handle data_;
@@ -116,39 +112,44 @@ class CarelessClient {
   std::string failure_;
 };
 
-void run_clients(OpenHost& host, std::size_t futures_of_one) {
-  const Handle everybodys = host.client().create(Bytes::zeroed(10'000));
+template <class Backend>
+void run_clients(OpenDevice<Backend>& device, std::size_t futures_of_one) {
+  const Handle everybodys = device.client().create(Bytes::zeroed(10'000));
   std::array<std::string, clients> failures;
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < clients; ++t)
     threads.emplace_back(
-        [&, t] { failures[t] = CarelessClient(host.on_new_stream(), everybodys, t).run(futures_of_one); });
+        [&, t] { failures[t] = CarelessClient<Backend>(device.on_new_stream(), everybodys, t).run(futures_of_one); });
   for (std::thread& thread : threads) thread.join();
   for (const std::string& failure : failures) REQUIRE(failure == "");
 }
 
 }  // namespace
 
-TEST_CASE("L11: a hundred thousand futures dropped at any moment under load leave no memory behind") {
-  OpenHost host({.device_count = 1, .threads_per_device = 4});
-  run_clients(host, futures_of_each / 10);  // queues and recycled blocks have their size now
-  host.client().sync().get();
-  REQUIRE(host.client().memory_usage().number_allocs == 0);
+TEMPLATE_TEST_CASE("L11: a hundred thousand futures dropped at any moment under load leave no memory behind", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device({.threads = 4});
+  run_clients(device, futures_of_each / 10);  // queues and recycled blocks have their size now
+  device.client().sync().get();
+  REQUIRE(device.client().memory_usage().number_allocs == 0);
   const long blocks = live_blocks();
-  run_clients(host, futures_of_each);
-  host.client().sync().get();
-  REQUIRE(host.client().memory_usage().number_allocs == 0);
-  REQUIRE(host.client().memory_usage().bytes_in_use == 0);
+  run_clients(device, futures_of_each);
+  device.client().sync().get();
+  REQUIRE(device.client().memory_usage().number_allocs == 0);
+  REQUIRE(device.client().memory_usage().bytes_in_use == 0);
   INFO("blocks of host memory: " << blocks << " before, " << live_blocks() << " after");
   REQUIRE(live_blocks() < blocks + 500);
 }
 
-TEST_CASE("L11: futures and buffers dropped before their stream comes to them disturb none that are kept") {
-  OpenHost host;
-  HostClient& client = host.client();
-  const HostClient other = host.on_new_stream();
-  Gate gate;
-  client.launch(gate.kernel(0), CubeCount::single(), {});
+TEMPLATE_TEST_CASE("L11: futures and buffers dropped before their stream comes to them disturb none that are kept", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  auto& client = device.client();
+  const auto other = device.on_new_stream();
+  typename TestType::Gate gate(client);
+  launch(client, gate.hold());
   gate.wait_until_entered();
   const long blocks = live_blocks();
   std::vector<Future<std::vector<Bytes>>> kept;

@@ -1,10 +1,11 @@
-#include <coxswain/tests/servers/host/random_program.hpp>
+#include <coxswain/tests/servers/contract/random_program.hpp>
 
 #include <algorithm>
 
 namespace cox::test {
 
-bool RandomProgram::add_argument(std::vector<Argument>& arguments, bool written) {
+template <class Backend>
+bool RandomProgram<Backend>::add_argument(std::vector<Argument>& arguments, bool written) {
   for (int tries = 0; tries < 4; ++tries) {
     const ProgramWindow& whole = windows_[any_window()];
     if (!whole.region->defined || whole.size() < 4 || (written && whole.region->constant)) continue;
@@ -19,7 +20,8 @@ bool RandomProgram::add_argument(std::vector<Argument>& arguments, bool written)
 }
 
 // All arguments side by side in one buffer.
-bool RandomProgram::split_argument(std::vector<Argument>& arguments, const ProgramJob& job) {
+template <class Backend>
+bool RandomProgram<Backend>::split_argument(std::vector<Argument>& arguments, const ProgramJob& job) {
   const std::size_t count = job.ins + job.outs;
   const ProgramWindow& whole = windows_[any_window()];
   const std::size_t each = whole.size() / 4 / count;
@@ -31,7 +33,8 @@ bool RandomProgram::split_argument(std::vector<Argument>& arguments, const Progr
   return true;
 }
 
-void RandomProgram::launch() {
+template <class Backend>
+void RandomProgram<Backend>::launch() {
   const std::size_t which = below(program_jobs.size());
   const ProgramJob& job = program_jobs[which];
   std::vector<Argument> arguments;
@@ -50,7 +53,8 @@ void RandomProgram::launch() {
     if (windows_[i].handle.memory().memory() == used.memory().memory() && !windows_[i].region->constant) drop_window(i);
 }
 
-CubeCount RandomProgram::any_cubes(const HostClient& client, std::uint64_t& cubes) {
+template <class Backend>
+CubeCount RandomProgram<Backend>::any_cubes(const Client& client, std::uint64_t& cubes) {
   if (!one_in(4)) {
     cubes = one_in(2) ? cubes_for_all : between(1, 6);
     return one_in(2) ? CubeCount::of_1d(static_cast<std::uint32_t>(cubes))
@@ -64,9 +68,10 @@ CubeCount RandomProgram::any_cubes(const HostClient& client, std::uint64_t& cube
   return CubeCount::dynamic(window.handle);
 }
 
-void RandomProgram::submit_launch(const ProgramJob& job, std::vector<Argument> arguments, const ProgramScalars& scalars,
-                                  bool all_cubes) {
-  const HostClient& client = any_stream();
+template <class Backend>
+void RandomProgram<Backend>::submit_launch(const ProgramJob& job, std::vector<Argument> arguments,
+                                           const ProgramScalars& scalars, bool all_cubes) {
+  const Client& client = any_stream();
   std::uint64_t cubes = cubes_for_all;
   CubeCount count = all_cubes ? CubeCount::of_1d(cubes_for_all) : any_cubes(client, cubes);
   KernelArguments given;
@@ -88,14 +93,17 @@ void RandomProgram::submit_launch(const ProgramJob& job, std::vector<Argument> a
     argument.window.region->touch(step_, client.stream_id().value, job.name);
   }
   given = std::move(given).with_scalar(scalars.factor).with_scalar(scalars.summand).with_scalar(scalars.passes);
+  for (const Argument& argument : arguments)
+    given = std::move(given).with_scalar(static_cast<std::uint32_t>(argument.window.size() / 4));
   const bool counts = job.kernel == ProgramKernel::Count;
-  const HostKernel& kernel = counts ? count_kernel_ : kernels_[static_cast<std::size_t>(&job - program_jobs.data())];
+  const Kernel& kernel = counts ? count_kernel_ : kernels_[static_cast<std::size_t>(&job - program_jobs.data())];
   client.launch(kernel, std::move(count), std::move(given));
   for (std::uint64_t cube = 0; cube < cubes; ++cube) run_cube(job, scalars, cube, operands);
 }
 
 // Changes a cube count, from the host or from the device.
-void RandomProgram::launch_count() {
+template <class Backend>
+void RandomProgram<Backend>::launch_count() {
   const std::size_t place = below(counts_.size());
   if (one_in(4)) return allocate_counts(place);
   std::vector<Argument> arguments;
@@ -103,5 +111,7 @@ void RandomProgram::launch_count() {
   arguments.push_back({any_part(counts_[place], 4), true});
   submit_launch(count_job, std::move(arguments), {}, false);
 }
+
+COX_INSTANTIATE_RANDOM_PROGRAM
 
 }  // namespace cox::test

@@ -1,5 +1,5 @@
 #include <coxswain/tests/runtime/thrown.hpp>
-#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
@@ -22,7 +22,6 @@ using cox::AllocationProperty;
 using cox::Bytes;
 using cox::CopyDescriptor;
 using cox::Handle;
-using cox::HostClient;
 using cox::IoError;
 using cox::lazy_bytes;
 using cox::ServerError;
@@ -32,13 +31,14 @@ namespace {
 CopyDescriptor whole(const Handle& handle) { return handle.copy_descriptor({handle.size_in_used()}, {1}, 1); }
 
 /// A client that counts what it downloads.
+template <class Client>
 struct CountingClient {
   struct Downloads {
     std::atomic<int> count{0};
     std::atomic<std::size_t> bytes{0};
   };
 
-  HostClient client;
+  Client client;
   std::shared_ptr<Downloads> downloads = std::make_shared<Downloads>();
 
   [[nodiscard]] cox::StreamId stream_id() const noexcept { return client.stream_id(); }
@@ -53,7 +53,8 @@ struct CountingClient {
 
 /// 100 rows of 30 bytes, padded on the device.
 struct Padded {
-  explicit Padded(const HostClient& client)
+  template <class Client>
+  explicit Padded(const Client& client)
       : layout(client.create_tensor(Bytes::copy_of(content), {100, 30}, 1)),
         tensor(layout.copy_descriptor({100, 30}, 1)) {
     REQUIRE(layout.strides != cox::Strides{30, 1});
@@ -65,10 +66,12 @@ struct Padded {
 
 }  // namespace
 
-TEST_CASE("Lazy bytes of a device are downloaded by the first access, once for all who share them") {
-  OpenHost host;
-  const CountingClient client{host.client()};
-  const Bytes bytes = lazy_bytes(client, whole(host.client().create(Bytes::copy_of(pattern(5000)))));
+TEMPLATE_TEST_CASE("Lazy bytes of a device are downloaded by the first access, once for all who share them", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const CountingClient<typename TestType::Client> client{device.client()};
+  const Bytes bytes = lazy_bytes(client, whole(device.client().create(Bytes::copy_of(pattern(5000)))));
   CHECK(bytes.property() == AllocationProperty::Device);
   CHECK(bytes.size() == 5000);
   const Bytes same = bytes.share();
@@ -84,10 +87,11 @@ TEST_CASE("Lazy bytes of a device are downloaded by the first access, once for a
   CHECK(client.downloads->bytes == 5000);
 }
 
-TEST_CASE("Parts of lazy bytes of a device are lazy, and download no more than themselves") {
-  OpenHost host;
-  const CountingClient client{host.client()};
-  const Bytes bytes = lazy_bytes(client, whole(host.client().create(Bytes::copy_of(pattern(5000)))));
+TEMPLATE_TEST_CASE("Parts of lazy bytes of a device are lazy, and download no more than themselves", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const CountingClient<typename TestType::Client> client{device.client()};
+  const Bytes bytes = lazy_bytes(client, whole(device.client().create(Bytes::copy_of(pattern(5000)))));
   const Bytes content = Bytes::copy_of(pattern(5000));
   const Bytes part = bytes.slice(1000, 100).slice(10, 20);
   CHECK(part.property() == AllocationProperty::Device);
@@ -105,18 +109,21 @@ TEST_CASE("Parts of lazy bytes of a device are lazy, and download no more than t
   CHECK(client.downloads->bytes == 5027);
 }
 
-TEST_CASE("Lazy bytes of a part of a device's memory are that part") {
-  OpenHost host;
-  const Handle handle = host.client().create(Bytes::copy_of(pattern(5000))).offset_start(512).offset_end(100);
-  const Bytes bytes = lazy_bytes(host.client(), whole(handle));
+TEMPLATE_TEST_CASE("Lazy bytes of a part of a device's memory are that part", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const Handle handle = device.client().create(Bytes::copy_of(pattern(5000))).offset_start(512).offset_end(100);
+  const Bytes bytes = lazy_bytes(device.client(), whole(handle));
   CHECK(bytes.slice(4380, 8) == Bytes::copy_of(pattern(5000)).slice(4892, 8));
   CHECK(bytes == Bytes::copy_of(pattern(5000)).slice(512, 4388));
 }
 
-TEST_CASE("Lazy bytes of a padded tensor are dense, and a part of them downloads the rows that it touches") {
-  OpenHost host;
-  const CountingClient client{host.client()};
-  const Padded padded(host.client());
+TEMPLATE_TEST_CASE("Lazy bytes of a padded tensor are dense, and a part of them downloads the rows that it touches", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const CountingClient<typename TestType::Client> client{device.client()};
+  const Padded padded(device.client());
   const Bytes content = Bytes::copy_of(padded.content);
   const Bytes bytes = lazy_bytes(client, padded.tensor);
   const auto downloaded = [&](std::size_t offset, std::size_t size) {
@@ -135,9 +142,10 @@ TEST_CASE("Lazy bytes of a padded tensor are dense, and a part of them downloads
   CHECK(bytes.is_resident());
 }
 
-TEST_CASE("L11: lazy bytes keep the memory alive, and do not count as a handle") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("L11: lazy bytes keep the memory alive, and do not count as a handle", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   std::optional<Handle> handle = upload(client, {1, 2, 3});
   const Bytes bytes = lazy_bytes(client, whole(*handle));
   CHECK(handle->can_mut());
@@ -146,9 +154,11 @@ TEST_CASE("L11: lazy bytes keep the memory alive, and do not count as a handle")
   CHECK(numbers(bytes) == std::vector<std::uint32_t>{1, 2, 3});
 }
 
-TEST_CASE("Lazy bytes belong to the stream that asked, and come behind what it was given before the access") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("Lazy bytes belong to the stream that asked, and come behind what it was given before the access",
+                   "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   const Handle handle = upload(client, {1, 2, 3});
   const Bytes bytes = lazy_bytes(client, whole(handle));
   client.write(handle, Bytes::copy_of(std::vector<std::uint32_t>{4, 5, 6}));
@@ -157,21 +167,18 @@ TEST_CASE("Lazy bytes belong to the stream that asked, and come behind what it w
   CHECK(seen == std::vector<std::uint32_t>{4, 5, 6});
 
   const Bytes unseen = lazy_bytes(client, whole(handle));
-  client.launch({"thrower", cox::CubeDim::single(), 0, [](const cox::KernelContext&) { throw 1; }},
-                cox::CubeCount::single(), {});
+  launch(client, TestType::fail_late(client));
   std::optional<ServerError::Kind> kind;
   std::jthread([&] { kind = kind_of<ServerError>([&] { (void)unseen.data(); }); }).join();
   CHECK(kind == ServerError::Kind::Unhealthy);  // the failure is of the stream that asked
 }
 
-TEST_CASE("L12: a failed download says why, and the next access tries again") {
-  OpenHost host;
-  HostClient client = host.on_new_stream();
+TEMPLATE_TEST_CASE("L12: a failed download says why, and the next access tries again", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  auto client = device.on_new_stream();
   const Bytes bytes = lazy_bytes(client, whole(upload(client, {1, 2, 3})));
-  const auto fail = [&] {
-    client.launch({"thrower", cox::CubeDim::single(), 0, [](const cox::KernelContext&) { throw 1; }},
-                  cox::CubeCount::single(), {});
-  };
+  const auto fail = [&] { launch(client, TestType::fail_late(client)); };
   fail();
   CHECK(kind_of<ServerError>([&] { (void)bytes.data(); }) == ServerError::Kind::Unhealthy);
   fail();
@@ -180,12 +187,12 @@ TEST_CASE("L12: a failed download says why, and the next access tries again") {
   CHECK(numbers(bytes) == std::vector<std::uint32_t>{1, 2, 3});
 }
 
-TEST_CASE("Lazy bytes of memory that cannot be had fail with its cause, and those of no tensor at once") {
-  cox::HostOptions options;
-  options.memory_capacity = 1U << 20U;
-  OpenHost host(options);
-  HostClient client = host.on_new_stream();
-  const Bytes bytes = lazy_bytes(client, whole(client.empty(2U << 20U)));
+TEMPLATE_TEST_CASE("Lazy bytes of memory that cannot be had fail with its cause, and those of no tensor at once", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device({.memory = TestType::least_memory});
+  auto client = device.on_new_stream();
+  const Bytes bytes = lazy_bytes(client, whole(client.empty(2 * TestType::least_memory)));
   CHECK(kind_of<ServerError>([&] { (void)bytes.data(); }) == ServerError::Kind::Unhealthy);
   CHECK(kind_of<IoError>([&] { (void)bytes.data(); }) == IoError::Kind::AllocationFailed);
   const Handle handle = client.empty(16);
@@ -196,20 +203,23 @@ TEST_CASE("Lazy bytes of memory that cannot be had fail with its cause, and thos
   CHECK(lazy_bytes(client, handle.copy_descriptor({0, 4}, {4, 1}, 1)).empty());
 }
 
-TEST_CASE("L4: lazy bytes that were not looked at before the shutdown of their device are closed, others stay") {
-  std::optional<OpenHost> host(std::in_place);
-  const Bytes seen = lazy_bytes(host->client(), whole(upload(host->client(), {1, 2, 3})));
-  const Bytes unseen = lazy_bytes(host->client(), whole(upload(host->client(), {4})));
+TEMPLATE_TEST_CASE("L4: lazy bytes that were not looked at before the shutdown of their device are closed, others stay",
+                   "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  std::optional<OpenDevice<TestType>> device(std::in_place);
+  const Bytes seen = lazy_bytes(device->client(), whole(upload(device->client(), {1, 2, 3})));
+  const Bytes unseen = lazy_bytes(device->client(), whole(upload(device->client(), {4})));
   (void)seen.data();
-  host.reset();
+  device.reset();
   CHECK(numbers(seen) == std::vector<std::uint32_t>{1, 2, 3});
   CHECK(kind_of<cox::CallError>([&] { (void)unseen.data(); }) == cox::CallError::Kind::Closed);
 }
 
-TEST_CASE("Many threads that look at lazy bytes of a device cause one download") {
-  OpenHost host;
-  const CountingClient client{host.client()};
-  const Bytes bytes = lazy_bytes(client, whole(host.client().create(Bytes::copy_of(pattern(5000)))));
+TEMPLATE_TEST_CASE("Many threads that look at lazy bytes of a device cause one download", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const CountingClient<typename TestType::Client> client{device.client()};
+  const Bytes bytes = lazy_bytes(client, whole(device.client().create(Bytes::copy_of(pattern(5000)))));
   std::latch start(4);
   {
     std::vector<std::jthread> readers;

@@ -1,15 +1,16 @@
-#include <coxswain/tests/servers/host/random_program.hpp>
+#include <coxswain/tests/servers/contract/random_program.hpp>
 
 #include <algorithm>
 #include <span>
 
 namespace cox::test {
 
-void RandomProgram::write() {
+template <class Backend>
+void RandomProgram<Backend>::write() {
   const ProgramWindow& whole = windows_[any_window()];
   if (!whole.region->defined || whole.region->constant) return write_rows();
   const ProgramWindow window = any_part(whole, 4);
-  const HostClient& client = any_stream();
+  const Client& client = any_stream();
   auto words = any_words(window.size() / 4);
   std::ranges::copy(words, window.words().begin());
   window.region->touch(step_, client.stream_id().value, "write");
@@ -17,7 +18,8 @@ void RandomProgram::write() {
 }
 
 // Rows of any width at any place of the window, elements of any size.
-ProgramRows RandomProgram::any_rows(std::size_t size, std::size_t& elem_size) {
+template <class Backend>
+ProgramRows RandomProgram<Backend>::any_rows(std::size_t size, std::size_t& elem_size) {
   elem_size = std::size_t{1} << below(4);
   const std::size_t elements = std::max<std::size_t>(size / elem_size, 1);
   if (size < elem_size) elem_size = 1;
@@ -27,11 +29,12 @@ ProgramRows RandomProgram::any_rows(std::size_t size, std::size_t& elem_size) {
   return {rows, columns * elem_size, pitch * elem_size};
 }
 
-void RandomProgram::write_rows() {
+template <class Backend>
+void RandomProgram<Backend>::write_rows() {
   const ProgramWindow& window = windows_[any_window()];
   ProgramRegion& region = *window.region;
   if (region.constant) return;
-  const HostClient& client = any_stream();
+  const Client& client = any_stream();
   ProgramRows rows = rows_of(region);
   CopyDescriptor to;
   if (region.defined) {
@@ -50,8 +53,9 @@ void RandomProgram::write_rows() {
   client.write_tensor(std::move(to), Bytes::copy_of(dense));
 }
 
-void RandomProgram::read() {
-  const HostClient& client = any_stream();
+template <class Backend>
+void RandomProgram<Backend>::read() {
+  const Client& client = any_stream();
   std::vector<Handle> handles;
   std::vector<Expected> expected;
   for (std::size_t count = between(1, 3); count > 0; --count) {
@@ -65,8 +69,9 @@ void RandomProgram::read() {
   expect(client.read_async(handles), std::move(expected), client);
 }
 
-void RandomProgram::read_rows() {
-  const HostClient& client = any_stream();
+template <class Backend>
+void RandomProgram<Backend>::read_rows() {
+  const Client& client = any_stream();
   std::vector<CopyDescriptor> tensors;
   std::vector<Expected> expected;
   for (std::size_t count = between(1, 3); count > 0; --count) {
@@ -86,13 +91,16 @@ void RandomProgram::read_rows() {
   expect(client.read_tensor_async(std::move(tensors)), std::move(expected), client);
 }
 
-void RandomProgram::read_now() {
+template <class Backend>
+void RandomProgram<Backend>::read_now() {
   const ProgramWindow& window = windows_[any_window()];
   if (!window.region->defined) return;
-  const HostClient& client = any_stream();
+  const Client& client = any_stream();
   std::vector<Expected> expected;
   expected.push_back(expected_of(window, {window.bytes().begin(), window.bytes().end()}, client));
   compare(client.read({window.handle}), expected, step_, client.stream_id().value);
 }
+
+COX_INSTANTIATE_RANDOM_PROGRAM
 
 }  // namespace cox::test

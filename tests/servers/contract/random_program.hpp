@@ -1,9 +1,8 @@
 #pragma once
 
-#include <coxswain/tests/servers/host/program_kernels.hpp>
-#include <coxswain/tests/servers/host/program_oracle.hpp>
-
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
+#include <coxswain/tests/servers/contract/program_kernels.hpp>
+#include <coxswain/tests/servers/contract/program_oracle.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,27 +15,32 @@
 
 namespace cox::test {
 
+struct RandomProgramOptions {
+  std::uint64_t seed = 1;
+  std::size_t operations = 0;
+  std::size_t streams = 8;
+  // What the program may have taken from the device and not surely have back. Memory between the buffers that alive
+  // ones keep from being used is at most two granules each: capacity must have room for that, for `bytes`, and for
+  // one buffer more.
+  std::size_t bytes = std::size_t{64} << 20U;
+  std::size_t allocations = 400;
+  std::size_t largest = std::size_t{256} << 10U;  ///< bytes of a buffer
+};
+
 /// A random program on several streams of one device: allocations, uploads, launches on windows that share
 /// allocations, downloads looked at some time later, handles dropped while work with them is queued. The oracle carries
 /// out each step on plain memory as it is submitted: one thread submits for all streams, so that the order of the steps
 /// is defined, and with it what every download must bring.
+template <class Backend>
 class RandomProgram {
  public:
-  struct Options {
-    std::uint64_t seed = 1;
-    std::size_t operations = 0;
-    std::size_t streams = 8;
-    // What the program may have taken from the device and not surely have back. Memory between the buffers that alive
-    // ones keep from being used is at most two granules each: capacity must have room for that, for `bytes`, and for
-    // one buffer more.
-    std::size_t bytes = std::size_t{64} << 20U;
-    std::size_t allocations = 400;
-    std::size_t largest = std::size_t{256} << 10U;  ///< bytes of a buffer
-  };
+  using Options = RandomProgramOptions;
+  using Client = typename Backend::Client;
+  using Kernel = typename Backend::Kernel;
   /// Between programs of several threads: gives windows away and gets as many others, in the order of the calls.
   using Exchange = std::function<std::vector<ProgramWindow>(std::vector<ProgramWindow>)>;
 
-  RandomProgram(const HostClient& client, const Options& options);
+  RandomProgram(const Client& client, const Options& options);
 
   /// A window that this program may read, but not write.
   void share(ProgramWindow window) { windows_.push_back(std::move(window)); }
@@ -45,7 +49,7 @@ class RandomProgram {
   [[nodiscard]] std::string run();
 
   /// A region of this size that is read by all programs and written by none.
-  [[nodiscard]] static ProgramWindow constant(const HostClient& client, std::size_t words);
+  [[nodiscard]] static ProgramWindow constant(const Client& client, std::size_t words);
 
  private:
   struct Expected {
@@ -69,7 +73,7 @@ class RandomProgram {
   std::size_t below(std::size_t bound) { return bound < 2 ? 0 : random_() % bound; }
   bool one_in(std::size_t n) { return below(n) == 0; }
   std::size_t between(std::size_t least, std::size_t most) { return least + below(most - least + 1); }
-  const HostClient& any_stream() { return streams_[below(streams_.size())]; }
+  const Client& any_stream() { return streams_[below(streams_.size())]; }
   std::size_t any_window();
   ProgramWindow any_part(const ProgramWindow& whole, std::size_t multiple);
   std::size_t any_size();
@@ -102,12 +106,12 @@ class RandomProgram {
   bool split_argument(std::vector<Argument>& arguments, const ProgramJob& job);
   void submit_launch(const ProgramJob& job, std::vector<Argument> arguments, const ProgramScalars& scalars,
                      bool all_cubes);
-  CubeCount any_cubes(const HostClient& client, std::uint64_t& cubes);
+  CubeCount any_cubes(const Client& client, std::uint64_t& cubes);
   void drop_window(std::size_t index);
   void make_room(std::size_t bytes);
   void settle();
-  void expect(Future<std::vector<Bytes>> future, std::vector<Expected> expected, const HostClient& client);
-  Expected expected_of(const ProgramWindow& window, std::vector<std::byte> bytes, const HostClient& client);
+  void expect(Future<std::vector<Bytes>> future, std::vector<Expected> expected, const Client& client);
+  Expected expected_of(const ProgramWindow& window, std::vector<std::byte> bytes, const Client& client);
   void check(std::size_t index);
   void compare(const std::vector<Bytes>& found, const std::vector<Expected>& expected, std::size_t step,
                std::uint64_t stream);
@@ -115,9 +119,9 @@ class RandomProgram {
 
   Options options_;
   std::mt19937_64 random_;
-  std::vector<HostClient> streams_;
-  std::vector<HostKernel> kernels_;
-  HostKernel count_kernel_ = program_kernel(count_job);
+  std::vector<Client> streams_;
+  std::vector<Kernel> kernels_;
+  Kernel count_kernel_ = program_kernel<Backend>(count_job);
   ProgramAccount account_;
   std::vector<ProgramWindow> windows_;
   std::vector<ProgramWindow> counts_;  // three words each that are a cube count, wherever one looks
@@ -127,5 +131,14 @@ class RandomProgram {
   std::uint64_t next_region_;  // unique among programs of different seeds
   std::string failure_;
 };
+
+/// At the end of each file that defines members.
+#if COX_HAS_CUDA
+#define COX_INSTANTIATE_RANDOM_PROGRAM       \
+  template class RandomProgram<HostBackend>; \
+  template class RandomProgram<CudaBackend>;
+#else
+#define COX_INSTANTIATE_RANDOM_PROGRAM template class RandomProgram<HostBackend>;
+#endif
 
 }  // namespace cox::test

@@ -1,4 +1,4 @@
-#include <coxswain/tests/servers/host/program_kernels.hpp>
+#include <coxswain/tests/servers/contract/program_kernels.hpp>
 
 namespace cox::test {
 namespace {
@@ -71,7 +71,8 @@ void run_cube(const ProgramJob& job, const ProgramScalars& scalars, std::uint64_
   }
 }
 
-HostKernel program_kernel(const ProgramJob& job) {
+template <>
+HostKernel program_kernel<HostBackend>(const ProgramJob& job) {
   return {job.name, CubeDim::single(), job.ins + job.outs, [job](const KernelContext& context) {
             ProgramOperands operands;
             for (std::size_t i = 0; i < job.ins; ++i) {

@@ -1,5 +1,5 @@
 #include <coxswain/tests/runtime/thrown.hpp>
-#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <future>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,6 @@ using namespace cox::test;
 using cox::Bytes;
 using cox::CubeCount;
 using cox::Handle;
-using cox::HostClient;
 using cox::IoError;
 using cox::MemoryLayoutDescriptor;
 using cox::Shape;
@@ -35,9 +35,11 @@ struct Tensor {
 
 }  // namespace
 
-TEST_CASE("Tensors of every rank and element size come back dense, padded on the device or not") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("Tensors of every rank and element size come back dense, padded on the device or not", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   const std::vector<Tensor> tensors{
       {{}, 4, 4, false},          {{}, 24, 24, false},         {{5}, 4, 20, false},       {{3, 5}, 4, 60, true},
       {{4, 128}, 4, 2048, false}, {{2, 3, 5}, 4, 120, true},   {{2, 3, 1}, 4, 24, false}, {{2, 2, 3, 7}, 2, 168, true},
@@ -62,13 +64,16 @@ TEST_CASE("Tensors of every rank and element size come back dense, padded on the
   }
 }
 
-TEST_CASE("Tensors made from slices together have their content, and the slices are the caller's again at once") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE(
+    "Tensors made from slices together have their content, and the slices are the caller's again at once", "",
+    COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   auto matrix = pattern(60);
   auto row = pattern(7, 1);
-  Gate gate;
-  client.launch(gate.kernel(0), CubeCount::single(), {});
+  typename TestType::Gate gate(client);
+  launch(client, gate.hold());
   const auto layouts = client.create_tensors_from_slices(
       {{MemoryLayoutDescriptor::optimized({3, 5}, 4), matrix}, {MemoryLayoutDescriptor::contiguous({7}, 1), row}});
   matrix.assign(60, std::byte{0});
@@ -80,9 +85,10 @@ TEST_CASE("Tensors made from slices together have their content, and the slices 
   CHECK(client.memory_usage().number_allocs == 1);
 }
 
-TEST_CASE("One read has tensors of different layouts, in the order asked for") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("One read has tensors of different layouts, in the order asked for", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   const auto matrix = client.create_tensor(Bytes::copy_of(pattern(60)), {3, 5}, 4);
   const auto scalar = client.create_tensor(Bytes::copy_of(pattern(8, 1)), {}, 8);
   const auto nothing = client.create_tensor(Bytes(), {0, 4}, 4);
@@ -96,14 +102,16 @@ TEST_CASE("One read has tensors of different layouts, in the order asked for") {
   CHECK(client.read_tensor({}).empty());
 }
 
-TEST_CASE("Reads of tensors complete futures and Asio tokens, and do not wait for the stream") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("Reads of tensors complete futures and Asio tokens, and do not wait for the stream", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   const Bytes content = Bytes::copy_of(pattern(60));
   const auto layout = client.create_tensor(content.share(), {3, 5}, 4);
   const auto descriptor = [&] { return layout.copy_descriptor({3, 5}, 4); };
-  Gate gate;
-  client.launch(gate.kernel(0), CubeCount::single(), {});
+  typename TestType::Gate gate(client);
+  launch(client, gate.hold());
   auto one = client.read_one_tensor_async(descriptor());
   auto several = client.read_tensor_async({descriptor(), descriptor()});
   std::future<std::vector<Bytes>> used = client.read_one_tensor_async(descriptor(), boost::asio::use_future);
@@ -125,12 +133,17 @@ TEST_CASE("Reads of tensors complete futures and Asio tokens, and do not wait fo
   CHECK(kind_of<IoError>([&] { std::rethrow_exception(failed.get_future().get()); }) == IoError::Kind::RankMismatch);
 }
 
-TEST_CASE("L10: lazy bytes of any stream and device can be uploaded, and no one waits for himself") {
-  OpenHost here;
-  OpenHost there({}, 1);
+TEMPLATE_TEST_CASE("L10: lazy bytes of any stream and device can be uploaded, and no one waits for himself", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> here;
+  std::optional<OpenDevice<TestType>> there;  // where there is another
+  if (TestType::device_count({}) > 1) there.emplace(DeviceOptions{}, 1);
   const Bytes content = Bytes::copy_of(pattern(3000));
-  const HostClient& client = here.client();
-  for (const HostClient& source : {here.client(), here.on_new_stream(), there.client(), there.on_new_stream()}) {
+  const auto& client = here.client();
+  std::vector sources{here.client(), here.on_new_stream()};
+  if (there) sources.insert(sources.end(), {there->client(), there->on_new_stream()});
+  for (const auto& source : sources) {
     const Handle data = source.create(content.share());
     const auto padded = source.create_tensor(content.share(), {100, 30}, 1);
     const auto tensor = padded.copy_descriptor({100, 30}, 1);
@@ -151,13 +164,16 @@ TEST_CASE("L10: lazy bytes of any stream and device can be uploaded, and no one 
   CHECK(client.read_one(own) == content);
 }
 
-TEST_CASE("L10: lazy bytes are uploaded inside exclusive, and refused in a task that they would wait for") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("L10: lazy bytes are uploaded inside exclusive, and refused in a task that they would wait for", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   const Bytes content = Bytes::copy_of(pattern(300));
   const Handle data = client.create(content.share());
   CHECK(client.exclusive([&] { return client.read_one(client.create(client.read_lazy(data))); }) == content);
-  const auto inside = client.device_handle().submit_blocking(
-      [&](cox::HostServer&) { return kind_of<cox::CallError>([&] { (void)client.create(client.read_lazy(data)); }); });
+  const auto inside = client.device_handle().submit_blocking([&](typename TestType::Server&) {
+    return kind_of<cox::CallError>([&] { (void)client.create(client.read_lazy(data)); });
+  });
   CHECK(inside == cox::CallError::Kind::WouldDeadlock);
 }

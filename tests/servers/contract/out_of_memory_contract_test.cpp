@@ -1,5 +1,5 @@
 #include <coxswain/tests/runtime/thrown.hpp>
-#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/io_error.hpp>
@@ -22,18 +22,22 @@
 using namespace cox::test;
 using cox::Bytes;
 using cox::Handle;
-using cox::HostClient;
 using cox::IoError;
 using cox::ServerError;
 
 namespace {
 
-constexpr std::size_t MiB = std::size_t{1} << 20U;
-constexpr std::size_t capacity = 64 * MiB;
-constexpr cox::HostOptions small{.device_count = 1, .threads_per_device = 4, .memory_capacity = capacity};
+template <class Backend>
+constexpr std::size_t capacity = Backend::fine_memory;
+/// A 64th of it: a mebibyte on the host.
+template <class Backend>
+constexpr std::size_t part = capacity<Backend> / 64;
+template <class Backend>
+constexpr DeviceOptions small{.memory = capacity<Backend>, .threads = 4};
 
 /// What the stream failed with, if it did, and nothing else than allocations.
-std::optional<IoError> allocation_failure(const HostClient& client) {
+template <class Client>
+std::optional<IoError> allocation_failure(const Client& client) {
   try {
     client.sync().get();
   } catch (const ServerError& error) {
@@ -47,25 +51,28 @@ std::optional<IoError> allocation_failure(const HostClient& client) {
 }
 
 // Byte by byte the same, so that even the sanitizers look at a full device quickly.
-void fill(const HostClient& client, const Handle& data, std::size_t value) {
+template <class Client>
+void fill(const Client& client, const Handle& data, std::size_t value) {
   Bytes content = Bytes::uninitialized(data.size_in_used());
   std::memset(content.data(), static_cast<int>(value % 251), content.size());
   client.write(data, std::move(content));
 }
 
-bool is_filled(const HostClient& client, const Handle& data, std::size_t value) {
+template <class Client>
+bool is_filled(const Client& client, const Handle& data, std::size_t value) {
   const Bytes found = client.read_one(data);
   return !found.empty() && found.data()[0] == static_cast<std::byte>(value % 251) &&
          std::memcmp(found.data(), found.data() + 1, found.size() - 1) == 0;
 }
 
 /// Buffers of `least` to twice as many bytes until 99 % of the device are in use, each filled with its number.
-std::vector<Handle> fill_device(const HostClient& client, std::size_t least) {
+template <class Backend>
+std::vector<Handle> fill_device(const typename Backend::Client& client, std::size_t least) {
   std::mt19937_64 random(1);
   std::vector<Handle> buffers;
-  for (std::size_t used = 0; used < capacity / 100 * 99;) {
+  for (std::size_t used = 0; used < capacity<Backend> / 100 * 99;) {
     const std::size_t wanted = (least + random() % least) / 512 * 512;
-    const std::size_t size = std::min(wanted, capacity / 1000 * 995 / 512 * 512 - used);
+    const std::size_t size = std::min(wanted, capacity<Backend> / 1000 * 995 / 512 * 512 - used);
     buffers.push_back(client.empty(size));
     fill(client, buffers.back(), buffers.size());
     used += size;
@@ -74,10 +81,11 @@ std::vector<Handle> fill_device(const HostClient& client, std::size_t least) {
 }
 
 /// One buffer of all there is; its ends are used.
-void require_whole_device(const HostClient& client) {
-  const Handle all = client.empty(capacity);
-  const Handle first = all.offset_end(capacity - 4096);
-  const Handle last = all.offset_start(capacity - 4096);
+template <class Backend>
+void require_whole_device(const typename Backend::Client& client) {
+  const Handle all = client.empty(capacity<Backend>);
+  const Handle first = all.offset_end(capacity<Backend> - 4096);
+  const Handle last = all.offset_start(capacity<Backend> - 4096);
   fill(client, first, 3);
   fill(client, last, 4);
   REQUIRE(is_filled(client, first, 3));
@@ -86,42 +94,47 @@ void require_whole_device(const HostClient& client) {
 
 }  // namespace
 
-TEST_CASE("L12: a device that is full says what was asked for, what there is, and who has it") {
-  OpenHost host(small);
-  const HostClient& client = host.client();
-  const std::vector<Handle> buffers = fill_device(client, MiB / 2);
+TEMPLATE_TEST_CASE("L12: a device that is full says what was asked for, what there is, and who has it", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device(small<TestType>);
+  const auto& client = device.client();
+  const std::vector<Handle> buffers = fill_device<TestType>(client, part<TestType> / 2);
   REQUIRE_FALSE(allocation_failure(client));
-  REQUIRE(client.memory_usage().bytes_in_use >= capacity / 100 * 99);
+  REQUIRE(client.memory_usage().bytes_in_use >= capacity<TestType> / 100 * 99);
 
-  const Handle failed = client.empty(2 * MiB);
+  const Handle failed = client.empty(2 * part<TestType>);
   const Handle later = client.empty(1024);  // there is room for that
   const auto error = allocation_failure(client);
   REQUIRE(error);
   REQUIRE(error->kind() == IoError::Kind::OutOfMemory);
-  REQUIRE(error->sizes()->requested == 2 * MiB);
-  REQUIRE(error->sizes()->capacity == capacity);
-  REQUIRE(error->sizes()->in_use >= capacity / 100 * 99);
+  REQUIRE(error->sizes()->requested == 2 * part<TestType>);
+  REQUIRE(error->sizes()->capacity == capacity<TestType>);
+  REQUIRE(error->sizes()->in_use >= capacity<TestType> / 100 * 99);
   INFO(error->what());
   const cox::MemoryReport report = client.memory_report();
   REQUIRE(mentions(error->what(),
-                   {"DeviceId(type=0, index=0)", "stream", "2097152 B", "67108864 B", "in use", "reserved", "peak",
-                    "the largest piece", "fragmentation", "biggest owners: host_out_of_memory_test.cpp:"}));
+                   {device.name(), "stream", std::to_string(2 * part<TestType>) + " B",
+                    std::to_string(capacity<TestType>) + " B", "in use", "reserved", "peak", "the largest piece",
+                    "fragmentation", "biggest owners: out_of_memory_contract_test.cpp:"}));
   REQUIRE(report.by_label.size() == 2);
 
   // The handle says so, on any stream; everybody else is served.
-  const HostClient other = host.on_new_stream();
+  const auto other = device.on_new_stream();
   REQUIRE(kind_of<IoError>([&] { (void)client.read_one(failed); }) == IoError::Kind::AllocationFailed);
-  REQUIRE(mentions(message_of([&] { (void)other.read_one(failed); }), {"its allocation failed", "2097152 B"}));
+  REQUIRE(mentions(message_of([&] { (void)other.read_one(failed); }),
+                   {"its allocation failed", std::to_string(2 * part<TestType>) + " B"}));
   fill(other, later, 5);
   REQUIRE(is_filled(client, later, 5));
   for (std::size_t i = 0; i < buffers.size(); ++i) REQUIRE(is_filled(i % 2 == 0 ? client : other, buffers[i], i + 1));
 }
 
-TEST_CASE("One tensor of 90 % of the free memory is had, however many pieces that is in") {
-  OpenHost host(small);
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("One tensor of 90 % of the free memory is had, however many pieces that is in", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device(small<TestType>);
+  const auto& client = device.client();
   // Free pieces of some 25 granules of 64 KiB: what is less than a granule at their ends cannot be moved together.
-  std::vector<Handle> buffers = fill_device(client, MiB);
+  std::vector<Handle> buffers = fill_device<TestType>(client, part<TestType>);
   REQUIRE(allocation_failure(client) == std::nullopt);
   // Every other buffer goes: a free piece beside each that stays.
   std::size_t kept_bytes = 0;
@@ -132,7 +145,7 @@ TEST_CASE("One tensor of 90 % of the free memory is had, however many pieces tha
       kept_bytes += buffers[i].size();
     }
   }
-  const std::size_t size = (capacity - kept_bytes) / 10 * 9 / 4096 * 4096;
+  const std::size_t size = (capacity<TestType> - kept_bytes) / 10 * 9 / 4096 * 4096;
   for (int round = 0; round < 3; ++round) {
     const auto tensor = client.empty_tensor({size / 4096, 1024}, 4);
     REQUIRE(tensor.memory.size() == size);
@@ -143,14 +156,15 @@ TEST_CASE("One tensor of 90 % of the free memory is had, however many pieces tha
   for (std::size_t i = 1; i < buffers.size(); i += 2) REQUIRE(is_filled(client, buffers[i], i + 1));
 }
 
-TEST_CASE("A device is used again after it was full, as often as one likes") {
-  OpenHost host(small);
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("A device is used again after it was full, as often as one likes", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device(small<TestType>);
+  const auto& client = device.client();
   for (int round = 0; round < 5; ++round) {
     std::vector<Handle> buffers;
     std::optional<IoError> error;
     while (!error) {
-      buffers.push_back(client.empty(3 * MiB + static_cast<std::size_t>(round) * 4096));
+      buffers.push_back(client.empty(3 * part<TestType> + static_cast<std::size_t>(round) * 4096));
       error = allocation_failure(client);
     }
     REQUIRE(error->kind() == IoError::Kind::OutOfMemory);
@@ -158,23 +172,24 @@ TEST_CASE("A device is used again after it was full, as often as one likes") {
     buffers.clear();
     REQUIRE_FALSE(allocation_failure(client));
     REQUIRE(client.memory_usage().number_allocs == 0);
-    require_whole_device(client);
+    require_whole_device<TestType>(client);
   }
 }
 
-TEST_CASE("8 threads that fill one device together fail alone, and lose nothing") {
-  OpenHost host(small);
+TEMPLATE_TEST_CASE("8 threads that fill one device together fail alone, and lose nothing", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device(small<TestType>);
   std::atomic<int> refused{0};
   std::atomic<int> wrong{0};
   std::atomic<int> right{0};
   std::vector<std::thread> threads;
   for (std::uint32_t t = 0; t < 8; ++t)
     threads.emplace_back([&, t] {
-      const HostClient client = host.on_new_stream();
+      const auto client = device.on_new_stream();
       std::mt19937_64 random(t);
       std::vector<std::pair<Handle, std::uint32_t>> mine;
       for (std::uint32_t i = 0; i < 100; ++i) {
-        Handle made = client.empty(4 * (1 + random() % (MiB / 2)));
+        Handle made = client.empty(4 * (1 + random() % (part<TestType> / 2)));
         if (const auto error = allocation_failure(client)) {
           ++refused;
           if (error->kind() != IoError::Kind::OutOfMemory || !mentions(error->what(), {"biggest owners"})) ++wrong;
@@ -192,7 +207,7 @@ TEST_CASE("8 threads that fill one device together fail alone, and lose nothing"
   REQUIRE(wrong == 0);
   REQUIRE(right > 0);
   REQUIRE(refused > 0);
-  REQUIRE_FALSE(allocation_failure(host.client()));
-  REQUIRE(host.client().memory_usage().number_allocs == 0);
-  require_whole_device(host.client());
+  REQUIRE_FALSE(allocation_failure(device.client()));
+  REQUIRE(device.client().memory_usage().number_allocs == 0);
+  require_whole_device<TestType>(device.client());
 }

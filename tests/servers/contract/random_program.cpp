@@ -1,4 +1,4 @@
-#include <coxswain/tests/servers/host/random_program.hpp>
+#include <coxswain/tests/servers/contract/random_program.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -26,20 +26,23 @@ std::string history_of(const ProgramTouches& touches) {
 
 }  // namespace
 
-RandomProgram::RandomProgram(const HostClient& client, const Options& options)
+template <class Backend>
+RandomProgram<Backend>::RandomProgram(const Client& client, const Options& options)
     : options_(options),
       random_(options.seed),
       streams_(options.streams, client),
       next_region_((options.seed << 32U) + 1) {
-  for (HostClient& stream : streams_) stream.set_stream(StreamId::allocate());
-  for (const ProgramJob& job : program_jobs) kernels_.push_back(program_kernel(job));
+  for (Client& stream : streams_) stream.set_stream(StreamId::allocate());
+  for (const ProgramJob& job : program_jobs) kernels_.push_back(program_kernel<Backend>(job));
 }
 
-std::string RandomProgram::here() const {
+template <class Backend>
+std::string RandomProgram<Backend>::here() const {
   return "seed " + std::to_string(options_.seed) + ", step " + std::to_string(step_);
 }
 
-std::string RandomProgram::run() {
+template <class Backend>
+std::string RandomProgram<Backend>::run() {
   try {
     for (std::size_t i = 0; i < count_regions; ++i) allocate_counts(i);
     while (failure_.empty() && step_ < options_.operations) {
@@ -50,7 +53,7 @@ std::string RandomProgram::run() {
       std::ranges::copy(counts_, std::back_inserter(windows_));
       for (const ProgramWindow& window : windows_) {
         if (!window.region->defined) continue;
-        const HostClient& client = any_stream();
+        const Client& client = any_stream();
         std::vector<Expected> expected;
         expected.push_back(expected_of(window, {window.bytes().begin(), window.bytes().end()}, client));
         expect(client.read_async(std::vector<Handle>{window.handle}), std::move(expected), client);
@@ -66,7 +69,8 @@ std::string RandomProgram::run() {
   return failure_;
 }
 
-void RandomProgram::step() {
+template <class Backend>
+void RandomProgram<Backend>::step() {
   if (exchange_ && step_ % steps_between_swaps == 0) return swap_windows();
   if (one_in(8) && !downloads_.empty()) check(below(downloads_.size()));
   if (windows_.size() < 16) return allocate();
@@ -88,24 +92,28 @@ void RandomProgram::step() {
 // -------------------------------------------------------------------------------------------------------------------
 
 // Half of the time one of a few: what several streams use at the same time.
-std::size_t RandomProgram::any_window() {
+template <class Backend>
+std::size_t RandomProgram<Backend>::any_window() {
   return below(one_in(2) ? std::min(hot_windows, windows_.size()) : windows_.size());
 }
 
-ProgramWindow RandomProgram::any_part(const ProgramWindow& whole, std::size_t multiple) {
+template <class Backend>
+ProgramWindow RandomProgram<Backend>::any_part(const ProgramWindow& whole, std::size_t multiple) {
   const std::size_t units = whole.size() / multiple;
   if (one_in(2) || units < 2) return whole;
   const std::size_t begin = below(units - 1);
   return whole.part(begin * multiple, between(1, units - begin) * multiple);
 }
 
-std::size_t RandomProgram::any_size() {
+template <class Backend>
+std::size_t RandomProgram<Backend>::any_size() {
   if (one_in(24)) return 4 * between(options_.largest / 16, options_.largest / 4);
   const std::size_t scale = std::size_t{1} << below(11);
   return 4 * (scale + below(scale));
 }
 
-std::vector<std::uint32_t> RandomProgram::any_words(std::size_t count) {
+template <class Backend>
+std::vector<std::uint32_t> RandomProgram<Backend>::any_words(std::size_t count) {
   std::vector<std::uint32_t> words(count);
   auto value = static_cast<std::uint32_t>(random_());
   for (std::uint32_t& word : words) word = value = value * 1664525U + 1013904223U;
@@ -114,29 +122,34 @@ std::vector<std::uint32_t> RandomProgram::any_words(std::size_t count) {
 // The answers
 // -------------------------------------------------------------------------------------------------------------------
 
-RandomProgram::Expected RandomProgram::expected_of(const ProgramWindow& window, std::vector<std::byte> bytes,
-                                                   const HostClient& client) {
+template <class Backend>
+typename RandomProgram<Backend>::Expected RandomProgram<Backend>::expected_of(const ProgramWindow& window,
+                                                                              std::vector<std::byte> bytes,
+                                                                              const Client& client) {
   Expected expected{window.region->id, window.offset, std::move(bytes), window.region->touches};
   window.region->touch(step_, client.stream_id().value, "read");
   return expected;
 }
 
-void RandomProgram::expect(Future<std::vector<Bytes>> future, std::vector<Expected> expected,
-                           const HostClient& client) {
+template <class Backend>
+void RandomProgram<Backend>::expect(Future<std::vector<Bytes>> future, std::vector<Expected> expected,
+                                    const Client& client) {
   if (one_in(32)) return;  // dropped unseen
   downloads_.push_back({std::move(future), std::move(expected), step_, client.stream_id().value});
   if (downloads_.size() > downloads_in_flight) check(below(downloads_.size()));
 }
 
-void RandomProgram::check(std::size_t index) {
+template <class Backend>
+void RandomProgram<Backend>::check(std::size_t index) {
   Download download = std::move(downloads_[index]);
   std::swap(downloads_[index], downloads_.back());
   downloads_.pop_back();
   compare(download.future.get(), download.expected, download.step, download.stream);
 }
 
-void RandomProgram::compare(const std::vector<Bytes>& found, const std::vector<Expected>& expected, std::size_t step,
-                            std::uint64_t stream) {
+template <class Backend>
+void RandomProgram<Backend>::compare(const std::vector<Bytes>& found, const std::vector<Expected>& expected,
+                                     std::size_t step, std::uint64_t stream) {
   if (!failure_.empty()) return;
   const std::string read =
       here() + ": the read of step " + std::to_string(step) + " on stream " + std::to_string(stream);
@@ -163,7 +176,8 @@ void RandomProgram::compare(const std::vector<Bytes>& found, const std::vector<E
 // Memory
 // -------------------------------------------------------------------------------------------------------------------
 
-void RandomProgram::make_room(std::size_t bytes) {
+template <class Backend>
+void RandomProgram<Backend>::make_room(std::size_t bytes) {
   const auto full = [&](std::size_t share) {
     return (account_.bytes + bytes) * share > options_.bytes || account_.allocations * share >= options_.allocations;
   };
@@ -174,30 +188,37 @@ void RandomProgram::make_room(std::size_t bytes) {
 }
 
 // When every stream has met, all that was dropped before has been given back (L11).
-void RandomProgram::settle() {
+template <class Backend>
+void RandomProgram<Backend>::settle() {
   std::vector<Future<void>> met;
-  for (const HostClient& stream : streams_) met.push_back(stream.sync());
+  for (const Client& stream : streams_) met.push_back(stream.sync());
   for (Future<void>& future : met) future.get();
   account_.dropped_bytes = 0;
   account_.dropped_allocations = 0;
 }
 
-void RandomProgram::copy_handle() {
+template <class Backend>
+void RandomProgram<Backend>::copy_handle() {
   const ProgramWindow& whole = windows_[any_window()];
   if (!whole.region->defined || windows_.size() > 4 * options_.allocations) return;
   ProgramWindow copy = any_part(whole, 4);
   windows_.push_back(std::move(copy));
 }
 
-void RandomProgram::drop() { drop_window(below(windows_.size())); }
+template <class Backend>
+void RandomProgram<Backend>::drop() {
+  drop_window(below(windows_.size()));
+}
 
-void RandomProgram::drop_window(std::size_t index) {
+template <class Backend>
+void RandomProgram<Backend>::drop_window(std::size_t index) {
   std::swap(windows_[index], windows_.back());
   windows_.pop_back();
 }
 
-void RandomProgram::meet() {
-  const HostClient& client = any_stream();
+template <class Backend>
+void RandomProgram<Backend>::meet() {
+  const Client& client = any_stream();
   switch (below(8)) {
     case 0: client.memory_cleanup(); break;
     case 1: (void)client.memory_usage(); break;
@@ -208,7 +229,8 @@ void RandomProgram::meet() {
 }
 
 // Whole buffers that nothing else of this program refers to.
-void RandomProgram::swap_windows() {
+template <class Backend>
+void RandomProgram<Backend>::swap_windows() {
   std::vector<ProgramWindow> given;
   for (std::size_t tries = 0; tries < 12 && given.size() < 3 && windows_.size() > 16; ++tries) {
     const std::size_t index = below(windows_.size());
@@ -224,7 +246,8 @@ void RandomProgram::swap_windows() {
   }
 }
 
-ProgramWindow RandomProgram::constant(const HostClient& client, std::size_t words) {
+template <class Backend>
+ProgramWindow RandomProgram<Backend>::constant(const Client& client, std::size_t words) {
   auto region = std::make_shared<ProgramRegion>();
   region->words.resize(words);
   for (std::size_t i = 0; i < words; ++i) region->words[i] = static_cast<std::uint32_t>(i * i + words);
@@ -233,5 +256,7 @@ ProgramWindow RandomProgram::constant(const HostClient& client, std::size_t word
   region->constant = true;
   return {client.create_from_slice(std::span<const std::uint32_t>(region->words)), region, 0};
 }
+
+COX_INSTANTIATE_RANDOM_PROGRAM
 
 }  // namespace cox::test

@@ -1,4 +1,4 @@
-#include <coxswain/tests/servers/host/random_program.hpp>
+#include <coxswain/tests/servers/contract/random_program.hpp>
 
 #include <algorithm>
 #include <span>
@@ -6,19 +6,22 @@
 namespace cox::test {
 namespace {
 
+template <class Server>
 std::size_t on_device(std::size_t bytes) {
-  return (bytes / HostServer::memory_alignment + 1) * HostServer::memory_alignment;
+  return (bytes / Server::memory_alignment + 1) * Server::memory_alignment;
 }
 
 }  // namespace
 
-std::shared_ptr<ProgramStorage> RandomProgram::storage_of(std::size_t bytes) {
-  auto storage = std::make_shared<ProgramStorage>(on_device(bytes));
+template <class Backend>
+std::shared_ptr<ProgramStorage> RandomProgram<Backend>::storage_of(std::size_t bytes) {
+  auto storage = std::make_shared<ProgramStorage>(on_device<typename Backend::Server>(bytes));
   storage->move_to(&account_);
   return storage;
 }
 
-MemoryLayoutDescriptor RandomProgram::any_tensor(std::size_t bytes) {
+template <class Backend>
+MemoryLayoutDescriptor RandomProgram<Backend>::any_tensor(std::size_t bytes) {
   const std::size_t elem_size = 4 * between(1, 3);
   const std::size_t elements = std::max<std::size_t>(bytes / elem_size, 1);
   if (one_in(3)) return MemoryLayoutDescriptor::contiguous({elements}, elem_size);
@@ -28,9 +31,10 @@ MemoryLayoutDescriptor RandomProgram::any_tensor(std::size_t bytes) {
   return MemoryLayoutDescriptor::optimized({rows, columns}, elem_size);
 }
 
-std::shared_ptr<ProgramRegion> RandomProgram::region_of(const std::shared_ptr<ProgramStorage>& storage,
-                                                        const MemoryLayoutDescriptor& tensor, Strides strides,
-                                                        std::size_t size) {
+template <class Backend>
+std::shared_ptr<ProgramRegion> RandomProgram<Backend>::region_of(const std::shared_ptr<ProgramStorage>& storage,
+                                                                 const MemoryLayoutDescriptor& tensor, Strides strides,
+                                                                 std::size_t size) {
   auto region = std::make_shared<ProgramRegion>();
   region->id = next_region_++;
   region->words.resize(size / 4);
@@ -43,14 +47,16 @@ std::shared_ptr<ProgramRegion> RandomProgram::region_of(const std::shared_ptr<Pr
 
 // Four ways to come by buffers, with content and without. What has none is filled at once, on any stream; of padded
 // tensors with content, some keep rows with nothing in between and are used as tensors only.
-void RandomProgram::allocate() {
-  const HostClient& client = any_stream();
+template <class Backend>
+void RandomProgram<Backend>::allocate() {
+  using Server = typename Backend::Server;
+  const Client& client = any_stream();
   const std::size_t count = one_in(4) ? between(2, 4) : 1;
   std::vector<MemoryLayoutDescriptor> tensors;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i) {
     tensors.push_back(any_tensor(any_size() / count + 4));
-    bytes += on_device(HostServer::LayoutPolicy(HostServer::memory_alignment).extent(tensors[i]).size);
+    bytes += on_device<Server>(typename Server::LayoutPolicy(Server::memory_alignment).extent(tensors[i]).size);
   }
   if (bytes > options_.largest * 2) return;
   make_room(bytes);
@@ -98,15 +104,17 @@ void RandomProgram::allocate() {
   }
 }
 
-void RandomProgram::define(const ProgramWindow& window) {
+template <class Backend>
+void RandomProgram<Backend>::define(const ProgramWindow& window) {
   window.region->defined = true;
   const ProgramScalars scalars{static_cast<std::uint32_t>(random_()), static_cast<std::uint32_t>(step_), 1};
   submit_launch(program_jobs[0], {{window, true}}, scalars, true);
 }
 
-void RandomProgram::allocate_counts(std::size_t place) {
+template <class Backend>
+void RandomProgram<Backend>::allocate_counts(std::size_t place) {
   make_room(64);
-  const HostClient& client = any_stream();
+  const Client& client = any_stream();
   const std::size_t size = between(3, 16);
   std::vector<std::uint32_t> words(size);
   for (std::uint32_t& word : words) word = one_in(8) ? 0 : static_cast<std::uint32_t>(between(1, 2));
@@ -121,5 +129,7 @@ void RandomProgram::allocate_counts(std::size_t place) {
     counts_.push_back(std::move(window));
   }
 }
+
+COX_INSTANTIATE_RANDOM_PROGRAM
 
 }  // namespace cox::test

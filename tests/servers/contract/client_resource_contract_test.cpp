@@ -1,5 +1,5 @@
 #include <coxswain/tests/runtime/thrown.hpp>
-#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
@@ -18,38 +18,40 @@
 using namespace cox::test;
 using cox::Bytes;
 using cox::Handle;
-using cox::HostClient;
 using cox::IoError;
 using cox::ServerError;
 
 namespace {
 
-std::optional<IoError::Kind> refusal(const HostClient& client, const Handle& handle) {
+template <class Client>
+std::optional<IoError::Kind> refusal(const Client& client, const Handle& handle) {
   return kind_of<IoError>([&] { (void)client.get_resource(handle); });
 }
 
 }  // namespace
 
-TEST_CASE("A resource is the memory of its handle's window itself") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("A resource is the memory of its handle's window itself", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   const Handle data = client.create(Bytes::copy_of(pattern(1000)));
   client.sync().get();
   const auto all = client.get_resource(data);
-  REQUIRE(all.resource.size() == 1000);
-  CHECK(Bytes::copy_of(all.resource) == Bytes::copy_of(pattern(1000)));
+  REQUIRE(TestType::size(all.resource) == 1000);
+  CHECK(TestType::peek(client, all.resource) == Bytes::copy_of(pattern(1000)));
   const auto part = client.get_resource(data.offset_start(100).offset_end(800));
-  CHECK(part.resource.data() == all.resource.data() + 100);
-  REQUIRE(part.resource.size() == 100);
-  std::ranges::copy(pattern(100, 1), part.resource.begin());
+  CHECK(TestType::address(part.resource) == TestType::address(all.resource) + 100);
+  REQUIRE(TestType::size(part.resource) == 100);
+  TestType::poke(client, part.resource, pattern(100, 1));
   CHECK(client.read_one(data.offset_start(100).offset_end(800)) == Bytes::copy_of(pattern(100, 1)));
   CHECK(client.read_one(data.offset_end(900)) == Bytes::copy_of(pattern(100)));
-  CHECK(client.get_resource(client.empty(0)).resource.empty());
+  CHECK(TestType::size(client.get_resource(client.empty(0)).resource) == 0);
 }
 
-TEST_CASE("L11: a resource keeps its memory when all handles are gone, and is none itself") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("L11: a resource keeps its memory when all handles are gone, and is none itself", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   Handle data = client.create(Bytes::copy_of(pattern(1000)));
   client.sync().get();
   auto kept = client.get_resource(data);
@@ -58,31 +60,35 @@ TEST_CASE("L11: a resource keeps its memory when all handles are gone, and is no
   for (std::size_t i = 0; i < 20; ++i) (void)client.create(Bytes::copy_of(pattern(1000, 1)));
   client.sync().get();
   CHECK(client.memory_usage().number_allocs == 1);
-  CHECK(Bytes::copy_of(kept.resource) == Bytes::copy_of(pattern(1000)));
+  CHECK(TestType::peek(client, kept.resource) == Bytes::copy_of(pattern(1000)));
   kept = {};
   CHECK(client.memory_usage().number_allocs == 0);
 }
 
-TEST_CASE("Resources of handles that are not the device's are refused with what is wrong") {
-  std::optional<OpenHost> host(std::in_place);
-  OpenHost there({}, 1);
-  CHECK(refusal(host->client(), upload(there.client(), {1})) == IoError::Kind::WrongDevice);
-  CHECK(refusal(host->client(), {}) == IoError::Kind::NotFound);
-  Handle moved = upload(host->client(), {1});
+TEMPLATE_TEST_CASE("Resources of handles that are not the device's are refused with what is wrong", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  std::optional<OpenDevice<TestType>> device(std::in_place);
+  {
+    OpenDevice<HostBackend> there({}, TestType::elsewhere.index);
+    CHECK(refusal(device->client(), upload(there.client(), {1})) == IoError::Kind::WrongDevice);
+  }
+  CHECK(refusal(device->client(), {}) == IoError::Kind::NotFound);
+  Handle moved = upload(device->client(), {1});
   const Handle old = std::move(moved);
-  CHECK(refusal(host->client(), moved) == IoError::Kind::NotFound);  // NOLINT(bugprone-use-after-move): the point
-  const HostClient closed = host->client();
-  host.reset();
+  CHECK(refusal(device->client(), moved) == IoError::Kind::NotFound);  // NOLINT(bugprone-use-after-move): the point
+  const auto closed = device->client();
+  device.reset();
   CHECK(kind_of<cox::CallError>([&] { (void)closed.get_resource(old); }) == cox::CallError::Kind::Closed);
-  OpenHost again;
+  OpenDevice<TestType> again;
   CHECK(refusal(again.client(), old) == IoError::Kind::StaleHandle);
   again.client().sync().get();  // none of this is a failure of the stream
 }
 
-TEST_CASE("L12: a resource of memory that could not be had carries the cause") {
-  OpenHost host({.device_count = 1, .threads_per_device = 1, .memory_capacity = 4096});
-  const HostClient& client = host.client();
-  const Handle failed = client.empty(5000);
+TEMPLATE_TEST_CASE("L12: a resource of memory that could not be had carries the cause", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device({.memory = TestType::least_memory, .threads = 1});
+  const auto& client = device.client();
+  const Handle failed = client.empty(TestType::least_memory + 1000);
   try {
     (void)client.get_resource(failed);
     FAIL("there is no such memory");
@@ -94,13 +100,14 @@ TEST_CASE("L12: a resource of memory that could not be had carries the cause") {
 }
 
 #ifndef NDEBUG  // Only then does the server look: the keepers of the memory see to it that it does not happen.
-TEST_CASE("A use of memory that was freed in spite of its handles is found out") {
-  OpenHost host;
-  const HostClient& client = host.client();
+TEMPLATE_TEST_CASE("A use of memory that was freed in spite of its handles is found out", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
   const Handle data = client.create(Bytes::copy_of(pattern(1000)));
   client.sync().get();
   // What a server would do wrong that gave the memory back too early: the handle's buffer says where it was.
-  client.device_handle().submit_blocking([&](cox::HostServer&) {
+  client.device_handle().submit_blocking([&](typename TestType::Server&) {
     auto& resource = data.memory().memory().state().resource;
     const auto& actual = static_cast<const cox::DeviceBuffer&>(*resource);
     const auto nowhere = std::make_shared<cox::ReturnedBuffers>();
@@ -113,7 +120,7 @@ TEST_CASE("A use of memory that was freed in spite of its handles is found out")
   });
   CHECK(client.memory_usage().number_allocs == 0);
   CHECK(refusal(client, data) == IoError::Kind::StaleHandle);
-  CHECK(mentions(message_of([&] { (void)client.read_one(data); }), {"DeviceId(type=0, index=0)", "has been freed"}));
+  CHECK(mentions(message_of([&] { (void)client.read_one(data); }), {device.name(), "has been freed"}));
   const Handle next = client.create(Bytes::copy_of(pattern(1000, 1)));  // of the same place
   CHECK(refusal(client, data) == IoError::Kind::StaleHandle);
   CHECK(client.read_one(next) == Bytes::copy_of(pattern(1000, 1)));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
 
 #include <array>
 #include <cstddef>
@@ -50,11 +50,18 @@ struct ProgramOperands {
   std::array<std::span<std::uint32_t>, 3> out;
 };
 
-/// What cube number `cube` of a launch does: the one text for the device and for the oracle.
+/// What cube number `cube` of a launch does: the one text for the host device and for the oracle.
 void run_cube(const ProgramJob& job, const ProgramScalars& scalars, std::uint64_t cube,
               const ProgramOperands& operands);
 
-/// The job as a kernel of a host device; its scalars are factor, summand and passes.
-[[nodiscard]] HostKernel program_kernel(const ProgramJob& job);
+/// The job as a kernel; its scalars are factor, summand and passes, then the number of elements of each buffer.
+template <class Backend>
+[[nodiscard]] typename Backend::Kernel program_kernel(const ProgramJob& job);
+template <>
+HostKernel program_kernel<HostBackend>(const ProgramJob& job);
+#if COX_HAS_CUDA
+template <>
+CudaKernel program_kernel<CudaBackend>(const ProgramJob& job);
+#endif
 
 }  // namespace cox::test
