@@ -21,10 +21,8 @@
 
 using namespace cox::test;
 using cox::Bytes;
-using cox::CubeCount;
 using cox::Handle;
 using cox::IoError;
-using cox::KernelArguments;
 using cox::LaunchError;
 using cox::MemoryLayoutDescriptor;
 using cox::ServerError;

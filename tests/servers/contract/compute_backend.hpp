@@ -18,6 +18,7 @@
 #include <coxswain/tests/servers/contract/cuda_backend.hpp>
 #endif
 
+#include <cstdint>
 #include <source_location>
 #include <string>
 #include <utility>

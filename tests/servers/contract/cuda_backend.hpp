@@ -24,7 +24,6 @@ struct CudaBackend {
   static constexpr std::size_t fine_memory = std::size_t{2} << 30U;
   static constexpr std::size_t least_pinned = std::size_t{2} << 20U;
   static constexpr TimingMethod timing = TimingMethod::Device;
-  static constexpr bool kernels_throw = false;
   static constexpr bool threads_are_counted = false;
   static constexpr bool graphs_stay_for_replays = false;
   static constexpr std::size_t program_length = 5;

@@ -35,8 +35,6 @@ struct HostBackend {
   static constexpr std::size_t least_pinned = std::size_t{64} << 10U;
   /// What tells how long work takes.
   static constexpr TimingMethod timing = TimingMethod::System;
-  /// A kernel may throw, which fails the launch when it runs.
-  static constexpr bool kernels_throw = true;
   /// All threads of the process are the library's and the test's.
   static constexpr bool threads_are_counted = true;
   /// A graph that was dropped is there, and counted, until its replays have run.

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 namespace cox::test {
