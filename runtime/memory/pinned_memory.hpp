@@ -19,6 +19,7 @@ namespace cox {
 /// Host memory that a device copies from and to directly, given out as Bytes with the property Pinned. Dropping the
 /// last of them gives it back, on whichever thread: work that was given such bytes holds them until it is done, so that
 /// there is no stream to wait for. Lives, with what it has from the system, until the last bytes are gone. Any thread.
+/// Where giving memory back waits for the device (the storage has a `free_waits`), only cleanup() does it.
 template <MemoryStorage Storage>
 class PinnedMemory : public std::enable_shared_from_this<PinnedMemory<Storage>> {
  public:
@@ -33,9 +34,11 @@ class PinnedMemory : public std::enable_shared_from_this<PinnedMemory<Storage>> 
     if (size == 0) return Bytes();
     const std::lock_guard lock(mutex_);
     auto found = pool_.allocate(size, no_stream, label);
-    if (!found) {
-      pool_.cleanup();
-      found = pool_.allocate(size, no_stream, label);
+    if constexpr (!requires { Storage::free_waits; }) {
+      if (!found) {
+        pool_.cleanup();
+        found = pool_.allocate(size, no_stream, label);
+      }
     }
     if (!found) return std::nullopt;
     try {

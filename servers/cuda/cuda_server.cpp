@@ -197,8 +197,7 @@ void CudaServer::memory_cleanup(const Caller& caller) {
   static_cast<void>(device_->enter(caller));
   device_->streams().poll();
   device_->memory().cleanup();
-  device_->pinned().cleanup();
-  device_->results()->cleanup();
+  // Page-locked memory stays until the device is closed: giving it back waits for kernels.
 }
 
 void CudaServer::allocation_mode(AllocationMode mode, const Caller& caller) {

@@ -75,3 +75,47 @@ TEST_CASE("Handles of one memory may be copied and dropped on many threads") {
   }
   REQUIRE(freed);
 }
+
+TEST_CASE("L11: references that a handle gives out count, also those that it keeps in reserve") {
+  for (const int given : {0, 1, 31, 32, 33, 100}) {
+    bool freed = false;
+    std::vector<ManagedMemory> references;
+    {
+      ManagedMemoryHandle handle(ManagedMemory::mint({}));
+      handle.memory().state().resource.reset(new Resource(freed));
+      for (int i = 0; i < given; ++i) references.push_back(handle.reference());
+      ManagedMemoryHandle moved = std::move(handle);  // with its reserve
+      references.push_back(moved.reference());
+      moved = ManagedMemoryHandle(moved);
+      REQUIRE(moved.can_mut());
+    }
+    REQUIRE_FALSE(freed);
+    while (references.size() > 1) references.pop_back();
+    REQUIRE(references.front().is_last());
+    references.clear();
+    REQUIRE(freed);
+  }
+}
+
+TEST_CASE("L11: many threads take references from one handle and drop them") {
+  bool freed = false;
+  {
+    const ManagedMemoryHandle handle = [&] {
+      ManagedMemoryHandle made(ManagedMemory::mint({}));
+      made.memory().state().resource.reset(new Resource(freed));
+      return made;
+    }();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&handle] {
+        std::vector<ManagedMemory> references;
+        for (int n = 0; n < 20'000; ++n) {
+          references.push_back(handle.reference());
+          if (references.size() > 50) references.clear();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    REQUIRE_FALSE(freed);
+  }
+  REQUIRE(freed);
+}

@@ -11,8 +11,12 @@ add_test(NAME "install: consumer finds the package, builds and runs"
     --build-options "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
       "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}" "-DCMAKE_BUILD_TYPE=Debug"
     --test-command "${consumer}/consumer")
+add_test(NAME "install: a __global__ function of the consumer is launched"
+  COMMAND sh -c "if [ -x '${consumer}/kernel_consumer' ]; then exec '${consumer}/kernel_consumer'; fi; echo 'skipped: needs nvcc'")
+set_tests_properties("install: a __global__ function of the consumer is launched" PROPERTIES
+  FIXTURES_REQUIRED consumer LABELS gpu SKIP_REGULAR_EXPRESSION "skipped: needs")
 set_tests_properties("install: clean prefix" PROPERTIES FIXTURES_SETUP clean_prefix)
 set_tests_properties("install: into the prefix" PROPERTIES
   FIXTURES_REQUIRED clean_prefix FIXTURES_SETUP installed_tree TIMEOUT 120)
 set_tests_properties("install: consumer finds the package, builds and runs" PROPERTIES
-  FIXTURES_REQUIRED installed_tree TIMEOUT 300)
+  FIXTURES_REQUIRED installed_tree FIXTURES_SETUP consumer TIMEOUT 600)

@@ -169,7 +169,10 @@ WarmUpMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& caller
 
 Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
   try {
-    if (auto bytes = pinned_->allocate(size, {caller.site.file_name(), caller.site.line()})) return std::move(*bytes);
+    const MemoryLabel label{caller.site.file_name(), caller.site.line()};
+    if (auto bytes = pinned_->allocate(size, label)) return std::move(*bytes);
+    streams_.poll();  // what the device has passed gives its memory back
+    if (auto bytes = pinned_->allocate(size, label)) return std::move(*bytes);
     throw allocation_error(place(caller), size, pinned_->report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);

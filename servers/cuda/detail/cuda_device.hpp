@@ -54,6 +54,7 @@ class CudaDevice {
   [[nodiscard]] CudaStream& enter(const Caller& caller) {
     if (!gpu_faulted()) [[likely]]                              // else no call of the driver would come of it
       COX_CUDA_CHECK(context_set_current(context_->native()));  // a fault it finds is told by the operation
+    doorbell_->attach();
     return streams_.of(caller.stream);
   }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }

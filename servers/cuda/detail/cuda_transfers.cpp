@@ -28,9 +28,12 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
   const StreamSlot slot = next_slot();
   task.done = [this, slot, doorbell = doorbell_, done = std::move(task.done)](
                   CopyTask& ending, std::exception_ptr error, std::shared_ptr<CudaEvent> end) mutable {
+    const auto note_end = [&] { doorbell->post([this, slot, end] { this->end(slot, end); }); };
+    // Who has what was read finds the memory used no more; who waits for an upload finds its failure.
+    if (ending.direction == CopyTask::Direction::ToHost) note_end();
     done(ending, std::move(error), end);
     ending.parts.clear();  // before anybody finds that it has ended: the bytes are given back
-    doorbell->post([this, slot, end = std::move(end)]() mutable { this->end(slot, std::move(end)); });
+    if (ending.direction == CopyTask::Direction::ToDevice) note_end();
   };
   if (streams_.issued(waits)) {
     hand_over(waits, std::move(task));
@@ -50,9 +53,13 @@ void CudaTransfers::hand_over(const StreamPositions& waits, CopyTask&& task) {
 
 bool CudaTransfers::advance() {
   bool any = false;
-  while (!waiting_.empty() && streams_.issued(waiting_.front().waits)) {
-    Waiting first = std::move(waiting_.front());
-    waiting_.pop_front();
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    if (!streams_.issued(next->waits)) {
+      ++next;
+      continue;
+    }
+    Waiting first = std::move(*next);
+    next = waiting_.erase(next);
     try {
       hand_over(first.waits, std::move(first.task));
     } catch (...) {

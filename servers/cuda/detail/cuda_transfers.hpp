@@ -7,7 +7,7 @@
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
 
 #include <cstddef>
-#include <deque>
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -47,7 +47,7 @@ class CudaTransfers {
   CudaStreams& streams_;
   CopyEngine& engine_;
   const std::shared_ptr<Doorbell> doorbell_;
-  std::deque<Waiting> waiting_;
+  std::list<Waiting> waiting_;
   std::vector<StreamSlot> slots_;  // all that are ours
   std::size_t turn_ = 0;
   std::size_t under_way_ = 0;

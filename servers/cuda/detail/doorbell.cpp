@@ -50,10 +50,14 @@ std::function<void()> submitter(DeviceId device, std::shared_ptr<Shared> shared)
 
 }  // namespace
 
-Doorbell::Doorbell(DeviceId device, std::function<void()> answer) : shared_(std::make_shared<Shared>()) {
+Doorbell::Doorbell(DeviceId device, std::function<void()> answer)
+    : device_(device), shared_(std::make_shared<Shared>()) {
   shared_->answer = std::move(answer);
-  submit_ = DeviceThread::current() != nullptr ? submitter<DeviceHandle<DoorbellService>>(device, shared_)
-                                               : submitter<InlineDeviceHandle<DoorbellService>>(device, shared_);
+}
+
+void Doorbell::find_device_thread() {
+  submit_ = DeviceThread::current() != nullptr ? submitter<DeviceHandle<DoorbellService>>(device_, shared_)
+                                               : submitter<InlineDeviceHandle<DoorbellService>>(device_, shared_);
 }
 
 void Doorbell::ring() noexcept {

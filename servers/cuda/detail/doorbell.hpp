@@ -14,8 +14,15 @@ class Doorbell {
  public:
   using Call = UniqueFunction<void()>;
 
-  /// On the device thread of `device`, or where that is inline. `answer`: what the device thread does after the calls.
+  /// `answer`: what the device thread does after the calls. Any thread: a server may be built before it has its device
+  /// thread.
   Doorbell(DeviceId device, std::function<void()> answer);
+  /// This is the thread of the device, or that of a caller where the device is inline. Before the first ring.
+  /// Idempotent.
+  void attach() {
+    if (!submit_) [[unlikely]]
+      find_device_thread();
+  }
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
@@ -29,7 +36,10 @@ class Doorbell {
   void mute() noexcept;
 
  private:
+  void find_device_thread();
+
   struct Shared;
+  const DeviceId device_;
   std::shared_ptr<Shared> shared_;
   std::function<void()> submit_;
 };

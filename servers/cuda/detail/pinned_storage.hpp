@@ -14,6 +14,8 @@ class PinnedStorage {
  public:
   explicit PinnedStorage(std::shared_ptr<CudaContext> context) noexcept : context_(std::move(context)) {}
 
+  /// The driver gives page-locked memory back when all running kernels have ended: never on a device thread.
+  static constexpr bool free_waits = true;
   /// Bytes of the regions that small memory shares: each takes the driver half a millisecond a MiB.
   static constexpr std::size_t region_size = std::size_t{8} << 20U;
 

@@ -360,7 +360,7 @@ TEMPLATE_TEST_CASE("Launches are recorded as the profiling level says, with a ta
   CHECK(full[0].ends_with(" | fill: (1, 1, 1) CubeCount (1, 1, 1)"));
   CHECK(full[1].ends_with(" | fill: (1, 1, 1) CubeCount (2, 1, 1)"));
   CHECK(has(full[3], {"| fill: (1, 1, 1) CubeCount (1, 1, 1)    |", "| fill: (1, 1, 1) CubeCount (2, 1, 1)    |",
-                      "| nothing: (1, 1, 1) CubeCount (1, 1, 1) "}));
+                      "| nothing: (1, 1, 1) CubeCount (1, 1, 1) |"}));
 }
 
 TEMPLATE_TEST_CASE("There is no profile in a capture, and the capture goes on", "", COX_BACKENDS) {

@@ -1,0 +1,141 @@
+#include <coxswain/runtime/milestone.hpp>
+
+#include <coxswain/runtime/completion_thread.hpp>
+#include <coxswain/runtime/future.hpp>
+#include <coxswain/runtime/promise.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+/// A milestone that the test reaches.
+class PaperMilestone final : public cox::Milestone {
+ public:
+  [[nodiscard]] bool reached() noexcept override {
+    const std::lock_guard lock(mutex_);
+    return reached_;
+  }
+  void wait() noexcept override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return reached_; });
+  }
+  [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, deadline, [this] { return reached_; });
+  }
+  void notify(cox::UniqueFunction<void()> function) override {
+    const std::lock_guard lock(mutex_);
+    functions_.push_back(std::move(function));
+  }
+
+  void reach() {
+    std::vector<cox::UniqueFunction<void()>> functions;
+    {
+      const std::lock_guard lock(mutex_);
+      reached_ = true;
+      functions.swap(functions_);
+      changed_.notify_all();
+    }
+    for (auto& function : functions) function();
+  }
+  [[nodiscard]] std::size_t listeners() {
+    const std::lock_guard lock(mutex_);
+    return functions_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;
+  std::vector<cox::UniqueFunction<void()>> functions_;
+};
+
+struct Armed {
+  std::shared_ptr<PaperMilestone> milestone = std::make_shared<PaperMilestone>();
+  std::shared_ptr<cox::CompletionThread> helper = std::make_shared<cox::CompletionThread>(cox::DeviceId{.type = 79});
+  cox::Promise<int> promise{helper};
+  cox::Future<int> future = promise.future();
+};
+
+}  // namespace
+
+TEST_CASE("Who waits for a future waits for its milestone, and makes the value") {
+  Armed armed;
+  std::thread::id settled_on;
+  armed.promise.settle_at(armed.milestone, [&settled_on] {
+    settled_on = std::this_thread::get_id();
+    return 42;
+  });
+  REQUIRE_FALSE(armed.future.ready());
+  REQUIRE_FALSE(armed.future.wait_for(std::chrono::milliseconds(1)));
+  armed.milestone->reach();
+  REQUIRE(armed.milestone->listeners() == 0);  // nobody else was asked to
+  REQUIRE(armed.future.get() == 42);
+  REQUIRE(settled_on == std::this_thread::get_id());
+}
+
+TEST_CASE("A future that is waited for before it has a milestone is not missed") {
+  Armed armed;
+  std::thread waiter([&] { REQUIRE(armed.future.get() == 7); });
+  armed.promise.settle_at(armed.milestone, [] { return 7; });
+  armed.milestone->reach();
+  waiter.join();
+}
+
+TEST_CASE("What makes the value may fail, and that is the future's error") {
+  Armed armed;
+  armed.promise.settle_at(armed.milestone, []() -> int { throw std::runtime_error("no value"); });
+  armed.milestone->reach();
+  REQUIRE_THROWS_WITH(armed.future.get(), "no value");
+}
+
+TEST_CASE("A handler is served by the milestone, whether it came before it or after") {
+  for (const bool handler_first : {true, false}) {
+    Armed armed;
+    std::promise<int> got;
+    const auto listen = [&] {
+      armed.future.async_get([&got](const std::exception_ptr& error, int value) { got.set_value(error ? -1 : value); });
+    };
+    const auto arm = [&] { armed.promise.settle_at(armed.milestone, [] { return 5; }); };
+    if (handler_first) listen();
+    arm();
+    if (!handler_first) listen();
+    REQUIRE(armed.milestone->listeners() == 1);
+    armed.milestone->reach();
+    REQUIRE(got.get_future().get() == 5);
+  }
+}
+
+TEST_CASE("L11: what an armed future holds is kept until the milestone, also when the future is dropped") {
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = held;
+  Armed armed;
+  armed.promise.settle_at(armed.milestone, [held = std::move(held)] { return *held; });
+  armed.future = {};
+  REQUIRE_FALSE(watched.expired());
+  armed.milestone->reach();
+  REQUIRE(watched.expired());
+}
+
+TEST_CASE("Threads that wait for one future at a time make its value once") {
+  for (int round = 0; round < 200; ++round) {
+    Armed armed;
+    std::atomic<int> made{0};
+    armed.promise.settle_at(armed.milestone, [&made] { return ++made; });
+    std::vector<std::thread> waiters;
+    for (int i = 0; i < 3; ++i) waiters.emplace_back([&armed] { armed.future.wait(); });
+    armed.milestone->reach();
+    for (std::thread& waiter : waiters) waiter.join();
+    REQUIRE(armed.future.get() == 1);
+  }
+}
