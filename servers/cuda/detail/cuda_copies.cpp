@@ -53,6 +53,7 @@ void upload_from_pinned(CudaDevice& device, CudaStream& on, const BufferUses& us
                                       target.stream);
                   target.hold(std::move(source));
                 });
+  if (!on.capture.capturing()) device.streams().mark(on);  // readers on other streams wait for this, and no more
 }
 
 /// A failure of a copy, with what it was for.
@@ -210,22 +211,36 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
-  device.submit_behind_all(
-      on, {}, {nullptr, nullptr, caller.site},
-      [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
-       promise = std::move(promise)](const IssueTarget& target) mutable {
-        auto error = stream->take_errors_before(sequence, site);
-        try {
-          auto event = target.native->mark(device.events());
-          promise.settle_at(std::move(event), [utilities = device.utilities(), error, site] {
-            utilities->profiler.summarise();  // whoever waits finds the table of all launches before
-            if (gpu_faulted()) throw_gpu_fault(site);
-            if (error != nullptr) std::rethrow_exception(error);
-          });
-        } catch (...) {
-          promise.set_error(error != nullptr ? error : std::current_exception());
-        }
-      });
+  device.submit_behind_all(on, {}, {nullptr, nullptr, caller.site},
+                           [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+                            promise = std::move(promise)](const IssueTarget& target) mutable {
+                             auto error = stream->take_errors_before(sequence, site);
+                             try {
+                               auto event = target.native->mark(device.events());
+                               // Who has waited finds the table of all launches before, and what was uploaded given
+                               // back.
+                               auto settle = [utilities = device.utilities(), held = target.native->take_held(), error,
+                                              site]() mutable {
+                                 held.clear();
+                                 utilities->profiler.summarise();
+                                 if (gpu_faulted()) throw_gpu_fault(site);
+                                 if (error != nullptr) std::rethrow_exception(error);
+                               };
+                               if (!device.utilities()->profiler.measures())
+                                 return promise.settle_at(std::move(event), std::move(settle));
+                               // The poller has completed the durations of those launches when it comes to this.
+                               event->notify([promise = std::move(promise), settle = std::move(settle)]() mutable {
+                                 try {
+                                   settle();
+                                   promise.set_value();
+                                 } catch (...) {
+                                   promise.set_error(std::current_exception());
+                                 }
+                               });
+                             } catch (...) {
+                               promise.set_error(error != nullptr ? error : std::current_exception());
+                             }
+                           });
 }
 
 }  // namespace cox::detail

@@ -126,7 +126,7 @@ class CudaDevice {
       use.buffer->uses.note(use.access, position);
       shared = shared || use.buffer->uses.is_shared();
     }
-    if (shared) streams_.mark(on, position);
+    if (shared) streams_.mark(on);
   }
   [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
   [[nodiscard]] std::optional<Memory::Buffer> try_allocate(const MemoryRequest& request);

@@ -85,10 +85,11 @@ class CudaStreams {
     return position;
   }
 
-  /// Records an event behind what is at `position`, if that has just been issued. Throws CudaError, std::bad_alloc.
-  void mark(CudaStream& on, const StreamPosition& position) {
+  /// Records an event behind the last piece, if that has been issued. Throws CudaError, std::bad_alloc.
+  void mark(CudaStream& on) {
     const CudaTimeline& timeline = on.native().timeline();
-    if (timeline.issued() == position.position && timeline.last_mark() < position.position) on.native().mark(*events_);
+    if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued())
+      on.native().mark(*events_);
   }
   /// Issues what can be issued by now. Returns whether there was anything.
   bool advance();

@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
 
+#include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/inline_device_handle.hpp>
@@ -53,16 +54,21 @@ std::function<void()> submitter(DeviceId device, std::shared_ptr<Shared> shared)
 Doorbell::Doorbell(DeviceId device, std::function<void()> answer)
     : device_(device), shared_(std::make_shared<Shared>()) {
   shared_->answer = std::move(answer);
+  if (DeviceThread::current() != nullptr) find_device_thread();
 }
 
 void Doorbell::find_device_thread() {
-  submit_ = DeviceThread::current() != nullptr ? submitter<DeviceHandle<DoorbellService>>(device_, shared_)
-                                               : submitter<InlineDeviceHandle<DoorbellService>>(device_, shared_);
+  try {
+    submit_ = DeviceThread::current() != nullptr ? submitter<DeviceHandle<DoorbellService>>(device_, shared_)
+                                                 : submitter<InlineDeviceHandle<DoorbellService>>(device_, shared_);
+  } catch (const CallError&) {  // being closed: the device thread looks by itself then
+    submit_ = [] {};
+  }
 }
 
 void Doorbell::ring() noexcept {
   // Release: what the ringer did is visible to who answers.
-  if (shared_->rung.exchange(true, std::memory_order_acq_rel)) return;
+  if (!submit_ || shared_->rung.exchange(true, std::memory_order_acq_rel)) return;
   try {
     submit_();
   } catch (...) {  // closed: the device thread looks by itself then

@@ -72,6 +72,14 @@ class NativeStream {
   const std::shared_ptr<CudaEvent>& mark(CudaEvents& events);
   /// Keeps host memory until all that was issued so far is complete. Throws std::bad_alloc.
   void hold(Bytes bytes) { held_.push_back({timeline_.issued(), std::move(bytes)}); }
+  /// Gives up what is kept, to whoever will know when all that was issued so far is complete.
+  [[nodiscard]] std::vector<Bytes> take_held() {
+    std::vector<Bytes> taken;
+    taken.reserve(held_.size());
+    for (Held& held : held_) taken.push_back(std::move(held.bytes));
+    held_.clear();
+    return taken;
+  }
   /// Looks how far the device has come, and lets go of what it has passed.
   void poll() noexcept;
 
