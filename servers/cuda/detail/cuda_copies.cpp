@@ -123,7 +123,10 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
               copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
                                 target.stream);
           auto event = target.native->mark(device.events());
-          promise.settle_at(std::move(event), [parts = std::move(parts), site]() mutable {
+          // What was uploaded before has been given back when the content is there.
+          auto held = target.native->take_held();
+          promise.settle_at(std::move(event), [parts = std::move(parts), held = std::move(held), site]() mutable {
+            held.clear();
             if (gpu_faulted()) throw_gpu_fault(site);
             return contents(parts);
           });
