@@ -61,9 +61,8 @@ TEST_CASE("The distance of two words is what must be put in, taken out or change
 }
 
 TEST_CASE("The page on settings has a row for each of them") {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
   std::ostringstream page;
-  page << std::ifstream(root / "docs" / "settings.md").rdbuf();
+  page << std::ifstream(std::filesystem::path(COX_SOURCE_DIR) / "docs" / "settings.md").rdbuf();
   REQUIRE_FALSE(page.str().empty());
   for (const Setting& setting : known_settings()) {
     const std::string begin = "| `" + std::string(setting.key) + "` | `" + std::string(setting.environment) + "` | ";

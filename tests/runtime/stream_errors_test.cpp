@@ -1,8 +1,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
 #include <coxswain/runtime/detail/stream_errors.hpp>
+#include <coxswain/runtime/server_error.hpp>
 
 #include <cstdint>
 #include <stdexcept>

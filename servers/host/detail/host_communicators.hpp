@@ -2,10 +2,10 @@
 
 #include <coxswain/collectives/collective_arrival.hpp>
 #include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/detail/awaited_collectives.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
-#include <coxswain/collectives/detail/awaited_collectives.hpp>
 #include <coxswain/servers/host/detail/host_communicator.hpp>
 #include <coxswain/servers/host/detail/host_streams.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>

@@ -1,9 +1,9 @@
 #include <coxswain/servers/host/detail/host_launch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/runtime/detail/launch_limits.hpp>
 
 #include <array>
 #include <cstring>
@@ -22,8 +22,9 @@ CubeCount::Static read_count(const HostRange& range) {
 [[noreturn]] void rethrow_in_cube(const HostLaunch& launch, const KernelContext& context) {
   const auto& index = context.cube_index();
   const std::exception_ptr cause = std::current_exception();
-  const std::string what = launch_name(launch.kernel.name(), launch.place) + " failed in cube (" + std::to_string(index[0]) +
-                           ", " + std::to_string(index[1]) + ", " + std::to_string(index[2]) + "): " + describe(cause);
+  const std::string what = launch_name(launch.kernel.name(), launch.place) + " failed in cube (" +
+                           std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
+                           std::to_string(index[2]) + "): " + describe(cause);
   try {
     throw;
   } catch (const LaunchError& error) {

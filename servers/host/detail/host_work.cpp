@@ -2,12 +2,12 @@
 
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/servers/host/detail/host_copy.hpp>
 #include <coxswain/servers/host/detail/host_launch.hpp>
-#include <coxswain/runtime/detail/launch_limits.hpp>
 
 #include <optional>
 #include <string>
@@ -69,8 +69,8 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
       launch.arguments.push_back({device.resolve(buffer.binding, buffer.access, caller, uses), buffer.access});
   } catch (const IoError& error) {
     throw LaunchError(LaunchError::Kind::Io,
-                      launch_name(launch.kernel.name(), launch.place) + " cannot be launched: " + error.what(), caller.site,
-                      std::current_exception());
+                      launch_name(launch.kernel.name(), launch.place) + " cannot be launched: " + error.what(),
+                      caller.site, std::current_exception());
   }
 }
 
