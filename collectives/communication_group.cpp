@@ -39,6 +39,13 @@ CommunicationGroup::Lane CommunicationGroup::open(const CommunicationId& devices
   return {number, sequencer_.recorder(number)};
 }
 
+CommunicationGroup::Ranks CommunicationGroup::ranks_of(DeviceId device, const CollectiveRequest& request) {
+  if (!is_transfer(request.operation)) return {number(), devices_};
+  const DeviceId other = devices_.devices()[request.root];
+  const bool sends = request.operation == CollectiveOperation::Send;
+  return {sends ? transfers(device, other) : transfers(other, device), CommunicationId(std::array{device, other})};
+}
+
 CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
   static_cast<void>(devices_.rank_of(from));
   static_cast<void>(devices_.rank_of(to));

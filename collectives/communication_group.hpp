@@ -3,6 +3,7 @@
 #include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/collectives/sequencer.hpp>
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <chrono>
@@ -36,6 +37,13 @@ class CommunicationGroup {
   /// Of the transfers from one device to another; opened when it is first asked for. The ranks in it are those of the
   /// two devices among themselves. Throws CollectiveError Validation (not of this group), Aborted (closed).
   [[nodiscard]] CommunicatorNumber transfers(DeviceId from, DeviceId to);
+  /// The communicator that an operation of `device` is one of, and who is in it: all, or the two of a transfer. Throws
+  /// as transfers().
+  struct Ranks {
+    CommunicatorNumber number;
+    CommunicationId devices;
+  };
+  [[nodiscard]] Ranks ranks_of(DeviceId device, const CollectiveRequest& request);
   /// Whether nothing has ended it: no missing rank, no abort, no device that was shut down.
   [[nodiscard]] bool usable() const { return broken() == nullptr; }
   /// What has ended it; nullptr if nothing has.

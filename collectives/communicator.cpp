@@ -1,5 +1,8 @@
 #include <coxswain/collectives/communicator.hpp>
 
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+
 #include <algorithm>
 
 namespace cox {
@@ -11,6 +14,24 @@ Communicator::Communicator(std::shared_ptr<CommunicationGroup> group, Communicat
       devices_(std::move(devices)),
       rank_(devices_.rank_of(device)),
       recorder_(group_->sequencer().recorder(number)) {}
+
+std::exception_ptr Communicator::abort(const std::exception_ptr& cause) noexcept {
+  try {
+    group_->sequencer().abort(number_, cause);
+    if (const std::exception_ptr refusal = group_->sequencer().broken(number_)) return refusal;
+  } catch (...) {
+    report_task_error({devices_.devices()[rank_], StreamId::current(), std::current_exception()});
+  }
+  return cause;
+}
+
+void give_up_unasked(CommunicationGroup& group, Communicator* communicator) {
+  group.require_open();  // says better why
+  const std::exception_ptr cause = std::current_exception();
+  if (communicator != nullptr) std::rethrow_exception(communicator->abort(cause));
+  group.abort(cause);
+  std::rethrow_exception(cause);
+}
 
 std::vector<DeviceId> Communicator::places(const CollectiveRequest& request) const {
   std::vector<DeviceId> places(devices_.devices().begin(), devices_.devices().end());

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -36,6 +37,9 @@ class Communicator {
   /// Whether all that is asked for is refused, for good.
   [[nodiscard]] bool broken() const { return group_->sequencer().broken(number_) != nullptr; }
 
+  /// Gives the communicator up for all ranks: see Sequencer::abort. Returns what it is refused with from now on.
+  [[nodiscard]] std::exception_ptr abort(const std::exception_ptr& cause) noexcept;
+
   /// Asks for the rank's next operation: see Sequencer::submit.
   std::uint64_t ask(CollectiveArrival arrival) {
     return group_->sequencer().submit(number_, rank_, std::move(arrival));
@@ -60,5 +64,10 @@ class Communicator {
   const std::size_t rank_;
   const std::shared_ptr<FlightRecorder> recorder_;
 };
+
+/// The rank could not ask for its operation; called where that is caught. What was not asked for has no number: were
+/// the rank to go on, it would meet the others' wrong operations. So it ends for all: the communicator, or all of the
+/// group's where the rank has not even found that (null). Throws what it is refused with from now on.
+[[noreturn]] void give_up_unasked(CommunicationGroup& group, Communicator* communicator);
 
 }  // namespace cox

@@ -26,6 +26,7 @@ class CaptureState {
 
   explicit CaptureState(const Place& place) noexcept : place_(place) {}
 
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
   [[nodiscard]] State state() const noexcept { return state_; }
   /// Work of the stream is recorded, not run.
   [[nodiscard]] bool capturing() const noexcept { return state_ == State::Capture; }

@@ -53,6 +53,17 @@ CopyPlan plan_copy(const CopyDescriptor& tensor) {
   return plan;
 }
 
+CopyPlan plan_copy(const CopyDescriptor& tensor, const Place& place, std::source_location site,
+                   std::optional<std::size_t> host_size) {
+  try {
+    const CopyPlan plan = plan_copy(tensor);
+    if (host_size) require_host_size(plan, tensor, *host_size);
+    return plan;
+  } catch (const IoError& error) {
+    throw IoError(error.kind(), std::string(error.what()) + ", on " + place.to_string(), site);
+  }
+}
+
 void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes) {
   if (plan.size() != bytes)
     throw IoError(IoError::Kind::SizeMismatch, describe(tensor) + " needs " + format_byte_count(plan.size()) +

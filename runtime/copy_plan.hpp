@@ -1,8 +1,11 @@
 #pragma once
 
 #include <coxswain/runtime/copy_descriptor.hpp>
+#include <coxswain/runtime/place.hpp>
 
 #include <cstddef>
+#include <optional>
+#include <source_location>
 
 namespace cox {
 
@@ -22,6 +25,10 @@ struct CopyPlan {
 /// empty plan, whatever its strides. Throws IoError: RankMismatch, ElementSize, UnsupportedStrides, BufferTooBig, and
 /// OutOfBounds if the tensor reaches beyond its binding.
 [[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor);
+
+/// The same for a device: errors say where. With `host_size` also throws as require_host_size.
+[[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor, const Place& place, std::source_location site,
+                                 std::optional<std::size_t> host_size = std::nullopt);
 
 /// Throws IoError SizeMismatch unless `bytes` is what the plan moves.
 void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/capture_state.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
@@ -30,6 +31,22 @@ class GraphCapture {
 
   /// These throw ServerError Graph when they are out of order, and nothing changes.
   void require(CaptureState::Call call, std::source_location site) const { state_.require(call, site); }
+  /// Throws ServerError Graph while capturing: for what a graph cannot hold.
+  void require_none(const char* operation, std::source_location site) const {
+    if (!capturing()) return;
+    throw ServerError(
+        ServerError::Kind::Graph,
+        std::string(operation) + " is not possible while " + state_.place().to_string() + " is capturing a graph",
+        site);
+  }
+  /// While capturing: there is no memory of `size` bytes without growth of the pool.
+  [[nodiscard]] ServerError no_growth(std::size_t size, std::source_location site) const {
+    return {ServerError::Kind::Graph,
+            "the memory pool would have to grow by " + format_byte_count(size) + " in a capture on " +
+                state_.place().to_string() +
+                ", which is not allowed: run the same work once between graph_prepare and the capture",
+            site};
+  }
   void prepare(std::source_location site) { state_.advance(CaptureState::Call::Prepare, site); }
   void start(std::source_location site) {
     auto graph = std::make_shared<Graph>();
@@ -39,7 +56,7 @@ class GraphCapture {
   /// The graph, after `finish(graph)`; whatever becomes of it, the capture is over. Throws ServerError Graph, with what
   /// failed during the capture or in `finish` as the cause.
   template <class Finish>
-  [[nodiscard]] std::shared_ptr<Graph> stop(const Place& place, std::source_location site, Finish&& finish) {
+  [[nodiscard]] std::shared_ptr<Graph> stop(std::source_location site, Finish&& finish) {
     state_.advance(CaptureState::Call::Stop, site);
     auto graph = std::exchange(graph_, nullptr);
     warm_up_.clear();
@@ -53,7 +70,8 @@ class GraphCapture {
       }
     }
     throw ServerError(ServerError::Kind::Graph,
-                      "the capture on " + place.to_string() + " failed: " + cox::describe(failure), site, failure);
+                      "the capture on " + state_.place().to_string() + " failed: " + cox::describe(failure), site,
+                      failure);
   }
 
   /// While preparing. Throws std::bad_alloc.

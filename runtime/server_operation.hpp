@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <source_location>
 
 namespace cox {
 
@@ -59,6 +61,19 @@ enum class StreamErrorMode : std::uint8_t {
   };
   static_assert(modes.size() == static_cast<std::size_t>(ServerOperation::MemoryCleanup) + 1);
   return modes[static_cast<std::size_t>(operation)];
+}
+
+/// Before the operation of a stream: throws ServerError Unhealthy if its earlier work has failed and that matters.
+/// Stream: take_errors(site) and peek_errors(site) return that error, or null.
+template <class Stream>
+void require_healthy(Stream& stream, ServerOperation operation, std::source_location site) {
+  std::exception_ptr error;
+  switch (stream_error_mode(operation)) {
+    case StreamErrorMode::Ignore: return;
+    case StreamErrorMode::Refuse: error = stream.peek_errors(site); break;
+    case StreamErrorMode::Take: error = stream.take_errors(site); break;
+  }
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 }  // namespace cox

@@ -1,3 +1,4 @@
+#include <coxswain/perf/cuda/raw_driver.hpp>
 #include <coxswain/perf/transfer/peer_pair.hpp>
 
 #include <coxswain/runtime/element_type.hpp>
@@ -15,7 +16,7 @@ bool reaches(CUdevice from, CUdevice to) {
 
 void enable(const detail::CudaContext& from, const detail::CudaContext& to) {
   const detail::CurrentContext current(from);
-  const CUresult result = detail::driver().context_enable_peer(to.native(), 0);
+  const CUresult result = raw_driver().context_enable_peer(to.native(), 0);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
     detail::throw_cuda_error(result, "context_enable_peer", std::source_location::current());
 }
@@ -53,7 +54,7 @@ void PeerPair::copy_peer(std::size_t bytes) const {
 }
 
 void PeerPair::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const {
-  COX_CUDA_TRY(copy_on_device(to, from, bytes, first_.raw().native()));
+  COX_RAW_TRY(copy_on_device(to, from, bytes, first_.raw().native()));
   first_.raw().synchronize();
 }
 

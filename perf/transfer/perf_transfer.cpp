@@ -1,4 +1,5 @@
 #include <coxswain/perf/cuda/gpu_program.hpp>
+#include <coxswain/perf/cuda/raw_driver.hpp>
 #include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/perf/transfer/answers.hpp>
 #include <coxswain/perf/transfer/copy_rate.hpp>
@@ -53,7 +54,7 @@ class TransferCases {
     });
     add(added, bytes, "raw_pageable", "cuMemcpyHtoD; F11: ours 3 times as fast", [=] {
       const Bytes source = b->pageable(bytes);
-      COX_CUDA_TRY(copy_to_device_sync(b->address(), source.data(), bytes));
+      COX_RAW_TRY(copy_to_device_sync(b->address(), source.data(), bytes));
     });
     add(added, bytes, "raw_pinned", "from page-locked memory", [=] { upload_raw(*b, bytes); });
     suite_.add(std::move(added));
@@ -66,11 +67,11 @@ class TransferCases {
         [=] { return b->gpu().client().read_one(b->device(bytes)); });
     add(added, bytes, "raw_pageable_new", "cuMemcpyDtoH to new memory each time; F11: ours 3 times as fast", [=] {
       auto to = new_memory(bytes);
-      COX_CUDA_TRY(copy_to_host_sync(to.get(), b->address(), bytes));
+      COX_RAW_TRY(copy_to_host_sync(to.get(), b->address(), bytes));
       return to;
     });
     add(added, bytes, "raw_pageable", "cuMemcpyDtoH to the same memory each time",
-        [=] { COX_CUDA_TRY(copy_to_host_sync(b->landing(), b->address(), bytes)); });
+        [=] { COX_RAW_TRY(copy_to_host_sync(b->landing(), b->address(), bytes)); });
     add(added, bytes, "raw_pinned", "to page-locked memory, the same each time", [=] { download_raw(*b, bytes); });
     suite_.add(std::move(added));
   }

@@ -65,15 +65,19 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     if (continuation) continuation();
   }
 
-  /// Instead of complete(). Throws std::bad_alloc only if there is a continuation.
+  /// Instead of complete(). Throws std::bad_alloc only if there is a continuation, which then waits for whoever waits.
   void settle_at(std::shared_ptr<Milestone> milestone, Settle settle) {
     queued_.begin();
-    const std::lock_guard lock(mutex_);
-    milestone_ = std::move(milestone);
-    settle_ = std::move(settle);
-    if (continuation_) milestone_->notify([self = this->shared_from_this()] { self->settle(); });
-    stage_.store(Stage::Armed, std::memory_order_release);  // as in complete()
-    changed_.notify_all();
+    bool awaited = false;
+    {
+      const std::lock_guard lock(mutex_);
+      milestone_ = std::move(milestone);
+      settle_ = std::move(settle);
+      awaited = static_cast<bool>(continuation_);
+      stage_.store(Stage::Armed, std::memory_order_release);  // as in complete()
+      changed_.notify_all();
+    }
+    if (awaited) settle_when_reached();
   }
 
   [[nodiscard]] bool ready() {
@@ -110,15 +114,14 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
   /// Calls `continuation` once, when complete: at once on this thread, or later on the completing one. Must not throw.
   void when_ready(UniqueFunction<void()> continuation) {
+    Stage found{};
     {
       const std::lock_guard lock(mutex_);
-      if (!is(Stage::Ready)) {
-        if (is(Stage::Armed)) milestone_->notify([self = this->shared_from_this()] { self->settle(); });
-        continuation_ = std::move(continuation);
-        return;
-      }
+      found = stage_.load(std::memory_order_relaxed);
+      if (found != Stage::Ready) continuation_ = std::move(continuation);
     }
-    continuation();
+    if (found == Stage::Ready) return continuation();
+    if (found == Stage::Armed) settle_when_reached();
   }
 
   // After ready() only; by the one who takes the result.
@@ -136,6 +139,11 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   static constexpr std::chrono::microseconds spin_limit{20};
 
   [[nodiscard]] bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
+
+  // Without the lock: where the device is closed, the milestone calls at once. Whoever waits may have been faster.
+  void settle_when_reached() {
+    milestone_->notify([self = this->shared_from_this()] { self->settle(); });
+  }
 
   // A result that is about to come is not worth a sleep.
   void spin() const noexcept {

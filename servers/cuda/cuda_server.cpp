@@ -162,8 +162,8 @@ void CudaServer::sync(const Caller& caller, Promise<void> promise) {
 
 void CudaServer::flush(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
-  device_->require_no_capture(on, "a flush", caller);
-  CudaDevice::require_healthy(on, ServerOperation::Flush, caller);
+  on.capture.require_none("a flush", caller.site);
+  require_healthy(on, ServerOperation::Flush, caller.site);
   device_->streams().poll();
   device_->memory().take_back();
 }
@@ -184,12 +184,12 @@ CudaResource CudaServer::get_resource(const Binding& binding, const Caller& call
 }
 
 MemoryUsage CudaServer::memory_usage(const Caller& caller) {
-  CudaDevice::require_healthy(device_->enter(caller), ServerOperation::MemoryUsage, caller);
+  require_healthy(device_->enter(caller), ServerOperation::MemoryUsage, caller.site);
   return device_->memory().usage();
 }
 
 MemoryReport CudaServer::memory_report(const Caller& caller) {
-  CudaDevice::require_healthy(device_->enter(caller), ServerOperation::MemoryReport, caller);
+  require_healthy(device_->enter(caller), ServerOperation::MemoryReport, caller.site);
   return device_->memory().report();
 }
 
@@ -224,7 +224,7 @@ void CudaServer::install_memory_pools(const MemoryPoolLayout& layout, const Call
 
 ProfilingToken CudaServer::start_profile(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
-  device_->require_no_capture(on, "a profile", caller);
+  on.capture.require_none("a profile", caller.site);
   auto profile = std::make_shared<CudaProfile>();
   profile->begin = device_->timed_events().take();
   profile->begin_sequence = on.next_sequence();
@@ -271,14 +271,14 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
 void CudaServer::graph_prepare(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   on.capture.require(CaptureState::Call::Prepare, caller.site);
-  CudaDevice::require_healthy(on, ServerOperation::GraphPrepare, caller);
+  require_healthy(on, ServerOperation::GraphPrepare, caller.site);
   on.capture.prepare(caller.site);
 }
 
 void CudaServer::begin_capture(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   on.capture.require(CaptureState::Call::Start, caller.site);
-  CudaDevice::require_healthy(on, ServerOperation::BeginCapture, caller);
+  require_healthy(on, ServerOperation::BeginCapture, caller.site);
   on.capture.start(caller.site);
 }
 
@@ -330,7 +330,7 @@ void CudaServer::sync_collective(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    device_->require_no_capture(on, "sync_collective", caller);
+    on.capture.require_none("sync_collective", caller.site);
     device_->wait_for(on, device_->communicators().last_positions(), caller);
   } catch (...) {
     on.fail(std::current_exception());

@@ -122,7 +122,7 @@ void HostServer::launch(HostKernel kernel, const CubeCount& count, KernelArgumen
 void HostServer::sync(const Caller& caller, Promise<void> promise) {
   HostStream& on = device_->stream(caller.stream);
   try {
-    device_->require_no_capture(on, "a sync", caller);
+    on.capture.require_none("a sync", caller.site);
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
@@ -138,8 +138,8 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
 }
 
 void HostServer::flush(const Caller& caller) {
-  device_->require_no_capture(device_->stream(caller.stream), "a flush", caller);
-  device_->require_healthy(ServerOperation::Flush, caller);
+  device_->stream(caller.stream).capture.require_none("a flush", caller.site);
+  require_healthy(device_->stream(caller.stream), ServerOperation::Flush, caller.site);
   device_->memory().take_back();
 }
 
@@ -157,12 +157,12 @@ std::span<std::byte> HostServer::get_resource(const Binding& binding, const Call
 }
 
 MemoryUsage HostServer::memory_usage(const Caller& caller) {
-  device_->require_healthy(ServerOperation::MemoryUsage, caller);
+  require_healthy(device_->stream(caller.stream), ServerOperation::MemoryUsage, caller.site);
   return device_->memory().usage();
 }
 
 MemoryReport HostServer::memory_report(const Caller& caller) {
-  device_->require_healthy(ServerOperation::MemoryReport, caller);
+  require_healthy(device_->stream(caller.stream), ServerOperation::MemoryReport, caller.site);
   return device_->memory().report();
 }
 
@@ -193,7 +193,7 @@ void HostServer::install_memory_pools(const MemoryPoolLayout& layout, const Call
 
 ProfilingToken HostServer::start_profile(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
-  device_->require_no_capture(on, "a profile", caller);
+  on.capture.require_none("a profile", caller.site);
   auto profile = std::make_shared<HostProfile>();
   profile->begin_piece = on.next_position().position;
   const ProfilingToken token = on.profiles.open(profile, caller.site);
@@ -229,20 +229,20 @@ ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures fa
 void HostServer::graph_prepare(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   on.capture.require(CaptureState::Call::Prepare, caller.site);
-  device_->require_healthy(ServerOperation::GraphPrepare, caller);
+  require_healthy(device_->stream(caller.stream), ServerOperation::GraphPrepare, caller.site);
   on.capture.prepare(caller.site);
 }
 
 void HostServer::begin_capture(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   on.capture.require(CaptureState::Call::Start, caller.site);
-  device_->require_healthy(ServerOperation::BeginCapture, caller);
+  require_healthy(device_->stream(caller.stream), ServerOperation::BeginCapture, caller.site);
   on.capture.start(caller.site);
 }
 
 GraphId HostServer::end_capture(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
-  return device_->add_graph(on, on.capture.stop(device_->place(caller), caller.site, [](detail::HostGraph&) {}));
+  return device_->add_graph(on, on.capture.stop(caller.site, [](detail::HostGraph&) {}));
 }
 
 bool HostServer::capturing(const Caller& caller) { return device_->stream(caller.stream).capture.capturing(); }
@@ -279,7 +279,7 @@ void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
 void HostServer::sync_collective(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   try {
-    device_->require_no_capture(on, "sync_collective", caller);
+    on.capture.require_none("sync_collective", caller.site);
     device_->wait_for(on, device_->communicators().last_positions());
   } catch (...) {
     on.fail(std::current_exception());

@@ -34,8 +34,18 @@ class PaperMilestone final : public cox::Milestone {
     return changed_.wait_until(lock, deadline, [this] { return reached_; });
   }
   void notify(cox::UniqueFunction<void()> function) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!closed_) return functions_.push_back(std::move(function));
+    }
+    function();
+  }
+
+  /// Its helper is gone: who asks to be told is told at once, on his own thread.
+  void close() {
+    reach();
     const std::lock_guard lock(mutex_);
-    functions_.push_back(std::move(function));
+    closed_ = true;
   }
 
   void reach() {
@@ -57,6 +67,7 @@ class PaperMilestone final : public cox::Milestone {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool reached_ = false;
+  bool closed_ = false;
   std::vector<cox::UniqueFunction<void()>> functions_;
 };
 
@@ -112,6 +123,21 @@ TEST_CASE("A handler is served by the milestone, whether it came before it or af
     if (!handler_first) listen();
     REQUIRE(armed.milestone->listeners() == 1);
     armed.milestone->reach();
+    REQUIRE(got.get_future().get() == 5);
+  }
+}
+
+TEST_CASE("A handler for a future whose device has been closed is served on the spot") {
+  for (const bool handler_first : {true, false}) {
+    Armed armed;
+    armed.milestone->close();
+    std::promise<int> got;
+    const auto listen = [&] {
+      armed.future.async_get([&got](const std::exception_ptr& error, int value) { got.set_value(error ? -1 : value); });
+    };
+    if (handler_first) listen();
+    armed.promise.settle_at(armed.milestone, [] { return 5; });
+    if (!handler_first) listen();
     REQUIRE(got.get_future().get() == 5);
   }
 }

@@ -1,3 +1,4 @@
+#include <coxswain/perf/cuda/raw_driver.hpp>
 #include <coxswain/perf/memory/cuda/cuda_memory.hpp>
 
 #include <coxswain/perf/cuda/open_gpu.hpp>
@@ -98,7 +99,7 @@ class CudaMemoryCases {
     gpu.client().flush();
     std::size_t free = 0;
     std::size_t total = 0;
-    COX_CUDA_TRY(memory_info(&free, &total));
+    COX_RAW_TRY(memory_info(&free, &total));
     return free / 10 * 9;
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/perf/cuda/raw_driver.hpp>
 #include <coxswain/perf/cuda/raw_stream.hpp>
 #include <coxswain/runtime/memory_usage.hpp>
 
@@ -24,11 +25,11 @@ class RawPool {
 
   [[nodiscard]] Allocation take(std::size_t bytes, std::uint32_t stream = 0) {
     CUdeviceptr address = 0;
-    COX_CUDA_TRY(memory_alloc_async(&address, bytes, streams_[stream]->native()));
+    COX_RAW_TRY(memory_alloc_async(&address, bytes, streams_[stream]->native()));
     return address;
   }
   void free(Allocation allocation, std::uint32_t stream = 0) {
-    COX_CUDA_TRY(memory_free_async(allocation, streams_[stream]->native()));
+    COX_RAW_TRY(memory_free_async(allocation, streams_[stream]->native()));
   }
   /// Blocks until all streams have come to the end.
   void finish() const {

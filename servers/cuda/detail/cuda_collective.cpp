@@ -38,11 +38,11 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
   try {
-    device.require_no_capture(on, "a collective", caller);
-    CudaDevice::require_healthy(
+    on.capture.require_none("a collective", caller.site);
+    require_healthy(
         on,
         calls.front().request.operation == CollectiveOperation::Send ? ServerOperation::Send : ServerOperation::Receive,
-        caller);
+        caller.site);
     for (const CollectiveCall& call : calls) collective.memory.push_back(resolve(device, call, caller, uses));
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
@@ -67,8 +67,6 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
 
 }  // namespace
 
-// What a rank did not ask for has no number: were it to go on, it would meet the others' wrong operations. So whoever
-// could not ask ends it for all.
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
   require_transfer(calls.front().request, caller);
@@ -77,10 +75,7 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
     communicator = &device.communicators().of(group, calls.front().request);
     ask(device, on, *communicator, calls, caller);
   } catch (...) {
-    group->require_open();  // says better why
-    if (communicator != nullptr) std::rethrow_exception(communicator->abort(std::current_exception()));
-    group->abort(std::current_exception());
-    throw;
+    give_up_unasked(*group, communicator);
   }
 }
 

@@ -99,16 +99,6 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> group, Co
       begin_(communication_->streams.timeline(slot).submitted()),
       last_(begin_) {}
 
-std::exception_ptr CudaCommunicator::abort(const std::exception_ptr& cause) noexcept {
-  try {
-    group()->sequencer().abort(number(), cause);
-    if (const std::exception_ptr refusal = group()->sequencer().broken(number())) return refusal;
-  } catch (...) {
-    report_task_error({devices().devices()[rank()], StreamId::current(), std::current_exception()});
-  }
-  return cause;
-}
-
 StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& on) {
   std::shared_ptr<PeerCopy> meeting;
   if (rank() == 0 && collective.failure == nullptr) meeting = std::make_shared<PeerCopy>();

@@ -49,9 +49,6 @@ class CudaCommunicator : public Communicator {
   /// Sequencer::submit, and std::bad_alloc; then nothing was asked for.
   StreamPosition submit(CudaCollective collective, CudaStream& on);
 
-  /// Gives the communicator up for all ranks: see Sequencer::abort. Returns what it is refused with from now on.
-  [[nodiscard]] std::exception_ptr abort(const std::exception_ptr& cause) noexcept;
-
   /// The operation whose end is at that position.
   [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
     return {number(), position - begin_};

@@ -14,20 +14,14 @@ namespace cox::detail {
 
 CudaCommunicator& CudaCommunicators::of(const std::shared_ptr<CommunicationGroup>& group,
                                         const CollectiveRequest& request) {
-  const CommunicationId& all = group->devices();
-  const DeviceId other = all.devices()[is_transfer(request.operation) ? request.root : 0];
-  const bool sends = request.operation == CollectiveOperation::Send;
-  const CommunicatorNumber number = !is_transfer(request.operation) ? group->number()
-                                    : sends                         ? group->transfers(device_, other)
-                                                                    : group->transfers(other, device_);
-  if (const auto found = communicators_.find(number); found != communicators_.end()) return *found->second;
+  CommunicationGroup::Ranks ranks = group->ranks_of(device_, request);
+  if (const auto found = communicators_.find(ranks.number); found != communicators_.end()) return *found->second;
   forget_what_is_over();
-  const CommunicationId ranks = is_transfer(request.operation) ? CommunicationId(std::array{device_, other}) : all;
   const std::shared_ptr<const CudaCommunication> on = communication();
   const StreamSlot slot = streams_.take_slot();
   try {
-    auto made = std::make_unique<CudaCommunicator>(group, number, ranks, device_, slot, on);
-    return *communicators_.emplace(number, std::move(made)).first->second;
+    auto made = std::make_unique<CudaCommunicator>(group, ranks.number, std::move(ranks.devices), device_, slot, on);
+    return *communicators_.emplace(ranks.number, std::move(made)).first->second;
   } catch (...) {
     streams_.give_back(slot);
     throw;

@@ -18,18 +18,6 @@ constexpr std::size_t small_upload = std::size_t{64} << 10U;
 // Up to here a read ends in page-locked memory, without a copy on the host.
 constexpr std::size_t direct_download = std::size_t{4} << 20U;
 
-/// The copy as rows, and of as many bytes as the host has, if that is given. Throws IoError.
-CopyPlan plan(const CopyDescriptor& tensor, const Place& place, const Caller& caller,
-              std::optional<std::size_t> host_size = std::nullopt) {
-  try {
-    const CopyPlan plan = plan_copy(tensor);
-    if (host_size) require_host_size(plan, tensor, *host_size);
-    return plan;
-  } catch (const IoError& error) {
-    throw IoError(error.kind(), std::string(error.what()) + ", on " + place.to_string(), caller.site);
-  }
-}
-
 /// A copy in page-locked memory. Throws IoError.
 Bytes pinned_copy(CudaDevice& device, const Bytes& source, const Caller& caller) {
   Bytes pinned = device.allocate_pinned(source.size(), caller);
@@ -124,9 +112,9 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
                                 target.stream);
           auto event = target.native->mark(device.events());
           // What was uploaded before has been given back when the content is there.
-          auto held = target.native->take_held();
+          auto held = target.native->held();
           promise.settle_at(std::move(event), [parts = std::move(parts), held = std::move(held), site]() mutable {
-            held.clear();
+            if (held != nullptr) held->give_back();
             if (gpu_faulted()) throw_gpu_fault(site);
             return contents(parts);
           });
@@ -169,7 +157,7 @@ void download_by_threads(CudaDevice& device, CudaStream& on, Download download, 
 }  // namespace
 
 void queue_upload(CudaDevice& device, CudaStream& on, Upload upload, const Caller& caller) {
-  const CopyPlan rows = plan(upload.destination, device.place(caller), caller, upload.source.size());
+  const CopyPlan rows = plan_copy(upload.destination, device.place(caller), caller.site, upload.source.size());
   BufferUses uses;
   const CudaRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
   if (rows.size() == 0) return;
@@ -191,10 +179,10 @@ void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, con
   bool direct = false;
   try {
     if (gpu_faulted()) throw_gpu_fault(caller.site);
-    device.require_no_capture(on, "a read", caller);
+    on.capture.require_none("a read", caller.site);
     for (const CopyDescriptor& tensor : downloads)
       download.parts.push_back({device.resolve(tensor.binding, Access::Read, caller, download.uses).address,
-                                plan(tensor, device.place(caller), caller), Bytes()});
+                                plan_copy(tensor, device.place(caller), caller.site), Bytes()});
     direct = download.size() <= direct_download && take_pinned(device, download, caller);
   } catch (...) {
     // What has failed before comes first.
@@ -205,45 +193,6 @@ void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, con
   }
   if (direct) return download_to_pinned(device, on, std::move(download), caller, std::move(promise));
   download_by_threads(device, on, std::move(download), caller, std::move(promise));
-}
-
-void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promise<void> promise) {
-  try {
-    if (gpu_faulted()) throw_gpu_fault(caller.site);
-    device.require_no_capture(on, "a sync", caller);
-  } catch (...) {
-    return promise.set_error(std::current_exception());
-  }
-  device.submit_behind_all(on, {}, {nullptr, nullptr, caller.site},
-                           [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
-                            promise = std::move(promise)](const IssueTarget& target) mutable {
-                             auto error = stream->take_errors_before(sequence, site);
-                             try {
-                               auto event = target.native->mark(device.events());
-                               // Who has waited finds the table of all launches before, and what was uploaded given
-                               // back.
-                               auto settle = [utilities = device.utilities(), held = target.native->take_held(), error,
-                                              site]() mutable {
-                                 held.clear();
-                                 utilities->profiler.summarise();
-                                 if (gpu_faulted()) throw_gpu_fault(site);
-                                 if (error != nullptr) std::rethrow_exception(error);
-                               };
-                               if (!device.utilities()->profiler.measures())
-                                 return promise.settle_at(std::move(event), std::move(settle));
-                               // The poller has completed the durations of those launches when it comes to this.
-                               event->notify([promise = std::move(promise), settle = std::move(settle)]() mutable {
-                                 try {
-                                   settle();
-                                   promise.set_value();
-                                 } catch (...) {
-                                   promise.set_error(std::current_exception());
-                                 }
-                               });
-                             } catch (...) {
-                               promise.set_error(error != nullptr ? error : std::current_exception());
-                             }
-                           });
 }
 
 }  // namespace cox::detail

@@ -155,12 +155,7 @@ WarmUpMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& caller
              .growth = capturing ? Growth::Forbidden : Growth::Allowed,
              .label = {caller.site.file_name(), caller.site.line()}}))
       return std::move(*buffer);
-    if (capturing)
-      throw ServerError(ServerError::Kind::Graph,
-                        "the memory pool would have to grow by " + format_byte_count(size) + " in a capture on " +
-                            place(caller).to_string() +
-                            ", which is not allowed: run the same work once between graph_prepare and the capture",
-                        caller.site);
+    if (capturing) throw on.capture.no_growth(size, caller.site);
     throw allocation_error(place(caller), size, memory_.report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
@@ -176,18 +171,6 @@ Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
     throw allocation_error(place(caller), size, pinned_->report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
-  }
-}
-
-void CudaDevice::require_healthy(CudaStream& on, ServerOperation operation, const Caller& caller) {
-  switch (stream_error_mode(operation)) {
-    case StreamErrorMode::Ignore: return;
-    case StreamErrorMode::Refuse:
-      if (const auto error = on.peek_errors(caller.site)) std::rethrow_exception(error);
-      return;
-    case StreamErrorMode::Take:
-      if (const auto error = on.take_errors(caller.site)) std::rethrow_exception(error);
-      return;
   }
 }
 
@@ -237,16 +220,8 @@ void CudaDevice::wait_for(CudaStream& on, const StreamPositions& positions, cons
   communicators_.note_waits(position, positions);
 }
 
-void CudaDevice::require_no_capture(const CudaStream& on, const char* operation, const Caller& caller) const {
-  if (!on.capture.capturing()) return;
-  throw ServerError(
-      ServerError::Kind::Graph,
-      std::string(operation) + " is not possible while " + place(caller).to_string() + " is capturing a graph",
-      caller.site);
-}
-
 GraphId CudaDevice::end_capture(CudaStream& on, const Caller& caller) {
-  auto graph = on.capture.stop(place(caller), caller.site, [this](CudaGraph& made) { made.finish(capture_stream_); });
+  auto graph = on.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_); });
   const GraphId id = GraphId::next();
   graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});
   return id;
@@ -259,7 +234,7 @@ void CudaDevice::replay(GraphId id, const Caller& caller) {
                       "graph " + std::to_string(id.value) + " does not exist on " + place(caller).to_string(),
                       caller.site);
   CudaStream& on = streams_.of(found->second.stream);
-  require_no_capture(on, "a replay", caller);
+  on.capture.require_none("a replay", caller.site);
   const auto& graph = found->second.graph;
   submit(on, graph->uses(), {"replay", nullptr, caller.site}, [graph](const IssueTarget& target) {
     if (graph->native() != nullptr) COX_CUDA_TRY(graph_launch(graph->native(), target.stream));

@@ -74,8 +74,6 @@ class CudaDevice {
   [[nodiscard]] WarmUpMemory::Buffer allocate(std::size_t size, const Caller& caller);
   /// Page-locked host memory. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
-  /// Throws ServerError Unhealthy if work of the stream has failed and that matters to the operation.
-  static void require_healthy(CudaStream& on, ServerOperation operation, const Caller& caller);
   /// The window that a binding refers to; adds its buffer to `uses`. `binding` must outlive `uses`. Throws IoError as
   /// resolve_binding.
   [[nodiscard]] CudaRange resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const;
@@ -110,8 +108,6 @@ class CudaDevice {
   /// Makes the calls that other threads have left, and issues what can be issued by now; after a fault, everything.
   void advance();
 
-  /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
-  void require_no_capture(const CudaStream& on, const char* operation, const Caller& caller) const;
   [[nodiscard]] GraphId end_capture(CudaStream& on, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
   void replay(GraphId id, const Caller& caller);

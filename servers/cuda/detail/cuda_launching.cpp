@@ -233,7 +233,7 @@ void submit_launch(Preparation& preparation, std::shared_ptr<CudaEvent> ready, C
 
 /// The count is copied to the host, and the stream goes on when it is there: nobody waits but the stream.
 void submit_dynamic_launch(Preparation& preparation, const Binding& binding) {
-  preparation.device.require_no_capture(preparation.on, "a launch with a dynamic cube count", preparation.caller);
+  preparation.on.capture.require_none("a launch with a dynamic cube count", preparation.caller.site);
   BufferUses uses;
   const CudaRange range = preparation.device.resolve(binding, Access::Read, preparation.caller, uses);
   constexpr std::size_t size = 3 * sizeof(std::uint32_t);

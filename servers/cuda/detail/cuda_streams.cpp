@@ -29,7 +29,7 @@ NativeStream& CudaStreams::native_for_new() {
 NativeStream& CudaStreams::make_native() {
   const StreamSlot slot = take_slot();
   try {
-    natives_.push_back(std::make_unique<NativeStream>(slot, timeline(slot), options_.priority));
+    natives_.push_back(std::make_unique<NativeStream>(slot, timeline(slot)));
   } catch (...) {
     give_back(slot);
     throw;

@@ -23,7 +23,6 @@ struct CudaStreamOptions {
   std::size_t streams = 16;  ///< of the driver, at most
   std::size_t in_flight =
       512;  ///< pieces that a stream is given at a time: the driver's own queue must not fill up (T3)
-  int priority = 0;
 };
 
 /// The streams of a device, and how far they have come. Work is issued at once where that is possible; else it waits in

@@ -15,6 +15,7 @@ namespace cox::detail {
 struct Doorbell::Shared {
   std::function<void()> answer;  // device thread; empty: muted
   std::atomic<bool> rung{false};
+  std::atomic<bool> muted{false};
   std::mutex mutex;
   std::vector<Call> calls;  // guarded by mutex
 
@@ -68,7 +69,10 @@ void Doorbell::find_device_thread() {
 
 void Doorbell::ring() noexcept {
   // Release: what the ringer did is visible to who answers.
-  if (!submit_ || shared_->rung.exchange(true, std::memory_order_acq_rel)) return;
+  // Relaxed: who is muted looks by himself, whoever rings.
+  if (!submit_ || shared_->muted.load(std::memory_order_relaxed) ||
+      shared_->rung.exchange(true, std::memory_order_acq_rel))
+    return;
   try {
     submit_();
   } catch (...) {  // closed: the device thread looks by itself then
@@ -85,6 +89,9 @@ void Doorbell::post(Call call) {
 
 bool Doorbell::make_calls() { return shared_->make_calls(); }
 
-void Doorbell::mute() noexcept { shared_->answer = nullptr; }
+void Doorbell::mute() noexcept {
+  shared_->muted.store(true, std::memory_order_relaxed);
+  shared_->answer = nullptr;
+}
 
 }  // namespace cox::detail

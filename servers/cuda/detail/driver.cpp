@@ -24,16 +24,22 @@ std::vector<std::string> driver_files() {
   return {"libcuda.so.1"};
 }
 
+/// Null if there is none.
+void* look_up(const Driver& driver, const char* function, int signature) {
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  const CUresult result = driver.look_up(function, &found, signature, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+  return result == CUDA_SUCCESS ? found : nullptr;
+}
+
 /// Fills `driver` in. Returns what is wrong, or nothing.
 std::string load(const SharedLibrary& library, Driver& driver) {
-  const auto look_up = reinterpret_cast<PFN_cuGetProcAddress_v12000>(library.find("cuGetProcAddress_v2"));
-  if (look_up == nullptr) return library.file() + " is older than CUDA 12.0";
+  driver.look_up = reinterpret_cast<PFN_cuGetProcAddress_v12000>(library.find("cuGetProcAddress_v2"));
+  if (driver.look_up == nullptr) return library.file() + " is older than CUDA 12.0";
   std::string missing;
   const auto find = [&](const char* name, int version) {
-    void* found = nullptr;
-    CUdriverProcAddressQueryResult status{};
-    const CUresult result = look_up(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status);
-    if ((result != CUDA_SUCCESS || found == nullptr) && missing.empty()) missing = name;
+    void* const found = look_up(driver, name, version);
+    if (found == nullptr && missing.empty()) missing = name;
     return found;
   };
 #define COX_CUDA_ENTRY(member, function, version) \
@@ -69,6 +75,11 @@ FoundDriver open_driver() {
 const FoundDriver& find_driver() {
   static const FoundDriver& found = *new FoundDriver(open_driver());  // also there when static objects are destroyed
   return found;
+}
+
+void* Driver::find(const char* function, int signature) const {
+  if (void* const found = cox::detail::look_up(*this, function, signature)) return found;
+  throw CudaError(CudaError::Kind::Unsupported, 0, std::string("the CUDA driver has no ") + function);
 }
 
 bool process_is_ending() noexcept { return ending.load(std::memory_order_relaxed); }

@@ -15,6 +15,10 @@ struct Driver {
 #undef COX_CUDA_ENTRY
   /// As the driver counts: 13000 is 13.0.
   int version = 0;
+
+  /// Another function, in the version of a signature. Throws CudaError Unsupported if the driver has none.
+  [[nodiscard]] void* find(const char* function, int signature) const;
+  PFN_cuGetProcAddress_v12000 look_up = nullptr;
 };
 
 /// What came of opening the driver, which the first call does, once in the process. Any thread.

@@ -6,6 +6,7 @@
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 #include <coxswain/servers/cuda/detail/cuda_timeline.hpp>
+#include <coxswain/servers/cuda/detail/held_bytes.hpp>
 #include <coxswain/servers/cuda/detail/operation_history.hpp>
 
 #include <cstddef>
@@ -56,7 +57,7 @@ class NativeStream {
   };
 
   /// Throws CudaError.
-  NativeStream(StreamSlot slot, CudaTimeline& timeline, int priority);
+  NativeStream(StreamSlot slot, CudaTimeline& timeline);
   NativeStream(const NativeStream&) = delete;
   NativeStream& operator=(const NativeStream&) = delete;
   /// All work is complete.
@@ -72,14 +73,8 @@ class NativeStream {
   const std::shared_ptr<CudaEvent>& mark(CudaEvents& events);
   /// Keeps host memory until all that was issued so far is complete. Throws std::bad_alloc.
   void hold(Bytes bytes) { held_.push_back({timeline_.issued(), std::move(bytes)}); }
-  /// Gives up what is kept, to whoever will know when all that was issued so far is complete.
-  [[nodiscard]] std::vector<Bytes> take_held() {
-    std::vector<Bytes> taken;
-    taken.reserve(held_.size());
-    for (Held& held : held_) taken.push_back(std::move(held.bytes));
-    held_.clear();
-    return taken;
-  }
+  /// What is kept for the work issued so far; null if nothing is. Throws std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<HeldBytes> held();
   /// Looks how far the device has come, and lets go of what it has passed.
   void poll() noexcept;
 
@@ -101,12 +96,17 @@ class NativeStream {
     std::uint64_t position;
     Bytes bytes;
   };
+  struct HeldTogether {
+    std::uint64_t position;
+    std::shared_ptr<HeldBytes> bytes;
+  };
 
   const StreamSlot slot_;
   CudaTimeline& timeline_;
   CUstream stream_ = nullptr;
-  std::deque<Held> held_;
-  std::vector<std::uint64_t> waited_;  // by slot
+  std::deque<HeldTogether> held_together_;  // that somebody who waits may give back, too
+  std::deque<Held> held_;                   // the later ones
+  std::vector<std::uint64_t> waited_;       // by slot
 };
 
 inline void IssueTarget::hold(Bytes bytes) const {

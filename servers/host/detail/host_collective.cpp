@@ -28,8 +28,8 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
   try {
-    device.require_no_capture(on, "a collective", caller);
-    device.require_healthy(server_operation(calls.front().request.operation), caller);
+    on.capture.require_none("a collective", caller.site);
+    require_healthy(on, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) collective.buffers.push_back(resolve(device, call, caller, uses));
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
@@ -56,8 +56,6 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
 
 }  // namespace
 
-// What a rank did not ask for has no number: were it to go on, it would meet the others' wrong operations. So whoever
-// could not ask ends it for all.
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
   HostCommunicator* communicator = nullptr;
@@ -65,10 +63,7 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
     communicator = &device.communicators().of(group, calls.front().request);
     ask(device, *communicator, calls, caller);
   } catch (...) {
-    group->require_open();  // says better why
-    if (communicator != nullptr) std::rethrow_exception(communicator->abort(std::current_exception()));
-    group->abort(std::current_exception());
-    throw;
+    give_up_unasked(*group, communicator);
   }
 }
 

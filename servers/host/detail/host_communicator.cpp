@@ -75,16 +75,6 @@ HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, Co
       last_(begin_),
       ended_(std::make_shared<std::exception_ptr>()) {}
 
-std::exception_ptr HostCommunicator::abort(const std::exception_ptr& cause) noexcept {
-  try {
-    group()->sequencer().abort(number(), cause);
-    if (const std::exception_ptr refusal = group()->sequencer().broken(number())) return refusal;
-  } catch (...) {
-    report_task_error({devices().devices()[rank()], StreamId::current(), std::current_exception()});
-  }
-  return cause;
-}
-
 StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& on) {
   const CollectiveRequest& request = collective.requests.front();
   std::shared_ptr<HostMeeting> meeting;

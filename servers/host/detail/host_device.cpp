@@ -57,12 +57,7 @@ WarmUpMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller
              .growth = capturing ? Growth::Forbidden : Growth::Allowed,
              .label = {caller.site.file_name(), caller.site.line()}}))
       return buffer;
-    if (capturing)
-      throw ServerError(ServerError::Kind::Graph,
-                        "the memory pool would have to grow by " + format_byte_count(size) + " in a capture on " +
-                            place(caller).to_string() +
-                            ", which is not allowed: run the same work once between graph_prepare and the capture",
-                        caller.site);
+    if (capturing) throw on.capture.no_growth(size, caller.site);
     throw allocation_error(place(caller), size, memory_.report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
@@ -75,19 +70,6 @@ Bytes HostDevice::allocate_pinned(std::size_t size, const Caller& caller) {
     throw allocation_error(place(caller), size, pinned_->report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
-  }
-}
-
-void HostDevice::require_healthy(ServerOperation operation, const Caller& caller) {
-  HostStream& on = stream(caller.stream);
-  switch (stream_error_mode(operation)) {
-    case StreamErrorMode::Ignore: return;
-    case StreamErrorMode::Refuse:
-      if (const auto error = on.peek_errors(caller.site)) std::rethrow_exception(error);
-      return;
-    case StreamErrorMode::Take:
-      if (const auto error = on.take_errors(caller.site)) std::rethrow_exception(error);
-      return;
   }
 }
 
@@ -126,14 +108,6 @@ void HostDevice::wait_for(HostStream& on, const StreamPositions& positions) {
   on.submit(streams_.events(positions), [] {}, "sync_collective");
 }
 
-void HostDevice::require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const {
-  if (!on.capture.capturing()) return;
-  throw ServerError(
-      ServerError::Kind::Graph,
-      std::string(operation) + " is not possible while " + place(caller).to_string() + " is capturing a graph",
-      caller.site);
-}
-
 GraphId HostDevice::add_graph(HostStream& on, std::shared_ptr<HostGraph> graph) {
   const GraphId id = GraphId::next();
   graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});
@@ -147,7 +121,7 @@ void HostDevice::replay(GraphId id, const Caller& caller) {
                       "graph " + std::to_string(id.value) + " does not exist on " + place(caller).to_string(),
                       caller.site);
   HostStream& on = stream(found->second.stream);
-  require_no_capture(on, "a replay", caller);
+  on.capture.require_none("a replay", caller.site);
   const auto& graph = found->second.graph;
   submit(on, graph->uses(), [graph] { graph->run(); }, "replay");
 }

@@ -49,8 +49,6 @@ class HostDevice {
   [[nodiscard]] WarmUpMemory::Buffer allocate(std::size_t size, const Caller& caller);
   /// Host memory to copy from and to directly. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
-  /// Throws ServerError Unhealthy if work of the caller's stream has failed and that matters to the operation.
-  void require_healthy(ServerOperation operation, const Caller& caller);
   /// The window that a binding refers to; adds its buffer to `uses`. `binding` must outlive `uses`. Throws IoError as
   /// resolve_binding.
   [[nodiscard]] HostRange resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const;
@@ -60,8 +58,6 @@ class HostDevice {
   void submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name);
   /// What is queued on the stream from now on comes after these positions. Throws std::bad_alloc.
   void wait_for(HostStream& on, const StreamPositions& positions);
-  /// Throws ServerError Graph if the stream is capturing: for what a graph cannot hold.
-  void require_no_capture(const HostStream& on, const char* operation, const Caller& caller) const;
 
   /// Takes a graph over that was captured on the stream.
   [[nodiscard]] GraphId add_graph(HostStream& on, std::shared_ptr<HostGraph> graph);

@@ -16,18 +16,6 @@
 namespace cox::detail {
 namespace {
 
-/// The copy as rows, and of as many bytes as the host has, if that is given. Throws IoError.
-CopyPlan plan(const CopyDescriptor& tensor, const Place& place, const Caller& caller,
-              std::optional<std::size_t> host_size = std::nullopt) {
-  try {
-    const CopyPlan plan = plan_copy(tensor);
-    if (host_size) require_host_size(plan, tensor, *host_size);
-    return plan;
-  } catch (const IoError& error) {
-    throw IoError(error.kind(), std::string(error.what()) + ", on " + place.to_string(), caller.site);
-  }
-}
-
 struct Part {
   CopyPlan plan;
   HostRange range;
@@ -78,7 +66,7 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
 
 void queue_upload(HostDevice& device, Upload upload, const Caller& caller) {
   const Place place = device.place(caller);
-  const CopyPlan rows = plan(upload.destination, place, caller, upload.source.size());
+  const CopyPlan rows = plan_copy(upload.destination, place, caller.site, upload.source.size());
   BufferUses uses;
   const HostRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
   if (rows.size() == 0) return;
@@ -102,14 +90,14 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
   Parts parts;
   std::exception_ptr failure;
   try {
-    device.require_no_capture(on, "a read", caller);
+    on.capture.require_none("a read", caller.site);
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
   try {
     for (const CopyDescriptor& tensor : downloads)
-      parts.push_back(
-          {plan(tensor, device.place(caller), caller), device.resolve(tensor.binding, Access::Read, caller, uses)});
+      parts.push_back({plan_copy(tensor, device.place(caller), caller.site),
+                       device.resolve(tensor.binding, Access::Read, caller, uses)});
   } catch (...) {
     failure = std::current_exception();
     parts.clear();

@@ -15,7 +15,7 @@ struct BadVersions {
   std::string_view reason;
 };
 
-// Only what NVIDIA's release notes say.
+// The latter two as NVIDIA's release notes say; non-blocking creation, which we need, came with 2.14.
 constexpr std::array bad_versions{
     BadVersions{0, 21399, Where::Everywhere, "it cannot create communicators without blocking; 2.14.3 and later can"},
     BadVersions{21801, 21802, Where::Everywhere,

@@ -1,0 +1,72 @@
+#include <coxswain/servers/cuda/detail/cuda_work.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+/// What is told when the device has come to a sync.
+struct SyncEnd {
+  CudaDevice::Utilities utilities;
+  std::shared_ptr<HeldBytes> held;
+  std::exception_ptr error;
+  std::source_location site;
+
+  /// Who has waited finds the table of all launches before, and what was uploaded given back. Throws the failures.
+  void operator()() const {
+    if (held != nullptr) held->give_back();
+    utilities->profiler.summarise();
+    if (gpu_faulted()) throw_gpu_fault(site);
+    if (error != nullptr) std::rethrow_exception(error);
+  }
+};
+
+void complete(Promise<void>& promise, const SyncEnd& end) {
+  try {
+    end();
+  } catch (...) {
+    return promise.set_error(std::current_exception());
+  }
+  promise.set_value();
+}
+
+/// Where durations are measured, the poller completes them in the order of the stream: it comes to this after them.
+void complete_behind_durations(const std::shared_ptr<CudaEvent>& event, Promise<void> promise, SyncEnd end) {
+  const auto shared = std::make_shared<Promise<void>>(std::move(promise));
+  try {
+    event->notify([shared, end] { complete(*shared, end); });
+  } catch (...) {  // no memory for that: their table may come late
+    shared->settle_at(event, std::move(end));
+  }
+}
+
+}  // namespace
+
+void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promise<void> promise) {
+  try {
+    if (gpu_faulted()) throw_gpu_fault(caller.site);
+    on.capture.require_none("a sync", caller.site);
+  } catch (...) {
+    return promise.set_error(std::current_exception());
+  }
+  device.submit_behind_all(on, {}, {nullptr, nullptr, caller.site},
+                           [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+                            promise = std::move(promise)](const IssueTarget& target) mutable {
+                             auto error = stream->take_errors_before(sequence, site);
+                             std::shared_ptr<CudaEvent> event;
+                             SyncEnd end{device.utilities(), nullptr, error, site};
+                             try {
+                               event = target.native->mark(device.events());
+                               end.held = target.native->held();
+                             } catch (...) {
+                               return promise.set_error(error != nullptr ? error : std::current_exception());
+                             }
+                             if (device.utilities()->profiler.measures())
+                               return complete_behind_durations(event, std::move(promise), std::move(end));
+                             promise.settle_at(std::move(event), std::move(end));
+                           });
+}
+
+}  // namespace cox::detail
