@@ -180,7 +180,7 @@ CudaResource CudaServer::get_resource(const Binding& binding, const Caller& call
   CudaStream& on = device_->enter(caller);
   BufferUses uses;
   const detail::CudaRange range = device_->resolve(binding, Access::Write, caller, uses);
-  return {range.address, range.size, on.native().native()};
+  return {range.address, range.size, on.queue().native().native()};
 }
 
 MemoryUsage CudaServer::memory_usage(const Caller& caller) {

@@ -54,12 +54,13 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
     }
   }
   const StreamSlot slot = communicator.last_position().stream;
-  StreamPositions waits{{on.slot(), on.native().timeline().submitted()}};
+  StreamPositions waits{on.queue().last_position()};
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, slot, streams, waits);
     use.buffer->uses.prepare(streams);
   }
   collective.after = device.communicators().dependencies(waits);
+  if (collective.failure == nullptr && streams.issued(waits)) streams.add_events(waits, collective.ready.emplace());
   collective.waits = std::move(waits);
   const StreamPosition end = communicator.submit(std::move(collective), on);
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, end);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cox::detail {
@@ -22,9 +23,11 @@ struct CudaCollective {
   CollectiveRequests requests;
   std::vector<PeerRange> memory;  ///< of each request
   StreamPositions waits;          ///< what must be done before
-  CollectiveDependencies after;   ///< the collectives among that, and before it
-  std::exception_ptr failure;     ///< why the rank cannot take part
-  bool told = false;              ///< somebody else than the stream is told what becomes of it
+  /// The same as events, if all of it has been issued.
+  std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready = std::nullopt;
+  CollectiveDependencies after;  ///< the collectives among that, and before it
+  std::exception_ptr failure;    ///< why the rank cannot take part
+  bool told = false;             ///< somebody else than the stream is told what becomes of it
 };
 
 /// What the communicators of a device share: where their operations are issued, and how they are told of their turns.
@@ -63,7 +66,8 @@ class CudaCommunicator : public Communicator {
  private:
   struct Part;
 
-  [[nodiscard]] CollectiveLaunch make_launch(CudaCollective& collective, CudaStream& on) const;
+  [[nodiscard]] std::shared_ptr<Part> make_part(CudaCollective& collective, CudaStream& on) const;
+  [[nodiscard]] static CollectiveLaunch launch_of(std::shared_ptr<Part> part);
 
   const StreamSlot slot_;
   const std::shared_ptr<const CudaCommunication> communication_;

@@ -110,9 +110,9 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
             if (part.plan.size() != 0)
               copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
                                 target.stream);
-          auto event = target.native->mark(device.events());
+          auto event = target.queue->mark(device.events(), true);
           // What was uploaded before has been given back when the content is there.
-          auto held = target.native->held();
+          auto held = target.queue->held();
           promise.settle_at(std::move(event), [parts = std::move(parts), held = std::move(held), site]() mutable {
             if (held != nullptr) held->give_back();
             if (gpu_faulted()) throw_gpu_fault(site);

@@ -109,10 +109,7 @@ void CudaDevice::drain() noexcept {
     streams_.poll();
     std::this_thread::yield();
   }
-  streams_.each_native([](NativeStream& native) {
-    COX_CUDA_CHECK(stream_synchronize(native.native()));
-    native.poll();
-  });
+  streams_.synchronize();
 }
 
 void CudaDevice::advance() {
@@ -246,7 +243,7 @@ void CudaDevice::remove_graph(GraphId id) {
   if (found == graphs_.end()) return;
   // Host memory that its replays copy from stays until they are over; device memory is in the order of streams anyway.
   CudaStream& on = streams_.of(found->second.stream);
-  found->second.graph->release_host_memory([&](Bytes bytes) { on.native().hold(std::move(bytes)); });
+  found->second.graph->release_host_memory([&](Bytes bytes) { on.queue().hold(std::move(bytes)); });
   graphs_.erase(found);
 }
 

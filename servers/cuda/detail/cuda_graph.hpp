@@ -4,7 +4,7 @@
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/resolve_binding.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
-#include <coxswain/servers/cuda/detail/native_stream.hpp>
+#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 
 #include <cstddef>
 #include <unordered_map>

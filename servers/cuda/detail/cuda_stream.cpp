@@ -35,9 +35,8 @@ std::exception_ptr CudaStream::peek_errors(std::source_location site) const {
 }
 
 bool CudaStream::idle() const noexcept {
-  const CudaTimeline& timeline = native_.timeline();
-  return timeline.completed() == timeline.submitted() && transfers_.empty() && errors_.empty() &&
-         persistent_windows == 0 && capture.idle() && profiles.empty();
+  return queue_.idle() && transfers_.empty() && errors_.empty() && persistent_windows == 0 && capture.idle() &&
+         profiles.empty();
 }
 
 }  // namespace cox::detail

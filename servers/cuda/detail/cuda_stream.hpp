@@ -7,7 +7,7 @@
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/servers/cuda/detail/cuda_graph.hpp>
 #include <coxswain/servers/cuda/detail/cuda_profile.hpp>
-#include <coxswain/servers/cuda/detail/native_stream.hpp>
+#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -19,20 +19,17 @@
 
 namespace cox::detail {
 
-/// A StreamId as its device knows it: its place on one of the streams of the driver, which others may share, and what
-/// is its own: errors, captures, profiles. Device thread only, unless said otherwise.
+/// A StreamId as its device knows it: its work, its errors, captures and profiles. Device thread only, unless said
+/// otherwise.
 class CudaStream : public std::enable_shared_from_this<CudaStream> {
  public:
-  CudaStream(const Place& place, NativeStream& native)
-      : capture(place), profiles(place), place_(place), native_(native) {
-    ++native_.users;
-  }
+  CudaStream(const Place& place, StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
+      : capture(place), profiles(place), place_(place), queue_(slot, timeline, native) {}
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
-  ~CudaStream() { --native_.users; }
 
-  [[nodiscard]] NativeStream& native() noexcept { return native_; }
-  [[nodiscard]] StreamSlot slot() const noexcept { return native_.slot(); }
+  [[nodiscard]] StreamQueue& queue() noexcept { return queue_; }
+  [[nodiscard]] StreamSlot slot() const noexcept { return queue_.slot(); }
   /// A place among the stream's operations: errors are told with those before them.
   [[nodiscard]] std::uint64_t next_sequence() noexcept { return ++sequence_; }
 
@@ -86,7 +83,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
 
  private:
   const Place place_;
-  NativeStream& native_;
+  StreamQueue queue_;
   StreamErrors errors_;
   std::uint64_t sequence_ = 0;
   StreamPositions transfers_;

@@ -10,8 +10,7 @@ CudaStream& CudaStreams::find_or_make(StreamId id) {
   auto found = streams_.find(id);
   if (found == streams_.end()) {
     if (streams_.size() >= sweep_at_) forget_idle();
-    auto made = std::make_shared<CudaStream>(Place{device_, id}, native_for_new());
-    found = streams_.emplace(id, std::move(made)).first;
+    found = streams_.emplace(id, make_stream(id, native_for_new())).first;
   }
   last_ = found->second.get();
   return *last_;
@@ -27,13 +26,7 @@ NativeStream& CudaStreams::native_for_new() {
 }
 
 NativeStream& CudaStreams::make_native() {
-  const StreamSlot slot = take_slot();
-  try {
-    natives_.push_back(std::make_unique<NativeStream>(slot, timeline(slot)));
-  } catch (...) {
-    give_back(slot);
-    throw;
-  }
+  natives_.push_back(std::make_unique<NativeStream>());
   native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
   return *natives_.back();
 }
@@ -42,12 +35,26 @@ std::shared_ptr<CudaStream> CudaStreams::make_apart() {
   NativeStream& native = make_native();
   native.apart = true;
   ++apart_;
-  return std::make_shared<CudaStream>(Place{device_, StreamId::allocate()}, native);
+  return make_stream(StreamId::allocate(), native);
+}
+
+std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& native) {
+  const StreamSlot slot = take_slot();
+  try {
+    auto made = std::make_shared<CudaStream>(Place{device_, id}, slot, timeline(slot), native);
+    queue_of(slot) = &made->queue();
+    ++native.users;
+    return made;
+  } catch (...) {
+    give_back(slot);
+    throw;
+  }
 }
 
 StreamSlot CudaStreams::take_slot() {
   if (free_slots_.empty()) {
     free_slots_.reserve(timelines_.size() + 1);
+    queues_.resize(timelines_.size() + 1);
     timelines_.push_back(std::make_unique<CudaTimeline>());
     free_slots_.push_back(static_cast<StreamSlot>(timelines_.size() - 1));
   }
@@ -61,75 +68,79 @@ void CudaStreams::forget_idle() noexcept {
   poll();
   last_ = nullptr;
   for (const auto& [id, stream] : streams_) static_cast<void>(stream->transfers(*this));
-  std::erase_if(streams_, [](const auto& entry) { return entry.second->idle() && entry.second.use_count() == 1; });
+  std::erase_if(streams_, [this](const auto& entry) {
+    if (!entry.second->idle() || entry.second.use_count() != 1) return false;
+    const StreamSlot slot = entry.second->slot();
+    queue_of(slot) = nullptr;
+    give_back(slot);
+    --entry.second->queue().native().users;
+    return true;
+  });
   sweep_at_ = std::max<std::size_t>(1024, 2 * streams_.size());  // so that sweeping costs O(1) a stream
 }
 
-std::shared_ptr<CudaEvent> CudaStreams::event_of(const StreamPosition& position) {
-  CudaTimeline& of = timeline(position.stream);
-  if (of.completed() >= position.position) return nullptr;
-  if (const CudaTimeline::Mark* const mark = of.covering(position.position)) return mark->event;
-  const auto native =
-      std::ranges::find(natives_, position.stream, [](const auto& candidate) { return candidate->slot(); });
-  return (*native)->mark(*events_);
-}
-
 void CudaStreams::wait_for(NativeStream& native, const StreamPosition& wait) {
-  if (wait.stream == native.slot()) return;
+  if (const StreamQueue* const other = queue_of(wait.stream); other != nullptr && &other->native() == &native) return;
   std::uint64_t& waited = native.waited_for(wait.stream);
   if (waited >= wait.position) return;
-  const std::shared_ptr<CudaEvent> event = event_of(wait);
-  if (event == nullptr) return;
-  COX_CUDA_TRY(stream_wait_event(native.native(), event->native(), CU_EVENT_WAIT_DEFAULT));
-  const CudaTimeline::Mark* const mark = timeline(wait.stream).covering(wait.position);
-  waited = mark != nullptr ? mark->position : wait.position;
+  waited = each_event(wait, [&](const std::shared_ptr<CudaEvent>& event) {
+    COX_CUDA_TRY(stream_wait_event(native.native(), event->native(), CU_EVENT_WAIT_DEFAULT));
+  });
 }
 
-StreamPosition CudaStreams::queue(CudaStream& on, const StreamPositions& waits, const OperationName& name,
-                                  CudaIssue issue, std::shared_ptr<CudaEvent> ready) {
-  NativeStream& native = on.native();
-  native.pending.push_back({waits, std::move(ready), std::move(issue), on.shared_from_this(), on.next_sequence()});
-  ++pending_;
-  const StreamPosition position{native.slot(), native.timeline().submit()};
-  native.history.note(position.position, name, on.place().stream);
-  if (native.pending.size() == 1) static_cast<void>(advance());  // else the first has the doorbell rung
+void CudaStreams::add_events(const StreamPositions& positions, std::vector<std::shared_ptr<CudaEvent>>& events) {
+  for (const StreamPosition& position : positions)
+    each_event(position, [&](const std::shared_ptr<CudaEvent>& event) { events.push_back(event); });
+}
+
+StreamPosition CudaStreams::put_off(CudaStream& on, const StreamPositions& waits, const OperationName& name,
+                                    CudaIssue issue, std::shared_ptr<CudaEvent> ready) {
+  StreamQueue& queue = on.queue();
+  if (!queue.is_listed) {
+    waiting_.push_back(&queue);
+    queue.is_listed = true;
+  }
+  queue.pending.push_back({waits, std::move(ready), std::move(issue), name, on.shared_from_this(), on.next_sequence()});
+  const StreamPosition position{queue.slot(), queue.timeline().submit()};
+  if (queue.pending.size() == 1) static_cast<void>(advance());  // else the first has the doorbell rung
   return position;
 }
 
 // Whether the first pending piece can be issued. If it waits for the device, the doorbell will ring.
-bool CudaStreams::can_go_on(NativeStream& native) {
-  const NativeStream::Pending& first = native.pending.front();
+bool CudaStreams::can_go_on(StreamQueue& queue) {
+  const StreamQueue::Pending& first = queue.pending.front();
   if (!issued(first.waits)) return false;  // who issues that calls advance()
   if (first.ready != nullptr && !first.ready->reached()) {
-    ring_when(native, first.ready);
+    ring_when(queue, first.ready);
     return false;
   }
+  NativeStream& native = queue.native();
   if (has_room(native)) return true;
-  CudaTimeline& timeline = native.timeline();
-  ring_when(native,
-            event_of({native.slot(), timeline.completed() + std::max<std::uint64_t>(timeline.in_flight() / 2, 1)}));
+  const CudaTimeline& timeline = native.timeline();
+  const std::uint64_t enough = timeline.completed() + std::max<std::uint64_t>(timeline.in_flight() / 2, 1);
+  ring_when(queue, native.event_behind(enough, *events_));
   return false;
 }
 
-void CudaStreams::ring_when(NativeStream& native, const std::shared_ptr<CudaEvent>& event) {
+void CudaStreams::ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event) {
   if (event == nullptr) return doorbell_->ring();
-  if (native.wake_up_is_due) return;
+  if (queue.wake_up_is_due) return;
   event->notify([doorbell = doorbell_] { doorbell->ring(); });
-  native.wake_up_is_due = true;
+  queue.wake_up_is_due = true;
 }
 
-bool CudaStreams::issue_pending(NativeStream& native) {
+bool CudaStreams::issue_pending(StreamQueue& queue) {
   bool any = false;
-  while (!native.pending.empty() && can_go_on(native)) {
-    NativeStream::Pending first = std::move(native.pending.front());
-    native.pending.pop_front();
-    --pending_;
+  while (!queue.pending.empty() && can_go_on(queue)) {
+    StreamQueue::Pending first = std::move(queue.pending.front());
+    queue.pending.pop_front();
     any = true;
-    native.timeline().issue();
+    queue.timeline().issue();
+    queue.native().note(first.name, first.owner->place().stream);
     try {
-      wait_for(native, first.waits);
-      first.issue(native.target());
-      mark_now_and_then(native);
+      wait_for(queue.native(), first.waits);
+      first.issue(queue.target());
+      mark_now_and_then(queue);
     } catch (...) {
       first.owner->fail_late(first.sequence, std::current_exception());
     }
@@ -138,37 +149,52 @@ bool CudaStreams::issue_pending(NativeStream& native) {
 }
 
 bool CudaStreams::advance() {
+  if (waiting_.empty()) return false;
   bool issued = false;
-  for (bool any = pending_ != 0; any;) {  // what one stream issues, another may have waited for
+  for (bool any = true; any;) {  // what one stream issues, another may have waited for
     any = false;
-    for (const auto& native : natives_) any = issue_pending(*native) || any;
+    for (std::size_t i = 0; i < waiting_.size(); ++i) any = issue_pending(*waiting_[i]) || any;
     issued = issued || any;
   }
+  std::erase_if(waiting_, [](StreamQueue* queue) {
+    if (!queue->pending.empty()) return false;
+    queue->is_listed = queue->wake_up_is_due = false;
+    return true;
+  });
+  // Those that share a stream of the driver come first in turns: each may use up the room there is.
+  if (waiting_.size() > 1) std::ranges::rotate(waiting_, waiting_.begin() + 1);
   return issued;
 }
 
 void CudaStreams::poll() noexcept {
+  for (const auto& native : natives_) native->poll();
   for (const auto& timeline : timelines_) timeline->poll();  // also of slots that are no stream
-  for (const auto& native : natives_) {
-    native->poll();
-    const CudaTimeline& timeline = native->timeline();
+  for (StreamQueue* const queue : queues_) {
+    if (queue == nullptr) continue;
+    queue->poll();
+    const CudaTimeline& timeline = queue->timeline();
     if (timeline.last_mark() == timeline.issued() || timeline.last_mark() != timeline.completed()) continue;
     try {
-      native->mark(*events_);
+      queue->mark(*events_);
     } catch (...) {  // the next look tries again
     }
   }
 }
 
+void CudaStreams::synchronize() noexcept {
+  for (const auto& native : natives_) COX_CUDA_CHECK(stream_synchronize(native->native()));
+  poll();
+}
+
 void CudaStreams::abandon() noexcept {
-  for (const auto& native : natives_) {
-    while (!native->pending.empty()) {
-      NativeStream::Pending first = std::move(native->pending.front());
-      native->pending.pop_front();
-      --pending_;
-      native->timeline().issue();
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    StreamQueue& queue = *waiting_[i];
+    while (!queue.pending.empty()) {
+      StreamQueue::Pending first = std::move(queue.pending.front());
+      queue.pending.pop_front();
+      queue.timeline().issue();
       try {
-        first.issue(native->target());
+        first.issue(queue.target());
       } catch (...) {  // the fault, which everybody knows of
       }
     }
@@ -179,10 +205,10 @@ void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {
   constexpr std::size_t most = 8;  // of a stream: as many as may lie between two marks
   const std::size_t count = native_count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < count; ++i) {
-    const NativeStream& native = *natives_[i];
-    for (auto& operation : native.history.after(native.timeline().completed(), native.timeline().submitted(), most))
+    natives_[i]->each_suspect(most, [&](OperationHistory::Operation& operation) {
       suspects.push_back(
           {std::move(operation.name), Place{device_, operation.stream}.to_string(), std::move(operation.site)});
+    });
   }
 }
 

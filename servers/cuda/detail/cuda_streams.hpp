@@ -7,6 +7,7 @@
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
+#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 #include <coxswain/servers/cuda/gpu_fault.hpp>
 
 #include <atomic>
@@ -27,7 +28,7 @@ struct CudaStreamOptions {
 
 /// The streams of a device, and how far they have come. Work is issued at once where that is possible; else it waits in
 /// its stream's queue until what it waits for has been issued, which the driver could not wait for, or until the stream
-/// has less in flight. Nothing here waits. Device thread only.
+/// of the driver has less in flight. Nothing here waits. Device thread only.
 class CudaStreams {
  public:
   CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<Doorbell> doorbell,
@@ -62,8 +63,9 @@ class CudaStreams {
       if (timelines_[static_cast<std::size_t>(position.stream)]->issued() < position.position) return false;
     return true;
   }
-  /// The event that covers a position that has been issued; null if that is complete. Throws CudaError, std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<CudaEvent> event_of(const StreamPosition& position);
+  /// Adds the events behind which these positions, which have been issued, are complete. Throws CudaError,
+  /// std::bad_alloc.
+  void add_events(const StreamPositions& positions, std::vector<std::shared_ptr<CudaEvent>>& events);
 
   /// `issue(IssueTarget)` comes behind all work of the stream so far and behind `waits`. Returns where it is. Throws
   /// what it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `on`.
@@ -71,42 +73,39 @@ class CudaStreams {
   template <class F>
   StreamPosition submit(CudaStream& on, const StreamPositions& waits, const OperationName& name, F&& issue,
                         std::shared_ptr<CudaEvent> ready = nullptr) {
-    NativeStream& native = on.native();
-    CudaTimeline& timeline = native.timeline();
-    if (ready != nullptr || !native.pending.empty() || !has_room(native) || !issued(waits)) [[unlikely]]
-      return queue(on, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready));
+    StreamQueue& queue = on.queue();
+    NativeStream& native = queue.native();
+    if (ready != nullptr || !queue.pending.empty() || !has_room(native) || !issued(waits)) [[unlikely]]
+      return put_off(on, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready));
     wait_for(native, waits);
-    const StreamPosition position{native.slot(), timeline.submit()};
-    timeline.issue();
-    native.history.note(position.position, name, on.place().stream);
-    issue(native.target());
-    mark_now_and_then(native);
+    const StreamPosition position{queue.slot(), queue.timeline().submit()};
+    queue.timeline().issue();
+    native.note(name, on.place().stream);
+    issue(queue.target());
+    mark_now_and_then(queue);
     return position;
   }
 
   /// Records an event behind the last piece, if that has been issued. Throws CudaError, std::bad_alloc.
   void mark(CudaStream& on) {
-    const CudaTimeline& timeline = on.native().timeline();
+    const CudaTimeline& timeline = on.queue().timeline();
     if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued())
-      on.native().mark(*events_);
+      on.queue().mark(*events_);
   }
   /// Issues what can be issued by now. Returns whether there was anything.
   bool advance();
   /// The doorbell has rung: what waits for the device has it ring anew.
   void answer() noexcept {
-    for (const auto& native : natives_) native->wake_up_is_due = false;
+    for (StreamQueue* const queue : waiting_) queue->wake_up_is_due = false;
   }
   /// Anything waits to be issued.
-  [[nodiscard]] bool waiting() const noexcept { return pending_ != 0; }
+  [[nodiscard]] bool waiting() const noexcept { return !waiting_.empty(); }
   /// Looks how far the device has come, on all streams; those without an event under way get one, so that the next look
   /// finds more.
   void poll() noexcept;
 
-  /// Calls `visit(native_stream)` for each.
-  template <class Visit>
-  void each_native(Visit&& visit) const {
-    for (const auto& native : natives_) visit(*native);
-  }
+  /// Waits until the device has done all that was issued.
+  void synchronize() noexcept;
   /// Calls `visit(stream)` for each.
   template <class Visit>
   void each(Visit&& visit) const {
@@ -125,12 +124,13 @@ class CudaStreams {
   [[nodiscard]] CudaStream& find_or_make(StreamId id);
   [[nodiscard]] NativeStream& native_for_new();
   [[nodiscard]] NativeStream& make_native();
+  [[nodiscard]] std::shared_ptr<CudaStream> make_stream(StreamId id, NativeStream& native);
   void forget_idle() noexcept;
   [[nodiscard]] bool has_room(NativeStream& native) {
     const std::uint64_t in_flight = native.timeline().in_flight();
     if (in_flight < options_.in_flight / 2) [[likely]]
       return true;
-    if (native.timeline().issued() % 32 == 0 || in_flight >= options_.in_flight) native.poll();
+    if (in_flight % 32 == 0 || in_flight >= options_.in_flight) native.poll();
     return native.timeline().in_flight() < options_.in_flight;
   }
   // After a fault of the GPU nothing needs to be waited for, and whoever is issued must be told.
@@ -143,27 +143,45 @@ class CudaStreams {
     }
   }
   void wait_for(NativeStream& native, const StreamPosition& wait);
-  void mark_now_and_then(NativeStream& native) {
-    if (native.timeline().issued() - native.timeline().last_mark() >= mark_interval) native.mark(*events_);
+  // Calls `visit(event)` for each event behind which the position is complete; returns how far that is. What is on a
+  // stream is complete in its order; else each piece has an event of its own.
+  template <class Visit>
+  std::uint64_t each_event(const StreamPosition& position, Visit&& visit) {
+    CudaTimeline& of = timeline(position.stream);
+    if (of.completed() >= position.position) return of.completed();
+    StreamQueue* const queue = queue_of(position.stream);
+    if (queue == nullptr) {
+      of.each_mark_until(position.position, [&](const CudaTimeline::Mark& mark) { visit(mark.event); });
+      return position.position;
+    }
+    if (of.covering(position.position) == nullptr) queue->mark(*events_);
+    const CudaTimeline::Mark& mark = *of.covering(position.position);
+    visit(mark.event);
+    return mark.position;
   }
-  StreamPosition queue(CudaStream& on, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
-                       std::shared_ptr<CudaEvent> ready);
-  [[nodiscard]] bool can_go_on(NativeStream& native);
-  bool issue_pending(NativeStream& native);
-  void ring_when(NativeStream& native, const std::shared_ptr<CudaEvent>& event);
+  void mark_now_and_then(StreamQueue& queue) {
+    if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) queue.mark(*events_);
+  }
+  StreamPosition put_off(CudaStream& on, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
+                         std::shared_ptr<CudaEvent> ready);
+  [[nodiscard]] bool can_go_on(StreamQueue& queue);
+  bool issue_pending(StreamQueue& queue);
+  void ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event);
+  [[nodiscard]] StreamQueue*& queue_of(StreamSlot slot) noexcept { return queues_[static_cast<std::size_t>(slot)]; }
 
   const DeviceId device_;
   const std::shared_ptr<CudaEvents> events_;
   const std::shared_ptr<Doorbell> doorbell_;
   const CudaStreamOptions options_;
   std::vector<std::unique_ptr<CudaTimeline>> timelines_;  // by slot
+  std::vector<StreamQueue*> queues_;                      // by slot; null: it is that of no stream
   std::vector<StreamSlot> free_slots_;                    // with room for all
   std::vector<std::unique_ptr<NativeStream>> natives_;    // with room for all
   std::size_t apart_ = 0;                                 // of these
   std::atomic<std::size_t> native_count_{0};              // that other threads may look at
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
-  CudaStream* last_ = nullptr;  // that was asked for
-  std::size_t pending_ = 0;     // pieces of all streams
+  CudaStream* last_ = nullptr;         // that was asked for
+  std::vector<StreamQueue*> waiting_;  // that have pending work
   std::size_t sweep_at_ = 1024;
 };
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 
 namespace cox::detail {
@@ -40,13 +41,20 @@ class CudaTimeline {
   void mark(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
     marks_.push_back({position, std::move(event)});
   }
-  /// The oldest piece that has not been issued is complete, or will be with `event`, if it is not null; in any case not
-  /// before those before it.
-  void end(std::shared_ptr<CudaEvent> event) {
-    ++issued_;
-    if (event == nullptr && !marks_.empty()) event = marks_.back().event;
-    if (event != nullptr) return mark(issued_, std::move(event));
-    completed_.store(issued_, std::memory_order_relaxed);
+  /// Where pieces are not on a stream: this one is complete, or will be with `event`, if it is not null. It counts as
+  /// issued when all before it do, and as complete when they are.
+  void end(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
+    ended_.emplace(position, std::move(event));
+    for (auto next = ended_.begin(); next != ended_.end() && next->first == issued_ + 1; next = ended_.erase(next)) {
+      ++issued_;
+      if (next->second != nullptr) {
+        mark(issued_, std::move(next->second));
+      } else if (marks_.empty()) {
+        completed_.store(issued_, std::memory_order_relaxed);
+      } else {
+        mark(issued_, marks_.back().event);
+      }
+    }
   }
   struct Mark {
     std::uint64_t position = 0;
@@ -57,6 +65,14 @@ class CudaTimeline {
     for (const Mark& mark : marks_)
       if (mark.position >= position) return &mark;
     return nullptr;
+  }
+  /// Calls `visit(mark)` for all marks up to the first that covers `position`.
+  template <class Visit>
+  void each_mark_until(std::uint64_t position, Visit&& visit) const {
+    for (const Mark& mark : marks_) {
+      visit(mark);
+      if (mark.position >= position) return;
+    }
   }
   /// Looks which marks have been reached.
   void poll() noexcept {
@@ -71,6 +87,7 @@ class CudaTimeline {
   std::uint64_t issued_ = 0;
   std::atomic<std::uint64_t> completed_{0};
   std::deque<Mark> marks_;
+  std::map<std::uint64_t, std::shared_ptr<CudaEvent>> ended_;  // that have not been issued, by position
 };
 
 }  // namespace cox::detail

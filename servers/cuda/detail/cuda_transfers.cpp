@@ -46,8 +46,7 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
 
 // On failure the task is as it was.
 void CudaTransfers::hand_over(const StreamPositions& waits, CopyTask&& task) {
-  for (const StreamPosition& wait : waits)
-    if (auto event = streams_.event_of(wait)) task.after.push_back(std::move(event));
+  streams_.add_events(waits, task.after);
   engine_.add(std::move(task));
 }
 
@@ -71,7 +70,8 @@ bool CudaTransfers::advance() {
 }
 
 void CudaTransfers::end(StreamSlot slot, std::shared_ptr<CudaEvent> event) {
-  streams_.timeline(slot).end(std::move(event));
+  CudaTimeline& timeline = streams_.timeline(slot);
+  timeline.end(timeline.submitted(), std::move(event));  // one at a time
   --under_way_;
 }
 

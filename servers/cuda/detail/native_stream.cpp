@@ -1,41 +1,35 @@
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
 
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
-
-#include <utility>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
 
 namespace cox::detail {
 
-NativeStream::NativeStream(StreamSlot slot, CudaTimeline& timeline) : slot_(slot), timeline_(timeline) {
-  COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, 0));
-}
-
-NativeStream::~NativeStream() { COX_CUDA_CHECK(stream_destroy(stream_)); }
-
-const std::shared_ptr<CudaEvent>& NativeStream::mark(CudaEvents& events) {
-  timeline_.mark(timeline_.issued(), events.record(stream_));
-  return timeline_.covering(timeline_.issued())->event;
-}
-
-std::shared_ptr<HeldBytes> NativeStream::held() {
-  if (!held_.empty()) {
-    std::vector<Bytes> bytes;
-    bytes.reserve(held_.size());
-    const auto together = std::make_shared<HeldBytes>();
-    held_together_.push_back({held_.back().position, together});
-    for (Held& held : held_) bytes.push_back(std::move(held.bytes));
-    held_.clear();
-    together->hold(std::move(bytes));
+// After a fault there are no more streams; who asks for work is told so, and needs one to be told on.
+NativeStream::NativeStream() {
+  if (gpu_faulted()) return;
+  try {
+    COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, 0));
+  } catch (...) {
+    if (!gpu_faulted()) throw;
   }
-  return held_together_.empty() ? nullptr : held_together_.back().bytes;
 }
 
-void NativeStream::poll() noexcept {
-  timeline_.poll();
-  const std::uint64_t completed = timeline_.completed();
-  for (; !held_together_.empty() && held_together_.front().position <= completed; held_together_.pop_front())
-    held_together_.front().bytes->give_back();
-  while (!held_.empty() && held_.front().position <= completed) held_.pop_front();
+NativeStream::~NativeStream() {
+  if (stream_ != nullptr) COX_CUDA_CHECK(stream_destroy(stream_));
+}
+
+const std::shared_ptr<CudaEvent>& NativeStream::event_behind_all(CudaEvents& events, bool awaited) {
+  const std::uint64_t issued = timeline_.issued();
+  if (timeline_.last_mark() < issued || timeline_.completed() == issued)
+    timeline_.mark(issued, awaited ? events.record_awaited(stream_) : events.record(stream_));
+  return timeline_.covering(issued)->event;
+}
+
+std::shared_ptr<CudaEvent> NativeStream::event_behind(std::uint64_t position, CudaEvents& events) {
+  if (timeline_.completed() >= position) return nullptr;
+  if (const CudaTimeline::Mark* const mark = timeline_.covering(position)) return mark->event;
+  return event_behind_all(events);
 }
 
 }  // namespace cox::detail

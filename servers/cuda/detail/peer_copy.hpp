@@ -4,7 +4,6 @@
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
-#include <coxswain/servers/cuda/detail/native_stream.hpp>
 
 #include <array>
 #include <cstddef>
@@ -21,8 +20,8 @@ struct PeerRange {
   CopyPlan rows;
 };
 
-/// A transfer from one GPU to another, where its two sides meet. Each brings its memory and an event behind which that
-/// may be touched; the second to come copies, on its own stream, and tells the other. Neither waits. Any thread.
+/// A transfer from one GPU to another, where its two sides meet. Each brings its memory and the events behind which
+/// that may be touched; the second to come copies, on its own stream, and tells the other. Neither waits. Any thread.
 class PeerCopy {
  public:
   /// Told how it ended: the error, or the event of the end. Called once, on the thread of whoever comes second; must
@@ -30,18 +29,24 @@ class PeerCopy {
   using End = UniqueFunction<void(std::exception_ptr, std::shared_ptr<CudaEvent>)>;
 
   struct Side {
-    std::vector<PeerRange> memory;  ///< of each request of the group
-    std::shared_ptr<CudaEvent> ready;
+    std::vector<PeerRange> memory;                  ///< of each request of the group
+    std::vector<std::shared_ptr<CudaEvent>> ready;  ///< for the first to come; the second's stream waits by itself
     CUcontext context = nullptr;
     std::exception_ptr failure;  ///< why this side cannot take part
     End end;
   };
 
-  /// `place`: 0 sends, 1 receives. `stream`: of the side's own device, with its context current.
-  void arrive(std::size_t place, Side side, NativeStream& stream, CudaEvents& events);
+  /// The other side is waited for. It may come at any moment.
+  [[nodiscard]] bool nobody_is_there() const;
+  /// Comes if nobody is there yet; the other will copy. Returns whether it came; if not, `side` is as it was. `place`:
+  /// 0 sends, 1 receives.
+  [[nodiscard]] bool come_first(std::size_t place, Side& side);
+  /// `stream`: of the side's own device, with its context current. The copy is behind what it was given, if this is
+  /// the second to come.
+  void come(std::size_t place, Side side, CUstream stream, CudaEvents& events);
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::array<Side, 2> sides_;  // guarded by mutex_ until both have come
   bool one_is_there_ = false;  // guarded by mutex_
 };

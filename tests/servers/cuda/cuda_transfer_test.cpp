@@ -1,4 +1,5 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>
 #include <coxswain/tests/support/catch.hpp>
@@ -60,6 +61,39 @@ TEST_CASE("L10 H4: GPUs that send to each other at the same time do not wait for
   sender.join();
   CHECK(there);
   CHECK(back);
+}
+
+TEST_CASE("L10: StreamIds that share a stream of the driver do not wait for each other's transfers", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  set_settings({{"cuda.streams", std::uint64_t{1}}});
+  {
+    OpenCuda first(0);
+    OpenCuda second(1);
+    const CudaClient first_other = first.on_new_stream();
+    const CudaClient second_other = second.on_new_stream();
+    const auto values = counting(1000);
+    const auto more = counting(1000, 7);
+    const Handle sent = first.client().create(Bytes::copy_of(values));
+    const Handle returned = second.client().create(Bytes::copy_of(more));
+    const Handle received = second.client().empty(4000);
+    const Handle received_back = first.client().empty(4000);
+    // On each device the first stream waits for what the second stream of the other one does later.
+    first.client().receive(received_back, ElementType::U32, second.device());
+    first.client().write(received_back.offset_start(3996), Bytes::copy_of(std::vector<std::uint32_t>{1}));
+    second.client().receive(received, ElementType::U32, first.device());
+    second.client().write(received.offset_start(3996), Bytes::copy_of(std::vector<std::uint32_t>{2}));
+    first_other.send(sent, ElementType::U32, second.device());
+    second_other.send(returned, ElementType::U32, first.device());
+    auto expected = values;
+    expected.back() = 2;
+    CHECK(numbers(second.client().read_one(received)) == expected);
+    expected = more;
+    expected.back() = 1;
+    CHECK(numbers(first.client().read_one(received_back)) == expected);
+    first_other.sync().get();
+    second_other.sync().get();
+  }
+  reset_settings({"cuda.streams"});
 }
 
 TEST_CASE("L11: memory that is sent and dropped is nobody else's before it has arrived", "[gpu]") {

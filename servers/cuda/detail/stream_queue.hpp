@@ -1,0 +1,118 @@
+#pragma once
+
+#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+#include <coxswain/servers/cuda/detail/cuda_timeline.hpp>
+#include <coxswain/servers/cuda/detail/held_bytes.hpp>
+#include <coxswain/servers/cuda/detail/native_stream.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace cox::detail {
+
+class CudaStream;
+class StreamQueue;
+
+/// Where a piece of work is issued: a stream, or a stream that is being captured.
+struct IssueTarget {
+  CUstream stream = nullptr;
+  StreamQueue* queue = nullptr;        ///< null in a capture
+  std::vector<Bytes>* kept = nullptr;  ///< by the graph, in a capture
+
+  /// Keeps host memory until the work issued so far has passed it. Throws std::bad_alloc.
+  void hold(Bytes bytes) const;
+};
+
+/// A piece of work as the driver is given it, once, on the device thread with its context current. Throws CudaError.
+using CudaIssue = UniqueFunction<void(const IssueTarget&)>;
+
+/// What is issued later. A piece of work may refer to what is there only now, and then has later(), which gives one
+/// that can be kept: most work is issued at once and need not be made to last.
+template <class F>
+[[nodiscard]] CudaIssue to_issue_later(F&& issue) {
+  if constexpr (requires { std::forward<F>(issue).later(); }) {
+    return CudaIssue(std::forward<F>(issue).later());
+  } else {
+    return CudaIssue(std::forward<F>(issue));
+  }
+}
+
+/// The work of one StreamId, in order: what its stream of the driver was given, and what cannot be issued yet. What one
+/// waits for never holds up another, though they share a stream of the driver. Device thread only.
+class StreamQueue {
+ public:
+  /// A piece that has to wait for something that the driver cannot wait for.
+  struct Pending {
+    StreamPositions waits;             ///< which must have been issued
+    std::shared_ptr<CudaEvent> ready;  ///< which must have been reached, if it is not null
+    CudaIssue issue;
+    OperationName name;
+    std::shared_ptr<CudaStream> owner;  ///< whose errors get what issue() throws
+    std::uint64_t sequence;             ///< the piece's place among those errors
+  };
+
+  StreamQueue(StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
+      : slot_(slot), timeline_(timeline), native_(native) {}
+  StreamQueue(const StreamQueue&) = delete;
+  StreamQueue& operator=(const StreamQueue&) = delete;
+
+  [[nodiscard]] StreamSlot slot() const noexcept { return slot_; }
+  [[nodiscard]] NativeStream& native() const noexcept { return native_; }
+  [[nodiscard]] CudaTimeline& timeline() noexcept { return timeline_; }
+  [[nodiscard]] const CudaTimeline& timeline() const noexcept { return timeline_; }
+  [[nodiscard]] IssueTarget target() noexcept { return {native_.native(), this, nullptr}; }
+  /// Behind all that was submitted so far.
+  [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, timeline_.submitted()}; }
+  /// Nothing is pending or under way.
+  [[nodiscard]] bool idle() const noexcept {
+    return timeline_.completed() == timeline_.submitted() && !is_listed && held_.empty() && held_together_.empty();
+  }
+
+  /// An event behind all that was issued; for a client that waits for it, if `awaited`. Throws CudaError,
+  /// std::bad_alloc.
+  const std::shared_ptr<CudaEvent>& mark(CudaEvents& events, bool awaited = false) {
+    const std::shared_ptr<CudaEvent>& event = native_.event_behind_all(events, awaited);
+    timeline_.mark(timeline_.issued(), event);
+    return event;
+  }
+  /// Keeps host memory until all that was issued so far is complete. Throws std::bad_alloc.
+  void hold(Bytes bytes) { held_.push_back({timeline_.issued(), std::move(bytes)}); }
+  /// What is kept for the work issued so far; null if nothing is. Throws std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<HeldBytes> held();
+  /// Looks how far the device has come, and lets go of what it has passed.
+  void poll() noexcept;
+
+  std::deque<Pending> pending;
+  bool is_listed = false;       ///< among those that have pending work
+  bool wake_up_is_due = false;  ///< somebody will ring when the first of them can go on
+
+ private:
+  struct Held {
+    std::uint64_t position;
+    Bytes bytes;
+  };
+  struct HeldTogether {
+    std::uint64_t position;
+    std::shared_ptr<HeldBytes> bytes;
+  };
+
+  const StreamSlot slot_;
+  CudaTimeline& timeline_;
+  NativeStream& native_;
+  std::deque<HeldTogether> held_together_;  // that somebody who waits may give back, too
+  std::deque<Held> held_;                   // the later ones
+};
+
+inline void IssueTarget::hold(Bytes bytes) const {
+  if (queue != nullptr) return queue->hold(std::move(bytes));
+  kept->push_back(std::move(bytes));
+}
+
+}  // namespace cox::detail
