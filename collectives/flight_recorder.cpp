@@ -147,7 +147,7 @@ void FlightRecorder::append(std::string& json, std::uint64_t sequence, std::size
       is_transfer(request.operation));
   json += fmt::format(R"("profiling_name":"cox:{}","rank":{},"device":{},"stream":{},"timeout_ms":{},)",
                       to_string(request.operation), rank, json_text(devices_.devices()[rank].to_string()),
-                      request.caller.stream.value, timeout_.count());
+                      request.caller.stream.number(), timeout_.count());
   json += fmt::format(R"("group_size":{},)", entry.group_size) + arguments(request, devices_.world_size());
   json += fmt::format(R"(,"frames":[{{"name":{},"filename":{},"line":{}}}],)", json_text(site.function_name()),
                       json_text(site.file_name()), site.line());

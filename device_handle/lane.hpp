@@ -112,7 +112,7 @@ class Lane {
     Cell* const cell = head_;
     const TaskOps* const ops = cell->ops;
     head_ = cell + ops->cells;
-    __builtin_prefetch(head_ + 1);
+    prefetch_next(ops->cells);
     return {ops, reinterpret_cast<std::byte*>(cell) + ops->offset, cell->stream,
             cell->stamp.load(std::memory_order_relaxed), this};
   }
@@ -169,6 +169,15 @@ class Lane {
     } else {
       pool.give_back(segment);
     }
+  }
+
+  // The next task is likely to be as large as this one. Large ones are fetched only if they are there: their lines
+  // would be taken from under the hands of a producer that is just writing them.
+  void prefetch_next(std::uint32_t cells) const noexcept {
+    __builtin_prefetch(head_ + 1);
+    if (cells <= 2 || static_cast<std::size_t>(head_end_ - head_) < cells) return;
+    if (head_->stamp.load(std::memory_order_relaxed) == 0) return;
+    for (std::uint32_t i = 2; i < cells; ++i) __builtin_prefetch(head_ + i);
   }
 
   // The consumer has the lines of a recycled segment in its cache. While one segment is being filled, those of the next

@@ -4,9 +4,10 @@
 
 namespace cox {
 
-StreamId StreamId::allocate() noexcept {
+StreamId StreamId::allocate(StreamPriority priority) noexcept {
   static constinit std::atomic<std::uint64_t> next{1};
-  return StreamId{next.fetch_add(1, std::memory_order_relaxed)};  // relaxed: only uniqueness matters
+  const std::uint64_t number = next.fetch_add(1, std::memory_order_relaxed);  // relaxed: only uniqueness matters
+  return StreamId{number | std::uint64_t{priority == StreamPriority::High} << 63U};
 }
 
 StreamId detail::first_stream_of_thread() noexcept {

@@ -8,6 +8,9 @@
 
 namespace cox {
 
+/// How urgent the work of a stream is beside that of others, to devices that can tell: those of CUDA.
+enum class StreamPriority : std::uint8_t { Normal, High };
+
 /// Identity of a logical stream of work. Every call to a device carries the caller's StreamId (law L9): work of one
 /// StreamId runs in order on the device, work of two may overlap. A pure value; it owns nothing.
 struct StreamId {
@@ -19,8 +22,12 @@ struct StreamId {
   /// at first use and kept for the thread's life. Inside a task it is the submitter's.
   [[nodiscard]] static StreamId current() noexcept;
 
-  /// A fresh id that no other call has returned or will return in this process.
-  [[nodiscard]] static StreamId allocate() noexcept;
+  /// A fresh id that no other call has returned or will return in this process. Its priority is part of it.
+  [[nodiscard]] static StreamId allocate(StreamPriority priority = StreamPriority::Normal) noexcept;
+
+  [[nodiscard]] constexpr StreamPriority priority() const noexcept { return StreamPriority(value >> 63U); }
+  /// Without the priority: what it is called.
+  [[nodiscard]] constexpr std::uint64_t number() const noexcept { return value & (~std::uint64_t{0} >> 1U); }
 
   /// Calls `f()` with this id as StreamId::current(); the previous one is restored after, also after a throw.
   template <class F>

@@ -13,7 +13,7 @@ using Callback = std::function<void(const TaskError&)>;
 
 void write_line(const TaskError& error) {
   const std::string line = "coxswain: a task on " + error.device.to_string() + ", stream " +
-                           std::to_string(error.stream.value) + ", threw: " + describe(error.error) + "\n";
+                           std::to_string(error.stream.number()) + ", threw: " + describe(error.error) + "\n";
   std::fputs(line.c_str(), stderr);
 }
 

@@ -408,14 +408,16 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     Site site_;
   };
 
-  // Takes what it is given: each move of the arguments costs.
+  // As submit(), and takes what it is given straight into the closure: each move of the arguments costs.
   void submit_launch(Kernel& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
                      const Site& site) const {
-    submit(site, "launch",
-           [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode](
-               Server& server, const Caller& caller) mutable {
-             server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
-           });
+    on_stream([&] {
+      device_.submit([kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode,
+                      caller = Caller{stream_id(), site}](Server& server) mutable {
+        name_operation("launch");
+        server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
+      });
+    });
   }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
   bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,
@@ -434,13 +436,15 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// `operation`: for traces.
   template <class F>
   void submit(const Site& site, const char* operation, F&& f) const {
-    const Caller caller{stream_id(), site};
-    const auto post = [&] {
-      device_.submit([f = std::forward<F>(f), caller, operation](Server& server) mutable {
+    on_stream([&] {
+      device_.submit([f = std::forward<F>(f), caller = Caller{stream_id(), site}, operation](Server& server) mutable {
         name_operation(operation);
         f(server, caller);
       });
-    };
+    });
+  }
+  template <class F>
+  void on_stream(F&& post) const {
     if (!stream_) return post();
     const StreamScope scope(*stream_);
     post();

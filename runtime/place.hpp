@@ -14,7 +14,7 @@ struct Place {
 
   /// "DeviceId(type=0, index=1), stream 7".
   [[nodiscard]] std::string to_string() const {
-    return device.to_string() + ", stream " + std::to_string(stream.value);
+    return device.to_string() + ", stream " + std::to_string(stream.number());
   }
 };
 

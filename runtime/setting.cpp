@@ -36,6 +36,8 @@ constexpr std::array settings_table{
             "memory of each host device for staging"},
     Setting{"cuda.memory", "COX_CUDA_MEMORY", Type::ByteSize, 0, any_size, "0B", "",
             "memory of each CUDA device that may be taken; 0B: all there is"},
+    Setting{"cuda.mapped_memory", "COX_CUDA_MAPPED_MEMORY", Type::Boolean, 0, 0, "true", "",
+            "map memory of CUDA devices piece by piece where the driver can; false: in plain allocations"},
     Setting{"cuda.pinned_memory", "COX_CUDA_PINNED_MEMORY", Type::ByteSize, 1 << 20, any_size, "1GiB", "",
             "page-locked host memory of each CUDA device for staging, and as much again for large reads"},
     Setting{"cuda.streams", "COX_CUDA_STREAMS", Type::Count, 1, 1024, "16", "",

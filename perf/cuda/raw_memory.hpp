@@ -27,13 +27,13 @@ class RawDeviceMemory {
  public:
   RawDeviceMemory(const detail::CudaContext& context, std::size_t bytes) : context_(context) {
     const detail::CurrentContext current(context_);
-    COX_RAW_TRY(memory_alloc(&address_, bytes));
+    COX_CUDA_TRY(memory_alloc(&address_, bytes));
   }
   RawDeviceMemory(const RawDeviceMemory&) = delete;
   RawDeviceMemory& operator=(const RawDeviceMemory&) = delete;
   ~RawDeviceMemory() {
     const detail::CurrentContext current(context_);
-    COX_RAW_CHECK(memory_free(address_));
+    COX_CUDA_CHECK(memory_free(address_));
   }
 
   [[nodiscard]] CUdeviceptr address() const noexcept { return address_; }

@@ -47,10 +47,11 @@ PeerPair::PeerPair(const OpenGpu& first, std::uint16_t second, std::size_t large
   if (reaches(there.device(), here.device())) enable(there, here);
 }
 
-void PeerPair::copy_peer(std::size_t bytes) const {
+void PeerPair::copy_peer(std::size_t bytes, const OpenGpu& on) const {
+  const detail::CurrentContext current(on.raw().context());
   COX_CUDA_TRY(copy_to_peer(second_memory_.address(), second_.raw().context().native(), first_memory_.address(),
-                            first_.raw().context().native(), bytes, first_.raw().native()));
-  first_.raw().synchronize();
+                            first_.raw().context().native(), bytes, on.raw().native()));
+  on.raw().synchronize();
 }
 
 void PeerPair::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const {

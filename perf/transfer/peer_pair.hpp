@@ -20,8 +20,10 @@ class PeerPair {
   /// CudaError if they have not so much memory.
   PeerPair(const OpenGpu& first, std::uint16_t second, std::size_t largest);
 
-  /// cuMemcpyPeerAsync between memory of cuMemAlloc, and the wait for it.
-  void copy_peer(std::size_t bytes) const;
+  /// cuMemcpyPeerAsync between memory of cuMemAlloc, and the wait for it, on a stream of the first GPU.
+  void copy_peer(std::size_t bytes) const { copy_peer(bytes, first_); }
+  /// The same, on a stream of the second.
+  void pull_peer(std::size_t bytes) const { copy_peer(bytes, second_); }
   /// cuMemcpyDtoDAsync between memory of cuMemAlloc, and the wait for it.
   void copy(std::size_t bytes) const { copy(second_memory_.address(), first_memory_.address(), bytes); }
   /// The same between memory of the clients.
@@ -30,6 +32,7 @@ class PeerPair {
   [[nodiscard]] Handle to_client(std::size_t bytes) const;
 
  private:
+  void copy_peer(std::size_t bytes, const OpenGpu& on) const;
   void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const;
 
   const OpenGpu& first_;

@@ -113,6 +113,7 @@ class TransferCases {
     add(added, bytes, "coxswain", "to_client, sync", [=] { return pair->get().to_client(bytes); });
     add(added, bytes, "raw_peer", "cuMemcpyPeerAsync, sync; F12: ours at least 0.98 times the rate",
         [=] { pair->get().copy_peer(bytes); });
+    add(added, bytes, "raw_pulled", "the same, on a stream of the receiver", [=] { pair->get().pull_peer(bytes); });
     if (gpus_reach_each_other(0, 1)) {
       add(added, bytes, "raw", "cuMemcpyDtoDAsync, sync", [=] { pair->get().copy(bytes); });
       add(added, bytes, "raw_on_our_memory", "cuMemcpyDtoDAsync between memory of the clients, sync",

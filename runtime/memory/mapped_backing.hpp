@@ -4,16 +4,26 @@
 #include <coxswain/runtime/memory/granularity.hpp>
 #include <coxswain/runtime/memory/memory_block.hpp>
 #include <coxswain/runtime/memory/memory_storage.hpp>
+#include <coxswain/runtime/memory/piece_map.hpp>
 #include <coxswain/runtime/memory/reserved_bytes.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <vector>
 
 namespace cox {
+
+/// Storage whose memory comes in pieces of several granules, which are taken away whole.
+///
+/// - last_pieces(range, most, excess): as PieceMap::last_whole, in addresses and bytes.
+template <class S>
+concept PieceStorage = MappingStorage<S> && requires(const S& storage, const MemoryRange& range, std::size_t most) {
+  { storage.last_pieces(range, most, PieceMap::Excess::Allowed) } noexcept -> std::same_as<MemoryRange>;
+};
 
 /// Puts memory behind a pool's addresses, one large range of them, and takes it away. What is asked for beyond the
 /// pool's limit is moved rather than mapped: granules that only the stream itself has yet to use get the new addresses
@@ -111,7 +121,7 @@ class MappedBacking {
     if constexpr (AliasingStorage<Storage>) {
       blocks_.each_free(stream, [&](MemoryBlockId id) {
         if (id == except) return true;
-        const MemoryRange part = granules_of(id, bytes - moved.bytes);
+        const MemoryRange part = granules_of(id, bytes - moved.bytes, PieceMap::Excess::Forbidden);
         if (part.bytes == 0 || !blocks_.has_records(records_of_a_cut) || !has_place_for_leaving()) return true;
         if (!storage_.alias(part.address, to + moved.bytes, part.bytes)) return false;
         const MemoryBlockId old = blocks_.cut_out(id, part);
@@ -134,7 +144,7 @@ class MappedBacking {
 
   // Of one block that is free of all. Returns how many bytes.
   std::size_t give_up(MemoryBlockId id, std::size_t most) noexcept {
-    const MemoryRange part = granules_of(id, most);
+    const MemoryRange part = granules_of(id, most, PieceMap::Excess::Allowed);
     if (part.bytes == 0 || !blocks_.has_records(records_of_a_cut)) return 0;
     const MemoryBlockId bare = blocks_.cut_out(id, part);
     storage_.unmap(part.address, part.bytes);
@@ -143,8 +153,14 @@ class MappedBacking {
     return part.bytes;
   }
 
-  [[nodiscard]] MemoryRange granules_of(MemoryBlockId id, std::size_t most) const noexcept {
-    return granule_.last_within({blocks_[id].address, blocks_[id].size}, most);
+  // Of the block, and of as many as can be unmapped without the rest.
+  [[nodiscard]] MemoryRange granules_of(MemoryBlockId id, std::size_t most, PieceMap::Excess excess) const noexcept {
+    const MemoryRange block{blocks_[id].address, blocks_[id].size};
+    if constexpr (PieceStorage<Storage>) {
+      return storage_.last_pieces(granule_.last_within(block, block.bytes), most, excess);
+    } else {
+      return granule_.last_within(block, most);
+    }
   }
 
   [[nodiscard]] bool has_place_for_leaving() noexcept {

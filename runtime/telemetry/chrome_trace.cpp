@@ -160,7 +160,7 @@ class Writer {
       text += (text.empty() ? "" : ",") + json_text(name) + ":" + json;
     };
     if (has_origin(event)) add("wait_us", in_us(event.begin - event.origin.time));
-    if (event.category == Category::Task) add("stream", std::to_string(event.stream.value));
+    if (event.category == Category::Task) add("stream", std::to_string(event.stream.number()));
     if (event.outcome != Outcome::Completed) add("outcome", json_text(to_string(event.outcome)));
     if (event.file != nullptr) add("site", json_text(std::string(event.file) + ":" + std::to_string(event.line)));
     for (const Argument& argument : event.arguments) {

@@ -26,7 +26,7 @@ struct Track {
   /// The calling thread, whichever it is.
   [[nodiscard]] static Track this_thread() noexcept;
   [[nodiscard]] static constexpr Track stream(DeviceId device, StreamId stream) noexcept {
-    return {.kind = Kind::Stream, .device = device, .id = stream.value};
+    return {.kind = Kind::Stream, .device = device, .id = stream.number()};
   }
   /// What `device` does in the communicator numbered `communicator`.
   [[nodiscard]] static constexpr Track communicator(DeviceId device, std::uint64_t communicator) noexcept {

@@ -7,7 +7,7 @@ namespace cox {
 using detail::KernelDefinition;
 
 CudaKernel CudaKernel::from_source(std::string name, CubeDim cube_dim, std::string source, CudaKernelOptions options) {
-  return {std::make_shared<const KernelDefinition>(std::move(name), KernelDefinition::Source{std::move(source)},
+  return {detail::BulkShared<KernelDefinition>::make(std::move(name), KernelDefinition::Source{std::move(source)},
                                                    std::move(options)),
           cube_dim};
 }
@@ -15,14 +15,25 @@ CudaKernel CudaKernel::from_source(std::string name, CubeDim cube_dim, std::stri
 CudaKernel CudaKernel::from_image(std::string name, CubeDim cube_dim, std::vector<std::byte> image,
                                   CudaKernelOptions options) {
   image.push_back(std::byte{0});  // the driver takes text up to a 0, and knows by itself where an image ends
-  return {std::make_shared<const KernelDefinition>(std::move(name), KernelDefinition::Image{std::move(image)},
+  return {detail::BulkShared<KernelDefinition>::make(std::move(name), KernelDefinition::Image{std::move(image)},
                                                    std::move(options)),
           cube_dim};
 }
 
 CudaKernel CudaKernel::from_function(std::string name, CubeDim cube_dim, Resolver resolver, CudaKernelOptions options) {
-  return {std::make_shared<const KernelDefinition>(std::move(name), std::move(resolver), std::move(options)), cube_dim};
+  return {detail::BulkShared<KernelDefinition>::make(std::move(name), std::move(resolver), std::move(options)), cube_dim};
 }
+
+CudaKernel::CudaKernel(detail::BulkShared<KernelDefinition> definition, CubeDim cube_dim) noexcept
+    : definition_(std::move(definition)), cube_dim_(cube_dim) {}
+CudaKernel::CudaKernel(const CudaKernel& other) noexcept = default;
+CudaKernel::CudaKernel(CudaKernel&& other) noexcept = default;
+CudaKernel& CudaKernel::operator=(CudaKernel other) noexcept {
+  definition_ = std::move(other.definition_);
+  cube_dim_ = other.cube_dim_;
+  return *this;
+}
+CudaKernel::~CudaKernel() = default;
 
 const std::string& CudaKernel::name() const noexcept { return definition_->name(); }
 const char* CudaKernel::label() const noexcept { return definition_->label(); }

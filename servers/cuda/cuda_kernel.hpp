@@ -2,12 +2,12 @@
 
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/cube_dim.hpp>
+#include <coxswain/runtime/detail/bulk_shared.hpp>
 #include <coxswain/servers/cuda/cuda_kernel_options.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -48,6 +48,11 @@ class CudaKernel {
   [[nodiscard]] static CudaKernel from_function(std::string name, CubeDim cube_dim, Resolver resolver,
                                                 CudaKernelOptions options = {});
 
+  CudaKernel(const CudaKernel& other) noexcept;
+  CudaKernel(CudaKernel&& other) noexcept;
+  CudaKernel& operator=(CudaKernel other) noexcept;
+  ~CudaKernel();
+
   [[nodiscard]] const std::string& name() const noexcept;
   /// The name, with static storage: for traces and fault reports.
   [[nodiscard]] const char* label() const noexcept;
@@ -71,10 +76,9 @@ class CudaKernel {
   [[nodiscard]] const detail::LoadedKernel* loaded(std::uint16_t device_index) const noexcept;
 
  private:
-  CudaKernel(std::shared_ptr<const detail::KernelDefinition> definition, CubeDim cube_dim) noexcept
-      : definition_(std::move(definition)), cube_dim_(cube_dim) {}
+  CudaKernel(detail::BulkShared<detail::KernelDefinition> definition, CubeDim cube_dim) noexcept;
 
-  std::shared_ptr<const detail::KernelDefinition> definition_;
+  detail::BulkShared<detail::KernelDefinition> definition_;
   CubeDim cube_dim_;
 };
 

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <coxswain/runtime/cube_dim.hpp>
+#include <coxswain/runtime/detail/bulk_shared.hpp>
 #include <coxswain/servers/host/kernel_context.hpp>
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -20,8 +20,8 @@ class HostKernel {
 
   /// `buffers`: how many the kernel takes. An empty function is found out at launch (LaunchError NullFunction).
   HostKernel(std::string name, CubeDim cube_dim, std::size_t buffers, Function function)
-      : definition_(
-            std::make_shared<const Definition>(Definition{std::move(name), cube_dim, buffers, std::move(function)})) {}
+      : definition_(detail::BulkShared<Definition>::make(
+            Definition{std::move(name), cube_dim, buffers, std::move(function)})) {}
 
   [[nodiscard]] const std::string& name() const noexcept { return definition_->name; }
   [[nodiscard]] const CubeDim& cube_dim() const noexcept { return definition_->cube_dim; }
@@ -35,7 +35,7 @@ class HostKernel {
     std::size_t buffers;
     Function function;
   };
-  std::shared_ptr<const Definition> definition_;
+  detail::BulkShared<Definition> definition_;
 };
 
 }  // namespace cox

@@ -61,6 +61,16 @@ TEST_CASE("executes returns what its function returns", "[stream_id]") {
   CHECK(value == 3);
 }
 
+TEST_CASE("A stream's priority is part of its id, and not of its number", "[stream_id]") {
+  const StreamId normal = StreamId::allocate();
+  const StreamId high = StreamId::allocate(cox::StreamPriority::High);
+  CHECK(normal.priority() == cox::StreamPriority::Normal);
+  CHECK(high.priority() == cox::StreamPriority::High);
+  CHECK(normal.number() == normal.value);
+  CHECK(high.number() == normal.number() + 1);
+  CHECK(StreamId{high.number()} != high);
+}
+
 TEST_CASE("A thread that first asks inside a scope gets an id of its own after it", "[stream_id]") {
   std::thread([] {
     {

@@ -22,10 +22,9 @@ class CudaPool : public BasicPoolUnderTest<detail::CudaStorage> {
       : BasicPoolUnderTest(lag,
                            {.alignment = CudaServer::memory_alignment,
                             .capacity = capacity,
-                            .address_space = Granularity{piece(capacity)}.round_up(8 * capacity)},
-                           gpu.shared_context(), piece(capacity)) {}
+                            .address_space = Granularity{detail::CudaStorage::granule}.round_up(8 * capacity)},
+                           gpu.shared_context()) {}
 
-  static std::size_t piece(std::size_t capacity) { return detail::CudaStorage::piece_size_for(capacity); }
   static std::size_t memory_of(const RawStream& gpu) {
     std::size_t bytes = 0;
     COX_CUDA_TRY(device_total_memory(&bytes, gpu.context().device()));

@@ -3,12 +3,17 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
-#include <atomic>
 #include <optional>
 #include <source_location>
 #include <utility>
 
 namespace cox::detail {
+namespace {
+
+// Copies of one communicator that a driver is given at a time: its own queue must not fill up (T3).
+constexpr std::uint64_t most_in_flight = 256;
+
+}  // namespace
 
 /// The rank's part in one operation, from when it asks for it to its end.
 struct CudaCommunicator::Part : std::enable_shared_from_this<CudaCommunicator::Part> {
@@ -23,62 +28,67 @@ struct CudaCommunicator::Part : std::enable_shared_from_this<CudaCommunicator::P
   std::shared_ptr<CudaStream> asked_on;
   std::uint64_t error_sequence = 0;
   bool told = false;
-  std::atomic<bool> is_being_asked_for{true};
   std::source_location site;
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<const CudaCommunication> communication;
   // Known when it is its turn.
   std::uint64_t sequence = 0;
   std::shared_ptr<PeerCopy> meeting;
+  bool came = false;
 
-  // It is the operation's turn, on any thread. If all that the rank waits for has been issued, the other can do the
-  // rest, and this device's thread need not be woken before the end.
-  bool leave_to_other() {
-    if (!ready) return false;
-    auto mine = side(std::move(*ready), nullptr);
-    if (meeting->come_first(place, mine)) {
-      recorder->started(sequence, rank);
-      return true;
-    }
-    memory = std::move(mine.memory);
-    return false;
+  // It is the operation's turn, on any thread. If all that the rank waits for has been issued, its device's thread need
+  // not be woken before the end.
+  void take_turn() {
+    if (ready) return come(std::move(*ready), nullptr);
+    communication->doorbell->post([part = shared_from_this()] { part->wait_for_issue(); });
   }
-  // The same, on the device thread: issues it behind what the rank waits for.
-  void issue() {
-    const CudaCommunication& on = *communication;
+
+  // The same, on the device thread: comes when the driver can be told what the rank waits for.
+  void wait_for_issue() {
+    CudaStreams& streams = communication->streams;
     try {
-      on.streams.submit(*on.stream, waits, {"transfer", nullptr, site},
-                        [part = shared_from_this()](const IssueTarget& target) { part->meet(*target.queue); });
+      streams.submit(
+          *communication->stream, waits, {nullptr, nullptr, site},
+          [part = shared_from_this(), &streams](const IssueTarget& target) {
+            std::vector<std::shared_ptr<CudaEvent>> behind;
+            std::exception_ptr failure;
+            try {
+              if (gpu_faulted()) throw_gpu_fault(part->site);
+              behind.push_back(target.queue->mark(streams.events()));
+            } catch (...) {
+              failure = std::current_exception();
+            }
+            part->come(std::move(behind), failure);
+          },
+          room());
     } catch (...) {
-      meeting->come(place, side({}, std::current_exception()), on.stream->queue().native().native(),
-                    on.streams.events());
+      come({}, std::current_exception());
     }
   }
 
-  // Its place in the communication stream has come.
-  void meet(StreamQueue& queue) {
-    CudaEvents& events = communication->streams.events();
-    std::vector<std::shared_ptr<CudaEvent>> behind;
-    std::exception_ptr failure;
-    try {
-      recorder->started(sequence, rank);
-      if (gpu_faulted()) throw_gpu_fault(site);
-      if (meeting->nobody_is_there()) behind.push_back(queue.mark(events));
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    meeting->come(place, side(std::move(behind), std::move(failure)), queue.native().native(), events);
+  // What must have been reached before the driver is given another copy.
+  [[nodiscard]] std::shared_ptr<CudaEvent> room() const {
+    CudaTimeline& timeline = communication->streams.timeline(position.stream);
+    if (has_room(timeline)) return nullptr;
+    return timeline.covering(timeline.completed() + most_in_flight / 2)->event;
+  }
+  [[nodiscard]] static bool has_room(CudaTimeline& timeline) noexcept {
+    if (timeline.in_flight() >= most_in_flight / 2) timeline.poll();
+    return timeline.in_flight() < most_in_flight;
   }
 
-  PeerCopy::Side side(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
-    return {
-        .memory = std::move(memory),
-        .ready = std::move(behind),
-        .context = communication->context,
-        .failure = std::move(failure),
-        .end = [part = shared_from_this()](const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) {
-          part->communication->doorbell->post([part, error, event] { part->end(error, event); });
-        }};
+  void come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
+    if (std::exchange(came, true)) return;
+    recorder->started(sequence, rank);
+    meeting->come(place, {.memory = std::move(memory),
+                          .ready = std::move(behind),
+                          .stream = communication->stream->queue().native().native(),
+                          .events = &communication->streams.events(),
+                          .failure = std::move(failure),
+                          .end = [part = shared_from_this()](const std::exception_ptr& error,
+                                                             const std::shared_ptr<CudaEvent>& event) {
+                            part->communication->doorbell->post([part, error, event] { part->end(error, event); });
+                          }});
   }
 
   // On the device thread. The error comes before the end: who waits for that finds it.
@@ -125,7 +135,6 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
                         .failure = std::move(collective.failure),
                         .shared = std::move(meeting),
                         .launch = launch_of(part)});
-  part->is_being_asked_for.store(false, std::memory_order_relaxed);
   communication_->streams.timeline(slot_).submit();
   part->position = last_position();
   return last_position();
@@ -140,7 +149,7 @@ std::shared_ptr<CudaCommunicator::Part> CudaCommunicator::make_part(CudaCollecti
   part->place = place(request);
   part->memory = std::move(collective.memory);
   part->waits = std::move(collective.waits);
-  part->ready = std::move(collective.ready);
+  if (Part::has_room(communication_->streams.timeline(slot_))) part->ready = std::move(collective.ready);
   part->asked_on = on.shared_from_this();
   part->error_sequence = on.next_sequence();
   part->told = collective.told;
@@ -154,13 +163,8 @@ CollectiveLaunch CudaCommunicator::launch_of(std::shared_ptr<Part> part) {
   return [part = std::move(part)](const LaunchTurn& turn) {
     part->sequence = turn.sequence;
     part->meeting = std::static_pointer_cast<PeerCopy>(turn.shared);
-    // While its own thread asks for it, that is the one to copy: it is awake. A hint, so relaxed.
-    if (turn.refusal == nullptr && !part->is_being_asked_for.load(std::memory_order_relaxed) && part->leave_to_other())
-      return;
-    part->communication->doorbell->post([part, refusal = turn.refusal] {
-      if (refusal != nullptr) return part->refuse(refusal);
-      part->issue();
-    });
+    if (turn.refusal == nullptr) return part->take_turn();
+    part->communication->doorbell->post([part, refusal = turn.refusal] { part->refuse(refusal); });
   };
 }
 

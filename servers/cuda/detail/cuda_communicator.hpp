@@ -34,14 +34,13 @@ struct CudaCollective {
 struct CudaCommunication {
   CudaStreams& streams;
   std::shared_ptr<Doorbell> doorbell;
-  CUcontext context;
-  std::shared_ptr<CudaStream> stream;  ///< the device's communication stream
+  std::shared_ptr<CudaStream> stream;  ///< for copies to other devices
 };
 
-/// One rank of a communicator on GPUs: what NCCL calls an ncclComm_t. Its operations are issued on the device's
-/// communication stream, which all communicators of the device share, when the sequencer says that it is their turn:
-/// the order is the same on all devices. What has ended is counted like the work of a stream, on a slot of its own, so
-/// that buffers remember collectives as they do kernels, and streams wait for them alike. Device thread only.
+/// One rank of a communicator on GPUs: what NCCL calls an ncclComm_t. Its operations are issued when the sequencer says
+/// that it is their turn: the order is the same on all devices. What has ended is counted like the work of a stream, on
+/// a slot of its own, so that buffers remember collectives as they do kernels, and streams wait for them alike. Device
+/// thread only.
 class CudaCommunicator : public Communicator {
  public:
   /// The rest as Communicator.

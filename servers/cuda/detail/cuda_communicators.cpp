@@ -104,8 +104,8 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
   if (communication_ == nullptr)
-    communication_ = std::make_shared<const CudaCommunication>(
-        CudaCommunication{streams_, doorbell_, context_, streams_.make_apart()});
+    communication_ =
+        std::make_shared<const CudaCommunication>(CudaCommunication{streams_, doorbell_, streams_.make_apart()});
   return communication_;
 }
 

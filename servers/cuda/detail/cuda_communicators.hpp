@@ -19,8 +19,8 @@ namespace cox::detail {
 /// The ranks that a CUDA device is. Device thread only.
 class CudaCommunicators {
  public:
-  CudaCommunicators(DeviceId device, CudaStreams& streams, std::shared_ptr<Doorbell> doorbell, CUcontext context)
-      : device_(device), streams_(streams), doorbell_(std::move(doorbell)), context_(context) {}
+  CudaCommunicators(DeviceId device, CudaStreams& streams, std::shared_ptr<Doorbell> doorbell)
+      : device_(device), streams_(streams), doorbell_(std::move(doorbell)) {}
   CudaCommunicators(const CudaCommunicators&) = delete;
   CudaCommunicators& operator=(const CudaCommunicators&) = delete;
 
@@ -55,7 +55,6 @@ class CudaCommunicators {
   const DeviceId device_;
   CudaStreams& streams_;
   const std::shared_ptr<Doorbell> doorbell_;
-  const CUcontext context_;
   std::shared_ptr<const CudaCommunication> communication_;  // made by the first operation
   std::map<CommunicatorNumber, std::unique_ptr<CudaCommunicator>> communicators_;
   std::vector<AwaitedCollectives> awaited_;  // by slot: what its work has come to wait for

@@ -110,7 +110,7 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
             if (part.plan.size() != 0)
               copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
                                 target.stream);
-          auto event = target.queue->mark(device.events(), true);
+          auto event = target.queue->mark(device.events());
           // What was uploaded before has been given back when the content is there.
           auto held = target.queue->held();
           promise.settle_at(std::move(event), [parts = std::move(parts), held = std::move(held), site]() mutable {

@@ -30,12 +30,6 @@ CudaStreamOptions stream_options() {
           .in_flight = now.get<std::uint64_t>("cuda.launches_in_flight")};
 }
 
-MemoryPoolOptions pool_options(std::size_t capacity) {
-  return {.alignment = CudaServer::memory_alignment,
-          .capacity = capacity,
-          .address_space = Granularity{CudaStorage::piece_size_for(capacity)}.round_up(8 * capacity)};
-}
-
 MemoryPoolOptions pinned_options() {
   return {.alignment = CudaServer::pinned_alignment,
           .capacity = settings().get<std::uint64_t>("cuda.pinned_memory"),
@@ -61,12 +55,11 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       engine_(thread_name("copy", utilities_->owner.device), events_,
               {.threads = settings().get<std::uint64_t>("cuda.copy_threads")}),
       transfers_(streams_, engine_, doorbell_),
-      communicators_(utilities_->owner.device, streams_, doorbell_, context_->native()),
-      memory_(streams_, pool_options(utilities_->properties.memory.capacity), context_,
-              CudaStorage::piece_size_for(utilities_->properties.memory.capacity)),
+      communicators_(utilities_->owner.device, streams_, doorbell_),
+      memory_(open_cuda_memory(streams_, utilities_->properties.memory.capacity, context_)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       results_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
-      metrics_(metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_.gauge(),
+      metrics_(metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_->gauge(),
                                             pinned = std::weak_ptr(pinned_),
                                             results = std::weak_ptr(results_)](metrics::MetricSet& set) {
         add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
@@ -124,7 +117,7 @@ void CudaDevice::advance() {
   }
 }
 
-std::optional<CudaDevice::Memory::Buffer> CudaDevice::try_allocate(const MemoryRequest& request) {
+CudaMemory::Buffer CudaDevice::try_allocate(const MemoryRequest& request) {
   // What the device has passed meanwhile is free: but looking costs more than allocating.
   constexpr std::chrono::microseconds interval{50};
   const auto now = std::chrono::steady_clock::now();
@@ -132,10 +125,9 @@ std::optional<CudaDevice::Memory::Buffer> CudaDevice::try_allocate(const MemoryR
     streams_.poll();
     polled_ = now;
   }
-  if (auto buffer = memory_.allocate(request)) return buffer;
+  if (auto buffer = memory_->allocate(request)) return buffer;
   streams_.poll();
-  if (auto buffer = memory_.allocate(request)) return buffer;
-  return std::nullopt;
+  return memory_->allocate(request);
 }
 
 WarmUpMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& caller) {
@@ -151,9 +143,9 @@ WarmUpMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& caller
              .home = on.persistent_windows != 0 ? DeviceBuffer::Home::Persistent : DeviceBuffer::Home::Automatic,
              .growth = capturing ? Growth::Forbidden : Growth::Allowed,
              .label = {caller.site.file_name(), caller.site.line()}}))
-      return std::move(*buffer);
+      return buffer;
     if (capturing) throw on.capture.no_growth(size, caller.site);
-    throw allocation_error(place(caller), size, memory_.report(), caller.site);
+    throw allocation_error(place(caller), size, memory_->report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
   }
@@ -174,7 +166,7 @@ Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
 CudaRange CudaDevice::resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const {
   DeviceBuffer& buffer = resolve_binding(binding, utilities_->owner, caller);
 #ifndef NDEBUG
-  if (!memory_.alive(buffer))
+  if (!memory_->alive(buffer))
     throw IoError(IoError::Kind::StaleHandle,
                   describe_use(binding, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif

@@ -3,7 +3,6 @@
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/graph_id.hpp>
-#include <coxswain/runtime/memory/device_memory.hpp>
 #include <coxswain/runtime/memory/resolve_binding.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
@@ -12,8 +11,8 @@
 #include <coxswain/servers/cuda/detail/copy_engine.hpp>
 #include <coxswain/servers/cuda/detail/cuda_communicators.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/cuda_memory.hpp>
 #include <coxswain/servers/cuda/detail/cuda_poller.hpp>
-#include <coxswain/servers/cuda/detail/cuda_storage.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
@@ -40,7 +39,6 @@ struct CudaRange {
 class CudaDevice {
  public:
   using Utilities = std::shared_ptr<const ServerUtilities<CudaServer>>;
-  using Memory = DeviceMemory<CudaStorage, CudaStreams>;
 
   CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context);
   CudaDevice(const CudaDevice&) = delete;
@@ -62,7 +60,7 @@ class CudaDevice {
   [[nodiscard]] CudaCommunicators& communicators() noexcept { return communicators_; }
   [[nodiscard]] CudaEvents& events() noexcept { return *events_; }
   [[nodiscard]] CudaEvents& timed_events() noexcept { return *timed_events_; }
-  [[nodiscard]] Memory& memory() noexcept { return memory_; }
+  [[nodiscard]] CudaMemory& memory() noexcept { return *memory_; }
   [[nodiscard]] CudaPinnedMemory& pinned() noexcept { return *pinned_; }
   /// For large reads, on the threads that copy: page-locked memory of its own, so that the device thread does not wait
   /// while it grows.
@@ -125,7 +123,7 @@ class CudaDevice {
     if (shared) streams_.mark(on);
   }
   [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
-  [[nodiscard]] std::optional<Memory::Buffer> try_allocate(const MemoryRequest& request);
+  [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
   void drain() noexcept;
 
   const Utilities utilities_;
@@ -138,7 +136,7 @@ class CudaDevice {
   CopyEngine engine_;
   CudaTransfers transfers_;
   CudaCommunicators communicators_;
-  Memory memory_;
+  const std::unique_ptr<CudaMemory> memory_;
   std::shared_ptr<CudaPinnedMemory> pinned_;  // with the bytes that it gave out
   std::shared_ptr<CudaPinnedMemory> results_;
   CUstream capture_stream_ = nullptr;  // for graphs, which are captured whole

@@ -10,6 +10,8 @@
 namespace cox::detail {
 namespace {
 
+constexpr std::size_t most_granules = 16;  // of a piece
+
 CUmemLocation location_of(int ordinal) {
   CUmemLocation location{};
   location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -35,36 +37,33 @@ std::vector<CUmemAccessDesc> access_for(const CudaContext& context) {
 
 }  // namespace
 
-std::size_t CudaStorage::piece_size_for(std::size_t capacity) noexcept {
-  constexpr std::size_t mebibyte = std::size_t{1} << 20U;
-  return std::clamp(std::bit_floor(capacity / 4096), 2 * mebibyte, 32 * mebibyte);
-}
-
-CudaStorage::CudaStorage(const std::shared_ptr<CudaContext>& context, std::size_t piece_size)
-    : context_(context), piece_size_(piece_size), access_(access_for(*context)) {}
+CudaStorage::CudaStorage(const std::shared_ptr<CudaContext>& context)
+    : context_(context), access_(access_for(*context)) {}
 
 MemoryAddress CudaStorage::reserve(std::size_t bytes) {
-  behind_.assign(bytes / piece_size_, none);
+  behind_.reset(bytes / granule);
   CUdeviceptr found = 0;
-  if (driver().address_reserve(&found, bytes, piece_size_, 0, 0) != CUDA_SUCCESS) throw std::bad_alloc();
+  if (driver().address_reserve(&found, bytes, granule, 0, 0) != CUDA_SUCCESS) throw std::bad_alloc();
   base_ = found;
   return base_;
 }
 
 void CudaStorage::release(MemoryAddress address, std::size_t bytes) noexcept {
   COX_CUDA_CHECK(address_free(address, bytes));
-  behind_.clear();
+  behind_.reset(0);
 }
 
 bool CudaStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
+  const std::size_t wanted = std::clamp(std::bit_floor(bytes / granule / 64), std::size_t{1}, most_granules);
   std::size_t mapped = 0;
-  for (; mapped < bytes; mapped += piece_size_) {
-    const PieceIndex piece = make_piece();
-    if (piece == none) break;
+  while (mapped < bytes) {
+    const PieceIndex piece = make_piece(std::min(wanted, std::bit_floor((bytes - mapped) / granule)));
+    if (piece == PieceMap::none) break;
     if (!put(address + mapped, piece)) {
       drop(piece);
       break;
     }
+    mapped += pieces_[piece].granules * granule;
   }
   if (mapped == bytes && give_access(address, bytes)) return true;
   unmap(address, mapped);
@@ -73,7 +72,11 @@ bool CudaStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
 
 bool CudaStorage::alias(MemoryAddress from, MemoryAddress to, std::size_t bytes) noexcept {
   std::size_t mapped = 0;
-  while (mapped < bytes && put(to + mapped, behind_[index_of(from + mapped)])) mapped += piece_size_;
+  while (mapped < bytes) {
+    const std::size_t first = index_of(from + mapped);
+    if (!put(to + mapped, behind_.at(first))) break;
+    mapped += behind_.size_at(first) * granule;
+  }
   if (mapped == bytes && give_access(to, bytes)) return true;
   unmap(to, mapped);
   return false;
@@ -82,12 +85,30 @@ bool CudaStorage::alias(MemoryAddress from, MemoryAddress to, std::size_t bytes)
 void CudaStorage::unmap(MemoryAddress address, std::size_t bytes) noexcept {
   if (bytes == 0) return;
   COX_CUDA_CHECK(physical_unmap(address, bytes));  // as many pieces as there are
-  for (std::size_t offset = 0; offset < bytes; offset += piece_size_)
-    drop(std::exchange(behind_[index_of(address + offset)], none));
+  const std::size_t end = index_of(address + bytes);
+  for (std::size_t first = index_of(address); first < end;) {
+    const std::size_t size = behind_.size_at(first);
+    const PieceIndex piece = behind_.at(first);
+    behind_.take(first);
+    drop(piece);
+    first += size;
+  }
 }
 
-// None: the device has no more memory, or we have none for our records.
-CudaStorage::PieceIndex CudaStorage::make_piece() noexcept {
+MemoryRange CudaStorage::last_pieces(const MemoryRange& range, std::size_t most,
+                                     PieceMap::Excess excess) const noexcept {
+  if (range.bytes == 0) return {};
+  const std::size_t granules = excess == PieceMap::Excess::Allowed && most % granule != 0
+                                   ? most / granule + 1  // no sum
+                                   : most / granule;
+  const PieceMap::Run run =
+      behind_.last_whole(index_of(range.address), index_of(range.address + range.bytes), granules, excess);
+  return {base_ + run.first * granule, run.count * granule};
+}
+
+// Of at most so many granules, a power of two; fewer, if the driver has no more. None: it has nothing, or we have no
+// memory for our records.
+CudaStorage::PieceIndex CudaStorage::make_piece(std::size_t most) noexcept {
   try {
     if (free_.empty()) {
       free_.reserve(pieces_.size() + 1);
@@ -95,25 +116,32 @@ CudaStorage::PieceIndex CudaStorage::make_piece() noexcept {
       free_.push_back(static_cast<PieceIndex>(pieces_.size() - 1));
     }
   } catch (const std::bad_alloc&) {
-    return none;
+    return PieceMap::none;
   }
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = location_of(context_->ordinal());
   const PieceIndex index = free_.back();
-  const CUresult result = driver().physical_create(&pieces_[index].handle, piece_size_, &properties, 0);
-  if (result != CUDA_SUCCESS) {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY) check_cuda(result, "physical_create");
-    return none;
+  for (std::size_t granules = most; granules != 0; granules /= 2) {
+    const CUresult result = driver().physical_create(&pieces_[index].handle, granules * granule, &properties, 0);
+    if (result == CUDA_SUCCESS) {
+      pieces_[index].granules = static_cast<std::uint16_t>(granules);
+      free_.pop_back();
+      return index;
+    }
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) {
+      check_cuda(result, "physical_create");
+      break;
+    }
   }
-  free_.pop_back();
-  return index;
+  return PieceMap::none;
 }
 
 bool CudaStorage::put(MemoryAddress address, PieceIndex piece) noexcept {
-  if (!COX_CUDA_CHECK(physical_map(address, piece_size_, 0, pieces_[piece].handle, 0))) return false;
-  ++pieces_[piece].users;
-  behind_[index_of(address)] = piece;
+  Piece& behind = pieces_[piece];
+  if (!COX_CUDA_CHECK(physical_map(address, behind.granules * granule, 0, behind.handle, 0))) return false;
+  ++behind.users;
+  behind_.put(index_of(address), piece, behind.granules);
   return true;
 }
 

@@ -10,29 +10,31 @@ CudaStream& CudaStreams::find_or_make(StreamId id) {
   auto found = streams_.find(id);
   if (found == streams_.end()) {
     if (streams_.size() >= sweep_at_) forget_idle();
-    found = streams_.emplace(id, make_stream(id, native_for_new())).first;
+    found = streams_.emplace(id, make_stream(id, native_for_new(id.priority()))).first;
   }
   last_ = found->second.get();
   return *last_;
 }
 
-// The one that the fewest share, unless there may be more of them.
-NativeStream& CudaStreams::native_for_new() {
+// The one of that priority that the fewest share, unless there may be more of them.
+NativeStream& CudaStreams::native_for_new(StreamPriority priority) {
   NativeStream* least = nullptr;
-  for (const auto& native : natives_)
-    if (!native->apart && (least == nullptr || native->users < least->users)) least = native.get();
+  for (const auto& native : natives_) {
+    if (native->apart || native->priority() != priority) continue;
+    if (least == nullptr || native->users < least->users) least = native.get();
+  }
   if (least != nullptr && (least->users == 0 || natives_.size() - apart_ >= options_.streams)) return *least;
-  return make_native();
+  return make_native(priority);
 }
 
-NativeStream& CudaStreams::make_native() {
-  natives_.push_back(std::make_unique<NativeStream>());
+NativeStream& CudaStreams::make_native(StreamPriority priority) {
+  natives_.push_back(std::make_unique<NativeStream>(priority));
   native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
   return *natives_.back();
 }
 
 std::shared_ptr<CudaStream> CudaStreams::make_apart() {
-  NativeStream& native = make_native();
+  NativeStream& native = make_native(StreamPriority::High);
   native.apart = true;
   ++apart_;
   return make_stream(StreamId::allocate(), native);
@@ -168,9 +170,12 @@ bool CudaStreams::advance() {
 
 void CudaStreams::poll() noexcept {
   for (const auto& native : natives_) native->poll();
-  for (const auto& timeline : timelines_) timeline->poll();  // also of slots that are no stream
-  for (StreamQueue* const queue : queues_) {
-    if (queue == nullptr) continue;
+  for (std::size_t slot = 0; slot < queues_.size(); ++slot) {
+    StreamQueue* const queue = queues_[slot];
+    if (queue == nullptr) {
+      timelines_[slot]->poll();
+      continue;
+    }
     queue->poll();
     const CudaTimeline& timeline = queue->timeline();
     if (timeline.last_mark() == timeline.issued() || timeline.last_mark() != timeline.completed()) continue;
@@ -202,7 +207,7 @@ void CudaStreams::abandon() noexcept {
 }
 
 void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {
-  constexpr std::size_t most = 8;  // of a stream: as many as may lie between two marks
+  constexpr std::size_t most = mark_interval;  // of a stream: as many as may lie between two marks
   const std::size_t count = native_count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < count; ++i) {
     natives_[i]->each_suspect(most, [&](OperationHistory::Operation& operation) {

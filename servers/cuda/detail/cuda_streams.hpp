@@ -21,7 +21,7 @@
 namespace cox::detail {
 
 struct CudaStreamOptions {
-  std::size_t streams = 16;  ///< of the driver, at most
+  std::size_t streams = 16;  ///< of the driver, at most; one more if none of them has the priority that is asked for
   std::size_t in_flight =
       512;  ///< pieces that a stream is given at a time: the driver's own queue must not fill up (T3)
 };
@@ -34,7 +34,7 @@ class CudaStreams {
   CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<Doorbell> doorbell,
               const CudaStreamOptions& options)
       : device_(device), events_(std::move(events)), doorbell_(std::move(doorbell)), options_(options) {
-    natives_.reserve(options_.streams + most_apart);  // they stay where they are: see add_suspects()
+    natives_.reserve(options_.streams + 1 + most_apart);  // they stay where they are: see add_suspects()
   }
   CudaStreams(const CudaStreams&) = delete;
   CudaStreams& operator=(const CudaStreams&) = delete;
@@ -118,12 +118,12 @@ class CudaStreams {
   void add_suspects(std::vector<GpuFault::Suspect>& suspects) const;
 
  private:
-  static constexpr std::uint64_t mark_interval = 8;
+  static constexpr std::uint64_t mark_interval = 16;
   static constexpr std::size_t most_apart = 4;
 
   [[nodiscard]] CudaStream& find_or_make(StreamId id);
-  [[nodiscard]] NativeStream& native_for_new();
-  [[nodiscard]] NativeStream& make_native();
+  [[nodiscard]] NativeStream& native_for_new(StreamPriority priority);
+  [[nodiscard]] NativeStream& make_native(StreamPriority priority);
   [[nodiscard]] std::shared_ptr<CudaStream> make_stream(StreamId id, NativeStream& native);
   void forget_idle() noexcept;
   [[nodiscard]] bool has_room(NativeStream& native) {

@@ -58,7 +58,7 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
                              std::shared_ptr<CudaEvent> event;
                              SyncEnd end{device.utilities(), nullptr, error, site};
                              try {
-                               event = target.queue->mark(device.events(), true);
+                               event = target.queue->mark(device.events());
                                end.held = target.queue->held();
                              } catch (...) {
                                return promise.set_error(error != nullptr ? error : std::current_exception());

@@ -3,10 +3,12 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -76,13 +78,23 @@ class CudaTimeline {
   }
   /// Looks which marks have been reached.
   void poll() noexcept {
-    while (!marks_.empty() && marks_.front().event->reached()) {
-      completed_.store(marks_.front().position, std::memory_order_relaxed);
-      marks_.pop_front();
-    }
+    while (!marks_.empty() && marks_.front().event->reached()) complete(marks_.begin());
+  }
+  /// The same where they are reached in their order, as on a stream. A look at one that has been reached is dear: it
+  /// is the last of those that is looked for.
+  void poll_in_order() noexcept {
+    if (marks_.empty() || !marks_.front().event->reached()) return;
+    if (marks_.back().event->reached()) return complete(std::prev(marks_.end()));
+    complete(std::prev(std::partition_point(marks_.begin() + 1, marks_.end() - 1,
+                                            [](const Mark& mark) { return mark.event->reached(); })));
   }
 
  private:
+  void complete(std::deque<Mark>::iterator mark) noexcept {
+    completed_.store(mark->position, std::memory_order_relaxed);
+    marks_.erase(marks_.begin(), mark + 1);
+  }
+
   std::atomic<std::uint64_t> submitted_{0};
   std::uint64_t issued_ = 0;
   std::atomic<std::uint64_t> completed_{0};

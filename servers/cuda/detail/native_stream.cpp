@@ -6,10 +6,14 @@
 namespace cox::detail {
 
 // After a fault there are no more streams; who asks for work is told so, and needs one to be told on.
-NativeStream::NativeStream() {
+NativeStream::NativeStream(StreamPriority priority) : priority_(priority) {
   if (gpu_faulted()) return;
   try {
-    COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, 0));
+    int lowest = 0;
+    int highest = 0;
+    COX_CUDA_TRY(stream_priorities(&lowest, &highest));
+    const int wanted = priority == StreamPriority::High ? highest : lowest;
+    COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, wanted));
   } catch (...) {
     if (!gpu_faulted()) throw;
   }
@@ -19,10 +23,9 @@ NativeStream::~NativeStream() {
   if (stream_ != nullptr) COX_CUDA_CHECK(stream_destroy(stream_));
 }
 
-const std::shared_ptr<CudaEvent>& NativeStream::event_behind_all(CudaEvents& events, bool awaited) {
+const std::shared_ptr<CudaEvent>& NativeStream::event_behind_all(CudaEvents& events) {
   const std::uint64_t issued = timeline_.issued();
-  if (timeline_.last_mark() < issued || timeline_.completed() == issued)
-    timeline_.mark(issued, awaited ? events.record_awaited(stream_) : events.record(stream_));
+  if (timeline_.last_mark() < issued || timeline_.completed() == issued) timeline_.mark(issued, events.record(stream_));
   return timeline_.covering(issued)->event;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 #include <coxswain/servers/cuda/detail/cuda_timeline.hpp>
@@ -16,12 +17,13 @@ namespace cox::detail {
 class NativeStream {
  public:
   /// Throws CudaError, but not for a fault of the GPU, after which nothing is issued.
-  NativeStream();
+  explicit NativeStream(StreamPriority priority);
   NativeStream(const NativeStream&) = delete;
   NativeStream& operator=(const NativeStream&) = delete;
   /// All work is complete.
   ~NativeStream();
 
+  [[nodiscard]] StreamPriority priority() const noexcept { return priority_; }
   [[nodiscard]] CUstream native() const noexcept { return stream_; }
   /// Of all that the stream was given, whoever's it is.
   [[nodiscard]] const CudaTimeline& timeline() const noexcept { return timeline_; }
@@ -31,13 +33,13 @@ class NativeStream {
     timeline_.issue();
     history_.note(position, name, stream);
   }
-  /// An event behind all that was issued; for a client that waits for it, if `awaited`. Throws CudaError,
+  /// An event behind all that was issued. Throws CudaError,
   /// std::bad_alloc.
-  [[nodiscard]] const std::shared_ptr<CudaEvent>& event_behind_all(CudaEvents& events, bool awaited = false);
+  [[nodiscard]] const std::shared_ptr<CudaEvent>& event_behind_all(CudaEvents& events);
   /// The event that covers so much of what was issued; null if that is complete. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaEvent> event_behind(std::uint64_t position, CudaEvents& events);
   /// Looks how far the device has come.
-  void poll() noexcept { timeline_.poll(); }
+  void poll() noexcept { timeline_.poll_in_order(); }
 
   /// The position of a slot that this stream waits for already.
   [[nodiscard]] std::uint64_t& waited_for(StreamSlot other) {
@@ -55,6 +57,7 @@ class NativeStream {
   bool apart = false;     ///< no other StreamId is ever put on it
 
  private:
+  const StreamPriority priority_;
   CUstream stream_ = nullptr;  // null after a fault
   CudaTimeline timeline_;
   OperationHistory history_;

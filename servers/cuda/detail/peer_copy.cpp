@@ -43,39 +43,32 @@ void copy(const PeerRange& from, CUcontext from_context, const PeerRange& to, CU
 
 }  // namespace
 
-bool PeerCopy::nobody_is_there() const {
-  const std::lock_guard lock(mutex_);
-  return !one_is_there_;
-}
-
-bool PeerCopy::come_first(std::size_t place, Side& side) {
-  const std::lock_guard lock(mutex_);
-  if (std::exchange(one_is_there_, true)) return false;
-  sides_[place] = std::move(side);
-  return true;
-}
-
-void PeerCopy::come(std::size_t place, Side side, CUstream stream, CudaEvents& events) {
-  if (come_first(place, side)) return;
-  sides_[place] = std::move(side);  // both are there: nobody else comes
+void PeerCopy::come(std::size_t place, Side side) {
+  {
+    const std::lock_guard lock(mutex_);
+    sides_[place] = std::move(side);
+    if (!std::exchange(one_is_there_, true)) return;
+  }
   Side& sender = sides_[0];
   Side& receiver = sides_[1];
   std::exception_ptr error = sender.failure != nullptr ? sender.failure : receiver.failure;
   std::shared_ptr<CudaEvent> end;
-  try {
-    if (error == nullptr) {
-      for (const auto& event : sides_[1 - place].ready)
-        COX_CUDA_TRY(stream_wait_event(stream, event->native(), CU_EVENT_WAIT_DEFAULT));
+  if (error == nullptr) {
+    const CurrentContext current(sender.events->context());
+    try {
+      for (const Side& waited_for : sides_)
+        for (const auto& event : waited_for.ready)
+          COX_CUDA_TRY(stream_wait_event(sender.stream, event->native(), CU_EVENT_WAIT_DEFAULT));
       for (std::size_t i = 0; i < std::min(sender.memory.size(), receiver.memory.size()); ++i)
-        copy(sender.memory[i], sender.context, receiver.memory[i], receiver.context, stream);
-      end = events.record(stream);
+        copy(sender.memory[i], sender.events->context().native(), receiver.memory[i],
+             receiver.events->context().native(), sender.stream);
+      end = sender.events->record(sender.stream);
+    } catch (...) {
+      error = std::current_exception();
     }
-  } catch (...) {
-    error = std::current_exception();
   }
-  // The side of this thread first: telling the other may have to wake its thread.
-  sides_[place].end(error, end);
-  sides_[1 - place].end(error, end);
+  receiver.end(error, end);  // first: there somebody may wait for it
+  sender.end(error, end);
 }
 
 }  // namespace cox::detail

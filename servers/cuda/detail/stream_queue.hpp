@@ -75,10 +75,9 @@ class StreamQueue {
     return timeline_.completed() == timeline_.submitted() && !is_listed && held_.empty() && held_together_.empty();
   }
 
-  /// An event behind all that was issued; for a client that waits for it, if `awaited`. Throws CudaError,
-  /// std::bad_alloc.
-  const std::shared_ptr<CudaEvent>& mark(CudaEvents& events, bool awaited = false) {
-    const std::shared_ptr<CudaEvent>& event = native_.event_behind_all(events, awaited);
+  /// An event behind all that was issued. Throws CudaError, std::bad_alloc.
+  const std::shared_ptr<CudaEvent>& mark(CudaEvents& events) {
+    const std::shared_ptr<CudaEvent>& event = native_.event_behind_all(events);
     timeline_.mark(timeline_.issued(), event);
     return event;
   }

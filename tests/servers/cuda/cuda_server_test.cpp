@@ -2,6 +2,8 @@
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/driver.hpp>
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
@@ -9,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +30,25 @@ std::string failure_of(const CudaClient& client) {
     return error.what();
   }
   return {};
+}
+
+/// As the driver says.
+std::size_t free_memory(int ordinal) {
+  const auto context = detail::CudaContext::open(ordinal);
+  const detail::CurrentContext current(*context);
+  const auto memory_info = reinterpret_cast<PFN_cuMemGetInfo_v3020>(detail::driver().find("cuMemGetInfo", 3020));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  REQUIRE(memory_info(&free, &total) == CUDA_SUCCESS);
+  return free;
+}
+
+/// Host memory of the process that is there, page-locked memory included.
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t pages = 0;
+  statm >> pages >> pages;
+  return pages * 4096;
 }
 
 }  // namespace
@@ -223,6 +245,88 @@ TEST_CASE("A full GPU says so, and serves on", "[gpu]") {
   const auto values = counting(100'000);
   CHECK(numbers(client.read_one(client.create(Bytes::copy_of(values)))) == values);
   CHECK_THROWS_AS(client.read_one(beyond), IoError);
+}
+
+TEST_CASE("A GPU that is 99 % full refuses what does not fit, and serves all that does", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  OpenCuda gpu;
+  const CudaClient& client = gpu.client();
+  const std::size_t free = free_memory(0);
+  const Handle most = client.empty(free / 100 * 99);
+  CHECK(failure_of(client).empty());
+  for (int round = 0; round < 5; ++round) {
+    const Handle beyond = client.empty(free / 50);
+    CHECK_THAT(failure_of(client), ContainsSubstring("out of") && ContainsSubstring("cuda_server_test.cpp"));
+    CHECK_THROWS_AS(client.read_one(beyond), IoError);
+    const auto values = counting(100'000, static_cast<std::uint32_t>(round));
+    const Handle data = client.create(Bytes::copy_of(values));
+    multiply_add(client, data, 1, 1);
+    CHECK(numbers(client.read_one(data)) == counting(100'000, static_cast<std::uint32_t>(round) + 1));
+  }
+}
+
+TEST_CASE("Without mapping, memory comes in plain allocations and is given back", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  set_settings({{"cuda.mapped_memory", false}});
+  {
+    OpenCuda gpu;
+    const CudaClient& client = gpu.client();
+    std::size_t before = 0;
+    for (int round = 0; round < 2; ++round) {  // in the first the driver takes what it keeps
+      before = free_memory(0);
+      std::vector<Handle> kept;
+      for (std::uint32_t i = 0; i < 40; ++i) {
+        kept.push_back(client.create(Bytes::copy_of(counting(1'000'000, i))));
+        multiply_add(client, kept.back(), 1, i);
+      }
+      for (std::uint32_t i = 0; i < 40; ++i) REQUIRE(numbers(client.read_one(kept[i])) == counting(1'000'000, 2 * i));
+      CHECK(free_memory(0) + 160'000'000 <= before);
+      kept.clear();
+      client.memory_cleanup();
+      client.sync().get();
+    }
+    CHECK(free_memory(0) == before);
+    const Handle most = client.empty(before / 10 * 9);
+    CHECK(failure_of(client).empty());
+    const Handle beyond = client.empty(before / 5);
+    CHECK_THAT(failure_of(client), ContainsSubstring("out of"));
+  }
+  reset_settings({"cuda.mapped_memory"});
+}
+
+TEST_CASE("Streams of high priority overtake others, and share buffers with them as any", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  OpenCuda gpu;
+  CudaClient urgent = gpu.client();
+  urgent.set_stream(StreamId::allocate(StreamPriority::High));
+  const Handle data = gpu.client().create(Bytes::copy_of(counting(1000)));
+  for (int i = 0; i < 100; ++i) {
+    multiply_add(gpu.client(), data, 1, 1);
+    multiply_add(urgent, data, 1, 2);
+  }
+  CHECK(numbers(urgent.read_one(data)) == counting(1000, 300));
+}
+
+TEST_CASE("L13: what a device had is the driver's again after its shutdown", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  const auto context = detail::CudaContext::open(0);  // what the context itself takes is there all the time
+  const auto use = [] {
+    OpenCuda gpu;
+    const CudaClient other = gpu.on_new_stream();
+    std::vector<Handle> kept;
+    for (std::uint32_t i = 0; i < 50; ++i) {
+      kept.push_back(gpu.client().create(Bytes::copy_of(counting(2'000'000, i))));
+      multiply_add(other, kept.back(), 3, 1);
+    }
+    const auto staging = gpu.client().reserve_staging(std::vector<std::size_t>{100'000'000});
+    for (const Handle& handle : kept) static_cast<void>(other.read_one(handle));
+  };
+  use();  // loads what stays loaded
+  const std::size_t device_before = free_memory(0);
+  const std::size_t host_before = resident_bytes();
+  for (int round = 0; round < 3; ++round) use();
+  CHECK(free_memory(0) == device_before);
+  CHECK(resident_bytes() < host_before + 50'000'000);
 }
 
 TEST_CASE("L13: a GPU that was shut down can be opened again, and its memory is back", "[gpu]") {

@@ -147,7 +147,7 @@ class RoundCheck {
                              .got = std::move(got),
                              .client = round_.ticket.client,
                              .device = truth_.device(round_.line->devices[rank]).id,
-                             .stream = round_.ranks[rank].stream.value,
+                             .stream = round_.ranks[rank].stream.number(),
                              .sequence = round_.ticket.sequence});
   }
 

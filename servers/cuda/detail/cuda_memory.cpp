@@ -1,0 +1,49 @@
+#include <coxswain/servers/cuda/detail/cuda_memory.hpp>
+
+#include <coxswain/runtime/memory/granularity.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/detail/cuda_storage.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/plain_storage.hpp>
+
+namespace cox::detail {
+namespace {
+
+template <MemoryStorage Storage>
+class MemoryOver final : public CudaMemory {
+ public:
+  template <class... A>
+  MemoryOver(const CudaStreams& streams, const MemoryPoolOptions& options, const A&... storage)
+      : memory_(streams, options, storage...) {}
+
+  Buffer allocate(const MemoryRequest& request) override { return memory_.allocate(request); }
+  void take_back() override { memory_.take_back(); }
+  bool alive(const DeviceBuffer& buffer) const noexcept override { return memory_.alive(buffer); }
+  void cleanup() override { memory_.cleanup(); }
+  MemoryUsage usage() override { return memory_.usage(); }
+  MemoryReport report() override { return memory_.report(); }
+  const std::shared_ptr<const UsageGauge>& gauge() const noexcept override { return memory_.gauge(); }
+  bool install(const MemoryPoolLayout& layout) override { return memory_.install(layout); }
+
+ private:
+  DeviceMemory<Storage, CudaStreams> memory_;
+};
+
+bool maps_memory(const CudaContext& context) {
+  int can = 0;
+  COX_CUDA_TRY(device_attribute(&can, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, context.device()));
+  return can != 0 && settings().get<bool>("cuda.mapped_memory");
+}
+
+}  // namespace
+
+std::unique_ptr<CudaMemory> open_cuda_memory(const CudaStreams& streams, std::size_t capacity,
+                                             const std::shared_ptr<CudaContext>& context) {
+  MemoryPoolOptions options{.alignment = CudaServer::memory_alignment, .capacity = capacity};
+  if (!maps_memory(*context)) return std::make_unique<MemoryOver<PlainStorage>>(streams, options, context);
+  options.address_space = Granularity{CudaStorage::granule}.round_up(8 * capacity);
+  return std::make_unique<MemoryOver<CudaStorage>>(streams, options, context);
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <coxswain/runtime/memory/device_memory.hpp>
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
+
+#include <cstddef>
+#include <memory>
+
+namespace cox::detail {
+
+/// The memory of a GPU as its server hands it out, whatever the driver gives it as. All as DeviceMemory says. Device
+/// thread only.
+class CudaMemory {
+ public:
+  using Buffer = std::unique_ptr<DeviceBuffer, ReleaseMemoryResource>;
+
+  CudaMemory() = default;
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+  virtual ~CudaMemory() = default;
+
+  [[nodiscard]] virtual Buffer allocate(const MemoryRequest& request) = 0;
+  virtual void take_back() = 0;
+  [[nodiscard]] virtual bool alive(const DeviceBuffer& buffer) const noexcept = 0;
+  virtual void cleanup() = 0;
+  [[nodiscard]] virtual MemoryUsage usage() = 0;
+  [[nodiscard]] virtual MemoryReport report() = 0;
+  [[nodiscard]] virtual const std::shared_ptr<const UsageGauge>& gauge() const noexcept = 0;
+  [[nodiscard]] virtual bool install(const MemoryPoolLayout& layout) = 0;
+};
+
+/// Mapped piece by piece, where the driver can do that and the setting cuda.mapped_memory does not forbid it; else in
+/// plain allocations, of which the free ones are given back whole, and only when all running kernels have ended. Throws
+/// CudaError, std::bad_alloc.
+[[nodiscard]] std::unique_ptr<CudaMemory> open_cuda_memory(const CudaStreams& streams, std::size_t capacity,
+                                                           const std::shared_ptr<CudaContext>& context);
+
+}  // namespace cox::detail
