@@ -14,7 +14,6 @@ namespace cox {
 /// call, what the stream is doing and what is expected, and changes nothing. Device thread only; does not block.
 ///
 ///     NoCapture --graph_prepare--> Prepare --graph_start_capture--> Capture --graph_stop_capture--> NoCapture
-///        ^----------------------------- disarm: a step of the server failed ------------------------'
 class CaptureState {
  public:
   enum class State : std::uint8_t { NoCapture, Prepare, Capture };
@@ -36,8 +35,6 @@ class CaptureState {
   void require(Call call, std::source_location site = std::source_location::current()) const;
   /// The call has been made. Throws as require().
   void advance(Call call, std::source_location site = std::source_location::current());
-  /// Gives up, whatever the state: the stream is in no capture.
-  void disarm() noexcept { state_ = State::NoCapture; }
 
  private:
   Place place_;

@@ -81,13 +81,3 @@ TEST_CASE("A capture call out of order is a ServerError of kind Graph with the l
     CHECK(error.site().line() == here.line());
   }
 }
-
-TEST_CASE("A capture that is given up can begin anew from any state") {
-  for (const State state : {State::NoCapture, State::Prepare, State::Capture}) {
-    CaptureState capture = in(state);
-    capture.disarm();
-    CHECK(capture.state() == State::NoCapture);
-    capture.advance(Call::Prepare);
-    CHECK(capture.state() == State::Prepare);
-  }
-}

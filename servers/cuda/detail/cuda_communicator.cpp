@@ -80,15 +80,16 @@ struct CudaCommunicator::Part : std::enable_shared_from_this<CudaCommunicator::P
   void come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
     if (std::exchange(came, true)) return;
     recorder->started(sequence, rank);
-    meeting->come(place, {.memory = std::move(memory),
-                          .ready = std::move(behind),
-                          .stream = communication->stream->queue().native().native(),
-                          .events = &communication->streams.events(),
-                          .failure = std::move(failure),
-                          .end = [part = shared_from_this()](const std::exception_ptr& error,
-                                                             const std::shared_ptr<CudaEvent>& event) {
-                            part->communication->doorbell->post([part, error, event] { part->end(error, event); });
-                          }});
+    const auto at = std::exchange(meeting, nullptr);  // which will refer to this part
+    at->come(place, {.memory = std::move(memory),
+                     .ready = std::move(behind),
+                     .stream = communication->stream->queue().native().native(),
+                     .events = &communication->streams.events(),
+                     .failure = std::move(failure),
+                     .end = [part = shared_from_this()](const std::exception_ptr& error,
+                                                        const std::shared_ptr<CudaEvent>& event) {
+                       part->communication->doorbell->post([part, error, event] { part->end(error, event); });
+                     }});
   }
 
   // On the device thread. The error comes before the end: who waits for that finds it.

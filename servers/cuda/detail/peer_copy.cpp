@@ -49,15 +49,14 @@ void PeerCopy::come(std::size_t place, Side side) {
     sides_[place] = std::move(side);
     if (!std::exchange(one_is_there_, true)) return;
   }
-  Side& sender = sides_[0];
-  Side& receiver = sides_[1];
+  auto [sender, receiver] = std::move(sides_);  // nobody else comes
   std::exception_ptr error = sender.failure != nullptr ? sender.failure : receiver.failure;
   std::shared_ptr<CudaEvent> end;
   if (error == nullptr) {
     const CurrentContext current(sender.events->context());
     try {
-      for (const Side& waited_for : sides_)
-        for (const auto& event : waited_for.ready)
+      for (const Side* waited_for : {&sender, &receiver})
+        for (const auto& event : waited_for->ready)
           COX_CUDA_TRY(stream_wait_event(sender.stream, event->native(), CU_EVENT_WAIT_DEFAULT));
       for (std::size_t i = 0; i < std::min(sender.memory.size(), receiver.memory.size()); ++i)
         copy(sender.memory[i], sender.events->context().native(), receiver.memory[i],
