@@ -8,7 +8,7 @@ using detail::KernelDefinition;
 
 CudaKernel CudaKernel::from_source(std::string name, CubeDim cube_dim, std::string source, CudaKernelOptions options) {
   return {detail::BulkShared<KernelDefinition>::make(std::move(name), KernelDefinition::Source{std::move(source)},
-                                                   std::move(options)),
+                                                     std::move(options)),
           cube_dim};
 }
 
@@ -16,12 +16,13 @@ CudaKernel CudaKernel::from_image(std::string name, CubeDim cube_dim, std::vecto
                                   CudaKernelOptions options) {
   image.push_back(std::byte{0});  // the driver takes text up to a 0, and knows by itself where an image ends
   return {detail::BulkShared<KernelDefinition>::make(std::move(name), KernelDefinition::Image{std::move(image)},
-                                                   std::move(options)),
+                                                     std::move(options)),
           cube_dim};
 }
 
 CudaKernel CudaKernel::from_function(std::string name, CubeDim cube_dim, Resolver resolver, CudaKernelOptions options) {
-  return {detail::BulkShared<KernelDefinition>::make(std::move(name), std::move(resolver), std::move(options)), cube_dim};
+  return {detail::BulkShared<KernelDefinition>::make(std::move(name), std::move(resolver), std::move(options)),
+          cube_dim};
 }
 
 CudaKernel::CudaKernel(detail::BulkShared<KernelDefinition> definition, CubeDim cube_dim) noexcept

@@ -20,8 +20,9 @@ class HostKernel {
 
   /// `buffers`: how many the kernel takes. An empty function is found out at launch (LaunchError NullFunction).
   HostKernel(std::string name, CubeDim cube_dim, std::size_t buffers, Function function)
-      : definition_(detail::BulkShared<Definition>::make(
-            Definition{std::move(name), cube_dim, buffers, std::move(function)})) {}
+      : definition_(
+            detail::BulkShared<Definition>::make(Definition{std::move(name), cube_dim, buffers, std::move(function)})) {
+  }
 
   [[nodiscard]] const std::string& name() const noexcept { return definition_->name; }
   [[nodiscard]] const CubeDim& cube_dim() const noexcept { return definition_->cube_dim; }
