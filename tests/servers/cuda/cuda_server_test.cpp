@@ -294,7 +294,7 @@ TEST_CASE("Without mapping, memory comes in plain allocations and is given back"
   reset_settings({"cuda.mapped_memory"});
 }
 
-TEST_CASE("Streams of high priority overtake others, and share buffers with them as any", "[gpu]") {
+TEST_CASE("A stream of high priority shares buffers with others as any", "[gpu]") {
   COX_REQUIRE_GPUS(1U);
   OpenCuda gpu;
   CudaClient urgent = gpu.client();

@@ -82,7 +82,7 @@ void OrderAuditor::on_task_error(const std::exception_ptr& error, StreamId strea
   }
   const StreamId own = truth_->streams(thrown.client)[thrown.stream];
   if (!thrown.sequence.none() && stream != own)
-    truth_->violated(Law::Identity, thrown, "the sink is told stream " + std::to_string(own.value),
+    truth_->violated(Law::Identity, thrown, "the sink is told stream " + std::to_string(own.number()),
                      std::to_string(stream.number()));
 }
 
