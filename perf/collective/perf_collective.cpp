@@ -1,6 +1,12 @@
 #include <coxswain/perf/collective/collective_cases.hpp>
 #include <coxswain/perf/harness/suite.hpp>
 
+#ifdef COX_HAS_CUDA
+#include <coxswain/perf/collective/cuda/cuda_collectives.hpp>
+#include <coxswain/perf/cuda/gpu_program.hpp>
+#endif
+
+#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <string>
 
@@ -38,7 +44,22 @@ void add_many(Suite& suite, std::size_t times) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse_options(argc, argv, "What collectives between host devices cost.");
+  [[maybe_unused]] bool cuda = false;
+  [[maybe_unused]] bool gpu_required = false;
+  [[maybe_unused]] std::size_t gpus = 0;
+  const Options options =
+      parse_options(argc, argv, "What collectives between host devices cost.", [&]([[maybe_unused]] CLI::App& app) {
+#ifdef COX_HAS_CUDA
+        app.add_flag("--cuda", cuda, "between GPUs instead, beside NCCL alone");
+        app.add_option("--gpus", gpus, "with --cuda: how many; all there are if not given");
+        app.add_flag("--require-gpu", gpu_required, "with --cuda: exit with 3 where there is no GPU");
+#endif
+      });
+#ifdef COX_HAS_CUDA
+  if (cuda)
+    return with_gpu(options, gpu_required,
+                    [&](const Options& read) { return measure_cuda_collectives(read, gpus); });
+#endif
   Suite suite(options, "all_reduce");
   for (const std::size_t bytes : {std::size_t{1} << 10U, std::size_t{1} << 20U, std::size_t{64} << 20U})
     add_all_reduce(suite, bytes, bytes >= (1U << 25U) ? (options.quick ? 5U : 20U) : (options.quick ? 200U : 2000U));

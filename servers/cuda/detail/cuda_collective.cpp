@@ -1,25 +1,35 @@
 #include <coxswain/servers/cuda/detail/cuda_collective.hpp>
 
+#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/servers/cuda/detail/cuda_device.hpp>
 
+#include <string>
 #include <utility>
 
 namespace cox::detail {
 namespace {
 
-// Collectives other than transfers are NCCL's.
-void require_transfer(const CollectiveRequest& request, const Caller& caller) {
-  if (is_transfer(request.operation)) return;
-  throw CollectiveError(CollectiveError::Kind::Unsupported,
-                        std::string(to_string(request.operation)) + " is not supported between CUDA devices",
-                        caller.site);
+ServerOperation server_operation(CollectiveOperation operation) noexcept {
+  if (operation == CollectiveOperation::Send) return ServerOperation::Send;
+  return operation == CollectiveOperation::Receive ? ServerOperation::Receive : ServerOperation::AllReduce;
 }
 
-PeerRange resolve(const CudaDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
+void require_nccl(const CollectiveRequest& request) {
+  static_cast<void>(nccl());
+  if (!facts_of(request.operation).reduces || nccl_type(request.element_type)) return;
+  throw CollectiveError(CollectiveError::Kind::Unsupported,
+                        "no " + std::string(to_string(request.operation)) + " of " +
+                            std::string(to_string(request.element_type)) + " between GPUs: NCCL does not reduce them",
+                        request.caller.site);
+}
+
+PeerRange resolve_transfer(const CudaDevice& device, const CollectiveCall& call, const Caller& caller,
+                           BufferUses& uses) {
   const bool sends = call.request.operation == CollectiveOperation::Send;
   const Binding& binding = sends ? call.source : call.destination;
   PeerRange range{.address = device.resolve(binding, sends ? Access::Read : Access::Write, caller, uses).address,
@@ -31,19 +41,36 @@ PeerRange resolve(const CudaDevice& device, const CollectiveCall& call, const Ca
   return range;
 }
 
+NcclCall resolve(CudaDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
+  require_nccl(call.request);
+  const auto address = [&](const Binding& binding, Access access) {
+    const CUdeviceptr found = device.resolve(binding, access, caller, uses).address;
+    return reinterpret_cast<void*>(found);  // NOLINT(performance-no-int-to-ptr): an address of the device
+  };
+  NcclCall resolved{.request = call.request};
+  if (call.source.memory) resolved.source = address(call.source, Access::Read);
+  if (call.destination.memory) resolved.destination = address(call.destination, Access::Write);
+  if (call.request.operation == CollectiveOperation::Barrier) resolved.destination = device.communicators().scratch();
+  return resolved;
+}
+
 void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, const CollectiveCallList& calls,
          const Caller& caller) {
   CudaStreams& streams = device.streams();
+  const bool transfers = is_transfer(calls.front().request.operation);
   CudaCollective collective;
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
   try {
     on.capture.require_none("a collective", caller.site);
-    require_healthy(
-        on,
-        calls.front().request.operation == CollectiveOperation::Send ? ServerOperation::Send : ServerOperation::Receive,
-        caller.site);
-    for (const CollectiveCall& call : calls) collective.memory.push_back(resolve(device, call, caller, uses));
+    require_healthy(on, server_operation(calls.front().request.operation), caller.site);
+    for (const CollectiveCall& call : calls) {
+      if (transfers) {
+        collective.memory.push_back(resolve_transfer(device, call, caller, uses));
+      } else {
+        collective.calls.push_back(resolve(device, call, caller, uses));
+      }
+    }
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
@@ -60,7 +87,7 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
     use.buffer->uses.prepare(streams);
   }
   collective.after = device.communicators().dependencies(waits);
-  if (collective.failure == nullptr && streams.issued(waits)) streams.add_events(waits, collective.ready.emplace());
+  if (transfers && collective.failure == nullptr && streams.issued(waits)) streams.add_events(waits, collective.ready.emplace());
   collective.waits = std::move(waits);
   const StreamPosition end = communicator.submit(std::move(collective), on);
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, end);
@@ -70,7 +97,6 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
 
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
-  require_transfer(calls.front().request, caller);
   CudaCommunicator* communicator = nullptr;
   try {
     communicator = &device.communicators().of(group, calls.front().request);

@@ -2,11 +2,13 @@
 
 #include <coxswain/collectives/collective_arrival.hpp>
 #include <coxswain/collectives/communicator.hpp>
+#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/collectives/nccl_operation.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/servers/cuda/detail/collective_part.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
-#include <coxswain/servers/cuda/detail/doorbell.hpp>
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
 
 #include <cstddef>
@@ -21,20 +23,14 @@ namespace cox::detail {
 /// What a rank has for an operation, or a group of them, and when it may begin.
 struct CudaCollective {
   CollectiveRequests requests;
-  std::vector<PeerRange> memory;  ///< of each request
+  std::vector<PeerRange> memory;  ///< of each request, where they are transfers
+  NcclCalls calls;                ///< else
   StreamPositions waits;          ///< what must be done before
-  /// The same as events, if all of it has been issued.
+  /// The same as events, if all of it has been issued and they are transfers.
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready = std::nullopt;
   CollectiveDependencies after;  ///< the collectives among that, and before it
   std::exception_ptr failure;    ///< why the rank cannot take part
   bool told = false;             ///< somebody else than the stream is told what becomes of it
-};
-
-/// What the communicators of a device share: where their operations are issued, and how they are told of their turns.
-struct CudaCommunication {
-  CudaStreams& streams;
-  std::shared_ptr<Doorbell> doorbell;
-  std::shared_ptr<CudaStream> stream;  ///< for copies to other devices
 };
 
 /// One rank of a communicator on GPUs: what NCCL calls an ncclComm_t. Its operations are issued when the sequencer says
@@ -46,6 +42,8 @@ class CudaCommunicator : public Communicator {
   /// The rest as Communicator.
   CudaCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, CommunicationId devices,
                    DeviceId device, StreamSlot slot, std::shared_ptr<const CudaCommunication> communication);
+  /// All that was asked for is complete.
+  ~CudaCommunicator();
 
   /// Asks for it on behalf of a stream, whose errors get what becomes of it. Returns where its end will be. Throws as
   /// Sequencer::submit, and std::bad_alloc; then nothing was asked for.
@@ -61,15 +59,16 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] bool issued() const noexcept { return communication_->streams.timeline(slot_).issued() >= last_; }
   /// Nothing is under way, and nothing more will be.
   [[nodiscard]] bool over() const { return communication_->streams.completed(slot_) >= last_ && broken(); }
+  /// NCCL's communicators; null where the operations are transfers.
+  [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return clique_; }
 
  private:
-  struct Part;
-
-  [[nodiscard]] std::shared_ptr<Part> make_part(CudaCollective& collective, CudaStream& on) const;
-  [[nodiscard]] static CollectiveLaunch launch_of(std::shared_ptr<Part> part);
+  [[nodiscard]] std::shared_ptr<void> make_shared_part(const CudaCollective& collective) const;
+  [[nodiscard]] std::shared_ptr<CollectivePart> make_part(CudaCollective& collective, CudaStream& on) const;
 
   const StreamSlot slot_;
   const std::shared_ptr<const CudaCommunication> communication_;
+  const std::shared_ptr<NcclClique> clique_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
 };

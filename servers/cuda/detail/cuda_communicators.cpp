@@ -3,6 +3,7 @@
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/servers/cuda/detail/nccl_part.hpp>
 
 #include <algorithm>
 #include <array>
@@ -65,6 +66,8 @@ CollectiveDependencies CudaCommunicators::dependencies(const StreamPositions& wa
   return dependencies;
 }
 
+void* CudaCommunicators::scratch() { return communication()->nccl->scratch(); }
+
 StreamPositions CudaCommunicators::last_positions() const {
   StreamPositions positions;
   for (const auto& [number, communicator] : communicators_) {
@@ -105,15 +108,38 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
   if (communication_ == nullptr)
     communication_ =
-        std::make_shared<const CudaCommunication>(CudaCommunication{streams_, doorbell_, streams_.make_apart()});
+        std::make_shared<const CudaCommunication>(CudaCommunication{
+            streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_, doorbell_)});
   return communication_;
 }
 
+void CudaCommunicators::close() noexcept {
+  for (const auto& [number, communicator] : communicators_) {
+    if (communicator->clique() == nullptr) continue;
+    communicator->clique()->close();
+    old_cliques_.push_back(communicator->clique());
+  }
+  const auto deadline = std::chrono::steady_clock::now() + patience_with_nccl;
+  for (const auto& clique : old_cliques_) {
+    if (clique->wait_until_gone(deadline)) continue;
+    report_task_error({device_, StreamId::current(),
+                       std::make_exception_ptr(CollectiveError(
+                           CollectiveError::Kind::Backend, "NCCL does not let go of a communicator with " +
+                                                               device_.to_string() + ", which is being shut down"))});
+  }
+}
+
 void CudaCommunicators::forget_what_is_over() {
+  std::erase_if(old_cliques_, [](const auto& clique) { return clique->gone(); });
+  old_cliques_.reserve(old_cliques_.size() + communicators_.size());
   std::erase_if(communicators_, [this](const auto& entry) {
     const StreamSlot slot = entry.second->last_position().stream;
     streams_.timeline(slot).poll();
     if (!entry.second->over()) return false;
+    if (const auto& clique = entry.second->clique()) {
+      clique->close();
+      old_cliques_.push_back(clique);
+    }
     streams_.give_back(slot);
     return true;
   });

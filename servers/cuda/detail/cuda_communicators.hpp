@@ -36,15 +36,21 @@ class CudaCommunicators {
   /// The operations, as the sequencer knows them, that must be released before what waits for these. Throws
   /// std::bad_alloc.
   [[nodiscard]] CollectiveDependencies dependencies(const StreamPositions& waits) const;
+  /// As NcclLine says. Throws CudaError, std::bad_alloc.
+  [[nodiscard]] void* scratch();
   /// Where all that was asked for so far ends. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
   /// The device asks for nothing any more. Calls `look()` again and again until all it has asked for has been issued:
   /// what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been, is
   /// known not to come.
   void leave(const std::function<void()>& look) noexcept;
+  /// Blocks until NCCL has nothing on the device any more, but for `patience_with_nccl` at most. When all work of the
+  /// device is complete, after leave().
+  void close() noexcept;
 
  private:
   static constexpr std::chrono::seconds patience{2};
+  static constexpr std::chrono::seconds patience_with_nccl{30};
 
   void note(const StreamPosition& position, const StreamPositions& waits);
   [[nodiscard]] const CudaCommunicator* at(StreamSlot slot) const noexcept;
@@ -57,6 +63,7 @@ class CudaCommunicators {
   const std::shared_ptr<Doorbell> doorbell_;
   std::shared_ptr<const CudaCommunication> communication_;  // made by the first operation
   std::map<CommunicatorNumber, std::unique_ptr<CudaCommunicator>> communicators_;
+  std::vector<std::shared_ptr<NcclClique>> old_cliques_;  // that may not be gone yet
   std::vector<AwaitedCollectives> awaited_;  // by slot: what its work has come to wait for
 };
 

@@ -82,6 +82,7 @@ CudaDevice::~CudaDevice() {
     streams_.poll();
   });
   drain();
+  communicators_.close();
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](CudaStream& stream) {
     if (const auto error = stream.take_errors(std::source_location::current()))

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/cuda_error.hpp>
-#include <coxswain/servers/cuda/detail/shared_library.hpp>
+#include <coxswain/runtime/detail/shared_library.hpp>
 
 #include <atomic>
 #include <cstdlib>

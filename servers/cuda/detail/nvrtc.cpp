@@ -4,8 +4,8 @@
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/cuda_error.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
-#include <coxswain/servers/cuda/detail/library_search.hpp>
-#include <coxswain/servers/cuda/detail/shared_library.hpp>
+#include <coxswain/runtime/detail/library_search.hpp>
+#include <coxswain/runtime/detail/shared_library.hpp>
 
 #include <dlfcn.h>
 

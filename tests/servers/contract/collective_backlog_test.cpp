@@ -35,6 +35,7 @@ bool is_full_queue(const std::exception_ptr& cause) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("H10: a device may be as far ahead as the setting says", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const std::size_t ahead = max_ahead();
   std::vector<Sum> sums[2];
@@ -50,6 +51,7 @@ TEMPLATE_TEST_CASE("H10: a device may be as far ahead as the setting says", "", 
 // The operation that was not taken has no number: were the others to go on, they would meet the wrong ones.
 TEMPLATE_TEST_CASE("H10: a device that is too far ahead ends its communicator for all ranks, with that cause", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const std::size_t ahead = max_ahead();
   const CommunicationId all(fleet.devices());
@@ -77,6 +79,7 @@ TEMPLATE_TEST_CASE("H10: a device that is too far ahead ends its communicator fo
 
 TEMPLATE_TEST_CASE("H10 L10: a backlog that moves may take longer than the timeout", "", COX_FLEETS) {
   const CollectiveTimeout timeout(std::chrono::milliseconds(500));
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto& devices = fleet.devices();
   const CommunicationId pair{devices[0], devices[1]};
@@ -104,6 +107,7 @@ TEMPLATE_TEST_CASE("H10 L10: a rank whose stream does not come ends the whole ba
   constexpr std::chrono::milliseconds deadline{200};
   constexpr std::size_t backlog = 20;
   const CollectiveTimeout timeout(deadline);
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   typename TestType::Hold hold;

@@ -12,6 +12,7 @@ using namespace cox;
 using namespace cox::test;
 
 TEMPLATE_TEST_CASE("H11: collectives run while other streams of their devices capture graphs", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   std::vector<Handle> recorded;
   std::vector<typename TestType::Client> recorders;
@@ -37,6 +38,7 @@ TEMPLATE_TEST_CASE("H11: collectives run while other streams of their devices ca
 }
 
 TEMPLATE_TEST_CASE("H11: a collective in a capture fails the capture, and the other ranks are told", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   auto recorder = fleet[0];
@@ -60,6 +62,7 @@ TEMPLATE_TEST_CASE("H11: a collective in a capture fails the capture, and the ot
 }
 
 TEMPLATE_TEST_CASE("H11: waiting for collectives is not possible in a capture", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   fleet[0].graph_prepare();
   fleet[0].graph_start_capture();

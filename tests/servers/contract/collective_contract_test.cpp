@@ -39,6 +39,7 @@ Numbers part_of(const Numbers& all, std::size_t part, std::size_t parts) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("all_reduce gives every rank the reduction", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 4);
   TestType fleet(4);
   std::vector<Handle> results;
   fleet.each([&](std::size_t rank, auto& client) {
@@ -53,6 +54,7 @@ TEMPLATE_TEST_CASE("all_reduce gives every rank the reduction", "", COX_FLEETS) 
 }
 
 TEMPLATE_TEST_CASE("Every collective moves what its name says", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   constexpr std::size_t count = 12;
   const DeviceId root = fleet.devices()[1];
@@ -93,6 +95,7 @@ TEMPLATE_TEST_CASE("Every collective moves what its name says", "", COX_FLEETS) 
 }
 
 TEMPLATE_TEST_CASE("Transfers between two devices come in the order of each way", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   std::vector<Handle> received[2];
   fleet.each([&](std::size_t rank, auto& client) {
@@ -110,6 +113,7 @@ TEMPLATE_TEST_CASE("Transfers between two devices come in the order of each way"
 }
 
 TEMPLATE_TEST_CASE("to_client copies memory to another device, also with padding and within one", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const Numbers numbers = numbers_of(3, 6 * 7);
   const Handle there = fleet[0].to_client(to_device(fleet[0], numbers), fleet[1], ElementType::I32);

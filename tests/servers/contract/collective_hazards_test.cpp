@@ -22,6 +22,7 @@ using namespace cox;
 using namespace cox::test;
 
 TEMPLATE_TEST_CASE("H1: a collective asked for from two threads ends without any further call", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   std::optional<Sum> sums[2];
   in_parallel(2, [&](std::size_t rank) { sums[rank].emplace(fleet[rank], fleet.devices(), 1000); });
@@ -35,6 +36,7 @@ TEMPLATE_TEST_CASE("H1: a collective asked for from two threads ends without any
 }
 
 TEMPLATE_TEST_CASE("H2: one device may be asked for 10,000 things before the others are touched", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   constexpr std::size_t collectives = 500;
   const CommunicationId all(fleet.devices());
@@ -53,6 +55,7 @@ TEMPLATE_TEST_CASE("H2: one device may be asked for 10,000 things before the oth
 }
 
 TEMPLATE_TEST_CASE("H3: a device may be waited for between the calls of two ranks by one thread", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   const Handle other = to_device(fleet[0], numbers_of(7, 10));
@@ -75,6 +78,7 @@ TEMPLATE_TEST_CASE("H3: a device may be waited for between the calls of two rank
 }
 
 TEMPLATE_TEST_CASE("H6: tasks of two devices may ask each other's devices for a collective", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   constexpr std::size_t rounds = 100;
   std::vector<std::optional<Sum>> sums[2] = {std::vector<std::optional<Sum>>(rounds),
@@ -91,6 +95,7 @@ TEMPLATE_TEST_CASE("H6: tasks of two devices may ask each other's devices for a 
 
 TEMPLATE_TEST_CASE("H7: devices may be held exclusively around a collective, and its result awaited there", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   SECTION("each by a thread of its own") {
@@ -117,6 +122,7 @@ TEMPLATE_TEST_CASE("H7: devices may be held exclusively around a collective, and
 
 TEMPLATE_TEST_CASE("H7 L10: a rank that waits behind whoever waits for it is found by the deadline", "", COX_FLEETS) {
   const CollectiveTimeout timeout(std::chrono::milliseconds(50));
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   std::vector<Failure> failures;
@@ -168,6 +174,7 @@ DeviceHandle<Service> opened(DeviceId device) {
 TEMPLATE_TEST_CASE("H8: constructors of services may open devices and communicators, of each other too", "",
                    COX_FLEETS) {
   using Service = Trainer<typename TestType::Client>;
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const std::vector<DeviceId> devices = fleet.devices();
   SECTION("opened already") {}

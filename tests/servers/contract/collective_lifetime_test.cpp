@@ -80,6 +80,7 @@ void overwrite_free_memory(const Client& client, std::size_t bytes) {
 
 TEMPLATE_TEST_CASE("L11: a collective has its sources though their handles are dropped and the memory is taken", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, world);
   TestType fleet(world);
   const CommunicationId all(fleet.devices());
   const DeviceId root = fleet.devices()[1];
@@ -106,6 +107,7 @@ TEMPLATE_TEST_CASE("L11: a collective has its sources though their handles are d
 }
 
 TEMPLATE_TEST_CASE("L11: a collective does not disturb whoever has the memory after it", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, world);
   TestType fleet(world);
   const CommunicationId all(fleet.devices());
   const DeviceId root = fleet.devices()[1];
@@ -133,6 +135,7 @@ TEMPLATE_TEST_CASE("L11: a collective does not disturb whoever has the memory af
 
 TEMPLATE_TEST_CASE("L11: what is received into recycled memory waits for the kernels that still use it", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   constexpr std::size_t count = 100'000;
   const DeviceId from = fleet.devices()[0];
@@ -162,6 +165,7 @@ TEMPLATE_TEST_CASE("L11: what is received into recycled memory waits for the ker
 }
 
 TEMPLATE_TEST_CASE("L11: a collective waits for what other streams do with its memory", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   constexpr std::size_t count = 100'000;
   const CommunicationId all(fleet.devices());
@@ -185,6 +189,7 @@ TEMPLATE_TEST_CASE("L11: a collective waits for what other streams do with its m
 
 TEMPLATE_TEST_CASE("L11: what is sent is what the stream had at that point, and is not overwritten before", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   constexpr std::size_t count = 100'000;
   std::vector<Handle> received;
@@ -198,6 +203,7 @@ TEMPLATE_TEST_CASE("L11: what is sent is what the stream had at that point, and 
 
 TEMPLATE_TEST_CASE("L11: handles and clients may be dropped while a collective waits for its other rank", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   {

@@ -33,6 +33,7 @@ std::string text_of(std::source_location site) {
 
 TEMPLATE_TEST_CASE("A mismatch is told to every rank with both call sites, and the next operation works", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto& devices = fleet.devices();
   const CommunicationId all(devices);
@@ -99,6 +100,7 @@ TEMPLATE_TEST_CASE("A mismatch is told to every rank with both call sites, and t
 
 TEMPLATE_TEST_CASE("Transfers of different sizes or types are a mismatch for both, and the next ones work", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const auto& devices = fleet.devices();
   const Handle source = to_device(fleet[0], numbers_of(0, 60));

@@ -41,6 +41,7 @@ bool all_right(Fleet& fleet, const Round& round) {
 
 TEMPLATE_TEST_CASE("H5: overlapping communicators may be opened and used in rotated order, each rank in its own", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto ring = ring_of(fleet.devices());
   REQUIRE(all_right(fleet, [&](std::size_t device, std::size_t round) {
@@ -58,6 +59,7 @@ TEMPLATE_TEST_CASE("H5: overlapping communicators may be opened and used in rota
 
 TEMPLATE_TEST_CASE("H5: streams may wait for one communicator before they use another, in one order for all", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto ring = ring_of(fleet.devices());
   REQUIRE(all_right(fleet, [&](std::size_t device, std::size_t round) {
@@ -74,6 +76,7 @@ TEMPLATE_TEST_CASE("H5: streams may wait for one communicator before they use an
 }
 
 TEMPLATE_TEST_CASE("H5 L10: streams that wait in a ring are told, and the communicators serve on", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto ring = ring_of(fleet.devices());
   std::array<std::vector<Failure>, 3> failures;
@@ -104,6 +107,7 @@ TEMPLATE_TEST_CASE("H5 L10: streams that wait in a ring are told, and the commun
 
 TEMPLATE_TEST_CASE("H5 L10: threads that wait in a ring for communicators end by the deadline", "", COX_FLEETS) {
   const CollectiveTimeout timeout(std::chrono::milliseconds(100));
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto ring = ring_of(fleet.devices());
   std::array<std::vector<Failure>, 3> failures;

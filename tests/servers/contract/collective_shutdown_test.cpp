@@ -54,6 +54,7 @@ void require_service(Fleet& fleet) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("H9: a device is shut down while it waits for another, which is told later", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   Future<void> waiting = pending(fleet[0], fleet.devices());
   const auto begin = Clock::now();
@@ -65,6 +66,7 @@ TEMPLATE_TEST_CASE("H9: a device is shut down while it waits for another, which 
 }
 
 TEMPLATE_TEST_CASE("H9: a device is shut down for which another one waits", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   Future<void> waiting = pending(fleet[0], fleet.devices());
   REQUIRE(shutdown(fleet.devices()[1]) == ShutdownOutcome::Drained);
@@ -75,6 +77,7 @@ TEMPLATE_TEST_CASE("H9: a device is shut down for which another one waits", "", 
 }
 
 TEMPLATE_TEST_CASE("H9: what all ranks have asked for is done before a shutdown", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   Future<void> futures[] = {pending(fleet[0], fleet.devices(), 100), pending(fleet[1], fleet.devices(), 100)};
   in_parallel(2, [&](std::size_t rank) { shutdown(fleet.devices()[rank]); });
@@ -82,6 +85,7 @@ TEMPLATE_TEST_CASE("H9: what all ranks have asked for is done before a shutdown"
 }
 
 TEMPLATE_TEST_CASE("H9: all devices are shut down at once while they wait for each other", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 4);
   TestType fleet(4);
   const auto& devices = fleet.devices();
   std::vector<Future<void>> waiting;
@@ -98,6 +102,7 @@ TEMPLATE_TEST_CASE("H9: all devices are shut down at once while they wait for ea
 }
 
 TEMPLATE_TEST_CASE("H9: threads shut each other's devices down while they wait for each other", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const auto& devices = fleet.devices();
   SECTION("client threads") {
@@ -130,6 +135,7 @@ TEMPLATE_TEST_CASE("H9: threads shut each other's devices down while they wait f
 }
 
 TEMPLATE_TEST_CASE("A device that is opened again has new communicators, the others keep theirs", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto& devices = fleet.devices();
   const CommunicationId stays{devices[0], devices[1]};
@@ -148,6 +154,7 @@ TEMPLATE_TEST_CASE("A device that is opened again has new communicators, the oth
 }
 
 TEMPLATE_TEST_CASE("A rank that asks after another one's device was shut down is told so", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const auto& devices = fleet.devices();
   fleet[0].ensure_init_collective(devices);

@@ -31,6 +31,7 @@ void require_refused(const Call& call, std::initializer_list<std::string_view> p
 }  // namespace
 
 TEMPLATE_TEST_CASE("Sets of devices that are no communicator are refused", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto& devices = fleet.devices();
   const auto [type, index] = devices[0];
@@ -54,6 +55,7 @@ TEMPLATE_TEST_CASE("Sets of devices that are no communicator are refused", "", C
 }
 
 TEMPLATE_TEST_CASE("Operations that make no sense are refused, and leave nothing behind", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto& devices = fleet.devices();
   const CommunicationId all(devices);
@@ -96,6 +98,7 @@ TEMPLATE_TEST_CASE("Operations that make no sense are refused, and leave nothing
 }
 
 TEMPLATE_TEST_CASE("Operations of no elements are operations", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   fleet.each([&](std::size_t, auto& client) {
@@ -109,6 +112,7 @@ TEMPLATE_TEST_CASE("Operations of no elements are operations", "", COX_FLEETS) {
 }
 
 TEMPLATE_TEST_CASE("After a shutdown communication is refused as every call is", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   const Handle data = to_device(fleet[0], numbers_of(0, 100));

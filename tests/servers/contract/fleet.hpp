@@ -1,16 +1,22 @@
 #pragma once
 
-// What the contract of communicators runs on: some devices of one kind, open for one test. A second kind is a second
-// Fleet in the list below.
+// What the contract of communicators runs on: some devices of one kind, open for one test. Titles end in " - HostFleet"
+// and " - CudaFleet"; ctest gives the latter the label gpu.
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/servers/host/open_host.hpp>
+
+#if COX_HAS_CUDA
+#include <coxswain/tests/servers/contract/cuda_fleet.hpp>
+#endif
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace cox::test {
@@ -19,6 +25,12 @@ namespace cox::test {
 class HostFleet {
  public:
   using Client = HostClient;
+  using Backend = HostBackend;
+  [[nodiscard]] static std::string lack_of_devices(std::size_t count) { return Backend::lack_of_devices(count); }
+  /// At most so many devices.
+  [[nodiscard]] static std::size_t most() noexcept { return 6; }
+  /// How many times longer than here it takes to open communicators.
+  static constexpr std::size_t slowness = 1;
   /// Holds a device's stream up until it is opened: launch(client) it, wait_until_entered(), open().
   class Hold {
    public:
@@ -67,7 +79,14 @@ class HostFleet {
 };
 
 /// The implementations of the contract.
+#if COX_HAS_CUDA
+#define COX_FLEETS HostFleet, CudaFleet
+#else
 #define COX_FLEETS HostFleet
+#endif
+
+/// Ends the test, saying so, where there are fewer devices of that kind.
+#define COX_REQUIRE_FLEET(Fleet, count) COX_REQUIRE_DEVICES(Fleet, count)
 
 template <class T, class Client>
 [[nodiscard]] Handle to_device(const Client& client, const std::vector<T>& values) {

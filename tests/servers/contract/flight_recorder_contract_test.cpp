@@ -40,6 +40,7 @@ std::size_t count_of(const std::vector<json>& entries, const char* field, const 
 }  // namespace
 
 TEMPLATE_TEST_CASE("The flight recorders show what is done, and which rank waits for which", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const CommunicationId all(fleet.devices());
   fleet.each([&](std::size_t, auto& client) { static_cast<void>(Sum(client, all, 100)); });
@@ -62,6 +63,7 @@ TEMPLATE_TEST_CASE("The flight recorders show what is done, and which rank waits
 
 TEMPLATE_TEST_CASE("The flight recorders show operations that have begun, and those that wait on a device", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   typename TestType::Hold hold;
   hold.launch(fleet[1]);
@@ -81,6 +83,7 @@ TEMPLATE_TEST_CASE("A failure writes the flight recorders to the file that is se
   const TemporaryFile file("");
   const DumpFile dump(file.path());
   const CollectiveTimeout timeout(std::chrono::milliseconds(20));
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   SECTION("a missing rank") {
@@ -114,6 +117,7 @@ TEMPLATE_TEST_CASE("A failure writes the flight recorders to the file that is se
 }
 
 TEMPLATE_TEST_CASE("The flight recorders can be dumped at any time, as communicators come and go", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   std::atomic<bool> over{false};
   auto dumps = std::async(std::launch::async, [&] {

@@ -45,6 +45,7 @@ auto buckets_of(Fleet& fleet, std::size_t gradients, ReduceOperation operation) 
 
 TEMPLATE_TEST_CASE("Gradients that ranks add in different orders are reduced in place", "", COX_FLEETS) {
   constexpr std::size_t gradients = 17;
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   auto buckets = buckets_of(fleet, gradients, ReduceOperation::Sum);
   for (std::size_t step = 0; step < 3; ++step) {
@@ -73,6 +74,7 @@ TEMPLATE_TEST_CASE("Gradients that ranks add in different orders are reduced in 
 }
 
 TEMPLATE_TEST_CASE("A bucket is reduced while gradients of later ones are still to come", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   auto buckets = buckets_of(fleet, 4, ReduceOperation::Mean);
   std::vector<Handle> last;
@@ -86,6 +88,7 @@ TEMPLATE_TEST_CASE("A bucket is reduced while gradients of later ones are still 
 }
 
 TEMPLATE_TEST_CASE("What is added wrongly is refused, and the step goes on", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   auto buckets = buckets_of(fleet, 2, ReduceOperation::Sum);
   const auto refused = [](auto f) { return kind_of<CollectiveError>(f) == CollectiveError::Kind::Validation; };

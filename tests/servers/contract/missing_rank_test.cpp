@@ -39,6 +39,7 @@ void require_service(Fleet& fleet, const CommunicationId& devices, std::size_t f
 TEMPLATE_TEST_CASE("L10 F16: a missing rank is named, with its last operation and what its thread does", "",
                    COX_FLEETS) {
   const CollectiveTimeout timeout(deadline);
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto& devices = fleet.devices();
   const CommunicationId pair{devices[0], devices[1]};
@@ -95,6 +96,7 @@ TEMPLATE_TEST_CASE("L10 F16: a missing rank is named, with its last operation an
 
 TEMPLATE_TEST_CASE("L10: an operation after a timeout is refused at once, until the communicator is renewed", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   {
@@ -117,6 +119,7 @@ TEMPLATE_TEST_CASE("L10: an operation after a timeout is refused at once, until 
 
 TEMPLATE_TEST_CASE("L10: a missing receiver is named, transfers the other way and collectives go on", "", COX_FLEETS) {
   const CollectiveTimeout timeout(deadline);
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const auto& devices = fleet.devices();
   const Handle source = to_device(fleet[0], numbers_of(0, 100));
@@ -132,6 +135,7 @@ TEMPLATE_TEST_CASE("L10: a missing receiver is named, transfers the other way an
 
 TEMPLATE_TEST_CASE("L10: a rank whose stream does not come to it is named, and nobody's memory is touched", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const CommunicationId all(fleet.devices());
   {
@@ -178,6 +182,7 @@ TEMPLATE_TEST_CASE("L10: a rank whose stream does not come to it is named, and n
 TEMPLATE_TEST_CASE("L10: a sender whose stream does not come to it is named, and the receiver goes on", "",
                    COX_FLEETS) {
   const CollectiveTimeout timeout(deadline);
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   typename TestType::Hold hold;
   hold.launch(fleet[0]);

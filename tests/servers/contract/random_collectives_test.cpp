@@ -101,11 +101,7 @@ class ProgramRun {
         device.buffers[part.source] = to_device(client, CollectiveProgram::Buffer(buffer_elements, step.number));
         return;
       case Kind::Kernel: {
-        return client.launch(multiply_add(), CubeCount::Static{2, 1, 1},
-                             KernelArguments{}
-                                 .with_buffer(device.buffers[part.source])
-                                 .with_scalar(std::uint32_t{3})
-                                 .with_scalar(step.number));
+        return launch(client, Fleet::Backend::multiply_add(device.buffers[part.source], 3, step.number));
       }
       case Kind::Group: return group(device, client, step, part);
       case Kind::Collective: return communicate(device, client, step, rank);
@@ -206,13 +202,13 @@ template <class Fleet>
 void run_programs(std::size_t programs, std::uint64_t first_seed) {
   constexpr std::size_t at_once = 50;  // programs on one fleet
   for (std::size_t done = 0; done < programs;) {
-    Fleet fleet(6);
+    Fleet fleet(Fleet::most());
     const Handle stale = to_device(fleet[0], CollectiveProgram::Buffer(buffer_elements, 0));
     fleet.reopen(0);
     for (std::size_t i = 0; i < at_once && done < programs; ++i, ++done) {
       const std::uint64_t seed = first_seed + done;
       std::mt19937_64 random(seed);
-      const ProgramShape shape{.devices = 3 + random() % 3,
+      const ProgramShape shape{.devices = 3 + random() % (fleet.size() - 3),
                                .communicators = 1 + random() % 5,
                                .buffers = 2 + random() % 5,
                                .streams = 1 + random() % 4,
@@ -246,9 +242,11 @@ void watched(std::chrono::minutes patience, F&& f) {
 
 TEMPLATE_TEST_CASE("Random programs of overlapping communicators with faults equal their sequential execution", "",
                    COX_FLEETS) {
-  watched(std::chrono::minutes(10), [] { run_programs<TestType>(sanitized ? 40 : 300, 1); });
+  COX_REQUIRE_FLEET(TestType, 4);
+  watched(std::chrono::minutes(10), [] { run_programs<TestType>((sanitized ? 40 : 300) / TestType::slowness, 1); });
 }
 
 TEMPLATE_TEST_CASE("Ten thousand random programs of collectives, full length", "[.long]", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 4);
   watched(std::chrono::minutes(60), [] { run_programs<TestType>(10'000, std::random_device{}()); });
 }

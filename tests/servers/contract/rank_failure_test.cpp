@@ -49,6 +49,7 @@ std::vector<std::exception_ptr> causes_of(Fleet& fleet, const Handle& bad) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("A handle of another device fails its rank, and every rank knows", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const Handle foreign = to_device(fleet[0], numbers_of(0, 100));
   for (const std::exception_ptr& cause : causes_of(fleet, foreign))
@@ -56,6 +57,7 @@ TEMPLATE_TEST_CASE("A handle of another device fails its rank, and every rank kn
 }
 
 TEMPLATE_TEST_CASE("A handle from before a shutdown fails its rank, and every rank knows", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const Handle old = to_device(fleet[1], numbers_of(0, 100));
   fleet.reopen(1);
@@ -65,6 +67,7 @@ TEMPLATE_TEST_CASE("A handle from before a shutdown fails its rank, and every ra
 
 TEMPLATE_TEST_CASE("L12: memory that could not be had fails its rank, and every rank knows the first cause", "",
                    COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const Handle nothing = fleet[1].empty(std::size_t{1} << 60);
   REQUIRE_THROWS_AS(get_soon(fleet[1].sync()), ServerError);
@@ -75,6 +78,7 @@ TEMPLATE_TEST_CASE("L12: memory that could not be had fails its rank, and every 
 }
 
 TEMPLATE_TEST_CASE("L12: collectives are refused on a stream with failures that nobody was told", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   static_cast<void>(fleet[1].empty(std::size_t{1} << 60));
@@ -98,6 +102,7 @@ TEMPLATE_TEST_CASE("L12: collectives are refused on a stream with failures that 
 }
 
 TEMPLATE_TEST_CASE("L12: transfers go on on a stream with failures that nobody was told", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const Handle source = to_device(fleet[0], numbers_of(0, 100));
   static_cast<void>(fleet[0].empty(std::size_t{1} << 60));
@@ -107,6 +112,7 @@ TEMPLATE_TEST_CASE("L12: transfers go on on a stream with failures that nobody w
 }
 
 TEMPLATE_TEST_CASE("L12: a failure belongs to the stream that asked, not to others of the device", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   auto other = fleet[0];
@@ -125,6 +131,7 @@ TEMPLATE_TEST_CASE("L12: a failure belongs to the stream that asked, not to othe
 }
 
 TEMPLATE_TEST_CASE("L12: a read of what a collective should have made is told why it is not there", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   const Sum sum(fleet[0], all, 100);

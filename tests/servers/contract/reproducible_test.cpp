@@ -71,6 +71,7 @@ void require_same_bits(Fleet& fleet, ElementType type, Values&& values_of) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("Sums of floats have the same bits on every rank and in every run, under load", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, ranks);
   TestType fleet(ranks);
   std::atomic<bool> over{false};
   std::vector<std::future<void>> load;

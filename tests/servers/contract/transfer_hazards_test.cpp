@@ -44,17 +44,28 @@ void cross(std::size_t bytes, std::size_t times) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("H4: small transfers may cross", "", COX_FLEETS) { cross<TestType>(4 << 10, 1000); }
+TEMPLATE_TEST_CASE("H4: small transfers may cross", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  cross<TestType>(4 << 10, 1000);
+}
 
-TEMPLATE_TEST_CASE("H4: transfers of 1 MB may cross", "", COX_FLEETS) { cross<TestType>(1 << 20, 200); }
+TEMPLATE_TEST_CASE("H4: transfers of 1 MB may cross", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  cross<TestType>(1 << 20, 200);
+}
 
-TEMPLATE_TEST_CASE("H4: transfers of 64 MB may cross", "", COX_FLEETS) { cross<TestType>(64 << 20, 10); }
+TEMPLATE_TEST_CASE("H4: transfers of 64 MB may cross", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  cross<TestType>(64 << 20, 10);
+}
 
 TEMPLATE_TEST_CASE("H4: transfers of 64 MB may cross 1,000 times", "[.long]", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   cross<TestType>(64 << 20, 1000);
 }
 
 TEMPLATE_TEST_CASE("A transfer of which one half cannot be asked for leaves the other half to nobody", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const auto& devices = fleet.devices();
   const Handle source = to_device(fleet[0], numbers_of(0, 100));

@@ -1,8 +1,8 @@
 #include <coxswain/tools/cox/doctor/gather.hpp>
 
 #ifdef COX_HAS_CUDA
-#include <coxswain/servers/cuda/detail/library_search.hpp>
-#include <coxswain/servers/cuda/detail/shared_library.hpp>
+#include <coxswain/runtime/detail/library_search.hpp>
+#include <coxswain/runtime/detail/shared_library.hpp>
 #endif
 
 namespace cox::tools {

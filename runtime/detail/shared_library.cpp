@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/shared_library.hpp>
+#include <coxswain/runtime/detail/shared_library.hpp>
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/library_search.hpp>
+#include <coxswain/runtime/detail/library_search.hpp>
 
 #include <algorithm>
 #include <array>

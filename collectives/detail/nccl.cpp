@@ -1,0 +1,74 @@
+#include <coxswain/collectives/detail/nccl.hpp>
+
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/detail/library_search.hpp>
+#include <coxswain/runtime/detail/shared_library.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+
+#include <cstdlib>
+#include <memory>
+
+namespace cox::detail {
+namespace {
+
+constexpr int oldest_nccl = 21403;
+
+/// Fills `nccl` in. Returns what is wrong, or nothing.
+std::string load(const SharedLibrary& library, Nccl& nccl) {
+  std::string missing;
+  const auto find = [&](const char* name) {
+    void* const found = library.find(name);
+    if (found == nullptr && missing.empty()) missing = name;
+    return found;
+  };
+#define COX_NCCL_ENTRY(member, function, ...) nccl.member = reinterpret_cast<decltype(nccl.member)>(find(#function));
+#include <coxswain/collectives/detail/nccl_entries.inc>
+#undef COX_NCCL_ENTRY
+  nccl.error_text = reinterpret_cast<decltype(nccl.error_text)>(find("ncclGetErrorString"));
+  nccl.last_error = reinterpret_cast<decltype(nccl.last_error)>(library.find("ncclGetLastError"));
+  nccl.revoke = reinterpret_cast<decltype(nccl.revoke)>(library.find("ncclCommRevoke"));
+  nccl.file = library.file();
+  if (!missing.empty()) return library.file() + " has no " + missing;
+  if (nccl.get_version(&nccl.version) != NcclResult::Success) return library.file() + " does not say its version";
+  if (nccl.version < oldest_nccl)
+    return library.file() + " is NCCL " + nccl_version_text(nccl.version) + "; at least " +
+           nccl_version_text(oldest_nccl) + " is needed";
+  return {};
+}
+
+FoundNccl open_of_process() {
+  if (!settings().get<bool>("collectives.nvlink_multicast")) ::setenv("NCCL_NVLS_ENABLE", "0", 0);
+  const LibrarySearch search{settings().get<std::string>("collectives.nccl"), {"libnccl.so.2"}, {"nvidia/nccl/lib"}};
+  return open_nccl(library_candidates(search, SearchRoots::of_process()));
+}
+
+}  // namespace
+
+std::string nccl_version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+FoundNccl open_nccl(const std::vector<std::string>& files) {
+  const SharedLibrary library = SharedLibrary::open(files);
+  if (!library)
+    return {nullptr, "there is no NCCL here for collectives between GPUs (setting collectives.nccl): " +
+                         library.why_not()};
+  auto nccl = std::make_unique<Nccl>();
+  const std::string wrong = load(library, *nccl);
+  if (!wrong.empty()) return {nullptr, "the NCCL found cannot be used: " + wrong};
+  return {nccl.release(), {}};  // for good, as the library is
+}
+
+const FoundNccl& find_nccl() {
+  static const FoundNccl& found = *new FoundNccl(open_of_process());  // also there when static objects are destroyed
+  return found;
+}
+
+const Nccl& nccl() {
+  const FoundNccl& found = find_nccl();
+  if (found.nccl != nullptr) return *found.nccl;
+  throw CollectiveError(CollectiveError::Kind::Unsupported, found.why_not);
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,530 @@
+#include <coxswain/collectives/nccl_clique.hpp>
+
+#include <coxswain/collectives/detail/nccl_try.hpp>
+#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/collectives/watchdog.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/detail/thread_name.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <utility>
+
+namespace cox {
+
+using detail::NcclComm;
+using detail::NcclResult;
+
+namespace {
+
+// Operations that have ended are forgotten when there are so many, or when the watch looks.
+constexpr std::size_t most_unlooked_at = 64;
+
+// What NCCL itself may take at least to make a communicator, or to connect its ranks: it takes tenths of a second.
+constexpr std::chrono::seconds patience_with_nccl{60};
+
+// The deadlines of all cliques: one thread, which exists only while something is under way.
+class NcclWatch {
+ public:
+  // Never destroyed: its thread may be asleep when the process ends.
+  static NcclWatch& of_process() {
+    static auto& watch = *new NcclWatch;
+    return watch;
+  }
+  void add(const std::shared_ptr<NcclClique>& clique, NcclClique::Time when) {
+    {
+      const std::lock_guard lock(mutex_);
+      cliques_.insert_or_assign(clique.get(), clique);
+    }
+    watchdog_.watch(when);
+  }
+
+ private:
+  std::optional<NcclClique::Time> look(NcclClique::Time now) noexcept {
+    std::optional<NcclClique::Time> next;
+    NcclClique* last = nullptr;
+    while (const auto clique = after(last)) {
+      last = clique.get();
+      if (const auto when = clique->look(now)) next = std::min(next.value_or(*when), *when);
+    }
+    return next;
+  }
+  std::shared_ptr<NcclClique> after(NcclClique* last) noexcept {
+    const std::lock_guard lock(mutex_);
+    for (auto next = cliques_.upper_bound(last); next != cliques_.end(); next = cliques_.erase(next))
+      if (auto clique = next->second.lock()) return clique;
+    return nullptr;
+  }
+
+  std::mutex mutex_;
+  std::map<NcclClique*, std::weak_ptr<NcclClique>> cliques_;  // guarded by mutex_
+  Watchdog watchdog_{[this](NcclClique::Time now) { return look(now); }};
+};
+
+std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, std::source_location site = {},
+                         const std::exception_ptr& cause = nullptr) {
+  return std::make_exception_ptr(CollectiveError(kind, what, site, cause));
+}
+
+bool is_reached(const std::shared_ptr<Milestone>& milestone) noexcept { return milestone->reached(); }
+
+bool has_ended(const NcclOperation& operation) noexcept {
+  return std::ranges::all_of(operation.launched, [](const NcclOperation::Launched& part) {
+    return part.end != nullptr && part.end->reached();
+  });
+}
+
+bool has_come(const NcclOperation::Launched& part) noexcept {
+  return part.end != nullptr && std::ranges::all_of(part.behind, is_reached);
+}
+
+}  // namespace
+
+std::shared_ptr<NcclClique> NcclClique::of(CommunicatorNumber number, const NcclDevices& devices,
+                                           std::chrono::milliseconds timeout) {
+  static auto& mutex = *new std::mutex;
+  static auto& cliques = *new std::map<CommunicatorNumber, std::weak_ptr<NcclClique>>;
+  const std::lock_guard lock(mutex);
+  std::erase_if(cliques, [](const auto& entry) { return entry.second.expired(); });
+  if (const auto found = cliques.find(number); found != cliques.end())
+    if (auto clique = found->second.lock()) return clique;
+  auto made = std::make_shared<NcclClique>(devices, timeout);
+  cliques.insert_or_assign(number, made);
+  return made;
+}
+
+NcclClique::NcclClique(NcclDevices devices, std::chrono::milliseconds timeout)
+    : devices_(std::move(devices)), timeout_(timeout) {}
+
+// Threads
+// --------------------------------------------------------------------------------------------------------------------
+
+void NcclClique::run_apart(const char* name, UniqueFunction<void()> function) {
+  std::thread([name, function = std::move(function), held = shared_from_this()]() mutable {
+    detail::name_this_thread(name);
+    function();
+  }).detach();  // whoever needs its end waits for what it changes
+}
+
+// As soon as there is something to look at, until a look finds nothing. Under the lock.
+void NcclClique::watch() {
+  if (watched_) return;
+  NcclWatch::of_process().add(shared_from_this(), std::chrono::steady_clock::now() + timeout_ / 2);
+  watched_ = true;
+}
+
+// Creation
+// --------------------------------------------------------------------------------------------------------------------
+
+bool NcclClique::created(UniqueFunction<void()> then) {
+  const std::lock_guard lock(mutex_);
+  if (broken_ != nullptr || state_ >= State::Ready) return true;
+  when_created_.push_back(std::move(then));
+  if (state_ == State::Creating) return false;
+  try {
+    run_apart("cox-nccl-create", [this] { create(); });
+  } catch (...) {
+    when_created_.pop_back();
+    throw;
+  }
+  creating_since_ = std::chrono::steady_clock::now();
+  state_ = State::Creating;
+  watch();
+  return false;
+}
+
+void NcclClique::create() noexcept {
+  std::exception_ptr failure;
+  std::vector<NcclComm> natives(devices_.ordinals.size());
+  try {
+    std::vector<std::unique_ptr<Comm>> comms(natives.size());
+    for (auto& comm : comms) comm = std::make_unique<Comm>();
+    contexts_ = devices_.open();
+    COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
+    for (std::size_t rank = 0; rank < comms.size(); ++rank) comms[rank]->native = natives[rank];
+    comms_ = std::move(comms);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  std::vector<UniqueFunction<void()>> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_ == nullptr) broken_ = failure;
+    state_ = failure == nullptr ? State::Ready : State::Gone;
+    if (state_ == State::Ready && broken_ != nullptr) begin_dismantling();  // nobody waits for it any more
+    waiting.swap(when_created_);
+    changed_.notify_all();
+  }
+  for (auto& then : waiting) then();
+}
+
+std::exception_ptr NcclClique::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+void NcclClique::require_intact() const {
+  if (broken_ != nullptr) std::rethrow_exception(broken_);
+}
+
+bool NcclClique::connects(const CollectiveRequests& requests) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(requests, [this](const CollectiveRequest& request) {
+    return !connected_.contains(request.operation);
+  });
+}
+
+// Launches
+// --------------------------------------------------------------------------------------------------------------------
+
+// Under the lock.
+void NcclClique::begin(const std::shared_ptr<NcclOperation>& operation) {
+  if (operation->begun) return;
+  if (under_way_.size() >= most_unlooked_at && under_way_.size() % 32 == 0) drop_ended();
+  under_way_.push_back(operation);
+  watch();
+  operation->begun = true;
+  operation->missing_brought = operation->brought.size();
+}
+
+void NcclClique::launch(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, const NcclCalls& calls,
+                        CUstream_st* stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    require_intact();
+    begin(operation);
+  }
+  Comm& comm = *comms_[rank];
+  const std::lock_guard in_use(comm.in_use);
+  if (comm.native == nullptr) std::rethrow_exception(broken());
+  enqueue(comm.native, calls, stream);
+}
+
+void NcclClique::bring(const std::shared_ptr<NcclOperation>& operation, std::size_t rank,
+                       NcclOperation::Brought part) {
+  const std::lock_guard lock(mutex_);
+  require_intact();
+  begin(operation);
+  operation->brought[rank] = std::move(part);
+  if (--operation->missing_brought != 0) return;
+  try {
+    run_apart("cox-nccl-launch", [this, operation] { launch_brought(operation); });
+  } catch (...) {
+    operation->brought[rank] = {};
+    ++operation->missing_brought;
+    throw;
+  }
+}
+
+void NcclClique::launch_brought(const std::shared_ptr<NcclOperation>& operation) noexcept {
+  std::vector<NcclOperation::Brought> parts(operation->brought.size());
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_ != nullptr) return;  // they have been told
+    parts.swap(operation->brought);
+  }
+  std::exception_ptr failure;
+  {
+    std::vector<std::unique_lock<std::mutex>> in_use;
+    try {
+      for (const auto& comm : comms_) {
+        in_use.emplace_back(comm->in_use);
+        if (comm->native == nullptr) std::rethrow_exception(broken());
+      }
+      COX_NCCL_TRY(nullptr, group_start());
+      try {
+        for (std::size_t rank = 0; rank < parts.size(); ++rank)
+          enqueue(comms_[rank]->native, parts[rank].calls, parts[rank].stream);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      COX_NCCL_TRY(comms_.front()->native, group_end());
+    } catch (...) {
+      if (failure == nullptr) failure = std::current_exception();
+    }
+  }
+  if (failure == nullptr) {
+    const std::lock_guard lock(mutex_);
+    for (const CollectiveRequest& request : operation->requests) connected_.insert(request.operation);
+  } else {
+    abort(failure);
+  }
+  for (NcclOperation::Brought& part : parts) part.launched(failure);
+}
+
+void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank,
+                     NcclOperation::Launched part) {
+  const std::lock_guard lock(mutex_);
+  require_intact();
+  operation->launched[rank] = std::move(part);
+}
+
+void NcclClique::enqueue(NcclComm comm, const NcclCalls& calls, CUstream_st* stream) const {
+  if (calls.size() == 1) return enqueue(comm, calls.front(), stream);
+  COX_NCCL_TRY(comm, group_start());
+  try {
+    for (const NcclCall& call : calls) enqueue(comm, call, stream);
+  } catch (...) {
+    static_cast<void>(detail::nccl().group_end());  // it says the same
+    throw;
+  }
+  COX_NCCL_TRY(comm, group_end());
+}
+
+// What only moves elements moves bytes.
+void NcclClique::enqueue(NcclComm comm, const NcclCall& call, CUstream_st* stream) const {
+  using enum CollectiveOperation;
+  constexpr auto byte = detail::NcclType::Uint8;
+  const CollectiveRequest& request = call.request;
+  const std::size_t bytes = request.count * element_size(request.element_type);
+  if (bytes == 0 && request.operation != Barrier) return;
+  const auto type = detail::nccl_type(request.element_type).value_or(byte);
+  const auto reduction = detail::nccl_reduction(request.reduce_operation);
+  const int root = static_cast<int>(request.root);
+  const auto* const source = static_cast<const std::byte*>(call.source);
+  auto* const destination = static_cast<std::byte*>(call.destination);
+  switch (request.operation) {
+    case AllReduce:
+      COX_NCCL_TRY(comm, all_reduce(source, destination, request.count, type, reduction, comm, stream));
+      return;
+    case Reduce:
+      COX_NCCL_TRY(comm, reduce(source, destination, request.count, type, reduction, root, comm, stream));
+      return;
+    case Broadcast:
+      COX_NCCL_TRY(comm, broadcast(source, destination, bytes, byte, root, comm, stream));
+      return;
+    case AllGather:
+      COX_NCCL_TRY(comm, all_gather(source, destination, bytes, byte, comm, stream));
+      return;
+    case ReduceScatter:
+      COX_NCCL_TRY(comm, reduce_scatter(source, destination, request.count, type, reduction, comm, stream));
+      return;
+    case AllToAll:
+      COX_NCCL_TRY(comm, group_start());
+      for (std::size_t peer = 0; peer < devices_.ordinals.size(); ++peer) {
+        COX_NCCL_TRY(comm, send(source + peer * bytes, bytes, byte, static_cast<int>(peer), comm, stream));
+        COX_NCCL_TRY(comm, receive(destination + peer * bytes, bytes, byte, static_cast<int>(peer), comm, stream));
+      }
+      COX_NCCL_TRY(comm, group_end());
+      return;
+    case Barrier:  // a byte of scratch memory
+      COX_NCCL_TRY(comm, all_reduce(destination, destination, 1, byte, detail::NcclReduction::Max, comm, stream));
+      return;
+    case Send:
+    case Receive:
+      break;
+  }
+  throw CollectiveError(CollectiveError::Kind::Unsupported, "transfers between GPUs are peer copies, not NCCL's");
+}
+
+// Watching
+// --------------------------------------------------------------------------------------------------------------------
+
+// Under the lock. From the oldest on: that they end in another order is not of interest.
+void NcclClique::drop_ended() noexcept {
+  while (!under_way_.empty() && has_ended(*under_way_.front())) under_way_.pop_front();
+}
+
+std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_ != nullptr && aborted_) {
+      watched_ = false;
+      return std::nullopt;
+    }
+    drop_ended();
+    if (under_way_.empty() && state_ != State::Creating) {
+      watched_ = false;
+      return std::nullopt;
+    }
+    try {
+      failure = overdue(now);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (failure == nullptr) failure = failure_in_nccl();
+  if (failure != nullptr) {
+    abort(failure);
+    return std::nullopt;
+  }
+  return now + std::clamp<std::chrono::milliseconds>(timeout_ / 16, std::chrono::milliseconds(1),
+                                                     std::chrono::milliseconds(100));
+}
+
+// Under the lock. Null: it is not.
+std::exception_ptr NcclClique::overdue(Time now) {
+  if (state_ == State::Creating) {
+    const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
+    if (now - creating_since_ < patience) return nullptr;
+    return error(
+        CollectiveError::Kind::Timeout,
+        fmt::format("NCCL has not made the communicator {} in {} ms", devices_.devices.to_string(), patience.count()));
+  }
+  NcclOperation& operation = *under_way_.front();
+  const auto has_brought = [](const NcclOperation::Brought& part) { return static_cast<bool>(part.launched); };
+  const auto came = static_cast<std::size_t>(std::ranges::count_if(operation.launched, has_come) +
+                                             std::ranges::count_if(operation.brought, has_brought));
+  const bool connecting = operation.connects && operation.missing_brought == 0 && came == 0;
+  if (came != operation.came || (came == 0 && !connecting)) {
+    operation.came = came;
+    operation.since = now;
+  }
+  const auto patience = connecting ? std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl) : timeout_;
+  if (now - operation.since < patience) return nullptr;
+  const CollectiveRequest& request = operation.requests.front();
+  std::string text = fmt::format("operation {}, {}, has all its ranks, but has not {} after {} ms of waiting",
+                                 operation.sequence.load(), to_string(operation.requests),
+                                 came < operation.launched.size() ? "begun" : "ended", patience.count());
+  for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
+    if (has_come(operation.launched[rank]) || has_brought(operation.brought[rank])) continue;
+    const DeviceId device = devices_.devices.devices()[rank];
+    text += fmt::format("; the work before it on {} has not ended, its device thread: {}", device.to_string(),
+                        device_activity(device));
+  }
+  return error(CollectiveError::Kind::Timeout, text, request.caller.site);
+}
+
+// Null: none.
+std::exception_ptr NcclClique::failure_in_nccl() noexcept {
+  if (devices_.lost()) return nullptr;  // everybody is told that
+  for (const auto& comm : comms_) {
+    const std::unique_lock in_use(comm->in_use, std::try_to_lock);
+    if (!in_use || comm->native == nullptr) continue;
+    NcclResult result = NcclResult::Success;
+    const NcclResult asked = detail::nccl().async_error(comm->native, &result);
+    if (asked != NcclResult::Success) result = asked;
+    if (result == NcclResult::Success || result == NcclResult::InProgress) continue;
+    try {
+      detail::throw_nccl_error(result, comm->native, "async_error", std::source_location::current());
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+  return nullptr;
+}
+
+// The end
+// --------------------------------------------------------------------------------------------------------------------
+
+void NcclClique::abort(const std::exception_ptr& cause) noexcept {
+  Operations given_up;
+  std::vector<NcclOperation::Tell> tell;
+  try {
+    const std::lock_guard lock(mutex_);
+    if (aborted_ || state_ == State::Gone) return;
+    aborted_ = true;
+    if (broken_ == nullptr) broken_ = cause;
+    given_up.swap(under_way_);
+    for (const auto& operation : given_up) {
+      for (NcclOperation::Launched& part : operation->launched)
+        if (part.end != nullptr && part.fail && !part.end->reached()) tell.push_back(std::move(part.fail));
+      for (NcclOperation::Brought& part : operation->brought)
+        if (part.launched) tell.push_back(std::move(part.launched));
+    }
+  } catch (...) {
+    report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
+  }
+  for (auto& each : tell) each(cause);
+  const std::lock_guard lock(mutex_);
+  begin_dismantling();
+}
+
+void NcclClique::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    if (broken_ == nullptr)
+      broken_ = error(CollectiveError::Kind::Aborted,
+                      "communicator " + devices_.devices.to_string() + " is closed");
+  } catch (...) {
+    broken_ = std::current_exception();
+  }
+  begin_dismantling();
+}
+
+// Under the lock, when it is broken. Who creates it looks after it when that is done.
+void NcclClique::begin_dismantling() noexcept {
+  if (state_ == State::New) state_ = State::Gone;
+  if (state_ != State::Ready) return;
+  state_ = State::Dismantling;
+  try {
+    run_apart("cox-nccl-end", [this] { dismantle(); });
+  } catch (...) {  // no thread: they stay until the process ends
+    report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
+  }
+}
+
+void NcclClique::dismantle() noexcept {
+  const auto left = [this] {
+    const std::lock_guard lock(mutex_);
+    drop_ended();
+    return aborted_ ? nullptr : under_way_.empty() ? nullptr : under_way_.front();
+  };
+  while (const std::shared_ptr<NcclOperation> operation = left()) {
+    const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+    for (const NcclOperation::Launched& part : operation->launched)
+      if (part.end != nullptr) static_cast<void>(part.end->wait_until(soon));
+    std::this_thread::yield();
+  }
+  bool aborted = false;
+  {
+    const std::lock_guard lock(mutex_);
+    aborted = aborted_;
+  }
+  if (!devices_.lost()) {
+    if (aborted) {
+      give_up();
+    } else {
+      destroy();
+    }
+  }
+  contexts_.reset();
+  const std::lock_guard lock(mutex_);
+  state_ = State::Gone;
+  changed_.notify_all();
+}
+
+// Revoking does not wait and frees nothing, so that launches which are under way end, too.
+void NcclClique::give_up() noexcept {
+  if (detail::nccl().revoke != nullptr)
+    for (const auto& comm : comms_) COX_NCCL_CHECK(comm->native, revoke(comm->native, 0));
+  std::vector<std::thread> threads;
+  const auto abort_one = [](Comm& comm) {
+    const std::lock_guard in_use(comm.in_use);
+    COX_NCCL_CHECK(nullptr, abort(std::exchange(comm.native, nullptr)));
+  };
+  for (const auto& comm : comms_) {
+    try {
+      threads.emplace_back(abort_one, std::ref(*comm));
+    } catch (...) {
+      abort_one(*comm);
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void NcclClique::destroy() noexcept {
+  for (const auto& comm : comms_) {
+    const std::lock_guard in_use(comm->in_use);
+    COX_NCCL_CHECK(nullptr, destroy(std::exchange(comm->native, nullptr)));
+  }
+}
+
+bool NcclClique::gone() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::Gone;
+}
+
+bool NcclClique::wait_until_gone(Time deadline) noexcept {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [this] { return state_ == State::Gone; });
+}
+
+}  // namespace cox

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <coxswain/collectives/communicator_number.hpp>
+#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/runtime/communication/collective_operation.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/unique_function.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace cox {
+
+/// The devices of a clique, and how it reaches them.
+struct NcclDevices {
+  CommunicationId devices;
+  std::vector<int> ordinals;  ///< As the CUDA runtime counts them, by rank.
+  /// Opens the devices' contexts, which stay open as long as somebody holds what is returned. Called on a thread of the
+  /// clique's; may block and throw.
+  std::function<std::shared_ptr<void>()> open;
+  /// Whether the process has lost its GPUs: NCCL is not called any more.
+  std::function<bool()> lost;
+};
+
+/// NCCL's communicators of all ranks of a group. The ranks are of this process, so their communicators are made, given
+/// up and destroyed together. What may block in NCCL has threads of its own, which exist for that alone: creation, the
+/// first operation of a kind (NCCL may have to connect the ranks, and may load code: T2), giving up and destroying.
+///
+///     New --created()--> Creating --> Ready --close()--> Dismantling (what is under way ends, or is given up) --> Gone
+///                                       \---abort()-----^
+///
+/// Else each rank's device thread launches its part itself. An operation is overdue when the work before it has ended
+/// on some ranks' devices, but for `timeout` not on the others', or when it has not ended `timeout` after that. Then, as
+/// when NCCL tells of an error, all ranks are told; after that all of NCCL's communicators are revoked, then aborted
+/// (T8), so that kernels which wait in them end. Any thread.
+class NcclClique : public std::enable_shared_from_this<NcclClique> {
+ public:
+  using Time = NcclOperation::Time;
+
+  /// That of a communicator: the one that somebody holds, else a new one.
+  [[nodiscard]] static std::shared_ptr<NcclClique> of(CommunicatorNumber number, const NcclDevices& devices,
+                                                      std::chrono::milliseconds timeout);
+  /// Use of().
+  NcclClique(NcclDevices devices, std::chrono::milliseconds timeout);
+  NcclClique(const NcclClique&) = delete;
+  NcclClique& operator=(const NcclClique&) = delete;
+
+  /// Whether NCCL has made the communicators, or will not: then broken() says why. Begins to make them. If it returns
+  /// false, `then` is called when that has changed; it must not block. Throws std::bad_alloc, std::system_error.
+  [[nodiscard]] bool created(UniqueFunction<void()> then);
+  /// Why nothing is launched any more; null: it is.
+  [[nodiscard]] std::exception_ptr broken() const;
+  /// Whether such an operation is the first of its kind.
+  [[nodiscard]] bool connects(const CollectiveRequests& requests) const;
+
+  /// Launches the rank's part on a stream of its device; then tell of it with add(). Throws broken(), and CollectiveError
+  /// Backend.
+  void launch(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, const NcclCalls& calls,
+              CUstream_st* stream);
+  /// The same for an operation that connects: all parts are launched when the last has been brought.
+  void bring(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Brought part);
+  /// The rank's part has been launched. Throws broken(): then its end may never come, and it is not told.
+  void add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part);
+
+  /// Tells all who have launched what has not ended, then gives NCCL's communicators up. Idempotent.
+  void abort(const std::exception_ptr& cause) noexcept;
+  /// Nothing is launched any more. NCCL's communicators are destroyed when what was launched has ended. Idempotent.
+  void close() noexcept;
+  /// Blocks until they are gone, or the deadline has come; returns whether they are. After close() or abort().
+  bool wait_until_gone(Time deadline) noexcept;
+
+  /// Whether they are gone.
+  [[nodiscard]] bool gone() const;
+
+  /// Gives up what is overdue, and asks NCCL for errors. Returns when to look again; nothing: nothing is under way. For
+  /// the watch.
+  [[nodiscard]] std::optional<Time> look(Time now) noexcept;
+
+ private:
+  enum class State : std::uint8_t { New, Creating, Ready, Dismantling, Gone };
+  struct Comm {
+    std::mutex in_use;  // by a launch
+    detail::NcclComm native = nullptr;
+  };
+  using Operations = std::deque<std::shared_ptr<NcclOperation>>;
+
+  void create() noexcept;
+  void dismantle() noexcept;
+  void give_up() noexcept;
+  void destroy() noexcept;
+  void launch_brought(const std::shared_ptr<NcclOperation>& operation) noexcept;
+  void run_apart(const char* name, UniqueFunction<void()> function);
+  void begin_dismantling() noexcept;
+  void watch();
+  void begin(const std::shared_ptr<NcclOperation>& operation);
+  void require_intact() const;
+  void enqueue(detail::NcclComm comm, const NcclCalls& calls, CUstream_st* stream) const;
+  void enqueue(detail::NcclComm comm, const NcclCall& call, CUstream_st* stream) const;
+  [[nodiscard]] std::exception_ptr overdue(Time now);
+  [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
+  void drop_ended() noexcept;
+
+  const NcclDevices devices_;
+  const std::chrono::milliseconds timeout_;
+  std::vector<std::unique_ptr<Comm>> comms_;  // by rank; made before state_ is Ready
+  std::shared_ptr<void> contexts_;            // the same
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  State state_ = State::New;  // guarded by mutex_, as all below
+  bool aborted_ = false;
+  std::exception_ptr broken_;
+  Time creating_since_{};
+  std::vector<UniqueFunction<void()>> when_created_;
+  std::set<CollectiveOperation> connected_;
+  Operations under_way_;  // in their order
+  bool watched_ = false;
+};
+
+}  // namespace cox

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/milestone.hpp>
+#include <coxswain/runtime/unique_function.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+struct CUstream_st;  // what a CUstream and a cudaStream_t point to
+
+namespace cox {
+
+/// What a rank gives NCCL for one request: addresses on its device, null where it has nothing to give or gets nothing.
+struct NcclCall {
+  CollectiveRequest request;
+  const void* source = nullptr;
+  void* destination = nullptr;
+};
+
+using NcclCalls = std::vector<NcclCall>;
+
+/// One operation of an NcclClique, or a group of them launched as one, from its release until all ranks have ended. What is
+/// not said to be for others is the clique's, under its lock.
+struct NcclOperation {
+  using Time = std::chrono::steady_clock::time_point;
+  using Tell = UniqueFunction<void(const std::exception_ptr&)>;
+
+  /// A rank's part that has been launched.
+  struct Launched {
+    std::vector<std::shared_ptr<Milestone>> behind;  ///< What is done before it on its device.
+    std::shared_ptr<Milestone> end;                  ///< Null: it has not been launched.
+    Tell fail;  ///< Told what became of it, if it fails before its end. Called once at most; must not block.
+  };
+  /// A rank's part that is to be launched together with the others.
+  struct Brought {
+    NcclCalls calls;
+    CUstream_st* stream = nullptr;
+    Tell launched;  ///< Told that it has been launched, or why not. Called once; must not block.
+  };
+
+  NcclOperation(CollectiveRequests what, std::size_t world_size)
+      : requests(std::move(what)), launched(world_size), brought(world_size) {}
+
+  const CollectiveRequests requests;
+  bool connects = false;       ///< Its ranks must be launched together; set before others know of it.
+  std::atomic<std::uint64_t> sequence{0};  ///< On its communicator. Any thread.
+  bool begun = false;                      ///< It is among those that are under way.
+  std::vector<Launched> launched;  // by rank
+  std::vector<Brought> brought;    // by rank
+  std::size_t missing_brought = 0;
+  std::size_t came = 0;  ///< Ranks whose devices have come to it, when that was last looked at.
+  Time since{};          ///< Since when there are so many.
+};
+
+}  // namespace cox

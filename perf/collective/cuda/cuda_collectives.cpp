@@ -1,0 +1,263 @@
+#include <coxswain/perf/collective/cuda/cuda_collectives.hpp>
+
+#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/perf/collective/cuda/gpu_ranks.hpp>
+#include <coxswain/perf/collective/cuda/raw_nccl.hpp>
+#include <coxswain/perf/collective/thread_team.hpp>
+#include <coxswain/perf/harness/suite.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace cox::perf {
+namespace {
+
+constexpr std::size_t kibibyte = std::size_t{1} << 10U;
+constexpr std::size_t mebibyte = std::size_t{1} << 20U;
+
+using Microseconds = std::chrono::duration<double, std::micro>;
+
+std::string size_name(std::size_t bytes) {
+  if (bytes < kibibyte) return std::to_string(bytes) + " B";
+  return bytes < mebibyte ? std::to_string(bytes / kibibyte) + " KiB" : std::to_string(bytes / mebibyte) + " MiB";
+}
+
+/// What each rank's thread does.
+struct RankWork {
+  std::function<void(std::size_t rank)> issue;  ///< one operation
+  std::function<void(std::size_t rank)> finish;
+};
+
+/// What the metrics of a case are made of: the first thread's times.
+struct Times {
+  double in_stream = 0;     ///< us an operation, many issued at once
+  double issue = 0;         ///< us to issue one of these
+  double one_at_a_time = 0; ///< us an operation, each waited for
+};
+
+Times time(ThreadTeam& team, std::size_t count, const RankWork& work) {
+  const auto each_one = [&](std::size_t times, bool wait) {
+    double issued = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    team([&](std::size_t rank) {
+      const auto first = std::chrono::steady_clock::now();
+      for (std::size_t i = 0; i < times; ++i) {
+        work.issue(rank);
+        if (wait) work.finish(rank);
+      }
+      if (rank == 0) issued = Microseconds(std::chrono::steady_clock::now() - first).count();
+      work.finish(rank);
+    });
+    const double all = Microseconds(std::chrono::steady_clock::now() - begin).count();
+    return std::pair(all / static_cast<double>(times), issued / static_cast<double>(times));
+  };
+  static_cast<void>(each_one(std::max<std::size_t>(count / 10, 2), false));
+  const auto [in_stream, issue] = each_one(count, false);
+  const auto [alone, ignored] = each_one(std::max<std::size_t>(count / 10, 2), true);
+  return {in_stream, issue, alone};
+}
+
+/// Ours and NCCL's, over the same GPUs.
+class CollectiveCases {
+ public:
+  CollectiveCases(Suite& suite, std::size_t ranks, std::size_t largest, bool quick)
+      : suite_(suite), ours_(ranks), raw_(ranks, largest), team_(ranks), quick_(quick) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      sources_.push_back(ours_.clients[rank].empty(largest));
+      destinations_.push_back(ours_.clients[rank].empty(largest));
+    }
+    team_([&](std::size_t rank) { raw_.activate(rank); });
+  }
+
+  void add_all_reduce(std::size_t bytes, bool in_place) {
+    const std::size_t count = repetitions(bytes);
+    const double ranks = static_cast<double>(ours_.devices.size());
+    const double moved = 2.0 * (ranks - 1.0) / ranks * static_cast<double>(bytes) / 1000.0;  // KB, as nccl-tests count
+    const auto sample = [=, this](const RankWork& work) {
+      const Times times = time(team_, count, work);
+      return Sample{times.in_stream, moved / times.in_stream, times.one_at_a_time, times.issue};
+    };
+    suite_.add({.figure = bytes >= 32 * mebibyte ? "F13" : "F14",
+                .name = "all_reduce of " + size_name(bytes) + " f32" + (in_place ? " in place" : ""),
+                .metrics = {{"in a stream", "us"},
+                            {"busbw", "GB/s", true},
+                            {"one at a time", "us"},
+                            {"to issue one", "us"}},
+                .contenders = {{"coxswain", [=, this] { return sample(all_reduce(bytes, in_place)); }},
+                               {"nccl", [=, this] { return sample(raw_all_reduce(bytes, in_place)); },
+                                "ncclAllReduce, a thread for each GPU"}}});
+  }
+
+  void add_many(std::size_t tensors, std::size_t bytes) {
+    const std::size_t count = quick_ ? 20 : 200;
+    const auto sample = [=, this](const RankWork& work) {
+      const Times times = time(team_, count, work);
+      return Sample{times.in_stream, times.one_at_a_time};
+    };
+    const auto part = [=](const Handle& all, std::size_t i) {
+      return all.offset_start(i * bytes).offset_end(all.size_in_used() - (i + 1) * bytes);
+    };
+    const auto grouped = [=, this](std::size_t rank) {
+      ours_.clients[rank].collective_group(ours_.devices, [&](CollectiveGroup& group) {
+        for (std::size_t i = 0; i < tensors; ++i)
+          group.all_reduce(part(sources_[rank], i), part(destinations_[rank], i), ElementType::F32);
+      });
+    };
+    const auto one_by_one = [=, this](std::size_t rank) {
+      for (std::size_t i = 0; i < tensors; ++i)
+        ours_.clients[rank].all_reduce(part(sources_[rank], i), part(destinations_[rank], i), ElementType::F32,
+                                       ours_.devices);
+    };
+    suite_.add({.figure = "F15",
+                .name = "all_reduce of " + std::to_string(tensors) + " tensors of " + size_name(bytes),
+                .metrics = {{"in a stream", "us"}, {"one at a time", "us"}},
+                .contenders = {{"coxswain", [=, this] { return sample({grouped, finish()}); }, "as one group"},
+                               {"one_by_one", [=, this] { return sample({one_by_one, finish()}); }},
+                               {"one_buffer",
+                                [=, this] { return sample(all_reduce(tensors * bytes, false)); },
+                                "the tensors one behind the other; F15: ours at most 1.3 times its time"}}});
+  }
+
+  void add_transfer(std::size_t bytes) {
+    const std::size_t count = repetitions(bytes);
+    const auto sample = [=, this](const RankWork& work) {
+      const Times times = time(team_, count, work);
+      return Sample{times.in_stream, static_cast<double>(bytes) / 1000.0 / times.in_stream, times.one_at_a_time};
+    };
+    const RankWork transfer{[=, this](std::size_t rank) {
+                              if (rank == 0)
+                                ours_.clients[0].send(window(sources_[0], bytes), ElementType::U8, ours_.devices[1]);
+                              if (rank == 1)
+                                ours_.clients[1].receive(window(destinations_[1], bytes), ElementType::U8,
+                                                         ours_.devices[0]);
+                            },
+                            finish()};
+    const RankWork raw{[=, this](std::size_t rank) {
+                         if (rank == 0) raw_.send(0, bytes, 1);
+                         if (rank == 1) raw_.receive(1, bytes, 0);
+                       },
+                       [this](std::size_t rank) { raw_.synchronize(rank); }};
+    suite_.add({.figure = "F12",
+                .name = "send and receive of " + size_name(bytes),
+                .metrics = {{"in a stream", "us"}, {"rate", "GB/s", true}, {"one at a time", "us"}},
+                .contenders = {{"coxswain", [=] { return sample(transfer); }},
+                               {"nccl", [=] { return sample(raw); },
+                                "ncclSend and ncclRecv; F12: ours 1.4 times the rate at 128 MiB"}}});
+  }
+
+ private:
+  [[nodiscard]] std::size_t repetitions(std::size_t bytes) const {
+    const std::size_t count = std::clamp<std::size_t>((std::size_t{4} << 30U) / std::max<std::size_t>(bytes, 1), 10, 2000);
+    return quick_ ? std::max<std::size_t>(count / 4, 5) : count;
+  }
+  static Handle window(const Handle& all, std::size_t bytes) { return all.offset_end(all.size_in_used() - bytes); }
+  [[nodiscard]] std::function<void(std::size_t)> finish() {
+    return [this](std::size_t rank) {
+      ours_.clients[rank].sync_collective();
+      ours_.clients[rank].sync().get();
+    };
+  }
+  RankWork all_reduce(std::size_t bytes, bool in_place) {
+    return {[=, this](std::size_t rank) {
+              const Handle destination = window(destinations_[rank], bytes);
+              ours_.clients[rank].all_reduce(in_place ? destination : window(sources_[rank], bytes), destination,
+                                             ElementType::F32, ours_.devices);
+            },
+            finish()};
+  }
+  RankWork raw_all_reduce(std::size_t bytes, bool in_place) {
+    return {[=, this](std::size_t rank) { raw_.all_reduce(rank, bytes, in_place); },
+            [this](std::size_t rank) { raw_.synchronize(rank); }};
+  }
+
+  Suite& suite_;
+  GpuRanks ours_;
+  RawNccl raw_;
+  ThreadTeam team_;
+  const bool quick_;
+  std::vector<Handle> sources_;
+  std::vector<Handle> destinations_;
+};
+
+/// One rank of several does not come: when the others are told, counted from the deadline; and how long it takes from
+/// then on until the devices have done an operation again.
+Sample missing_rank(std::size_t ranks) {
+  constexpr std::chrono::milliseconds timeout{200};
+  const GpuRanks gpus(ranks);
+  std::vector<Handle> buffers;
+  for (const CudaClient& client : gpus.clients) buffers.push_back(client.create(Bytes::zeroed(mebibyte)));
+  const auto ask = [&](std::size_t rank) {
+    gpus.clients[rank].all_reduce(buffers[rank], buffers[rank], ElementType::F32, gpus.devices);
+  };
+  const auto settle = [&](std::size_t rank) {
+    gpus.clients[rank].sync_collective();
+    gpus.clients[rank].sync().get();
+  };
+  set_settings({{"collectives.timeout", std::chrono::nanoseconds(timeout)}});
+  gpus.clients[0].ensure_init_collective(gpus.devices);
+  reset_settings({"collectives.timeout"});
+  for (std::size_t rank = 0; rank < ranks; ++rank) ask(rank);
+  for (std::size_t rank = 0; rank < ranks; ++rank) settle(rank);
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t rank = 0; rank + 1 < ranks; ++rank) ask(rank);
+  std::size_t told = 0;
+  for (std::size_t rank = 0; rank + 1 < ranks; ++rank) {
+    try {
+      settle(rank);
+    } catch (const ServerError&) {
+      ++told;
+    }
+  }
+  const auto end = std::chrono::steady_clock::now();
+  if (told + 1 != ranks) throw std::runtime_error("not all ranks were told that one is missing");
+  gpus.clients[0].ensure_init_collective(gpus.devices);
+  for (std::size_t rank = 0; rank < ranks; ++rank) ask(rank);
+  for (std::size_t rank = 0; rank < ranks; ++rank) settle(rank);
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  return {Milliseconds(end - begin - timeout).count(), Milliseconds(std::chrono::steady_clock::now() - end).count()};
+}
+
+}  // namespace
+
+int measure_cuda_collectives(const Options& options, std::size_t ranks) {
+  const std::size_t there = enumerate_cuda_devices().size();
+  if (ranks == 0) ranks = there;
+  if (ranks < 2 || ranks > there) {
+    std::fprintf(stderr, "nothing is measured: collectives take two GPUs or more, of the %zu there are\n", there);
+    return ranks > there ? 2 : 0;
+  }
+  if (detail::find_nccl().nccl == nullptr) {
+    std::fprintf(stderr, "nothing is measured: %s\n", detail::find_nccl().why_not.c_str());
+    return 0;
+  }
+  Suite suite(options, "coxswain");
+  {
+    CollectiveCases cases(suite, ranks, (options.quick ? 128 : 1024) * mebibyte, options.quick);
+    for (const std::size_t bytes : {std::size_t{8}, kibibyte, 32 * kibibyte, 128 * kibibyte, 512 * kibibyte,
+                                    2 * mebibyte, 8 * mebibyte, 32 * mebibyte, 128 * mebibyte, 512 * mebibyte}) {
+      if (options.quick && bytes > 128 * mebibyte) continue;
+      cases.add_all_reduce(bytes, false);
+      if (bytes == 32 * kibibyte || bytes == 128 * mebibyte) cases.add_all_reduce(bytes, true);
+    }
+    cases.add_many(64, 64 * kibibyte);
+    for (const std::size_t bytes : {4 * kibibyte, mebibyte, 128 * mebibyte}) cases.add_transfer(bytes);
+    if (const int code = suite.run(); code != 0) return code;
+  }
+  Suite faults(options, "coxswain");
+  faults.add({.figure = "F16",
+              .name = "one of " + std::to_string(ranks) + " ranks does not come",
+              .metrics = {{"told after the deadline", "ms"}, {"usable again after", "ms"}},
+              .contenders = {{"coxswain", [=] { return missing_rank(ranks); }}}});
+  return faults.run();
+}
+
+}  // namespace cox::perf

@@ -1,0 +1,49 @@
+#include <coxswain/perf/collective/cuda/raw_nccl.hpp>
+
+#include <coxswain/collectives/detail/nccl_try.hpp>
+
+#include <numeric>
+
+namespace cox::perf {
+namespace {
+
+void* pointer(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): an address of the device
+}
+
+}  // namespace
+
+RawNccl::RawNccl(std::size_t ranks, std::size_t largest) {
+  std::vector<int> ordinals(ranks);
+  std::iota(ordinals.begin(), ordinals.end(), 0);
+  for (const int ordinal : ordinals) ranks_.push_back(std::make_unique<Rank>(ordinal, largest));
+  std::vector<detail::NcclComm> comms(ranks);
+  COX_NCCL_TRY(nullptr, init_all(comms.data(), static_cast<int>(ranks), ordinals.data()));
+  for (std::size_t rank = 0; rank < ranks; ++rank) ranks_[rank]->comm = comms[rank];
+}
+
+RawNccl::~RawNccl() {
+  for (const auto& rank : ranks_) COX_NCCL_CHECK(nullptr, destroy(rank->comm));
+}
+
+void RawNccl::all_reduce(std::size_t rank, std::size_t bytes, bool in_place) const {
+  const Rank& its = *ranks_[rank];
+  void* const destination = pointer(its.destination.address());
+  COX_NCCL_TRY(its.comm, all_reduce(in_place ? destination : pointer(its.source.address()), destination, bytes / 4,
+                                    detail::NcclType::Float32, detail::NcclReduction::Sum, its.comm,
+                                    its.stream.native()));
+}
+
+void RawNccl::send(std::size_t rank, std::size_t bytes, int peer) const {
+  const Rank& its = *ranks_[rank];
+  COX_NCCL_TRY(its.comm, send(pointer(its.source.address()), bytes, detail::NcclType::Uint8, peer, its.comm,
+                              its.stream.native()));
+}
+
+void RawNccl::receive(std::size_t rank, std::size_t bytes, int peer) const {
+  const Rank& its = *ranks_[rank];
+  COX_NCCL_TRY(its.comm, receive(pointer(its.destination.address()), bytes, detail::NcclType::Uint8, peer, its.comm,
+                                 its.stream.native()));
+}
+
+}  // namespace cox::perf

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/perf/cuda/raw_memory.hpp>
+#include <coxswain/perf/cuda/raw_stream.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace cox::perf {
+
+/// NCCL as a program without Coxswain has it: a communicator over the first GPUs, for each a stream and two buffers.
+/// Each rank is one thread's.
+class RawNccl {
+ public:
+  /// `largest`: bytes of each buffer. Throws CollectiveError, CudaError.
+  RawNccl(std::size_t ranks, std::size_t largest);
+  RawNccl(const RawNccl&) = delete;
+  RawNccl& operator=(const RawNccl&) = delete;
+  ~RawNccl();
+
+  /// Makes the rank's device that of the calling thread.
+  void activate(std::size_t rank) const { ranks_[rank]->stream.activate(); }
+  /// ncclAllReduce of that many bytes of f32.
+  void all_reduce(std::size_t rank, std::size_t bytes, bool in_place) const;
+  void send(std::size_t rank, std::size_t bytes, int peer) const;
+  void receive(std::size_t rank, std::size_t bytes, int peer) const;
+  void synchronize(std::size_t rank) const { ranks_[rank]->stream.synchronize(); }
+
+ private:
+  struct Rank {
+    Rank(int ordinal, std::size_t bytes)
+        : stream(ordinal), source(stream.context(), bytes), destination(stream.context(), bytes) {}
+    RawStream stream;
+    RawDeviceMemory source;
+    RawDeviceMemory destination;
+    detail::NcclComm comm = nullptr;
+  };
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+}  // namespace cox::perf

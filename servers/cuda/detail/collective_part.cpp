@@ -1,0 +1,43 @@
+#include <coxswain/servers/cuda/detail/collective_part.hpp>
+
+#include <coxswain/device_handle/task_error.hpp>
+
+namespace cox::detail {
+
+// The error comes before the end: who waits for that finds it.
+void CollectivePart::end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
+  try {
+    if (error != nullptr) {
+      fail(error);
+    } else if (event != nullptr) {
+      event->notify_lazily(
+          [recorder = recorder, sequence = sequence, rank = rank] { recorder->completed(sequence, rank); });
+    }
+  } catch (...) {
+    report_task_error({group->devices().devices()[rank], StreamId::current(), std::current_exception()});
+  }
+  communication->streams.timeline(position.stream).end(position.position, event);
+}
+
+void CollectivePart::refuse(const std::exception_ptr& refusal) noexcept {
+  tell(refusal);
+  communication->streams.timeline(position.stream).end(position.position, nullptr);
+}
+
+void CollectivePart::fail(const std::exception_ptr& error) noexcept {
+  if (failed_.exchange(true)) return;
+  recorder->failed(sequence, rank, error);
+  try {
+    group->sequencer().abort(number, error);
+  } catch (...) {
+    report_task_error({group->devices().devices()[rank], StreamId::current(), std::current_exception()});
+  }
+  tell(error);
+}
+
+void CollectivePart::tell(const std::exception_ptr& error) noexcept {
+  if (!told) asked_on->fail_at(error_sequence, error);
+  group->report_failure(error);
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/communicator_number.hpp>
+#include <coxswain/collectives/flight_recorder.hpp>
+#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
+#include <coxswain/servers/cuda/detail/doorbell.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <source_location>
+
+namespace cox::detail {
+
+class NcclLine;
+
+/// What the communicators of a device share: where their operations are issued, and how they are told of their turns.
+struct CudaCommunication {
+  CudaStreams& streams;
+  std::shared_ptr<Doorbell> doorbell;
+  std::shared_ptr<CudaStream> stream;  ///< for copies to other devices
+  std::shared_ptr<NcclLine> nccl;
+};
+
+/// A rank's part in one operation, from when it is asked for to its end: what all kinds of them have.
+class CollectivePart {
+ public:
+  CollectivePart() = default;
+  CollectivePart(const CollectivePart&) = delete;
+  CollectivePart& operator=(const CollectivePart&) = delete;
+  virtual ~CollectivePart() = default;
+
+  /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread; does not block.
+  virtual void take_turn(std::shared_ptr<void> shared) = 0;
+  /// Device thread. The part has been issued, and ends with `event`; or it has failed.
+  void end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
+  /// Device thread. The operation was refused.
+  void refuse(const std::exception_ptr& refusal) noexcept;
+  /// The operation has failed: told to the stream that asked for it, and the communicator ends, since the ranks no
+  /// longer agree on what comes next. Any thread.
+  void fail(const std::exception_ptr& error) noexcept;
+
+  std::shared_ptr<CommunicationGroup> group;
+  CommunicatorNumber number{};
+  std::size_t rank = 0;
+  StreamPosition position;                ///< of the end
+  StreamPositions waits;                  ///< what must be done before
+  std::shared_ptr<CudaStream> asked_on;   ///< whose errors get what becomes of it
+  std::uint64_t error_sequence = 0;       ///< among these
+  bool told = false;                      ///< somebody else is told
+  std::source_location site;
+  std::shared_ptr<FlightRecorder> recorder;
+  std::shared_ptr<const CudaCommunication> communication;
+  std::uint64_t sequence = 0;  ///< known when it is its turn
+
+ private:
+  void tell(const std::exception_ptr& error) noexcept;
+
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,73 @@
+#include <coxswain/servers/cuda/detail/transfer_part.hpp>
+
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+// Copies of one communicator that the driver is given at a time.
+constexpr std::uint64_t most_in_flight = 256;
+
+}  // namespace
+
+// If all that the rank waits for has been issued, its device's thread need not be woken before the end.
+void TransferPart::take_turn(std::shared_ptr<void> shared) {
+  meeting_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
+  if (ready) return come(std::move(*ready), nullptr);
+  communication->doorbell->post([part = shared_from_this()] { part->wait_for_issue(); });
+}
+
+// On the device thread: comes when the driver can be told what the rank waits for.
+void TransferPart::wait_for_issue() {
+  CudaStreams& streams = communication->streams;
+  try {
+    streams.submit(
+        *communication->stream, waits, {nullptr, nullptr, site},
+        [part = shared_from_this(), &streams](const IssueTarget& target) {
+          std::vector<std::shared_ptr<CudaEvent>> behind;
+          std::exception_ptr failure;
+          try {
+            if (gpu_faulted()) throw_gpu_fault(part->site);
+            behind.push_back(target.queue->mark(streams.events()));
+          } catch (...) {
+            failure = std::current_exception();
+          }
+          part->come(std::move(behind), failure);
+        },
+        room());
+  } catch (...) {
+    come({}, std::current_exception());
+  }
+}
+
+// What must have been reached before the driver is given another copy.
+std::shared_ptr<CudaEvent> TransferPart::room() const {
+  CudaTimeline& timeline = communication->streams.timeline(position.stream);
+  if (has_room(timeline)) return nullptr;
+  return timeline.covering(timeline.completed() + most_in_flight / 2)->event;
+}
+
+bool TransferPart::has_room(CudaTimeline& timeline) noexcept {
+  if (timeline.in_flight() >= most_in_flight / 2) timeline.poll();
+  return timeline.in_flight() < most_in_flight;
+}
+
+void TransferPart::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
+  if (std::exchange(came_, true)) return;
+  recorder->started(sequence, rank);
+  const auto at = std::exchange(meeting_, nullptr);  // which will refer to this part
+  at->come(place, {.memory = std::move(memory),
+                   .ready = std::move(behind),
+                   .stream = communication->stream->queue().native().native(),
+                   .events = &communication->streams.events(),
+                   .failure = std::move(failure),
+                   .end = [part = shared_from_this()](const std::exception_ptr& error,
+                                                      const std::shared_ptr<CudaEvent>& event) {
+                     part->communication->doorbell->post([part, error, event] { part->end(error, event); });
+                   }});
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <coxswain/servers/cuda/detail/collective_part.hpp>
+#include <coxswain/servers/cuda/detail/peer_copy.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cox::detail {
+
+/// A rank's part in a transfer, which is a copy from one GPU to the other.
+class TransferPart final : public CollectivePart, public std::enable_shared_from_this<TransferPart> {
+ public:
+  void take_turn(std::shared_ptr<void> shared) override;
+
+  /// Whether the driver can be given another copy: its own queue must not fill up (T3).
+  [[nodiscard]] static bool has_room(CudaTimeline& timeline) noexcept;
+
+  std::size_t place = 0;          ///< 0 sends, 1 receives
+  std::vector<PeerRange> memory;  ///< of each request
+  /// What must be done before, as events, if all of it has been issued and there is room.
+  std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready;
+
+ private:
+  void wait_for_issue();
+  [[nodiscard]] std::shared_ptr<CudaEvent> room() const;
+  void come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
+
+  std::shared_ptr<PeerCopy> meeting_;
+  bool came_ = false;
+};
+
+}  // namespace cox::detail
