@@ -1,5 +1,6 @@
 #include <coxswain/collectives/communication_group.hpp>
 
+#include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/log.hpp>
@@ -7,6 +8,7 @@
 
 #include <array>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <source_location>
 
@@ -142,6 +144,7 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
 }
 
 std::string CommunicationGroup::recorders_to_json() const {
+  NcclClique::look_at_all();
   std::string json;
   each_lane([&](const Lane& lane) { json += (json.empty() ? "" : ",\n") + lane.recorder->to_json(); });
   return json;

@@ -5,12 +5,12 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <chrono>
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,7 +83,7 @@ class CommunicationGroup {
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
   const Lane all_;
-  mutable std::mutex mutex_;       // not held while the sequencer is called: it may call launches
+  mutable detail::AdaptiveMutex mutex_;  // not held while the sequencer is called: it may call launches
   std::map<Way, Lane> transfers_;  // guarded by mutex_, as all below
   bool aborted_ = false;
   bool closed_ = false;

@@ -4,10 +4,10 @@
 #include <coxswain/collectives/sequencer.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -39,7 +39,7 @@ class CommunicationGroups {
 
  private:
   Sequencer sequencer_;
-  mutable std::mutex mutex_;                 // before the groups' and the sequencer's
+  mutable detail::AdaptiveMutex mutex_;      // before the groups' and the sequencer's
   std::map<CommunicationId, Group> groups_;  // guarded by mutex_
 };
 

@@ -2,13 +2,13 @@
 
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,7 +69,7 @@ class FlightRecorder {
   const std::string name_;
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
-  mutable std::mutex mutex_;
+  mutable detail::AdaptiveMutex mutex_;
   std::vector<Operation> ring_;  // operation n is in place n % size, unless a later one is
   std::uint64_t records_ = 0;
   std::uint64_t last_submitted_ = 0;  // by any rank; 0: none

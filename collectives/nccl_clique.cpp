@@ -24,10 +24,13 @@ using detail::NcclResult;
 namespace {
 
 // Operations that have ended are forgotten when there are so many, or when the watch looks.
-constexpr std::size_t most_unlooked_at = 64;
+constexpr std::size_t most_unlooked_at = 256;
 
-// What NCCL itself may take at least to make a communicator, or to connect its ranks: it takes tenths of a second.
+// What NCCL may take at least to make a communicator: it takes tenths of a second, after what runs then.
 constexpr std::chrono::seconds patience_with_nccl{60};
+
+// What was launched and is given up: the work before it may still run.
+constexpr std::chrono::seconds patience_with_kernels{10};
 
 // The deadlines of all cliques: one thread, which exists only while something is under way.
 class NcclWatch {
@@ -36,6 +39,13 @@ class NcclWatch {
   static NcclWatch& of_process() {
     static auto& watch = *new NcclWatch;
     return watch;
+  }
+  void look_at_all() noexcept {
+    NcclClique* last = nullptr;
+    while (const auto clique = after(last)) {
+      last = clique.get();
+      clique->note_ended();
+    }
   }
   void add(const std::shared_ptr<NcclClique>& clique, NcclClique::Time when) {
     {
@@ -142,11 +152,14 @@ bool NcclClique::created(UniqueFunction<void()> then) {
 void NcclClique::create() noexcept {
   std::exception_ptr failure;
   std::vector<NcclComm> natives(devices_.ordinals.size());
+  std::shared_ptr<OpenNcclDevices> opened;
   try {
+    const std::shared_ptr<void> quiet = devices_.quiet();
     std::vector<std::unique_ptr<Comm>> comms(natives.size());
     for (auto& comm : comms) comm = std::make_unique<Comm>();
-    contexts_ = devices_.open();
+    opened = devices_.open();
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
+    meet(natives, *opened);
     for (std::size_t rank = 0; rank < comms.size(); ++rank) comms[rank]->native = natives[rank];
     comms_ = std::move(comms);
   } catch (...) {
@@ -156,6 +169,7 @@ void NcclClique::create() noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (broken_ == nullptr) broken_ = failure;
+    if (failure == nullptr) opened_.swap(opened);
     state_ = failure == nullptr ? State::Ready : State::Gone;
     if (state_ == State::Ready && broken_ != nullptr) begin_dismantling();  // nobody waits for it any more
     waiting.swap(when_created_);
@@ -164,98 +178,80 @@ void NcclClique::create() noexcept {
   for (auto& then : waiting) then();
 }
 
+// A reduction, and something from each rank to each: NCCL connects pairs of ranks when they first exchange something.
+void NcclClique::meet(const std::vector<NcclComm>& natives, const OpenNcclDevices& opened) const {
+  constexpr auto byte = detail::NcclType::Uint8;
+  constexpr std::size_t half = OpenNcclDevices::scratch_size / 2;
+  const std::size_t ranks = natives.size();
+  COX_NCCL_TRY(nullptr, group_start());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    void* const scratch = opened.scratch(rank);
+    COX_NCCL_TRY(nullptr, all_reduce(scratch, scratch, 1, byte, detail::NcclReduction::Max, natives[rank],
+                                     opened.stream(rank)));
+  }
+  COX_NCCL_TRY(nullptr, group_end());
+  COX_NCCL_TRY(nullptr, group_start());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    auto* const scratch = static_cast<std::byte*>(opened.scratch(rank));
+    for (std::size_t peer = 0; peer < ranks; ++peer) {
+      const int other = static_cast<int>(peer);
+      const std::size_t at = peer % half;
+      COX_NCCL_TRY(nullptr, send(scratch + at, 1, byte, other, natives[rank], opened.stream(rank)));
+      COX_NCCL_TRY(nullptr, receive(scratch + half + at, 1, byte, other, natives[rank], opened.stream(rank)));
+    }
+  }
+  COX_NCCL_TRY(nullptr, group_end());
+  for (std::size_t rank = 0; rank < ranks; ++rank) opened.synchronize(rank);
+}
+
 std::exception_ptr NcclClique::broken() const {
   const std::lock_guard lock(mutex_);
   return broken_;
+}
+
+std::shared_ptr<OpenNcclDevices> NcclClique::opened() const {
+  const std::lock_guard lock(mutex_);
+  return opened_;
 }
 
 void NcclClique::require_intact() const {
   if (broken_ != nullptr) std::rethrow_exception(broken_);
 }
 
-bool NcclClique::connects(const CollectiveRequests& requests) const {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(requests, [this](const CollectiveRequest& request) {
-    return !connected_.contains(request.operation);
-  });
-}
-
 // Launches
 // --------------------------------------------------------------------------------------------------------------------
 
-// Under the lock.
 void NcclClique::begin(const std::shared_ptr<NcclOperation>& operation) {
+  const std::lock_guard lock(mutex_);
+  require_intact();
+  note_begin(operation);
+}
+
+// Under the lock.
+void NcclClique::note_begin(const std::shared_ptr<NcclOperation>& operation) {
   if (operation->begun) return;
-  if (under_way_.size() >= most_unlooked_at && under_way_.size() % 32 == 0) drop_ended();
+  if (under_way_.size() >= most_unlooked_at && under_way_.size() % 64 == 0) drop_ended();
   under_way_.push_back(operation);
   watch();
   operation->begun = true;
-  operation->missing_brought = operation->brought.size();
+  operation->epoch = ++epochs_[static_cast<std::size_t>(operation->way)];
 }
 
 void NcclClique::launch(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, const NcclCalls& calls,
                         CUstream_st* stream) {
-  {
-    const std::lock_guard lock(mutex_);
-    require_intact();
-    begin(operation);
-  }
+  begin(operation);
   Comm& comm = *comms_[rank];
   const std::lock_guard in_use(comm.in_use);
   if (comm.native == nullptr) std::rethrow_exception(broken());
-  enqueue(comm.native, calls, stream);
-}
-
-void NcclClique::bring(const std::shared_ptr<NcclOperation>& operation, std::size_t rank,
-                       NcclOperation::Brought part) {
-  const std::lock_guard lock(mutex_);
-  require_intact();
-  begin(operation);
-  operation->brought[rank] = std::move(part);
-  if (--operation->missing_brought != 0) return;
+  if (calls.size() == 1) return enqueue(comm.native, rank, calls.front(), stream);
+  COX_NCCL_TRY(comm.native, group_start());
   try {
-    run_apart("cox-nccl-launch", [this, operation] { launch_brought(operation); });
+    for (const NcclCall& call : calls) enqueue(comm.native, rank, call, stream);
   } catch (...) {
-    operation->brought[rank] = {};
-    ++operation->missing_brought;
+    static_cast<void>(detail::nccl().group_end());  // it says the same
     throw;
   }
-}
-
-void NcclClique::launch_brought(const std::shared_ptr<NcclOperation>& operation) noexcept {
-  std::vector<NcclOperation::Brought> parts(operation->brought.size());
-  {
-    const std::lock_guard lock(mutex_);
-    if (broken_ != nullptr) return;  // they have been told
-    parts.swap(operation->brought);
-  }
-  std::exception_ptr failure;
-  {
-    std::vector<std::unique_lock<std::mutex>> in_use;
-    try {
-      for (const auto& comm : comms_) {
-        in_use.emplace_back(comm->in_use);
-        if (comm->native == nullptr) std::rethrow_exception(broken());
-      }
-      COX_NCCL_TRY(nullptr, group_start());
-      try {
-        for (std::size_t rank = 0; rank < parts.size(); ++rank)
-          enqueue(comms_[rank]->native, parts[rank].calls, parts[rank].stream);
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      COX_NCCL_TRY(comms_.front()->native, group_end());
-    } catch (...) {
-      if (failure == nullptr) failure = std::current_exception();
-    }
-  }
-  if (failure == nullptr) {
-    const std::lock_guard lock(mutex_);
-    for (const CollectiveRequest& request : operation->requests) connected_.insert(request.operation);
-  } else {
-    abort(failure);
-  }
-  for (NcclOperation::Brought& part : parts) part.launched(failure);
+  COX_NCCL_TRY(comm.native, group_end());
 }
 
 void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank,
@@ -265,20 +261,8 @@ void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_
   operation->launched[rank] = std::move(part);
 }
 
-void NcclClique::enqueue(NcclComm comm, const NcclCalls& calls, CUstream_st* stream) const {
-  if (calls.size() == 1) return enqueue(comm, calls.front(), stream);
-  COX_NCCL_TRY(comm, group_start());
-  try {
-    for (const NcclCall& call : calls) enqueue(comm, call, stream);
-  } catch (...) {
-    static_cast<void>(detail::nccl().group_end());  // it says the same
-    throw;
-  }
-  COX_NCCL_TRY(comm, group_end());
-}
-
 // What only moves elements moves bytes.
-void NcclClique::enqueue(NcclComm comm, const NcclCall& call, CUstream_st* stream) const {
+void NcclClique::enqueue(NcclComm comm, std::size_t rank, const NcclCall& call, CUstream_st* stream) const {
   using enum CollectiveOperation;
   constexpr auto byte = detail::NcclType::Uint8;
   const CollectiveRequest& request = call.request;
@@ -313,9 +297,11 @@ void NcclClique::enqueue(NcclComm comm, const NcclCall& call, CUstream_st* strea
       }
       COX_NCCL_TRY(comm, group_end());
       return;
-    case Barrier:  // a byte of scratch memory
-      COX_NCCL_TRY(comm, all_reduce(destination, destination, 1, byte, detail::NcclReduction::Max, comm, stream));
+    case Barrier: {
+      void* const scratch = opened()->scratch(rank);
+      COX_NCCL_TRY(comm, all_reduce(scratch, scratch, 1, byte, detail::NcclReduction::Max, comm, stream));
       return;
+    }
     case Send:
     case Receive:
       break;
@@ -326,9 +312,21 @@ void NcclClique::enqueue(NcclComm comm, const NcclCall& call, CUstream_st* strea
 // Watching
 // --------------------------------------------------------------------------------------------------------------------
 
-// Under the lock. From the oldest on: that they end in another order is not of interest.
+// Under the lock. They end in their order, on every device.
 void NcclClique::drop_ended() noexcept {
-  while (!under_way_.empty() && has_ended(*under_way_.front())) under_way_.pop_front();
+  if (under_way_.empty() || !has_ended(*under_way_.front())) return;
+  const auto first = std::partition_point(under_way_.begin() + 1, under_way_.end(),
+                                          [](const auto& operation) { return has_ended(*operation); });
+  for (auto each = under_way_.begin(); each != first; ++each)
+    if ((*each)->ended) (*each)->ended();
+  under_way_.erase(under_way_.begin(), first);
+}
+
+void NcclClique::look_at_all() noexcept { NcclWatch::of_process().look_at_all(); }
+
+void NcclClique::note_ended() noexcept {
+  const std::lock_guard lock(mutex_);
+  drop_ended();
 }
 
 std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
@@ -369,22 +367,18 @@ std::exception_ptr NcclClique::overdue(Time now) {
         fmt::format("NCCL has not made the communicator {} in {} ms", devices_.devices.to_string(), patience.count()));
   }
   NcclOperation& operation = *under_way_.front();
-  const auto has_brought = [](const NcclOperation::Brought& part) { return static_cast<bool>(part.launched); };
-  const auto came = static_cast<std::size_t>(std::ranges::count_if(operation.launched, has_come) +
-                                             std::ranges::count_if(operation.brought, has_brought));
-  const bool connecting = operation.connects && operation.missing_brought == 0 && came == 0;
-  if (came != operation.came || (came == 0 && !connecting)) {
+  const auto came = static_cast<std::size_t>(std::ranges::count_if(operation.launched, has_come));
+  if (came == 0 || came != operation.came) {
     operation.came = came;
     operation.since = now;
   }
-  const auto patience = connecting ? std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl) : timeout_;
-  if (now - operation.since < patience) return nullptr;
+  if (now - operation.since < timeout_) return nullptr;
   const CollectiveRequest& request = operation.requests.front();
   std::string text = fmt::format("operation {}, {}, has all its ranks, but has not {} after {} ms of waiting",
                                  operation.sequence.load(), to_string(operation.requests),
-                                 came < operation.launched.size() ? "begun" : "ended", patience.count());
+                                 came < operation.launched.size() ? "begun" : "ended", timeout_.count());
   for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
-    if (has_come(operation.launched[rank]) || has_brought(operation.brought[rank])) continue;
+    if (has_come(operation.launched[rank])) continue;
     const DeviceId device = devices_.devices.devices()[rank];
     text += fmt::format("; the work before it on {} has not ended, its device thread: {}", device.to_string(),
                         device_activity(device));
@@ -415,19 +409,16 @@ std::exception_ptr NcclClique::failure_in_nccl() noexcept {
 // --------------------------------------------------------------------------------------------------------------------
 
 void NcclClique::abort(const std::exception_ptr& cause) noexcept {
-  Operations given_up;
   std::vector<NcclOperation::Tell> tell;
   try {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
     aborted_ = true;
     if (broken_ == nullptr) broken_ = cause;
-    given_up.swap(under_way_);
-    for (const auto& operation : given_up) {
+    given_up_.swap(under_way_);
+    for (const auto& operation : given_up_) {
       for (NcclOperation::Launched& part : operation->launched)
         if (part.end != nullptr && part.fail && !part.end->reached()) tell.push_back(std::move(part.fail));
-      for (NcclOperation::Brought& part : operation->brought)
-        if (part.launched) tell.push_back(std::move(part.launched));
     }
   } catch (...) {
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
@@ -485,7 +476,14 @@ void NcclClique::dismantle() noexcept {
       destroy();
     }
   }
-  contexts_.reset();
+  const bool ended = wait_for_given_up();
+  std::shared_ptr<OpenNcclDevices> opened;
+  {
+    const std::lock_guard lock(mutex_);
+    opened.swap(opened_);
+  }
+  if (!ended) static_cast<void>(new std::shared_ptr(opened));  // for good: what is under way uses it
+  opened.reset();
   const std::lock_guard lock(mutex_);
   state_ = State::Gone;
   changed_.notify_all();
@@ -493,6 +491,7 @@ void NcclClique::dismantle() noexcept {
 
 // Revoking does not wait and frees nothing, so that launches which are under way end, too.
 void NcclClique::give_up() noexcept {
+  opened()->give_up();
   if (detail::nccl().revoke != nullptr)
     for (const auto& comm : comms_) COX_NCCL_CHECK(comm->native, revoke(comm->native, 0));
   std::vector<std::thread> threads;
@@ -508,6 +507,20 @@ void NcclClique::give_up() noexcept {
     }
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// Whether what was given up has ended, as it should at once.
+bool NcclClique::wait_for_given_up() noexcept {
+  Operations given_up;
+  {
+    const std::lock_guard lock(mutex_);
+    given_up.swap(given_up_);
+  }
+  const Time deadline = std::chrono::steady_clock::now() + patience_with_kernels;
+  for (const auto& operation : given_up)
+    for (const NcclOperation::Launched& part : operation->launched)
+      if (part.end != nullptr && !part.end->wait_until(deadline)) return false;
+  return true;
 }
 
 void NcclClique::destroy() noexcept {

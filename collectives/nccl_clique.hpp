@@ -3,10 +3,11 @@
 #include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/detail/nccl.hpp>
 #include <coxswain/collectives/nccl_operation.hpp>
-#include <coxswain/runtime/communication/collective_operation.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -17,26 +18,46 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 namespace cox {
 
+/// What a clique holds of its devices: their contexts, and what it needs beside NCCL.
+class OpenNcclDevices {
+ public:
+  OpenNcclDevices() = default;
+  OpenNcclDevices(const OpenNcclDevices&) = delete;
+  OpenNcclDevices& operator=(const OpenNcclDevices&) = delete;
+  virtual ~OpenNcclDevices() = default;
+
+  /// What was launched beside NCCL and waits for other ranks ends, with whatever it has. Any thread; does not block.
+  virtual void give_up() noexcept = 0;
+  /// A stream of the rank's device, and memory there that means nothing, of scratch_size bytes.
+  [[nodiscard]] virtual CUstream_st* stream(std::size_t rank) const noexcept = 0;
+  [[nodiscard]] virtual void* scratch(std::size_t rank) const noexcept = 0;
+  /// Blocks until all that was launched on that stream has ended. Throws what has failed.
+  virtual void synchronize(std::size_t rank) const = 0;
+
+  static constexpr std::size_t scratch_size = 4096;
+};
+
 /// The devices of a clique, and how it reaches them.
 struct NcclDevices {
   CommunicationId devices;
   std::vector<int> ordinals;  ///< As the CUDA runtime counts them, by rank.
-  /// Opens the devices' contexts, which stay open as long as somebody holds what is returned. Called on a thread of the
-  /// clique's; may block and throw.
-  std::function<std::shared_ptr<void>()> open;
+  /// Opens them, as long as somebody holds what is returned. Called on a thread of the clique's; may block and throw.
+  std::function<std::shared_ptr<OpenNcclDevices>()> open;
+  /// Nothing is half launched as long as somebody holds what is returned. Called on a thread of the clique's; may block
+  /// and throw.
+  std::function<std::shared_ptr<void>()> quiet;
   /// Whether the process has lost its GPUs: NCCL is not called any more.
   std::function<bool()> lost;
 };
 
 /// NCCL's communicators of all ranks of a group. The ranks are of this process, so their communicators are made, given
-/// up and destroyed together. What may block in NCCL has threads of its own, which exist for that alone: creation, the
-/// first operation of a kind (NCCL may have to connect the ranks, and may load code: T2), giving up and destroying.
+/// up and destroyed together. What may block in NCCL has threads of its own, which exist for that alone: creation, with a
+/// first meeting of all ranks, so that later operations find them connected (T2), giving up and destroying.
 ///
 ///     New --created()--> Creating --> Ready --close()--> Dismantling (what is under way ends, or is given up) --> Gone
 ///                                       \---abort()-----^
@@ -62,15 +83,17 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   [[nodiscard]] bool created(UniqueFunction<void()> then);
   /// Why nothing is launched any more; null: it is.
   [[nodiscard]] std::exception_ptr broken() const;
-  /// Whether such an operation is the first of its kind.
-  [[nodiscard]] bool connects(const CollectiveRequests& requests) const;
+  /// What open() has returned; null before it is created(), and when it is gone.
+  [[nodiscard]] std::shared_ptr<OpenNcclDevices> opened() const;
+  /// What may block, on a thread of its own, which holds the clique. Throws std::bad_alloc, std::system_error.
+  void run_apart(const char* name, UniqueFunction<void()> function);
 
-  /// Launches the rank's part on a stream of its device; then tell of it with add(). Throws broken(), and CollectiveError
-  /// Backend.
+  /// The rank is about to launch its part. Throws broken().
+  void begin(const std::shared_ptr<NcclOperation>& operation);
+  /// Launches the rank's part, by NCCL, on a stream of its device; then tell of it with add(). Throws broken(), and
+  /// CollectiveError Backend.
   void launch(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, const NcclCalls& calls,
               CUstream_st* stream);
-  /// The same for an operation that connects: all parts are launched when the last has been brought.
-  void bring(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Brought part);
   /// The rank's part has been launched. Throws broken(): then its end may never come, and it is not told.
   void add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part);
 
@@ -84,6 +107,9 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   /// Whether they are gone.
   [[nodiscard]] bool gone() const;
 
+  /// Notes what has ended, of all cliques: as late as a tenth of a second after the fact otherwise.
+  static void look_at_all() noexcept;
+  void note_ended() noexcept;
   /// Gives up what is overdue, and asks NCCL for errors. Returns when to look again; nothing: nothing is under way. For
   /// the watch.
   [[nodiscard]] std::optional<Time> look(Time now) noexcept;
@@ -99,15 +125,14 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   void create() noexcept;
   void dismantle() noexcept;
   void give_up() noexcept;
+  bool wait_for_given_up() noexcept;
   void destroy() noexcept;
-  void launch_brought(const std::shared_ptr<NcclOperation>& operation) noexcept;
-  void run_apart(const char* name, UniqueFunction<void()> function);
+  void meet(const std::vector<detail::NcclComm>& natives, const OpenNcclDevices& opened) const;
   void begin_dismantling() noexcept;
   void watch();
-  void begin(const std::shared_ptr<NcclOperation>& operation);
+  void note_begin(const std::shared_ptr<NcclOperation>& operation);
   void require_intact() const;
-  void enqueue(detail::NcclComm comm, const NcclCalls& calls, CUstream_st* stream) const;
-  void enqueue(detail::NcclComm comm, const NcclCall& call, CUstream_st* stream) const;
+  void enqueue(detail::NcclComm comm, std::size_t rank, const NcclCall& call, CUstream_st* stream) const;
   [[nodiscard]] std::exception_ptr overdue(Time now);
   [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
   void drop_ended() noexcept;
@@ -115,17 +140,18 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   const NcclDevices devices_;
   const std::chrono::milliseconds timeout_;
   std::vector<std::unique_ptr<Comm>> comms_;  // by rank; made before state_ is Ready
-  std::shared_ptr<void> contexts_;            // the same
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable detail::AdaptiveMutex mutex_;
+  std::condition_variable_any changed_;
   State state_ = State::New;  // guarded by mutex_, as all below
   bool aborted_ = false;
   std::exception_ptr broken_;
   Time creating_since_{};
+  std::shared_ptr<OpenNcclDevices> opened_;
   std::vector<UniqueFunction<void()>> when_created_;
-  std::set<CollectiveOperation> connected_;
-  Operations under_way_;  // in their order
+  Operations under_way_;                    // in their order
+  Operations given_up_;                     // of those: that may not have ended yet
+  std::array<std::uint32_t, 3> epochs_{};   // by way: how many operations have begun
   bool watched_ = false;
 };
 

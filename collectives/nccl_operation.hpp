@@ -17,7 +17,7 @@ struct CUstream_st;  // what a CUstream and a cudaStream_t point to
 
 namespace cox {
 
-/// What a rank gives NCCL for one request: addresses on its device, null where it has nothing to give or gets nothing.
+/// What a rank gives for one request: addresses on its device, null where it has nothing to give or gets nothing.
 struct NcclCall {
   CollectiveRequest request;
   const void* source = nullptr;
@@ -25,6 +25,9 @@ struct NcclCall {
 };
 
 using NcclCalls = std::vector<NcclCall>;
+
+/// How the ranks do an operation: by NCCL, or by kernels of our own in the memory of the other GPUs.
+enum class CliqueWay : std::uint8_t { Nccl, OneShot, TwoShots };
 
 /// One operation of an NcclClique, or a group of them launched as one, from its release until all ranks have ended. What is
 /// not said to be for others is the clique's, under its lock.
@@ -38,23 +41,16 @@ struct NcclOperation {
     std::shared_ptr<Milestone> end;                  ///< Null: it has not been launched.
     Tell fail;  ///< Told what became of it, if it fails before its end. Called once at most; must not block.
   };
-  /// A rank's part that is to be launched together with the others.
-  struct Brought {
-    NcclCalls calls;
-    CUstream_st* stream = nullptr;
-    Tell launched;  ///< Told that it has been launched, or why not. Called once; must not block.
-  };
-
   NcclOperation(CollectiveRequests what, std::size_t world_size)
-      : requests(std::move(what)), launched(world_size), brought(world_size) {}
+      : requests(std::move(what)), launched(world_size) {}
 
   const CollectiveRequests requests;
-  bool connects = false;       ///< Its ranks must be launched together; set before others know of it.
+  UniqueFunction<void()> ended;            ///< Called when that is noticed, if it has not failed; must not block.
+  CliqueWay way = CliqueWay::Nccl;         ///< Set before others know of it.
+  std::uint32_t epoch = 0;                 ///< Which operation of its way it is, from 1; once it has begun.
   std::atomic<std::uint64_t> sequence{0};  ///< On its communicator. Any thread.
   bool begun = false;                      ///< It is among those that are under way.
   std::vector<Launched> launched;  // by rank
-  std::vector<Brought> brought;    // by rank
-  std::size_t missing_brought = 0;
   std::size_t came = 0;  ///< Ranks whose devices have come to it, when that was last looked at.
   Time since{};          ///< Since when there are so many.
 };

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <source_location>
 #include <utility>
 

@@ -7,6 +7,7 @@
 #include <coxswain/collectives/watchdog.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -16,7 +17,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -131,7 +131,7 @@ class Sequencer {
   [[nodiscard]] detail::Stall stall(CommunicatorNumber communicator) const noexcept;
 
   const SequencerOptions options_;
-  mutable std::mutex mutex_;  // before the watchdog's and the recorders'
+  mutable detail::AdaptiveMutex mutex_;  // before the watchdog's and the recorders'
   const std::unique_ptr<detail::OpenCommunicators> communicators_;
   std::map<DeviceId, Line> lines_;
   std::list<Line*> filled_;  // lines with turns that no thread is emptying

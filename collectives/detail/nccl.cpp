@@ -38,6 +38,7 @@ std::string load(const SharedLibrary& library, Nccl& nccl) {
 
 FoundNccl open_of_process() {
   if (!settings().get<bool>("collectives.nvlink_multicast")) ::setenv("NCCL_NVLS_ENABLE", "0", 0);
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   const LibrarySearch search{settings().get<std::string>("collectives.nccl"), {"libnccl.so.2"}, {"nvidia/nccl/lib"}};
   return open_nccl(library_candidates(search, SearchRoots::of_process()));
 }

@@ -50,7 +50,8 @@ struct FoundNccl {
 /// the loader, the CUDA toolkit or the Python wheels have it. Any thread. Throws ConfigError.
 ///
 /// NVLink multicast (NVLS) stays off unless the setting collectives.nvlink_multicast asks for it: where the environment
-/// does not say, NCCL_NVLS_ENABLE=0 is put into it, once, before NCCL is opened.
+/// does not say, NCCL_NVLS_ENABLE=0 is put into it, once, before NCCL is opened; so is NCCL_RUNTIME_CONNECT=0, which has
+/// NCCL connect all ranks when a communicator is made, not when each algorithm is first chosen.
 [[nodiscard]] const FoundNccl& find_nccl();
 
 /// Throws CollectiveError Unsupported if there is none; ConfigError. Any thread; does not block after the first call.

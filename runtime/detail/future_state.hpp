@@ -3,14 +3,17 @@
 #include <coxswain/device_handle/spin_wait.hpp>
 #include <coxswain/runtime/completion_thread.hpp>
 #include <coxswain/runtime/detail/queued_operation.hpp>
+#include <coxswain/runtime/detail/waiting_help.hpp>
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -91,7 +94,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     spin();
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return !is(Stage::Pending); });
+      static_cast<void>(wait_while_pending(lock, std::chrono::steady_clock::time_point::max()));
       if (is(Stage::Ready)) return;
     }
     milestone_->wait();
@@ -104,7 +107,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     const QueuedOperation::Wait waiting(queued_);
     {
       std::unique_lock lock(mutex_);
-      if (!changed_.wait_until(lock, deadline, [this] { return !is(Stage::Pending); })) return false;
+      if (!wait_while_pending(lock, deadline)) return false;
       if (is(Stage::Ready)) return true;
     }
     if (!milestone_->wait_until(deadline)) return false;
@@ -137,8 +140,26 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
  private:
   enum class Stage : std::uint8_t { Pending, Armed, Ready };
   static constexpr std::chrono::microseconds spin_limit{20};
+  static constexpr std::chrono::microseconds help_interval{50};
 
   [[nodiscard]] bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
+
+  // Returns whether it is pending no more.
+  bool wait_while_pending(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::time_point deadline) {
+    const auto moved_on = [this] { return !is(Stage::Pending); };
+    if (const std::function<void()>* const help = waiting_help()) [[unlikely]] {
+      for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
+        if (changed_.wait_until(lock, std::min(deadline, now + help_interval), moved_on)) return true;
+        lock.unlock();
+        (*help)();
+        lock.lock();
+      }
+      return moved_on();
+    }
+    if (deadline != std::chrono::steady_clock::time_point::max()) return changed_.wait_until(lock, deadline, moved_on);
+    changed_.wait(lock, moved_on);
+    return true;
+  }
 
   // Without the lock: where the device is closed, the milestone calls at once. Whoever waits may have been faster.
   void settle_when_reached() {

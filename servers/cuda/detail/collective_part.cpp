@@ -6,16 +6,7 @@ namespace cox::detail {
 
 // The error comes before the end: who waits for that finds it.
 void CollectivePart::end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
-  try {
-    if (error != nullptr) {
-      fail(error);
-    } else if (event != nullptr) {
-      event->notify_lazily(
-          [recorder = recorder, sequence = sequence, rank = rank] { recorder->completed(sequence, rank); });
-    }
-  } catch (...) {
-    report_task_error({group->devices().devices()[rank], StreamId::current(), std::current_exception()});
-  }
+  if (error != nullptr) fail(error);
   communication->streams.timeline(position.stream).end(position.position, event);
 }
 

@@ -41,7 +41,7 @@ PeerRange resolve_transfer(const CudaDevice& device, const CollectiveCall& call,
   return range;
 }
 
-NcclCall resolve(CudaDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
+NcclCall resolve(const CudaDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
   require_nccl(call.request);
   const auto address = [&](const Binding& binding, Access access) {
     const CUdeviceptr found = device.resolve(binding, access, caller, uses).address;
@@ -50,7 +50,6 @@ NcclCall resolve(CudaDevice& device, const CollectiveCall& call, const Caller& c
   NcclCall resolved{.request = call.request};
   if (call.source.memory) resolved.source = address(call.source, Access::Read);
   if (call.destination.memory) resolved.destination = address(call.destination, Access::Write);
-  if (call.request.operation == CollectiveOperation::Barrier) resolved.destination = device.communicators().scratch();
   return resolved;
 }
 

@@ -1,10 +1,14 @@
 #include <coxswain/servers/cuda/detail/cuda_communicator.hpp>
 
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/cuda/detail/clique_devices.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/detail/launch_gate.hpp>
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
 #include <coxswain/servers/cuda/detail/transfer_part.hpp>
 
+#include <string>
 #include <utility>
 
 namespace cox::detail {
@@ -15,11 +19,8 @@ NcclDevices nccl_devices(const CommunicationId& devices) {
   for (const DeviceId device : devices.devices()) ordinals.push_back(device.index);
   return {.devices = devices,
           .ordinals = ordinals,
-          .open = [ordinals]() -> std::shared_ptr<void> {
-            auto contexts = std::make_shared<std::vector<std::shared_ptr<CudaContext>>>();
-            for (const int ordinal : ordinals) contexts->push_back(CudaContext::open(ordinal));
-            return contexts;
-          },
+          .open = [devices, ordinals] { return std::make_shared<CliqueDevices>(devices, ordinals); },
+          .quiet = [] { return LaunchGate::of_process().quiet(); },
           .lost = gpu_faulted};
 }
 
@@ -34,36 +35,123 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
       clique_(number() == group()->number() ? NcclClique::of(number(), nccl_devices(devices()), group()->timeout())
                                             : nullptr),
       begin_(communication_->streams.timeline(slot).submitted()),
-      last_(begin_) {}
+      last_(begin_),
+      self_(std::make_shared<CudaCommunicator*>(this)) {
+  communication_->streams.timeline(slot).set_in_order(clique_ != nullptr);  // then all are on one stream
+}
 
 CudaCommunicator::~CudaCommunicator() {
+  *self_ = nullptr;
   if (clique_ != nullptr) clique_->close();
 }
 
 StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& on) {
-  std::shared_ptr<void> shared;
-  if (rank() == 0 && collective.failure == nullptr) shared = make_shared_part(collective);
+  CudaTimeline& timeline = communication_->streams.timeline(slot_);
   const std::shared_ptr<CollectivePart> part = make_part(collective, on);
-  last_ = begin_ + ask({.requests = std::move(collective.requests),
-                        .after = std::move(collective.after),
-                        .failure = std::move(collective.failure),
-                        .shared = std::move(shared),
-                        .launch = [part](const LaunchTurn& turn) {
-                          part->sequence = turn.sequence;
-                          if (turn.refusal == nullptr) return part->take_turn(turn.shared);
-                          part->communication->doorbell->post(
-                              [part, refusal = turn.refusal] { part->refuse(refusal); });
-                        }});
-  communication_->streams.timeline(slot_).submit();
-  part->position = last_position();
+  Asking asking{std::move(collective.requests), std::move(collective.after), std::move(collective.failure), part};
+  part->position = {slot_, last_ + 1};
+  if (put_off_.empty() && may_ask(asking.requests)) {
+    ask_for(asking);
+  } else {
+    if (put_off_.size() >= settings().get<std::uint64_t>("collectives.max_ahead"))
+      throw CallError(CallError::Kind::QueueFull, devices().devices()[rank()].to_string() + ": " +
+                                                      std::to_string(put_off_.size()) +
+                                                      " operations wait for their communicator to be made already");
+    put_off_.push_back(std::move(asking));
+  }
+  ++last_;
+  timeline.submit();
   return last_position();
 }
 
+// Transfers pass the gate, too: whoever asks may be the one who takes another's turn.
+bool CudaCommunicator::may_ask(const CollectiveRequests& requests) {
+  return (clique_ == nullptr || is_ready(requests.front())) && LaunchGate::of_process().try_enter(later());
+}
+
+// The communicator has been made, and the code for such an operation is there.
+bool CudaCommunicator::is_ready(const CollectiveRequest& request) {
+  if (!clique_->created(later())) return false;
+  const auto devices = std::static_pointer_cast<CliqueDevices>(clique_->opened());
+  PeerReduce* const peers = devices != nullptr ? devices->peer_reduce() : nullptr;
+  if (peers == nullptr || !PeerReduce::knows(request, world_size()) || peers->prepared(request)) return true;
+  clique_->run_apart("cox-nccl-code", [clique = clique_, devices, peers, request, then = later()]() mutable {
+    try {
+      const auto quiet = LaunchGate::of_process().quiet();
+      peers->prepare(request);
+    } catch (...) {
+      clique->abort(std::current_exception());
+    }
+    then();
+  });
+  return false;
+}
+
+UniqueFunction<void()> CudaCommunicator::later() {
+  return [doorbell = communication_->doorbell, self = self_] {
+    doorbell->post([self] {
+      if (*self != nullptr) (*self)->go_on();
+    });
+  };
+}
+
+// The operation's number is that of the position: a rank's n-th.
+void CudaCommunicator::ask_for(Asking& asking) {
+  struct Leave {
+    Leave() = default;
+    Leave(const Leave&) = delete;
+    Leave& operator=(const Leave&) = delete;
+    ~Leave() { LaunchGate::of_process().leave(); }
+  } const leave;
+  std::shared_ptr<void> shared;
+  if (rank() == 0 && asking.failure == nullptr) shared = make_shared_part(asking);
+  static_cast<void>(ask({.requests = std::move(asking.requests),
+                         .after = std::move(asking.after),
+                         .failure = std::move(asking.failure),
+                         .shared = std::move(shared),
+                         .launch = [part = asking.part](const LaunchTurn& turn) {
+                           part->sequence = turn.sequence;
+                           if (turn.refusal == nullptr) return part->take_turn(turn.shared);
+                           part->communication->doorbell->post(
+                               [part, refusal = turn.refusal] { part->refuse(refusal); });
+                         }}));
+}
+
+void CudaCommunicator::go_on() noexcept {
+  while (!put_off_.empty()) {
+    try {
+      if (!may_ask(put_off_.front().requests)) return;
+    } catch (...) {
+      return refuse_put_off(abort(std::current_exception()));
+    }
+    Asking next = std::move(put_off_.front());
+    put_off_.pop_front();
+    try {
+      ask_for(next);
+    } catch (...) {
+      const std::exception_ptr refusal = abort(std::current_exception());
+      next.part->refuse(refusal);
+      return refuse_put_off(refusal);
+    }
+  }
+}
+
+void CudaCommunicator::refuse_put_off(const std::exception_ptr& refusal) noexcept {
+  for (const Asking& asking : put_off_) asking.part->refuse(refusal);
+  put_off_.clear();
+}
+
 // Where the ranks meet.
-std::shared_ptr<void> CudaCommunicator::make_shared_part(const CudaCollective& collective) const {
+std::shared_ptr<void> CudaCommunicator::make_shared_part(const Asking& asking) const {
   if (clique_ == nullptr) return std::make_shared<PeerCopy>();
-  auto operation = std::make_shared<NcclOperation>(collective.requests, world_size());
-  operation->connects = clique_->connects(collective.requests);
+  auto operation = std::make_shared<NcclOperation>(asking.requests, world_size());
+  const auto devices = std::static_pointer_cast<CliqueDevices>(clique_->opened());
+  if (devices != nullptr && devices->peer_reduce() != nullptr && devices->peer_reduce()->usable(asking.requests.front()))
+    operation->way = PeerReduce::way_of(asking.requests, world_size());
+  operation->ended = [recorder = recorder(), of = operation.get()] {
+    const std::uint64_t sequence = of->sequence.load(std::memory_order_relaxed);
+    for (std::size_t rank = 0; rank < of->launched.size(); ++rank) recorder->completed(sequence, rank);
+  };
   return operation;
 }
 

@@ -7,12 +7,14 @@
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -45,9 +47,12 @@ class CudaCommunicator : public Communicator {
   /// All that was asked for is complete.
   ~CudaCommunicator();
 
-  /// Asks for it on behalf of a stream, whose errors get what becomes of it. Returns where its end will be. Throws as
-  /// Sequencer::submit, and std::bad_alloc; then nothing was asked for.
+  /// Asks for it on behalf of a stream, whose errors get what becomes of it; or puts that off until NCCL has made the
+  /// communicator, the code is there, and the gate is open. Returns where its end will be. Throws as Sequencer::submit,
+  /// and std::bad_alloc; then nothing was asked for.
   StreamPosition submit(CudaCollective collective, CudaStream& on);
+  /// What was put off will not be asked for.
+  void refuse_put_off(const std::exception_ptr& refusal) noexcept;
 
   /// The operation whose end is at that position.
   [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
@@ -63,14 +68,30 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return clique_; }
 
  private:
-  [[nodiscard]] std::shared_ptr<void> make_shared_part(const CudaCollective& collective) const;
+  /// A request that is made, now or later.
+  struct Asking {
+    CollectiveRequests requests;
+    CollectiveDependencies after;
+    std::exception_ptr failure;
+    std::shared_ptr<CollectivePart> part;
+  };
+
   [[nodiscard]] std::shared_ptr<CollectivePart> make_part(CudaCollective& collective, CudaStream& on) const;
+  [[nodiscard]] std::shared_ptr<void> make_shared_part(const Asking& asking) const;
+  /// Whether it may be asked for; then the gate must be left. If not, go_on() will be called.
+  [[nodiscard]] bool may_ask(const CollectiveRequests& requests);
+  [[nodiscard]] bool is_ready(const CollectiveRequest& request);
+  void ask_for(Asking& asking);
+  void go_on() noexcept;
+  [[nodiscard]] UniqueFunction<void()> later();
 
   const StreamSlot slot_;
   const std::shared_ptr<const CudaCommunication> communication_;
   const std::shared_ptr<NcclClique> clique_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
+  std::deque<Asking> put_off_;
+  const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
 };
 
 }  // namespace cox::detail

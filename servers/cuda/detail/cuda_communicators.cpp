@@ -15,6 +15,8 @@ namespace cox::detail {
 
 CudaCommunicator& CudaCommunicators::of(const std::shared_ptr<CommunicationGroup>& group,
                                         const CollectiveRequest& request) {
+  if (!is_transfer(request.operation))
+    if (const auto found = communicators_.find(group->number()); found != communicators_.end()) return *found->second;
   CommunicationGroup::Ranks ranks = group->ranks_of(device_, request);
   if (const auto found = communicators_.find(ranks.number); found != communicators_.end()) return *found->second;
   forget_what_is_over();
@@ -66,8 +68,6 @@ CollectiveDependencies CudaCommunicators::dependencies(const StreamPositions& wa
   return dependencies;
 }
 
-void* CudaCommunicators::scratch() { return communication()->nccl->scratch(); }
-
 StreamPositions CudaCommunicators::last_positions() const {
   StreamPositions positions;
   for (const auto& [number, communicator] : communicators_) {
@@ -98,7 +98,7 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
     cause = std::current_exception();
     report_task_error({device_, StreamId::current(), cause});
   }
-  for (const auto& [number, communicator] : communicators_) static_cast<void>(communicator->abort(cause));
+  for (const auto& [number, communicator] : communicators_) communicator->refuse_put_off(communicator->abort(cause));
   while (!all_issued()) {
     look();
     std::this_thread::yield();
@@ -109,7 +109,7 @@ const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication
   if (communication_ == nullptr)
     communication_ =
         std::make_shared<const CudaCommunication>(CudaCommunication{
-            streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_, doorbell_)});
+            streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_)});
   return communication_;
 }
 

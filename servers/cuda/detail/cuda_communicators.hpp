@@ -36,8 +36,6 @@ class CudaCommunicators {
   /// The operations, as the sequencer knows them, that must be released before what waits for these. Throws
   /// std::bad_alloc.
   [[nodiscard]] CollectiveDependencies dependencies(const StreamPositions& waits) const;
-  /// As NcclLine says. Throws CudaError, std::bad_alloc.
-  [[nodiscard]] void* scratch();
   /// Where all that was asked for so far ends. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
   /// The device asks for nothing any more. Calls `look()` again and again until all it has asked for has been issued:

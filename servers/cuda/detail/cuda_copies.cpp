@@ -95,8 +95,7 @@ std::vector<Bytes> contents(std::vector<CopyTask::Part>& parts) {
   return bytes;
 }
 
-// Earlier failures are taken when the read is issued: then those of all work before it are known, and none of later
-// work.
+// Earlier failures are taken when the read is issued, and those that come later, but of work before it, at its end.
 void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
                         Promise<std::vector<Bytes>> promise) {
   const BufferUses uses = std::move(download.uses);
@@ -113,9 +112,12 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
           auto event = target.queue->mark(device.events());
           // What was uploaded before has been given back when the content is there.
           auto held = target.queue->held();
-          promise.settle_at(std::move(event), [parts = std::move(parts), held = std::move(held), site]() mutable {
+          promise.settle_at(std::move(event), [parts = std::move(parts), held = std::move(held),
+                                               stream = std::move(stream), sequence, site]() mutable {
             if (held != nullptr) held->give_back();
             if (gpu_faulted()) throw_gpu_fault(site);
+            // What was issued before may have failed since: a collective that was given up.
+            if (const auto late = stream->take_errors_before(sequence, site)) std::rethrow_exception(late);
             return contents(parts);
           });
         } catch (...) {

@@ -5,6 +5,7 @@
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 #include <utility>
 

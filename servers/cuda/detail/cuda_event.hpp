@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
@@ -9,7 +10,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace cox::detail {
@@ -69,7 +69,7 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
   const std::shared_ptr<CudaContext> context_;
   const std::shared_ptr<CudaPoller> poller_;
   const unsigned flags_;
-  std::mutex mutex_;
+  AdaptiveMutex mutex_;
   std::vector<CUevent> free_;  // guarded by mutex_; with room for all events there are
   std::size_t made_ = 0;       // guarded by mutex_
 };

@@ -62,6 +62,7 @@ StreamSlot CudaStreams::take_slot() {
   }
   const StreamSlot slot = free_slots_.back();
   free_slots_.pop_back();
+  timeline(slot).set_in_order(false);
   return slot;
 }
 

@@ -150,11 +150,11 @@ class CudaStreams {
     CudaTimeline& of = timeline(position.stream);
     if (of.completed() >= position.position) return of.completed();
     StreamQueue* const queue = queue_of(position.stream);
-    if (queue == nullptr) {
+    if (queue == nullptr && !of.in_order()) {
       of.each_mark_until(position.position, [&](const CudaTimeline::Mark& mark) { visit(mark.event); });
       return position.position;
     }
-    if (of.covering(position.position) == nullptr) queue->mark(*events_);
+    if (queue != nullptr && of.covering(position.position) == nullptr) queue->mark(*events_);
     const CudaTimeline::Mark& mark = *of.covering(position.position);
     visit(mark.event);
     return mark.position;

@@ -1,6 +1,7 @@
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -10,6 +11,8 @@ namespace {
 /// What is told when the device has come to a sync.
 struct SyncEnd {
   CudaDevice::Utilities utilities;
+  std::shared_ptr<CudaStream> stream;
+  std::uint64_t sequence;
   std::shared_ptr<HeldBytes> held;
   std::exception_ptr error;
   std::source_location site;
@@ -20,6 +23,8 @@ struct SyncEnd {
     utilities->profiler.summarise();
     if (gpu_faulted()) throw_gpu_fault(site);
     if (error != nullptr) std::rethrow_exception(error);
+    // What was issued before may have failed since: a collective that was given up.
+    if (const auto late = stream->take_errors_before(sequence, site)) std::rethrow_exception(late);
   }
 };
 
@@ -56,7 +61,7 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
                             promise = std::move(promise)](const IssueTarget& target) mutable {
                              auto error = stream->take_errors_before(sequence, site);
                              std::shared_ptr<CudaEvent> event;
-                             SyncEnd end{device.utilities(), nullptr, error, site};
+                             SyncEnd end{device.utilities(), stream, sequence, nullptr, error, site};
                              try {
                                event = target.queue->mark(device.events());
                                end.held = target.queue->held();

@@ -64,9 +64,8 @@ class CudaTimeline {
   };
   /// The first mark that covers `position`; null if there is none.
   [[nodiscard]] const Mark* covering(std::uint64_t position) const noexcept {
-    for (const Mark& mark : marks_)
-      if (mark.position >= position) return &mark;
-    return nullptr;
+    const auto found = std::ranges::lower_bound(marks_, position, {}, &Mark::position);
+    return found != marks_.end() ? &*found : nullptr;
   }
   /// Calls `visit(mark)` for all marks up to the first that covers `position`.
   template <class Visit>
@@ -76,8 +75,12 @@ class CudaTimeline {
       if (mark.position >= position) return;
     }
   }
+  /// Pieces that are not on the stream of one StreamId may still end in their order; others do not.
+  void set_in_order(bool in_order) noexcept { in_order_ = in_order; }
+  [[nodiscard]] bool in_order() const noexcept { return in_order_; }
   /// Looks which marks have been reached.
   void poll() noexcept {
+    if (in_order_) return poll_in_order();
     while (!marks_.empty() && marks_.front().event->reached()) complete(marks_.begin());
   }
   /// The same where they are reached in their order, as on a stream. A look at one that has been reached is dear: it
@@ -98,6 +101,7 @@ class CudaTimeline {
   std::atomic<std::uint64_t> submitted_{0};
   std::uint64_t issued_ = 0;
   std::atomic<std::uint64_t> completed_{0};
+  bool in_order_ = false;
   std::deque<Mark> marks_;
   std::map<std::uint64_t, std::shared_ptr<CudaEvent>> ended_;  // that have not been issued, by position
 };

@@ -4,6 +4,8 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/inline_device_handle.hpp>
+#include <coxswain/runtime/detail/adaptive_mutex.hpp>
+#include <coxswain/runtime/detail/waiting_help.hpp>
 
 #include <atomic>
 #include <mutex>
@@ -16,9 +18,14 @@ struct Doorbell::Shared {
   std::function<void()> answer;  // device thread; empty: muted
   std::atomic<bool> rung{false};
   std::atomic<bool> muted{false};
-  std::mutex mutex;
+  AdaptiveMutex mutex;
   std::vector<Call> calls;  // guarded by mutex
 
+  void look() {
+    if (!answer) return;
+    make_calls();
+    answer();
+  }
   bool make_calls() {
     std::vector<Call> taken;
     {
@@ -43,9 +50,7 @@ std::function<void()> submitter(DeviceId device, std::shared_ptr<Shared> shared)
     handle.submit([shared](DoorbellService&) {
       // Before it looks: who rings from here on rings again. Acquire pairs with the release in ring().
       shared->rung.exchange(false, std::memory_order_acq_rel);
-      if (!shared->answer) return;
-      shared->make_calls();
-      shared->answer();
+      shared->look();
     });
   };
 }
@@ -60,8 +65,13 @@ Doorbell::Doorbell(DeviceId device, std::function<void()> answer)
 
 void Doorbell::find_device_thread() {
   try {
-    submit_ = DeviceThread::current() != nullptr ? submitter<DeviceHandle<DoorbellService>>(device_, shared_)
-                                                 : submitter<InlineDeviceHandle<DoorbellService>>(device_, shared_);
+    const bool on_device_thread = DeviceThread::current() != nullptr;
+    if (on_device_thread)
+      set_waiting_help([weak = std::weak_ptr(shared_)] {
+        if (const auto shared = weak.lock()) shared->look();
+      });
+    submit_ = on_device_thread ? submitter<DeviceHandle<DoorbellService>>(device_, shared_)
+                               : submitter<InlineDeviceHandle<DoorbellService>>(device_, shared_);
   } catch (const CallError&) {  // being closed: the device thread looks by itself then
     submit_ = [] {};
   }

@@ -66,6 +66,10 @@ void TransferPart::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exc
                    .failure = std::move(failure),
                    .end = [part = shared_from_this()](const std::exception_ptr& error,
                                                       const std::shared_ptr<CudaEvent>& event) {
+                     if (event != nullptr)
+                       event->notify_lazily([recorder = part->recorder, sequence = part->sequence, rank = part->rank] {
+                         recorder->completed(sequence, rank);
+                       });
                      part->communication->doorbell->post([part, error, event] { part->end(error, event); });
                    }});
 }

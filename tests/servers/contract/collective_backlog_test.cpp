@@ -110,6 +110,9 @@ TEMPLATE_TEST_CASE("H10 L10: a rank whose stream does not come ends the whole ba
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
+  std::vector<Sum> first;  // what that opens may wait for what runs
+  fleet.each([&](std::size_t, auto& client) { first.emplace_back(client, all, 4); });
+  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
   typename TestType::Hold hold;
   hold.launch(fleet[1]);
   hold.wait_until_entered();

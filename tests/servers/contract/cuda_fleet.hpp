@@ -35,6 +35,7 @@ class CudaFleet {
   };
 
   explicit CudaFleet(std::size_t devices) {
+    keep_contexts();
     for (std::size_t i = 0; i < devices; ++i) {
       devices_.push_back({.type = cuda_device_type, .index = static_cast<std::uint16_t>(i)});
       clients_.push_back(Client::load(devices_.back()));
@@ -62,6 +63,9 @@ class CudaFleet {
   }
 
  private:
+  // Of all GPUs, until the process ends: closing and opening a device would take seconds for each test.
+  static void keep_contexts();
+
   std::vector<DeviceId> devices_;
   std::vector<Client> clients_;
 };

@@ -44,7 +44,7 @@ struct ClientBackend {
 using LibraryBackend = ClientBackend<HostClient>;
 #if COX_HAS_CUDA
 struct CudaBackend : ClientBackend<CudaClient> {
-  static constexpr bool transfers_only = true;  ///< of the operations on several devices
+  static constexpr bool reduces_by_nccl = true;  ///< which cannot do all that host devices do
 };
 #endif
 
@@ -73,8 +73,8 @@ class Engine {
   [[nodiscard]] static Options with_what_there_is(Options options) {
     if (options.devices.size() < 2) {
       options.mix = options.mix.without_collectives();
-    } else if constexpr (requires { Backend::transfers_only; }) {
-      options.mix = options.mix.with_transfers_only();
+    } else if constexpr (requires { Backend::reduces_by_nccl; }) {
+      options.reduces_by_nccl = true;
     }
     return options;
   }

@@ -44,13 +44,6 @@ Mix Mix::without_collectives() const noexcept {
   return Mix(weights);
 }
 
-Mix Mix::with_transfers_only() const noexcept {
-  Weights weights = without_collectives().weights_;
-  constexpr auto transfer = static_cast<std::size_t>(Operation::Transfer);
-  weights[transfer] = weights_[transfer];
-  return Mix(weights);
-}
-
 Operation Mix::pick(Random& random) const noexcept {
   std::uint64_t left = random.below(total_);
   std::size_t index = 0;

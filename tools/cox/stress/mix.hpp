@@ -29,8 +29,6 @@ class Mix {
   [[nodiscard]] bool has_collectives() const noexcept;
   /// The same without what needs several devices. Something must be left.
   [[nodiscard]] Mix without_collectives() const noexcept;
-  /// The same without what needs several devices, but for transfers. Something must be left.
-  [[nodiscard]] Mix with_transfers_only() const noexcept;
   [[nodiscard]] Operation pick(Random& random) const noexcept;
 
  private:

@@ -25,6 +25,8 @@ struct Options {
   Mix mix;
   Payload payload;
   FaultRates faults;
+  /// Reductions that NCCL refuses, or does with less exactness than host devices, are left out.
+  bool reduces_by_nccl = false;
   /// A client that gets no answer for so long is reported as stuck.
   std::chrono::seconds patience{60};
   /// Called once at the end of the work, while the devices are still open and have nothing left to do.

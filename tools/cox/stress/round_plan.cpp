@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 namespace cox::stress {
 namespace {
@@ -24,17 +25,20 @@ bool is_recomputed(ElementType type) noexcept {
   return can_reduce(type) && type != ElementType::F8E4M3 && type != ElementType::F8E5M2;
 }
 
-ElementType pick_type(bool reduced, Random& random) {
-  for (;;) {
-    const ElementType type = element_types[random.below(element_types.size())].type;
-    if (!reduced || is_recomputed(type)) return type;
-  }
+bool is_exact_by_nccl(ElementType type, ReduceOperation reduce, std::size_t ranks) noexcept {
+  if (type == ElementType::I16 || type == ElementType::U16) return false;
+  const bool is_float = accumulate_type(type) == ElementType::F32 || type == ElementType::F64;
+  return reduce != ReduceOperation::Mean || (is_float && std::has_single_bit(ranks));
 }
 
-RoundPart plan_part(CollectiveOperation operation, std::size_t bytes, std::size_t ranks, Random& random) {
+RoundPart plan_part(CollectiveOperation operation, std::size_t bytes, std::size_t ranks, bool by_nccl, Random& random) {
   const CollectiveOperationFacts& facts = facts_of(operation);
-  RoundPart part{.operation = operation, .type = pick_type(facts.reduces, random)};
-  part.reduce = static_cast<ReduceOperation>(random.below(reduce_operation_names.size()));
+  RoundPart part{.operation = operation};
+  do {
+    part.type = element_types[random.below(element_types.size())].type;
+    part.reduce = static_cast<ReduceOperation>(random.below(reduce_operation_names.size()));
+  } while (facts.reduces &&
+           (!is_recomputed(part.type) || (by_nccl && !is_exact_by_nccl(part.type, part.reduce, ranks))));
   part.root = static_cast<std::size_t>(random.below(ranks));
   const std::size_t block = bytes / (facts.input_of_all_size || facts.output_of_all_size ? ranks : 1);
   part.count = std::max<std::size_t>(block / element_size(part.type), 1);
@@ -44,16 +48,16 @@ RoundPart plan_part(CollectiveOperation operation, std::size_t bytes, std::size_
 
 }  // namespace
 
-std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Random& random) {
+std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, bool by_nccl, Random& random) {
   constexpr std::array others{CollectiveOperation::AllReduce, CollectiveOperation::Reduce, CollectiveOperation::Barrier,
                               CollectiveOperation::Broadcast};
   constexpr std::uint64_t one_group_in = 8;
   const bool group = plan.operation != Operation::Transfer && random.below(one_group_in) == 0;
   const std::size_t more = group ? 1 + static_cast<std::size_t>(random.below(2)) : 0;
   const std::size_t bytes = plan.bytes / (more + 1);
-  std::vector<RoundPart> parts{plan_part(operation_of(plan.operation), bytes, ranks, random)};
+  std::vector<RoundPart> parts{plan_part(operation_of(plan.operation), bytes, ranks, by_nccl, random)};
   for (std::size_t i = 0; i < more; ++i)
-    parts.push_back(plan_part(others[random.below(others.size())], bytes, ranks, random));
+    parts.push_back(plan_part(others[random.below(others.size())], bytes, ranks, by_nccl, random));
   return parts;
 }
 

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace cox::detail {
+
+/// What a clique of GPUs holds: their contexts, a stream and a little memory of each, and what reduces small data between
+/// them. Any thread.
+class CliqueDevices final : public OpenNcclDevices {
+ public:
+  /// Blocks while contexts are opened. Throws CudaError, std::bad_alloc.
+  CliqueDevices(const CommunicationId& devices, const std::vector<int>& ordinals);
+  /// All that was launched has ended.
+  ~CliqueDevices() override;
+
+  void give_up() noexcept override {
+    if (peer_reduce_ != nullptr) peer_reduce_->give_up();
+  }
+  [[nodiscard]] CUstream_st* stream(std::size_t rank) const noexcept override { return ranks_[rank].stream; }
+  [[nodiscard]] void* scratch(std::size_t rank) const noexcept override;
+  void synchronize(std::size_t rank) const override;
+
+  /// Null: the setting collectives.peer_memory says so, the GPUs cannot reach each other, or there is no memory for it.
+  [[nodiscard]] PeerReduce* peer_reduce() const noexcept { return peer_reduce_.get(); }
+
+ private:
+  struct Rank {
+    CUstream stream = nullptr;
+    CUdeviceptr scratch = 0;
+  };
+  void free() noexcept;
+
+  std::vector<std::shared_ptr<CudaContext>> contexts_;
+  std::vector<Rank> ranks_;
+  std::shared_ptr<PeerReduce> peer_reduce_;
+};
+
+}  // namespace cox::detail

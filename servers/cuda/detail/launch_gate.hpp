@@ -1,0 +1,46 @@
+#pragma once
+
+#include <coxswain/runtime/unique_function.hpp>
+
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace cox::detail {
+
+/// Keeps two things of the process apart (T1): collectives that some devices have been given and others not, and what
+/// may wait for running kernels, perhaps with a lock of the driver held: making a communicator, loading code. While
+/// somebody wants it quiet, no rank asks for an operation; what has been released by then is launched on all its
+/// devices first. Any thread.
+class LaunchGate {
+ public:
+  /// The process's. Never destroyed.
+  [[nodiscard]] static LaunchGate& of_process();
+
+  /// Whether a rank may ask for an operation; then leave() when it has. If not, `then` is called when it may; it must
+  /// not block. Throws std::bad_alloc.
+  [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
+  void leave() noexcept;
+  /// A part has been released: by a rank that has entered, or by one that waits for it.
+  void add_part() noexcept;
+  /// It has been launched, or never will be.
+  void remove_part() noexcept;
+
+  /// Nothing is asked for as long as somebody holds what is returned. Blocks until all that was released has been
+  /// launched; not on a device thread, which has to do that. Throws CollectiveError Timeout if it takes a minute.
+  [[nodiscard]] std::shared_ptr<void> quiet();
+
+ private:
+  void open() noexcept;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t closed_ = 0;  // by so many; guarded by mutex_, as all below
+  std::size_t inside_ = 0;
+  std::size_t parts_ = 0;
+  std::vector<UniqueFunction<void()>> waiting_;
+};
+
+}  // namespace cox::detail

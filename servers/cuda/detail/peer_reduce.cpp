@@ -1,0 +1,188 @@
+#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+
+#include <coxswain/runtime/log.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
+#include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <new>
+
+namespace cox::detail {
+namespace {
+
+constexpr std::size_t most_ranks = 8;
+
+// Where things are in a rank's memory. Lines of even and odd epochs; flags of two meetings.
+constexpr std::size_t lines_of_rank = PeerReduce::most_in_one_shot / one_shot_unit * one_shot_line;
+constexpr std::size_t lines_of_epoch = most_ranks * lines_of_rank;
+constexpr std::size_t flags_at = 2 * lines_of_epoch;
+constexpr std::size_t flags_size = std::size_t{2} * peer_reduce_blocks * most_ranks * sizeof(std::uint32_t);
+constexpr std::size_t inputs_at = (flags_at + flags_size + 4095) / 4096 * 4096;
+// Shares are of whole units: the last may lie beyond the data.
+constexpr std::size_t results_at = inputs_at + PeerReduce::most_in_two_shots + most_ranks * two_shot_unit;
+constexpr std::size_t results_size = PeerReduce::most_in_two_shots / 2 + two_shot_unit;
+constexpr std::size_t granule = CudaStorage::granule;
+constexpr std::size_t memory_size = (results_at + results_size + granule - 1) / granule * granule;
+
+/// The kernels' struct Peers, with as many as there can be: the kernels take the first of them.
+using Peers = std::array<CUdeviceptr, most_ranks>;
+
+bool is_float(ElementType type) noexcept {
+  return type == ElementType::F16 || type == ElementType::BF16 || type == ElementType::F32 || type == ElementType::F64;
+}
+
+unsigned blocks_for(std::size_t units) noexcept {
+  return static_cast<unsigned>(
+      std::clamp<std::size_t>((units + peer_reduce_threads - 1) / peer_reduce_threads, 1, peer_reduce_blocks));
+}
+
+bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts) {
+  for (const auto& from : contexts)
+    for (const auto& to : contexts) {
+      int reaches = 1;
+      if (from != to) COX_CUDA_TRY(device_can_access_peer(&reaches, from->device(), to->device()));
+      if (reaches == 0) return false;
+    }
+  return true;
+}
+
+}  // namespace
+
+bool PeerReduce::knows(const CollectiveRequest& request, std::size_t world_size) noexcept {
+  if (request.operation != CollectiveOperation::AllReduce || world_size > most_ranks) return false;
+  const ElementType type = request.element_type;
+  if (is_float(type)) return true;
+  // The mean of integers may need more than an accumulator holds.
+  return request.reduce_operation != ReduceOperation::Mean &&
+         (type == ElementType::I32 || type == ElementType::U32 || type == ElementType::I64 ||
+          type == ElementType::U64 || type == ElementType::I8 || type == ElementType::U8);
+}
+
+CliqueWay PeerReduce::way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
+  const CollectiveRequest& request = requests.front();
+  const std::size_t bytes = request.count * element_size(request.element_type);
+  if (requests.size() != 1 || bytes == 0 || bytes > most_in_two_shots || !knows(request, world_size))
+    return CliqueWay::Nccl;
+  return bytes <= most_in_one_shot ? CliqueWay::OneShot : CliqueWay::TwoShots;
+}
+
+std::shared_ptr<PeerReduce> PeerReduce::make(const CommunicationId& devices,
+                                             const std::vector<std::shared_ptr<CudaContext>>& contexts) {
+  if (!all_reach_each_other(contexts)) return nullptr;
+  try {
+    return std::make_shared<PeerReduce>(devices, contexts);
+  } catch (const std::bad_alloc&) {
+    log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
+      return "no memory for small collectives of " + devices.to_string() + ": NCCL does them, which takes longer";
+    });
+    return nullptr;
+  }
+}
+
+PeerReduce::PeerReduce(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts)
+    : devices_(devices), contexts_(contexts) {
+  for (const auto& context : contexts_) {
+    auto rank = std::make_unique<Rank>(context);
+    rank->base = rank->storage.reserve(memory_size);
+    const CurrentContext current(*context);
+    const bool mapped = rank->storage.map(rank->base, memory_size);
+    if (!mapped) {
+      rank->storage.release(rank->base, memory_size);
+      throw std::bad_alloc();
+    }
+    ranks_.push_back(std::move(rank));
+    // Epochs begin with 1. What is there is of no other program, but of whom it may be is not known.
+    COX_CUDA_TRY(memory_set(ranks_.back()->base, 0, memory_size / sizeof(std::uint32_t)));
+    COX_CUDA_TRY(stream_synchronize(nullptr));
+  }
+  const CurrentContext current(*contexts_.front());
+  COX_CUDA_TRY(host_alloc(&given_up_, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+  ::new (given_up_) std::atomic<std::uint32_t>(0);
+}
+
+PeerReduce::~PeerReduce() {
+  for (const auto& rank : ranks_) {
+    rank->storage.unmap(rank->base, memory_size);
+    rank->storage.release(rank->base, memory_size);
+  }
+  if (given_up_ == nullptr) return;
+  const CurrentContext current(*contexts_.front());
+  COX_CUDA_CHECK(host_free(given_up_));
+}
+
+void PeerReduce::prepare(const CollectiveRequest& request) {
+  const std::string source = peer_reduce_source(request.element_type, request.reduce_operation, ranks_.size());
+  const CubeDim dim = CubeDim::of_1d(peer_reduce_threads);
+  auto made = std::make_unique<Kernels>(Kernels{CudaKernel::from_source("cox_one_shot", dim, source),
+                                                CudaKernel::from_source("cox_two_shot", dim, source),
+                                                {},
+                                                {}});
+  for (const auto& [kernel, functions] :
+       {std::pair{&made->one_shot, &made->one_shots}, std::pair{&made->two_shot, &made->two_shots}})
+    for (const DeviceId device : devices_.devices()) {
+      kernel->prepare(device);
+      const LoadedKernel* const loaded = kernel->loaded(device.index);
+      functions->push_back(loaded != nullptr ? loaded->function : nullptr);
+    }
+  const std::lock_guard lock(mutex_);
+  kernels_.emplace(Key(request.element_type, request.reduce_operation), std::move(made));
+}
+
+bool PeerReduce::prepared(const CollectiveRequest& request) const {
+  const std::lock_guard lock(mutex_);
+  return kernels_.contains(Key(request.element_type, request.reduce_operation));
+}
+
+bool PeerReduce::usable(const CollectiveRequest& request) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = kernels_.find(Key(request.element_type, request.reduce_operation));
+  const auto is_there = [](CUfunction function) { return function != nullptr; };
+  return found != kernels_.end() && std::ranges::all_of(found->second->one_shots, is_there) &&
+         std::ranges::all_of(found->second->two_shots, is_there);
+}
+
+void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
+                        CUstream stream) const {
+  const CollectiveRequest& request = call.request;
+  const Kernels* kernels = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    kernels = kernels_.at(Key(request.element_type, request.reduce_operation)).get();
+  }
+  const void* source = call.source;
+  void* destination = call.destination;
+  std::uint64_t bytes = request.count * element_size(request.element_type);
+  auto this_rank = static_cast<std::uint32_t>(rank);
+  const auto all_at = [&](std::size_t offset) {
+    Peers peers{};
+    for (std::size_t r = 0; r < ranks_.size(); ++r) peers[r] = ranks_[r]->base + offset;
+    return peers;
+  };
+  void* given_up = given_up_;
+  CUlaunchConfig config{};
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = peer_reduce_threads;
+  config.hStream = stream;
+  if (way == CliqueWay::OneShot) {
+    Peers lines = all_at(epoch % 2 * lines_of_epoch);
+    std::uint64_t stride = lines_of_rank;
+    config.gridDimX = blocks_for((bytes + one_shot_unit - 1) / one_shot_unit);
+    std::array<void*, 8> values{&source, &destination, &bytes, &lines, &this_rank, &epoch, &stride, &given_up};
+    COX_CUDA_TRY(launch(&config, kernels->one_shots[rank], values.data(), nullptr));
+    return;
+  }
+  Peers flags = all_at(flags_at);
+  Peers inputs = all_at(inputs_at);
+  Peers results = all_at(results_at);
+  const std::size_t units = (bytes + two_shot_unit - 1) / two_shot_unit;
+  config.gridDimX = blocks_for((units + ranks_.size() - 1) / ranks_.size());
+  std::array<void*, 9> values{&source, &destination, &bytes, &flags, &inputs, &results, &this_rank, &epoch, &given_up};
+  COX_CUDA_TRY(launch(&config, kernels->two_shots[rank], values.data(), nullptr));
+}
+
+void PeerReduce::give_up() noexcept { static_cast<std::atomic<std::uint32_t>*>(given_up_)->store(1); }
+
+}  // namespace cox::detail

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/communication/reduce_operation.hpp>
+#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/cuda_storage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace cox::detail {
+
+/// all_reduce of small data by kernels of our own, which write into and read from the memory of the other GPUs: sooner
+/// there than NCCL. Made for the ranks of one communicator; its operations are launched in one order on all of them.
+/// Any thread.
+class PeerReduce {
+ public:
+  /// Bytes at most: of one shot (data goes to all ranks, in one meeting), and of two (each rank reduces a share).
+  static constexpr std::size_t most_in_one_shot = std::size_t{64} << 10U;
+  static constexpr std::size_t most_in_two_shots = std::size_t{8} << 20U;
+
+  /// Whether such an operation is done here if it is small enough.
+  [[nodiscard]] static bool knows(const CollectiveRequest& request, std::size_t world_size) noexcept;
+  /// How an operation is done; Nccl: not here. The same on all ranks, whatever their buffers.
+  [[nodiscard]] static CliqueWay way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept;
+
+  /// Takes memory of all devices, whose contexts are open, and makes it known to the others. Null where they cannot reach
+  /// each other, or there is no memory. Throws CudaError, std::bad_alloc.
+  [[nodiscard]] static std::shared_ptr<PeerReduce> make(const CommunicationId& devices,
+                                                        const std::vector<std::shared_ptr<CudaContext>>& contexts);
+  explicit PeerReduce(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts);
+  PeerReduce(const PeerReduce&) = delete;
+  PeerReduce& operator=(const PeerReduce&) = delete;
+  /// All that was launched has ended.
+  ~PeerReduce();
+
+  /// Compiles the kernels of such operations and loads them on all devices. Blocks for that, the first time.
+  void prepare(const CollectiveRequest& request);
+  /// Whether that has been done.
+  [[nodiscard]] bool prepared(const CollectiveRequest& request) const;
+  /// Whether such an operation can be launched: it has been prepared, and that has succeeded on all devices.
+  [[nodiscard]] bool usable(const CollectiveRequest& request) const;
+
+  /// Launches the rank's part on a stream of its device, whose context is current. `epoch` counts the operations of that
+  /// way from 1. Throws CudaError.
+  void launch(CliqueWay way, std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const;
+  /// Kernels that wait for other ranks end, with whatever they have.
+  void give_up() noexcept;
+
+ private:
+  using Key = std::pair<ElementType, ReduceOperation>;
+  struct Kernels {
+    CudaKernel one_shot;
+    CudaKernel two_shot;
+    std::vector<CUfunction> one_shots;  // by rank; null: it could not be loaded
+    std::vector<CUfunction> two_shots;
+  };
+  struct Rank {
+    explicit Rank(const std::shared_ptr<CudaContext>& context) : storage(context) {}
+    CudaStorage storage;
+    CUdeviceptr base = 0;
+  };
+
+  const CommunicationId devices_;
+  const std::vector<std::shared_ptr<CudaContext>> contexts_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  void* given_up_ = nullptr;  // a word of page-locked memory that all devices can read
+  mutable std::mutex mutex_;
+  std::map<Key, std::unique_ptr<Kernels>> kernels_;  // guarded by mutex_; what is there stays as it is
+};
+
+}  // namespace cox::detail

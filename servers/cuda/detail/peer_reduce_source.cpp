@@ -1,0 +1,280 @@
+#include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
+
+#include <array>
+#include <string_view>
+
+namespace cox::detail {
+namespace {
+
+struct CodeOfType {
+  ElementType type;
+  std::string_view element;      // what lies in memory
+  std::string_view accumulator;  // what is computed with
+  std::string_view load;         // an accumulator of `x`
+  std::string_view store;        // an element of `x`
+};
+
+constexpr std::string_view plain = "x";
+
+// Halves are converted by instructions of the GPU, so that no header is needed.
+constexpr std::array codes_of_types{
+    CodeOfType{ElementType::I8, "signed char", "int", plain, plain},
+    CodeOfType{ElementType::U8, "unsigned char", "unsigned", plain, plain},
+    CodeOfType{ElementType::I32, "int", "int", plain, plain},
+    CodeOfType{ElementType::U32, "unsigned", "unsigned", plain, plain},
+    CodeOfType{ElementType::I64, "long long", "long long", plain, plain},
+    CodeOfType{ElementType::U64, "unsigned long long", "unsigned long long", plain, plain},
+    CodeOfType{ElementType::F16, "unsigned short", "float", "half_to_float(x)", "float_to_half(x)"},
+    CodeOfType{ElementType::BF16, "unsigned short", "float", "__uint_as_float((unsigned)x << 16)", "float_to_bf16(x)"},
+    CodeOfType{ElementType::F32, "float", "float", plain, plain},
+    CodeOfType{ElementType::F64, "double", "double", plain, plain},
+};
+
+std::string_view code_of(ReduceOperation operation) {
+  switch (operation) {
+    case ReduceOperation::Sum:
+    case ReduceOperation::Mean: return "a + b";
+    case ReduceOperation::Min: return "b < a ? b : a";
+    case ReduceOperation::Max: return "b > a ? b : a";
+    case ReduceOperation::Product: return "a * b";
+  }
+  return "";
+}
+
+// How ranks meet. One shot: every rank writes its data to every other, in lines of 16 bytes whose halves have the
+// operation's epoch beside four bytes of data; a half is written at once, so that the epoch says that the data is there.
+// Two shots: every rank copies its data into memory that the others can read; then it reduces its share of all data,
+// and then fetches the others' shares. Blocks of the same number meet twice, by flags: they touch the same places.
+//
+// What is written for one operation has been read when it is written again: one shot, two operations later, in memory
+// for even and odd epochs; a rank that is there has had the data of the operation between from all others. Two shots:
+// inputs, since a rank leaves only when the others have reduced; results, since it writes them when the others have
+// begun the operation.
+//
+// All ranks combine in the order of ranks, so that the bits are the same everywhere. Idea of data beside epoch: NCCL's
+// LL protocol; of one and two shots: custom all-reduce kernels of inference engines.
+constexpr std::string_view common = R"cuda(
+using u32 = unsigned;
+using u64 = unsigned long long;
+
+struct Peers { char* at[RANKS]; };
+struct Line { u32 data[2]; };
+
+__device__ inline float half_to_float(unsigned short x) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x));
+  return f;
+}
+__device__ inline unsigned short float_to_half(float x) {
+  unsigned short h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+}
+__device__ inline unsigned short float_to_bf16(float x) {
+  unsigned short h;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+}
+__device__ inline Accumulator load_element(Element x) { return static_cast<Accumulator>(LOAD); }
+__device__ inline Element store_element(Accumulator x) { return static_cast<Element>(STORE); }
+__device__ inline Accumulator combine(Accumulator a, Accumulator b) { return COMBINE; }
+
+// So many bytes, of which as many are there as the data has.
+template <int BYTES>
+struct Unit {
+  static constexpr int words = BYTES / 4;
+  static constexpr int lanes = BYTES / sizeof(Element);
+  union {
+    u32 word[words];
+    Element element[lanes];
+  };
+
+  __device__ void load(const char* data, u64 bytes, u64 i) {
+    const u64 at = i * BYTES;
+    if (at + BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0) {
+      if constexpr (BYTES == 16) {
+        const uint4 v = *reinterpret_cast<const uint4*>(data + at);
+        word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
+      } else {
+        const uint2 v = *reinterpret_cast<const uint2*>(data + at);
+        word[0] = v.x, word[1] = v.y;
+      }
+      return;
+    }
+#pragma unroll
+    for (int w = 0; w < words; ++w) word[w] = 0;
+#pragma unroll
+    for (int e = 0; e < lanes; ++e)
+      if (at + (e + 1) * sizeof(Element) <= bytes) element[e] = reinterpret_cast<const Element*>(data + at)[e];
+  }
+  __device__ void store(char* data, u64 bytes, u64 i) const {
+    const u64 at = i * BYTES;
+    if (at + BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0) {
+      if constexpr (BYTES == 16) {
+        *reinterpret_cast<uint4*>(data + at) = make_uint4(word[0], word[1], word[2], word[3]);
+      } else {
+        *reinterpret_cast<uint2*>(data + at) = make_uint2(word[0], word[1]);
+      }
+      return;
+    }
+#pragma unroll
+    for (int e = 0; e < lanes; ++e)
+      if (at + (e + 1) * sizeof(Element) <= bytes) reinterpret_cast<Element*>(data + at)[e] = element[e];
+  }
+};
+
+template <int BYTES>
+struct Sum {
+  Accumulator lane[Unit<BYTES>::lanes];
+
+  __device__ void first(const Unit<BYTES>& unit) {
+#pragma unroll
+    for (int e = 0; e < unit.lanes; ++e) lane[e] = load_element(unit.element[e]);
+  }
+  __device__ void next(const Unit<BYTES>& unit) {
+#pragma unroll
+    for (int e = 0; e < unit.lanes; ++e) lane[e] = combine(lane[e], load_element(unit.element[e]));
+  }
+  __device__ Unit<BYTES> result() const {
+    Unit<BYTES> unit;
+#pragma unroll
+    for (int e = 0; e < unit.lanes; ++e) unit.element[e] = store_element(lane[e] DIVIDE);
+    return unit;
+  }
+};
+
+// The host has given the operation up. Asked for now and then: the word is in memory of the host.
+struct Patience {
+  const volatile u32* given_up;
+  u32 looks = 0;
+  __device__ bool over() { return ++looks % 4096 == 0 && *given_up != 0; }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_one_shot(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u32 rank, u32 epoch, u64 rank_stride,
+             const volatile u32* given_up) {
+  const u64 units = (bytes + 7) / 8;
+  Patience patience{given_up};
+  for (u64 i = u64{blockIdx.x} * THREADS + threadIdx.x; i < units; i += u64{gridDim.x} * THREADS) {
+    Unit<8> own;
+    own.load(in, bytes, i);
+#pragma unroll
+    for (u32 r = 0; r < RANKS; ++r)
+      if (r != rank)
+        asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(peers.at[r] + rank * rank_stride + i * 16),
+                     "r"(own.word[0]), "r"(epoch), "r"(own.word[1])
+                     : "memory");
+    Sum<8> sum;
+#pragma unroll
+    for (u32 r = 0; r < RANKS; ++r) {
+      Unit<8> unit = own;
+      if (r != rank) {
+        const char* const line = peers.at[rank] + r * rank_stride + i * 16;
+        u32 first, second;
+        do {
+          asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                       : "=r"(unit.word[0]), "=r"(first), "=r"(unit.word[1]), "=r"(second)
+                       : "l"(line)
+                       : "memory");
+          if (patience.over()) return;
+        } while (first != epoch || second != epoch);
+      }
+      if (r == 0) sum.first(unit); else sum.next(unit);
+    }
+    sum.result().store(out, bytes, i);
+  }
+}
+
+// Blocks of this number meet. False: given up.
+__device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, Patience& patience) {
+  const u32 slot = (stage * BLOCKS + blockIdx.x) * RANKS;
+  __syncthreads();
+  bool met = true;
+  if (threadIdx.x < RANKS && threadIdx.x != rank) {
+    u32* const theirs = reinterpret_cast<u32*>(flags.at[threadIdx.x]) + slot + rank;
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(theirs), "r"(epoch) : "memory");
+    const u32* const ours = reinterpret_cast<const u32*>(flags.at[rank]) + slot + threadIdx.x;
+    u32 found;
+    do {
+      asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(found) : "l"(ours) : "memory");
+      if (found != epoch && patience.over()) met = false;
+    } while (found != epoch && met);
+  }
+  return __syncthreads_and(met);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_two_shot(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
+             const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
+             const volatile u32* given_up) {
+  const u64 units = (bytes + 15) / 16;
+  const u64 share = (units + RANKS - 1) / RANKS;
+  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
+  const u64 step = u64{gridDim.x} * THREADS;
+  Patience patience{given_up};
+  for (u64 j = first; j < share; j += step)
+#pragma unroll
+    for (u32 s = 0; s < RANKS; ++s) {
+      const u64 i = s * share + j;
+      if (i >= units) continue;
+      Unit<16> unit;
+      unit.load(in, bytes, i);
+      unit.store(inputs.at[rank], ~u64{0}, i);
+    }
+  if (!meet(flags, rank, 0, epoch, patience)) return;
+  for (u64 j = first; j < share; j += step) {
+    const u64 i = rank * share + j;
+    if (i >= units) continue;
+    Unit<16> unit[RANKS];
+#pragma unroll
+    for (u32 r = 0; r < RANKS; ++r) unit[r].load(inputs.at[r], ~u64{0}, i);
+    Sum<16> sum;
+    sum.first(unit[0]);
+#pragma unroll
+    for (u32 r = 1; r < RANKS; ++r) sum.next(unit[r]);
+    const Unit<16> result = sum.result();
+    result.store(results.at[rank], ~u64{0}, j);
+    result.store(out, bytes, i);
+  }
+  if (!meet(flags, rank, 1, epoch, patience)) return;
+  for (u64 j = first; j < share; j += step)
+#pragma unroll
+    for (u32 k = 1; k < RANKS; ++k) {
+      const u32 s = (rank + k) % RANKS;  // not all from the same one first
+      const u64 i = s * share + j;
+      if (i >= units) continue;
+      Unit<16> unit;
+      unit.load(results.at[s], ~u64{0}, j);
+      unit.store(out, bytes, i);
+    }
+}
+)cuda";
+
+}  // namespace
+
+std::string peer_reduce_source(ElementType type, ReduceOperation operation, std::size_t ranks) {
+  std::string source;
+  for (const CodeOfType& code : codes_of_types) {
+    if (code.type != type) continue;
+    const auto define = [&](std::string_view name, std::string_view text) {
+      source += "#define ";
+      source += name;
+      source += ' ';
+      source += text;
+      source += '\n';
+    };
+    source = "using Element = " + std::string(code.element) + ";\nusing Accumulator = " + std::string(code.accumulator) +
+             ";\n";
+    define("RANKS", std::to_string(ranks));
+    define("THREADS", std::to_string(peer_reduce_threads));
+    define("BLOCKS", std::to_string(peer_reduce_blocks));
+    define("LOAD", "(" + std::string(code.load) + ")");
+    define("STORE", "(" + std::string(code.store) + ")");
+    define("COMBINE", "(" + std::string(code_of(operation)) + ")");
+    define("DIVIDE", operation == ReduceOperation::Mean ? "/ RANKS" : "");
+    source += common;
+  }
+  return source;
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <coxswain/runtime/communication/reduce_operation.hpp>
+#include <coxswain/runtime/element_type.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace cox::detail {
+
+/// Bytes of a rank's data in a line of the one-shot kernel, and bytes of the line: data and epoch, twice.
+inline constexpr std::size_t one_shot_unit = 8;
+inline constexpr std::size_t one_shot_line = 16;
+/// Bytes that a thread of the two-shot kernel moves at a time.
+inline constexpr std::size_t two_shot_unit = 16;
+/// Threads of a block, and blocks at most, of both.
+inline constexpr unsigned peer_reduce_threads = 512;
+inline constexpr unsigned peer_reduce_blocks = 64;
+
+/// CUDA C++ with the kernels cox_one_shot and cox_two_shot, which reduce elements of one type over that many GPUs. No
+/// headers are included.
+[[nodiscard]] std::string peer_reduce_source(ElementType type, ReduceOperation operation, std::size_t ranks);
+
+}  // namespace cox::detail

@@ -1,0 +1,291 @@
+// Collectives between GPUs by value: every operation with every type, small and large, aligned or not.
+
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/servers/cuda/cuda_server.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace cox;
+
+namespace {
+
+/// A small whole number as an element: exact in all types up to 8.
+std::uint64_t element_of(ElementType type, unsigned value) {
+  const auto small_float = [value](unsigned mantissa, unsigned bias) -> std::uint64_t {
+    if (value == 0) return 0;
+    const auto exponent = static_cast<unsigned>(std::bit_width(value)) - 1;
+    const std::uint64_t fraction = (std::uint64_t{value} << (mantissa - exponent)) & ((std::uint64_t{1} << mantissa) - 1);
+    return std::uint64_t{exponent + bias} << mantissa | fraction;
+  };
+  switch (type) {
+    case ElementType::F8E4M3: return small_float(3, 7);
+    case ElementType::F8E5M2: return small_float(2, 15);
+    case ElementType::F16: return small_float(10, 15);
+    case ElementType::BF16: return small_float(7, 127);
+    case ElementType::F32: return small_float(23, 127);
+    case ElementType::F64: return small_float(52, 1023);
+    default: return value;
+  }
+}
+
+/// All ranks of all GPUs.
+class Gpus {
+ public:
+  explicit Gpus(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      devices_.push_back({.type = cuda_device_type, .index = static_cast<std::uint16_t>(i)});
+      clients_.push_back(CudaClient::load(devices_.back()));
+    }
+  }
+  Gpus(const Gpus&) = delete;
+  Gpus& operator=(const Gpus&) = delete;
+  ~Gpus() {
+    clients_.clear();
+    shutdown_all();
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return clients_.size(); }
+  [[nodiscard]] const CudaClient& operator[](std::size_t rank) const { return clients_[rank]; }
+  [[nodiscard]] const std::vector<DeviceId>& devices() const noexcept { return devices_; }
+
+ private:
+  std::vector<DeviceId> devices_;
+  std::vector<CudaClient> clients_;
+};
+
+using Values = std::vector<unsigned>;
+
+Bytes bytes_of(ElementType type, const Values& values) {
+  const std::size_t size = element_size(type);
+  std::vector<std::byte> bytes(values.size() * size);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint64_t element = element_of(type, values[i]);
+    std::memcpy(bytes.data() + i * size, &element, size);
+  }
+  return Bytes::copy_of(bytes);
+}
+
+/// 0 and 1, different for each rank: the sum over 8 ranks is exact in every type.
+Values values_of(std::size_t rank, std::size_t count) {
+  Values values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<unsigned>((i / (rank + 1) + rank) % 2);
+  return values;
+}
+
+Values reduced(ReduceOperation operation, std::size_t ranks, std::size_t count) {
+  Values result = values_of(0, count);
+  for (std::size_t rank = 1; rank < ranks; ++rank) {
+    const Values other = values_of(rank, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (operation == ReduceOperation::Sum) result[i] += other[i];
+      if (operation == ReduceOperation::Min) result[i] = std::min(result[i], other[i]);
+      if (operation == ReduceOperation::Max) result[i] = std::max(result[i], other[i]);
+      if (operation == ReduceOperation::Product) result[i] *= other[i];
+    }
+  }
+  return result;
+}
+
+Values part_of(const Values& all, std::size_t part, std::size_t parts) {
+  const std::size_t size = all.size() / parts;
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(part * size);
+  return {first, first + static_cast<std::ptrdiff_t>(size)};
+}
+
+bool equal(const CudaClient& client, const Handle& memory, const Bytes& expected) {
+  const Bytes found = client.read_one(memory);
+  return found.size() == expected.size() && std::memcmp(found.data(), expected.data(), found.size()) == 0;
+}
+
+/// As a test asks for that many GPUs.
+#define COX_REQUIRE_GPUS(count)                                                                                  \
+  if (const std::size_t found = enumerate_cuda_devices().size(); found < (count)) {                              \
+    WARN("skipped: needs " << (count) << " GPUs, found " << found << ". " << why_no_cuda());                     \
+    return;                                                                                                      \
+  }
+
+constexpr std::size_t most = 8;
+
+}  // namespace
+
+TEST_CASE("Every reduction of every type that NCCL has is right, small and large", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(std::min(enumerate_cuda_devices().size(), most));
+  for (const auto& facts : element_types) {
+    const ElementType type = facts.type;
+    if (!detail::nccl_type(type)) continue;
+    for (const ReduceOperation operation :
+         {ReduceOperation::Sum, ReduceOperation::Min, ReduceOperation::Max, ReduceOperation::Product})
+      for (const std::size_t count : {std::size_t{1}, std::size_t{13}, std::size_t{4097}, std::size_t{300'001},
+                                      std::size_t{9} << 20U}) {
+        if (count > 1'000'000 && (operation != ReduceOperation::Sum || element_size(type) > 4)) continue;
+        INFO(to_string(operation) << " of " << count << " " << to_string(type));
+        const Bytes expected = bytes_of(type, reduced(operation, gpus.size(), count));
+        std::vector<Handle> sources;
+        std::vector<Handle> results;
+        std::vector<Handle> in_place;
+        for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+          sources.push_back(gpus[rank].create(bytes_of(type, values_of(rank, count))));
+          results.push_back(gpus[rank].empty(sources[rank].size_in_used()));
+          in_place.push_back(gpus[rank].create(bytes_of(type, values_of(rank, count))));
+          gpus[rank].all_reduce(sources[rank], results[rank], type, gpus.devices(), operation);
+          gpus[rank].all_reduce(in_place[rank], in_place[rank], type, gpus.devices(), operation);
+        }
+        for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+          REQUIRE(equal(gpus[rank], results[rank], expected));
+          REQUIRE(equal(gpus[rank], in_place[rank], expected));
+        }
+      }
+  }
+}
+
+TEST_CASE("The mean of floats is right on GPUs", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(2);
+  for (const ElementType type : {ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64})
+    for (const std::size_t count : {std::size_t{5}, std::size_t{70'000}, std::size_t{9} << 20U}) {
+      INFO(count << " " << to_string(type));
+      Values twice = values_of(0, count);
+      for (unsigned& value : twice) value *= 2;
+      const Bytes expected = bytes_of(type, values_of(0, count));  // of twice that, and nothing
+      std::vector<Handle> data;
+      data.push_back(gpus[0].create(bytes_of(type, twice)));
+      data.push_back(gpus[1].create(bytes_of(type, Values(count))));
+      for (std::size_t rank = 0; rank < 2; ++rank)
+        gpus[rank].all_reduce(data[rank], data[rank], type, gpus.devices(), ReduceOperation::Mean);
+      for (std::size_t rank = 0; rank < 2; ++rank) REQUIRE(equal(gpus[rank], data[rank], expected));
+    }
+}
+
+TEST_CASE("Every other collective is right with every type", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(std::min(enumerate_cuda_devices().size(), most));
+  const std::size_t ranks = gpus.size();
+  const DeviceId root = gpus.devices()[1];
+  for (const auto& facts : element_types) {
+    const ElementType type = facts.type;
+    for (const std::size_t block : {std::size_t{3}, std::size_t{100'003}}) {
+      const std::size_t count = block * ranks;
+      INFO(count << " " << to_string(type));
+      struct Results {
+        Handle broadcast, gather, exchange, reduce, scatter;
+      };
+      std::vector<Results> results(ranks);
+      const bool reduces = detail::nccl_type(type).has_value();
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const CudaClient& client = gpus[rank];
+        const Handle source = client.create(bytes_of(type, values_of(rank, count)));
+        const std::size_t size = source.size_in_used();
+        results[rank] = {client.empty(size), client.empty(size * ranks), client.empty(size), client.empty(size),
+                         client.empty(size / ranks)};
+        client.broadcast(source, results[rank].broadcast, type, gpus.devices(), root);
+        client.all_gather(source, results[rank].gather, type, gpus.devices());
+        client.all_to_all(source, results[rank].exchange, type, gpus.devices());
+        if (!reduces) continue;
+        client.reduce(source, results[rank].reduce, type, gpus.devices(), ReduceOperation::Sum, root);
+        client.reduce_scatter(source, results[rank].scatter, type, gpus.devices());
+      }
+      Values gathered;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const Values values = values_of(rank, count);
+        gathered.insert(gathered.end(), values.begin(), values.end());
+      }
+      const Values sum = reduced(ReduceOperation::Sum, ranks, count);
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        INFO("rank " << rank);
+        Values exchanged;
+        for (std::size_t from = 0; from < ranks; ++from) {
+          const Values part = part_of(values_of(from, count), rank, ranks);
+          exchanged.insert(exchanged.end(), part.begin(), part.end());
+        }
+        REQUIRE(equal(gpus[rank], results[rank].broadcast, bytes_of(type, values_of(1, count))));
+        REQUIRE(equal(gpus[rank], results[rank].gather, bytes_of(type, gathered)));
+        REQUIRE(equal(gpus[rank], results[rank].exchange, bytes_of(type, exchanged)));
+        if (!reduces) continue;
+        if (rank == 1) REQUIRE(equal(gpus[rank], results[rank].reduce, bytes_of(type, sum)));
+        REQUIRE(equal(gpus[rank], results[rank].scatter, bytes_of(type, part_of(sum, rank, ranks))));
+      }
+    }
+  }
+}
+
+TEST_CASE("Windows that begin and end anywhere are reduced, and nothing beside them", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(2);
+  constexpr ElementType type = ElementType::U8;
+  constexpr std::size_t count = 200'003;
+  for (const std::size_t size : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{150'001}})
+    for (const std::size_t first : {std::size_t{0}, std::size_t{1}, std::size_t{9}, std::size_t{16}}) {
+      INFO(size << " from " << first);
+      Values expected = values_of(0, count);
+      const Values sum = reduced(ReduceOperation::Sum, 2, count);
+      std::vector<Handle> data;
+      for (std::size_t rank = 0; rank < 2; ++rank) data.push_back(gpus[rank].create(bytes_of(type, values_of(rank, count))));
+      for (std::size_t rank = 0; rank < 2; ++rank) {
+        const Handle window = data[rank].offset_start(first).offset_end(count - first - size);
+        gpus[rank].all_reduce(window, window, type, gpus.devices());
+      }
+      for (std::size_t i = first; i < first + size; ++i) expected[i] = sum[i];
+      REQUIRE(equal(gpus[0], data[0], bytes_of(type, expected)));
+    }
+}
+
+TEST_CASE("Many small sums of changing sizes come out right, one behind the other", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(std::min(enumerate_cuda_devices().size(), most));
+  constexpr std::size_t most_elements = 600'000;
+  std::vector<Handle> sources;
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank)
+    sources.push_back(gpus[rank].create(bytes_of(ElementType::I32, values_of(rank, most_elements))));
+  const Values sum = reduced(ReduceOperation::Sum, gpus.size(), most_elements);
+  std::vector<std::vector<Handle>> results(gpus.size());
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < 300; ++i) sizes.push_back(1 + (i * 7919 * (i % 5 == 0 ? 300 : 1)) % most_elements);
+  for (const std::size_t size : sizes)
+    for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+      results[rank].push_back(gpus[rank].empty(size * 4));
+      gpus[rank].all_reduce(sources[rank].offset_end((most_elements - size) * 4), results[rank].back(),
+                            ElementType::I32, gpus.devices());
+    }
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank)
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      INFO("rank " << rank << ", sum " << i << " of " << sizes[i]);
+      REQUIRE(equal(gpus[rank], results[rank][i],
+                    bytes_of(ElementType::I32, {sum.begin(), sum.begin() + static_cast<std::ptrdiff_t>(sizes[i])})));
+    }
+}
+
+TEST_CASE("What NCCL does not reduce is refused for all ranks, and the next sum is done", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(2);
+  std::vector<Handle> data;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    data.push_back(gpus[rank].create(bytes_of(ElementType::I16, values_of(rank, 10))));
+    gpus[rank].all_reduce(data[rank], data[rank], ElementType::I16, gpus.devices());
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    gpus[rank].sync_collective();
+    try {
+      gpus[rank].sync().get();
+      FAIL("16-bit integers were reduced");
+    } catch (const ServerError& error) {
+      REQUIRE(error.errors().size() == 1);
+      CHECK_THAT(error.what(), Catch::Matchers::ContainsSubstring("NCCL does not reduce them"));
+    }
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    gpus[rank].all_reduce(data[rank], data[rank], ElementType::U8, gpus.devices(), ReduceOperation::Max);
+  for (std::size_t rank = 0; rank < 2; ++rank) CHECK_NOTHROW(gpus[rank].read_one(data[rank]));
+}

@@ -1,0 +1,59 @@
+#include <coxswain/tests/servers/cuda/compiler.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/runtime/communication/reducible_types.hpp>
+#include <coxswain/servers/cuda/detail/compile.hpp>
+#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+#include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
+
+using namespace cox;
+using namespace cox::detail;
+
+TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
+  const auto way = [](std::size_t bytes, ElementType type = ElementType::F32,
+                      ReduceOperation operation = ReduceOperation::Sum) {
+    CollectiveRequests requests;
+    requests.push_back({.element_type = type, .count = bytes / element_size(type), .reduce_operation = operation});
+    return PeerReduce::way_of(requests, 4);
+  };
+  CHECK(way(0) == CliqueWay::Nccl);
+  CHECK(way(8) == CliqueWay::OneShot);
+  CHECK(way(PeerReduce::most_in_one_shot) == CliqueWay::OneShot);
+  CHECK(way(PeerReduce::most_in_one_shot + 8) == CliqueWay::TwoShots);
+  CHECK(way(PeerReduce::most_in_two_shots) == CliqueWay::TwoShots);
+  CHECK(way(PeerReduce::most_in_two_shots + 8) == CliqueWay::Nccl);
+  CHECK(way(8, ElementType::F8E4M3) == CliqueWay::Nccl);
+  CHECK(way(8, ElementType::I32, ReduceOperation::Mean) == CliqueWay::Nccl);
+  CHECK(way(8, ElementType::F16, ReduceOperation::Mean) == CliqueWay::OneShot);
+}
+
+TEST_CASE("A group, another operation, and more ranks than there is memory for are NCCL's") {
+  const CollectiveRequest sum{.count = 2};
+  CollectiveRequests group;
+  group.push_back(sum);
+  group.push_back(sum);
+  CHECK(PeerReduce::way_of(group, 4) == CliqueWay::Nccl);
+  CollectiveRequests gather;
+  gather.push_back({.operation = CollectiveOperation::AllGather, .count = 2});
+  CHECK(PeerReduce::way_of(gather, 4) == CliqueWay::Nccl);
+  CollectiveRequests one;
+  one.push_back(sum);
+  CHECK(PeerReduce::way_of(one, 8) == CliqueWay::OneShot);
+  CHECK(PeerReduce::way_of(one, 9) == CliqueWay::Nccl);
+}
+
+TEST_CASE("The kernels compile for every type and operation that they are for") {
+  const Nvrtc* const nvrtc = test::compiler();
+  if (nvrtc == nullptr) return;
+  for (const auto& facts : element_types)
+    for (const ReduceOperation operation :
+         {ReduceOperation::Sum, ReduceOperation::Mean, ReduceOperation::Min, ReduceOperation::Product}) {
+      CollectiveRequests requests;
+      requests.push_back({.element_type = facts.type, .count = 1, .reduce_operation = operation});
+      if (PeerReduce::way_of(requests, 3) == CliqueWay::Nccl) continue;
+      INFO(to_string(operation) << " of " << to_string(facts.type));
+      const KernelSource source{
+          .text = peer_reduce_source(facts.type, operation, 3), .name_expression = {}, .headers = {}, .options = {}};
+      CHECK_NOTHROW(compile(*nvrtc, source, "sm_90"));
+    }
+}
