@@ -84,7 +84,7 @@ class CommunicationGroup {
   const std::chrono::milliseconds timeout_;
   const Lane all_;
   mutable detail::AdaptiveMutex mutex_;  // not held while the sequencer is called: it may call launches
-  std::map<Way, Lane> transfers_;  // guarded by mutex_, as all below
+  std::map<Way, Lane> transfers_;        // guarded by mutex_, as all below
   bool aborted_ = false;
   bool closed_ = false;
   std::exception_ptr cause_;     // of being aborted or closed

@@ -133,6 +133,7 @@ void NcclClique::watch() {
 // --------------------------------------------------------------------------------------------------------------------
 
 bool NcclClique::created(UniqueFunction<void()> then) {
+  if (made_.load(std::memory_order_acquire)) return true;  // with the release where it is made
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr || state_ >= State::Ready) return true;
   when_created_.push_back(std::move(then));
@@ -154,6 +155,7 @@ void NcclClique::create() noexcept {
   std::vector<NcclComm> natives(devices_.ordinals.size());
   std::shared_ptr<OpenNcclDevices> opened;
   try {
+    detail::name_this_thread("nccl");  // the names that threads of NCCL's inherit
     const std::shared_ptr<void> quiet = devices_.quiet();
     std::vector<std::unique_ptr<Comm>> comms(natives.size());
     for (auto& comm : comms) comm = std::make_unique<Comm>();
@@ -164,6 +166,8 @@ void NcclClique::create() noexcept {
     comms_ = std::move(comms);
   } catch (...) {
     failure = std::current_exception();
+    for (NcclComm native : natives)  // that were made before the ranks could not meet
+      if (native != nullptr && !devices_.lost()) COX_NCCL_CHECK(nullptr, abort(native));
   }
   std::vector<UniqueFunction<void()>> waiting;
   {
@@ -172,6 +176,7 @@ void NcclClique::create() noexcept {
     if (failure == nullptr) opened_.swap(opened);
     state_ = failure == nullptr ? State::Ready : State::Gone;
     if (state_ == State::Ready && broken_ != nullptr) begin_dismantling();  // nobody waits for it any more
+    made_.store(true, std::memory_order_release);
     waiting.swap(when_created_);
     changed_.notify_all();
   }
@@ -186,8 +191,8 @@ void NcclClique::meet(const std::vector<NcclComm>& natives, const OpenNcclDevice
   COX_NCCL_TRY(nullptr, group_start());
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     void* const scratch = opened.scratch(rank);
-    COX_NCCL_TRY(nullptr, all_reduce(scratch, scratch, 1, byte, detail::NcclReduction::Max, natives[rank],
-                                     opened.stream(rank)));
+    COX_NCCL_TRY(nullptr,
+                 all_reduce(scratch, scratch, 1, byte, detail::NcclReduction::Max, natives[rank], opened.stream(rank)));
   }
   COX_NCCL_TRY(nullptr, group_end());
   COX_NCCL_TRY(nullptr, group_start());
@@ -221,10 +226,11 @@ void NcclClique::require_intact() const {
 // Launches
 // --------------------------------------------------------------------------------------------------------------------
 
-void NcclClique::begin(const std::shared_ptr<NcclOperation>& operation) {
+std::shared_ptr<OpenNcclDevices> NcclClique::begin(const std::shared_ptr<NcclOperation>& operation) {
   const std::lock_guard lock(mutex_);
   require_intact();
   note_begin(operation);
+  return opened_;
 }
 
 // Under the lock.
@@ -239,14 +245,14 @@ void NcclClique::note_begin(const std::shared_ptr<NcclOperation>& operation) {
 
 void NcclClique::launch(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, const NcclCalls& calls,
                         CUstream_st* stream) {
-  begin(operation);
+  const auto opened = begin(operation);
   Comm& comm = *comms_[rank];
   const std::lock_guard in_use(comm.in_use);
   if (comm.native == nullptr) std::rethrow_exception(broken());
-  if (calls.size() == 1) return enqueue(comm.native, rank, calls.front(), stream);
+  if (calls.size() == 1) return enqueue(comm.native, opened->scratch(rank), calls.front(), stream);
   COX_NCCL_TRY(comm.native, group_start());
   try {
-    for (const NcclCall& call : calls) enqueue(comm.native, rank, call, stream);
+    for (const NcclCall& call : calls) enqueue(comm.native, opened->scratch(rank), call, stream);
   } catch (...) {
     static_cast<void>(detail::nccl().group_end());  // it says the same
     throw;
@@ -254,15 +260,14 @@ void NcclClique::launch(const std::shared_ptr<NcclOperation>& operation, std::si
   COX_NCCL_TRY(comm.native, group_end());
 }
 
-void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank,
-                     NcclOperation::Launched part) {
+void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part) {
   const std::lock_guard lock(mutex_);
   require_intact();
   operation->launched[rank] = std::move(part);
 }
 
 // What only moves elements moves bytes.
-void NcclClique::enqueue(NcclComm comm, std::size_t rank, const NcclCall& call, CUstream_st* stream) const {
+void NcclClique::enqueue(NcclComm comm, void* scratch, const NcclCall& call, CUstream_st* stream) const {
   using enum CollectiveOperation;
   constexpr auto byte = detail::NcclType::Uint8;
   const CollectiveRequest& request = call.request;
@@ -280,12 +285,8 @@ void NcclClique::enqueue(NcclComm comm, std::size_t rank, const NcclCall& call, 
     case Reduce:
       COX_NCCL_TRY(comm, reduce(source, destination, request.count, type, reduction, root, comm, stream));
       return;
-    case Broadcast:
-      COX_NCCL_TRY(comm, broadcast(source, destination, bytes, byte, root, comm, stream));
-      return;
-    case AllGather:
-      COX_NCCL_TRY(comm, all_gather(source, destination, bytes, byte, comm, stream));
-      return;
+    case Broadcast: COX_NCCL_TRY(comm, broadcast(source, destination, bytes, byte, root, comm, stream)); return;
+    case AllGather: COX_NCCL_TRY(comm, all_gather(source, destination, bytes, byte, comm, stream)); return;
     case ReduceScatter:
       COX_NCCL_TRY(comm, reduce_scatter(source, destination, request.count, type, reduction, comm, stream));
       return;
@@ -297,14 +298,11 @@ void NcclClique::enqueue(NcclComm comm, std::size_t rank, const NcclCall& call, 
       }
       COX_NCCL_TRY(comm, group_end());
       return;
-    case Barrier: {
-      void* const scratch = opened()->scratch(rank);
+    case Barrier:
       COX_NCCL_TRY(comm, all_reduce(scratch, scratch, 1, byte, detail::NcclReduction::Max, comm, stream));
       return;
-    }
     case Send:
-    case Receive:
-      break;
+    case Receive: break;
   }
   throw CollectiveError(CollectiveError::Kind::Unsupported, "transfers between GPUs are peer copies, not NCCL's");
 }
@@ -362,9 +360,8 @@ std::exception_ptr NcclClique::overdue(Time now) {
   if (state_ == State::Creating) {
     const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
     if (now - creating_since_ < patience) return nullptr;
-    return error(
-        CollectiveError::Kind::Timeout,
-        fmt::format("NCCL has not made the communicator {} in {} ms", devices_.devices.to_string(), patience.count()));
+    return error(CollectiveError::Kind::Timeout, fmt::format("NCCL has not made the communicator {} in {} ms",
+                                                             devices_.devices.to_string(), patience.count()));
   }
   NcclOperation& operation = *under_way_.front();
   const auto came = static_cast<std::size_t>(std::ranges::count_if(operation.launched, has_come));
@@ -432,8 +429,7 @@ void NcclClique::close() noexcept {
   const std::lock_guard lock(mutex_);
   try {
     if (broken_ == nullptr)
-      broken_ = error(CollectiveError::Kind::Aborted,
-                      "communicator " + devices_.devices.to_string() + " is closed");
+      broken_ = error(CollectiveError::Kind::Aborted, "communicator " + devices_.devices.to_string() + " is closed");
   } catch (...) {
     broken_ = std::current_exception();
   }

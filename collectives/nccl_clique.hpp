@@ -8,6 +8,7 @@
 #include <coxswain/runtime/unique_function.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -56,15 +57,15 @@ struct NcclDevices {
 };
 
 /// NCCL's communicators of all ranks of a group. The ranks are of this process, so their communicators are made, given
-/// up and destroyed together. What may block in NCCL has threads of its own, which exist for that alone: creation, with a
-/// first meeting of all ranks, so that later operations find them connected (T2), giving up and destroying.
+/// up and destroyed together. What may block in NCCL has threads of its own, which exist for that alone: creation, with
+/// a first meeting of all ranks, so that later operations find them connected (T2), giving up and destroying.
 ///
 ///     New --created()--> Creating --> Ready --close()--> Dismantling (what is under way ends, or is given up) --> Gone
 ///                                       \---abort()-----^
 ///
 /// Else each rank's device thread launches its part itself. An operation is overdue when the work before it has ended
-/// on some ranks' devices, but for `timeout` not on the others', or when it has not ended `timeout` after that. Then, as
-/// when NCCL tells of an error, all ranks are told; after that all of NCCL's communicators are revoked, then aborted
+/// on some ranks' devices, but for `timeout` not on the others', or when it has not ended `timeout` after that. Then,
+/// as when NCCL tells of an error, all ranks are told; after that all of NCCL's communicators are revoked, then aborted
 /// (T8), so that kernels which wait in them end. Any thread.
 class NcclClique : public std::enable_shared_from_this<NcclClique> {
  public:
@@ -88,8 +89,8 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   /// What may block, on a thread of its own, which holds the clique. Throws std::bad_alloc, std::system_error.
   void run_apart(const char* name, UniqueFunction<void()> function);
 
-  /// The rank is about to launch its part. Throws broken().
-  void begin(const std::shared_ptr<NcclOperation>& operation);
+  /// The rank is about to launch its part. Returns opened(). Throws broken().
+  std::shared_ptr<OpenNcclDevices> begin(const std::shared_ptr<NcclOperation>& operation);
   /// Launches the rank's part, by NCCL, on a stream of its device; then tell of it with add(). Throws broken(), and
   /// CollectiveError Backend.
   void launch(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, const NcclCalls& calls,
@@ -132,7 +133,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   void watch();
   void note_begin(const std::shared_ptr<NcclOperation>& operation);
   void require_intact() const;
-  void enqueue(detail::NcclComm comm, std::size_t rank, const NcclCall& call, CUstream_st* stream) const;
+  void enqueue(detail::NcclComm comm, void* scratch, const NcclCall& call, CUstream_st* stream) const;
   [[nodiscard]] std::exception_ptr overdue(Time now);
   [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
   void drop_ended() noexcept;
@@ -143,15 +144,16 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
 
   mutable detail::AdaptiveMutex mutex_;
   std::condition_variable_any changed_;
-  State state_ = State::New;  // guarded by mutex_, as all below
+  std::atomic<bool> made_{false};  // written with mutex_ held: it has been, or never will be
+  State state_ = State::New;       // guarded by mutex_, as all below
   bool aborted_ = false;
   std::exception_ptr broken_;
   Time creating_since_{};
   std::shared_ptr<OpenNcclDevices> opened_;
   std::vector<UniqueFunction<void()>> when_created_;
-  Operations under_way_;                    // in their order
-  Operations given_up_;                     // of those: that may not have ended yet
-  std::array<std::uint32_t, 3> epochs_{};   // by way: how many operations have begun
+  Operations under_way_;                   // in their order
+  Operations given_up_;                    // of those: that may not have ended yet
+  std::array<std::uint32_t, 3> epochs_{};  // by way: how many operations have begun
   bool watched_ = false;
 };
 

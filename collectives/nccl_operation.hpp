@@ -29,8 +29,8 @@ using NcclCalls = std::vector<NcclCall>;
 /// How the ranks do an operation: by NCCL, or by kernels of our own in the memory of the other GPUs.
 enum class CliqueWay : std::uint8_t { Nccl, OneShot, TwoShots };
 
-/// One operation of an NcclClique, or a group of them launched as one, from its release until all ranks have ended. What is
-/// not said to be for others is the clique's, under its lock.
+/// One operation of an NcclClique, or a group of them launched as one, from its release until all ranks have ended.
+/// What is not said to be for others is the clique's, under its lock.
 struct NcclOperation {
   using Time = std::chrono::steady_clock::time_point;
   using Tell = UniqueFunction<void(const std::exception_ptr&)>;
@@ -41,8 +41,7 @@ struct NcclOperation {
     std::shared_ptr<Milestone> end;                  ///< Null: it has not been launched.
     Tell fail;  ///< Told what became of it, if it fails before its end. Called once at most; must not block.
   };
-  NcclOperation(CollectiveRequests what, std::size_t world_size)
-      : requests(std::move(what)), launched(world_size) {}
+  NcclOperation(CollectiveRequests what, std::size_t world_size) : requests(std::move(what)), launched(world_size) {}
 
   const CollectiveRequests requests;
   UniqueFunction<void()> ended;            ///< Called when that is noticed, if it has not failed; must not block.
@@ -50,9 +49,9 @@ struct NcclOperation {
   std::uint32_t epoch = 0;                 ///< Which operation of its way it is, from 1; once it has begun.
   std::atomic<std::uint64_t> sequence{0};  ///< On its communicator. Any thread.
   bool begun = false;                      ///< It is among those that are under way.
-  std::vector<Launched> launched;  // by rank
-  std::size_t came = 0;  ///< Ranks whose devices have come to it, when that was last looked at.
-  Time since{};          ///< Since when there are so many.
+  std::vector<Launched> launched;          // by rank
+  std::size_t came = 0;                    ///< Ranks whose devices have come to it, when that was last looked at.
+  Time since{};                            ///< Since when there are so many.
 };
 
 }  // namespace cox

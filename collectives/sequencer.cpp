@@ -25,6 +25,8 @@ using Kind = CollectiveError::Kind;
 
 namespace {
 
+constexpr std::chrono::seconds look_again_when_frozen{1};
+
 // Where there is no memory for the error, std::bad_alloc is it: the ranks must be answered all the same.
 template <class Make>
 std::exception_ptr error(const Make& make) noexcept {
@@ -198,7 +200,25 @@ std::exception_ptr Sequencer::broken(CommunicatorNumber communicator) const {
   return among != nullptr ? among->error() : error([&] { return closed(communicator); });
 }
 
+void Sequencer::freeze() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (frozen_++ == 0) frozen_since_ = options_.now();
+}
+
+void Sequencer::thaw() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (--frozen_ != 0) return;
+    communicators_->postpone(options_.now() - frozen_since_);
+  }
+  watchdog_.look_again();
+}
+
 std::optional<Sequencer::Time> Sequencer::expire(Time now) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (frozen_ != 0) return now + look_again_when_frozen;  // thaw() looks sooner
+  }
   const auto overdue = [&] {
     const std::lock_guard lock(mutex_);
     return communicators_->overdue(now);

@@ -104,6 +104,11 @@ class Sequencer {
   /// thread that exists only while there is a deadline.
   std::optional<Time> expire(Time now);
 
+  /// No deadline passes from here to thaw(), which moves all that are set by as long: ranks are kept from asking, and
+  /// it is not their fault. May be nested.
+  void freeze() noexcept;
+  void thaw() noexcept;
+
   /// Stays good after close(). Throws CollectiveError Aborted (closed).
   [[nodiscard]] std::shared_ptr<FlightRecorder> recorder(CommunicatorNumber communicator) const;
   /// Whether something waits for a deadline, or did a moment ago.
@@ -136,6 +141,8 @@ class Sequencer {
   std::map<DeviceId, Line> lines_;
   std::list<Line*> filled_;  // lines with turns that no thread is emptying
   std::uint64_t opened_ = 0;
+  std::size_t frozen_ = 0;  // so many times
+  Time frozen_since_{};
   Watchdog watchdog_;
 };
 

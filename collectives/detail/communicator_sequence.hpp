@@ -67,6 +67,10 @@ class CommunicatorSequence {
   void answer_oldest(std::uint64_t order, Arrivals& answers) noexcept;
   /// Marks what is not answered from this number on as refused, and everything that will come. The first error stays.
   void refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept;
+  /// Moves the deadlines of all that is not answered.
+  void postpone(Time::duration by) noexcept {
+    for (WaitingOperation& operation : waiting_) operation.deadline += by;
+  }
   /// Some operation waits for this one.
   void note_awaited(std::uint64_t sequence) noexcept { awaited_ = std::max(awaited_, sequence); }
   /// No operation waits, or did, for one after this.

@@ -53,8 +53,8 @@ std::string nccl_version_text(int version) {
 FoundNccl open_nccl(const std::vector<std::string>& files) {
   const SharedLibrary library = SharedLibrary::open(files);
   if (!library)
-    return {nullptr, "there is no NCCL here for collectives between GPUs (setting collectives.nccl): " +
-                         library.why_not()};
+    return {nullptr,
+            "there is no NCCL here for collectives between GPUs (setting collectives.nccl): " + library.why_not()};
   auto nccl = std::make_unique<Nccl>();
   const std::string wrong = load(library, *nccl);
   if (!wrong.empty()) return {nullptr, "the NCCL found cannot be used: " + wrong};

@@ -32,10 +32,10 @@ struct Nccl {
 #include <coxswain/collectives/detail/nccl_entries.inc>
 #undef COX_NCCL_ENTRY
   const char* (*error_text)(NcclResult) = nullptr;
-  const char* (*last_error)(NcclComm) = nullptr;      ///< null before 2.13
-  NcclResult (*revoke)(NcclComm, int) = nullptr;      ///< null before 2.28.9
-  int version = 0;                                    ///< as NCCL counts: 22809 is 2.28.9
-  std::string file;                                   ///< of the library
+  const char* (*last_error)(NcclComm) = nullptr;  ///< null before 2.13
+  NcclResult (*revoke)(NcclComm, int) = nullptr;  ///< null before 2.28.9
+  int version = 0;                                ///< as NCCL counts: 22809 is 2.28.9
+  std::string file;                               ///< of the library
 };
 
 struct FoundNccl {
@@ -50,8 +50,8 @@ struct FoundNccl {
 /// the loader, the CUDA toolkit or the Python wheels have it. Any thread. Throws ConfigError.
 ///
 /// NVLink multicast (NVLS) stays off unless the setting collectives.nvlink_multicast asks for it: where the environment
-/// does not say, NCCL_NVLS_ENABLE=0 is put into it, once, before NCCL is opened; so is NCCL_RUNTIME_CONNECT=0, which has
-/// NCCL connect all ranks when a communicator is made, not when each algorithm is first chosen.
+/// does not say, NCCL_NVLS_ENABLE=0 is put into it, once, before NCCL is opened; so is NCCL_RUNTIME_CONNECT=0, which
+/// has NCCL connect all ranks when a communicator is made, not when each algorithm is first chosen.
 [[nodiscard]] const FoundNccl& find_nccl();
 
 /// Throws CollectiveError Unsupported if there is none; ConfigError. Any thread; does not block after the first call.

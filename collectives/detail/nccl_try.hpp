@@ -18,13 +18,12 @@ bool check_nccl(NcclResult result, NcclComm comm, const char* call) noexcept;
 
 }  // namespace cox::detail
 
-/// Calls a function of NCCL: COX_NCCL_TRY(comm, group_end()). Throws CollectiveError Backend with NCCL's code and texts,
-/// file and line. `comm`: whose last error is added; may be null.
-#define COX_NCCL_TRY(comm, call)                                                                  \
-  do {                                                                                            \
-    if (const auto cox_result = ::cox::detail::nccl().call;                                       \
-        cox_result != ::cox::detail::NcclResult::Success)                                         \
-      ::cox::detail::throw_nccl_error(cox_result, comm, #call, std::source_location::current());  \
+/// Calls a function of NCCL: COX_NCCL_TRY(comm, group_end()). Throws CollectiveError Backend with NCCL's code and
+/// texts, file and line. `comm`: whose last error is added; may be null.
+#define COX_NCCL_TRY(comm, call)                                                                              \
+  do {                                                                                                        \
+    if (const auto cox_result = ::cox::detail::nccl().call; cox_result != ::cox::detail::NcclResult::Success) \
+      ::cox::detail::throw_nccl_error(cox_result, comm, #call, std::source_location::current());              \
   } while (false)
 
 /// The same where nothing may be thrown. True: it worked.

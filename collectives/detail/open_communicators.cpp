@@ -84,6 +84,10 @@ std::optional<CollectiveDependency> OpenCommunicators::overdue(Time now) const n
   return std::nullopt;
 }
 
+void OpenCommunicators::postpone(Time::duration by) noexcept {
+  for (const auto& [number, communicator] : communicators_) communicator->postpone(by);
+}
+
 std::optional<OpenCommunicators::Time> OpenCommunicators::next_deadline() const noexcept {
   std::optional<Time> next;
   for (const auto& [number, communicator] : communicators_)

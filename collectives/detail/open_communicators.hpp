@@ -50,6 +50,8 @@ class OpenCommunicators {
   /// that one may let this one go.
   [[nodiscard]] std::optional<CollectiveDependency> overdue(Time now) const noexcept;
   [[nodiscard]] std::optional<Time> next_deadline() const noexcept;
+  /// Moves all deadlines that are set.
+  void postpone(Time::duration by) noexcept;
 
  private:
   void settle_one(CommunicatorSequence& communicator, Arrivals& answers) noexcept;

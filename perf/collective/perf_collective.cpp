@@ -57,8 +57,7 @@ int main(int argc, char** argv) {
       });
 #ifdef COX_HAS_CUDA
   if (cuda)
-    return with_gpu(options, gpu_required,
-                    [&](const Options& read) { return measure_cuda_collectives(read, gpus); });
+    return with_gpu(options, gpu_required, [&](const Options& read) { return measure_cuda_collectives(read, gpus); });
 #endif
   Suite suite(options, "all_reduce");
   for (const std::size_t bytes : {std::size_t{1} << 10U, std::size_t{1} << 20U, std::size_t{64} << 20U})

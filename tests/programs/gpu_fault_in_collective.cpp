@@ -85,8 +85,7 @@ int main(int argc, char**) {
   require(late < std::chrono::milliseconds(100), "everybody is told within 100 ms");
   const auto begin = std::chrono::steady_clock::now();
   require(cox::shutdown_all() == cox::ShutdownOutcome::Drained, "the devices can be shut down");
-  std::printf("shut down in %.3f s\n",
-              std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  std::printf("shut down in %.3f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   return cox::exit_code(0);
 }
 

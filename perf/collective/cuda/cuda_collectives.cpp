@@ -39,9 +39,9 @@ struct RankWork {
 
 /// What the metrics of a case are made of: the first thread's times.
 struct Times {
-  double in_stream = 0;     ///< us an operation, many issued at once
-  double issue = 0;         ///< us to issue one of these
-  double one_at_a_time = 0; ///< us an operation, each waited for
+  double in_stream = 0;      ///< us an operation, many issued at once
+  double issue = 0;          ///< us to issue one of these
+  double one_at_a_time = 0;  ///< us an operation, each waited for
 };
 
 Times time(ThreadTeam& team, std::size_t count, const RankWork& work) {
@@ -86,15 +86,13 @@ class CollectiveCases {
       const Times times = time(team_, count, work);
       return Sample{times.in_stream, moved / times.in_stream, times.one_at_a_time, times.issue};
     };
-    suite_.add({.figure = bytes >= 32 * mebibyte ? "F13" : "F14",
-                .name = "all_reduce of " + size_name(bytes) + " f32" + (in_place ? " in place" : ""),
-                .metrics = {{"in a stream", "us"},
-                            {"busbw", "GB/s", true},
-                            {"one at a time", "us"},
-                            {"to issue one", "us"}},
-                .contenders = {{"coxswain", [=, this] { return sample(all_reduce(bytes, in_place)); }},
-                               {"nccl", [=, this] { return sample(raw_all_reduce(bytes, in_place)); },
-                                "ncclAllReduce, a thread for each GPU"}}});
+    suite_.add(
+        {.figure = bytes >= 32 * mebibyte ? "F13" : "F14",
+         .name = "all_reduce of " + size_name(bytes) + " f32" + (in_place ? " in place" : ""),
+         .metrics = {{"in a stream", "us"}, {"busbw", "GB/s", true}, {"one at a time", "us"}, {"to issue one", "us"}},
+         .contenders = {{"coxswain", [=, this] { return sample(all_reduce(bytes, in_place)); }},
+                        {"nccl", [=, this] { return sample(raw_all_reduce(bytes, in_place)); },
+                         "ncclAllReduce, a thread for each GPU"}}});
   }
 
   void add_many(std::size_t tensors, std::size_t bytes) {
@@ -122,8 +120,7 @@ class CollectiveCases {
                 .metrics = {{"in a stream", "us"}, {"one at a time", "us"}},
                 .contenders = {{"coxswain", [=, this] { return sample({grouped, finish()}); }, "as one group"},
                                {"one_by_one", [=, this] { return sample({one_by_one, finish()}); }},
-                               {"one_buffer",
-                                [=, this] { return sample(all_reduce(tensors * bytes, false)); },
+                               {"one_buffer", [=, this] { return sample(all_reduce(tensors * bytes, false)); },
                                 "the tensors one behind the other; F15: ours at most 1.3 times its time"}}});
   }
 
@@ -156,7 +153,8 @@ class CollectiveCases {
 
  private:
   [[nodiscard]] std::size_t repetitions(std::size_t bytes) const {
-    const std::size_t count = std::clamp<std::size_t>((std::size_t{4} << 30U) / std::max<std::size_t>(bytes, 1), 10, 800);  // a rank may be 1,024 ahead
+    const std::size_t count = std::clamp<std::size_t>((std::size_t{4} << 30U) / std::max<std::size_t>(bytes, 1), 10,
+                                                      800);  // a rank may be 1,024 ahead
     return quick_ ? std::max<std::size_t>(count / 4, 5) : count;
   }
   static Handle window(const Handle& all, std::size_t bytes) { return all.offset_end(all.size_in_used() - bytes); }

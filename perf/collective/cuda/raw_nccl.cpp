@@ -29,9 +29,9 @@ RawNccl::~RawNccl() {
 void RawNccl::all_reduce(std::size_t rank, std::size_t bytes, bool in_place) const {
   const Rank& its = *ranks_[rank];
   void* const destination = pointer(its.destination.address());
-  COX_NCCL_TRY(its.comm, all_reduce(in_place ? destination : pointer(its.source.address()), destination, bytes / 4,
-                                    detail::NcclType::Float32, detail::NcclReduction::Sum, its.comm,
-                                    its.stream.native()));
+  COX_NCCL_TRY(its.comm,
+               all_reduce(in_place ? destination : pointer(its.source.address()), destination, bytes / 4,
+                          detail::NcclType::Float32, detail::NcclReduction::Sum, its.comm, its.stream.native()));
 }
 
 void RawNccl::send(std::size_t rank, std::size_t bytes, int peer) const {

@@ -12,8 +12,8 @@
 
 namespace cox::detail {
 
-/// What a clique of GPUs holds: their contexts, a stream and a little memory of each, and what reduces small data between
-/// them. Any thread.
+/// What a clique of GPUs holds: their contexts, a stream and a little memory of each, and what reduces small data
+/// between them. Any thread.
 class CliqueDevices final : public OpenNcclDevices {
  public:
   /// Blocks while contexts are opened. Throws CudaError, std::bad_alloc.

@@ -48,11 +48,11 @@ class CollectivePart {
   std::shared_ptr<CommunicationGroup> group;
   CommunicatorNumber number{};
   std::size_t rank = 0;
-  StreamPosition position;                ///< of the end
-  StreamPositions waits;                  ///< what must be done before
-  std::shared_ptr<CudaStream> asked_on;   ///< whose errors get what becomes of it
-  std::uint64_t error_sequence = 0;       ///< among these
-  bool told = false;                      ///< somebody else is told
+  StreamPosition position;               ///< of the end
+  StreamPositions waits;                 ///< what must be done before
+  std::shared_ptr<CudaStream> asked_on;  ///< whose errors get what becomes of it
+  std::uint64_t error_sequence = 0;      ///< among these
+  bool told = false;                     ///< somebody else is told
   std::source_location site;
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<const CudaCommunication> communication;

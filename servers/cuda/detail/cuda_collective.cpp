@@ -86,7 +86,8 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
     use.buffer->uses.prepare(streams);
   }
   collective.after = device.communicators().dependencies(waits);
-  if (transfers && collective.failure == nullptr && streams.issued(waits)) streams.add_events(waits, collective.ready.emplace());
+  if (transfers && collective.failure == nullptr && streams.issued(waits))
+    streams.add_events(waits, collective.ready.emplace());
   collective.waits = std::move(waits);
   const StreamPosition end = communicator.submit(std::move(collective), on);
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, end);

@@ -72,9 +72,15 @@ bool CudaCommunicator::may_ask(const CollectiveRequests& requests) {
 // The communicator has been made, and the code for such an operation is there.
 bool CudaCommunicator::is_ready(const CollectiveRequest& request) {
   if (!clique_->created(later())) return false;
+  const bool done_here = PeerReduce::knows(request, world_size());
+  if (!done_here || ready_.contains({request.element_type, request.reduce_operation})) return true;
   const auto devices = std::static_pointer_cast<CliqueDevices>(clique_->opened());
   PeerReduce* const peers = devices != nullptr ? devices->peer_reduce() : nullptr;
-  if (peers == nullptr || !PeerReduce::knows(request, world_size()) || peers->prepared(request)) return true;
+  if (peers == nullptr || peers->prepared(request)) {
+    ready_.emplace(std::pair(request.element_type, request.reduce_operation),
+                   peers != nullptr && peers->usable(request));
+    return true;
+  }
   clique_->run_apart("cox-nccl-code", [clique = clique_, devices, peers, request, then = later()]() mutable {
     try {
       const auto quiet = LaunchGate::of_process().quiet();
@@ -122,17 +128,26 @@ void CudaCommunicator::go_on() noexcept {
     try {
       if (!may_ask(put_off_.front().requests)) return;
     } catch (...) {
-      return refuse_put_off(abort(std::current_exception()));
+      return refuse_put_off(give_up());
     }
     Asking next = std::move(put_off_.front());
     put_off_.pop_front();
     try {
       ask_for(next);
     } catch (...) {
-      const std::exception_ptr refusal = abort(std::current_exception());
+      const std::exception_ptr refusal = give_up();
       next.part->refuse(refusal);
       return refuse_put_off(refusal);
     }
+  }
+}
+
+// Where what hinders it is caught.
+std::exception_ptr CudaCommunicator::give_up() noexcept {
+  try {
+    give_up_unasked(*group(), this);
+  } catch (...) {
+    return std::current_exception();
   }
 }
 
@@ -145,9 +160,9 @@ void CudaCommunicator::refuse_put_off(const std::exception_ptr& refusal) noexcep
 std::shared_ptr<void> CudaCommunicator::make_shared_part(const Asking& asking) const {
   if (clique_ == nullptr) return std::make_shared<PeerCopy>();
   auto operation = std::make_shared<NcclOperation>(asking.requests, world_size());
-  const auto devices = std::static_pointer_cast<CliqueDevices>(clique_->opened());
-  if (devices != nullptr && devices->peer_reduce() != nullptr && devices->peer_reduce()->usable(asking.requests.front()))
-    operation->way = PeerReduce::way_of(asking.requests, world_size());
+  const CollectiveRequest& request = asking.requests.front();
+  if (const auto ready = ready_.find({request.element_type, request.reduce_operation}); ready != ready_.end())
+    if (ready->second) operation->way = PeerReduce::way_of(asking.requests, world_size());
   operation->ended = [recorder = recorder(), of = operation.get()] {
     const std::uint64_t sequence = of->sequence.load(std::memory_order_relaxed);
     for (std::size_t rank = 0; rank < of->launched.size(); ++rank) recorder->completed(sequence, rank);

@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -51,6 +53,8 @@ class CudaCommunicator : public Communicator {
   /// communicator, the code is there, and the gate is open. Returns where its end will be. Throws as Sequencer::submit,
   /// and std::bad_alloc; then nothing was asked for.
   StreamPosition submit(CudaCollective collective, CudaStream& on);
+  /// Something was put off that has not been asked for.
+  [[nodiscard]] bool has_put_off() const noexcept { return !put_off_.empty(); }
   /// What was put off will not be asked for.
   void refuse_put_off(const std::exception_ptr& refusal) noexcept;
 
@@ -83,6 +87,7 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] bool is_ready(const CollectiveRequest& request);
   void ask_for(Asking& asking);
   void go_on() noexcept;
+  [[nodiscard]] std::exception_ptr give_up() noexcept;
   [[nodiscard]] UniqueFunction<void()> later();
 
   const StreamSlot slot_;
@@ -90,6 +95,7 @@ class CudaCommunicator : public Communicator {
   const std::shared_ptr<NcclClique> clique_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
+  std::map<std::pair<ElementType, ReduceOperation>, bool> ready_;  // whether PeerReduce has the code for such sums
   std::deque<Asking> put_off_;
   const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
 };

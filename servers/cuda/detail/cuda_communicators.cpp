@@ -86,6 +86,12 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
   try {
     cause = std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
+    const auto has_put_off = [](const auto& entry) { return entry.second->has_put_off(); };
+    const auto asked_by = std::chrono::steady_clock::now() + patience_with_nccl;
+    while (std::ranges::any_of(communicators_, has_put_off) && std::chrono::steady_clock::now() < asked_by) {
+      look();
+      std::this_thread::yield();
+    }
     const auto groups = CommunicationGroups::of_process().leave(device_);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!all_issued() && std::chrono::steady_clock::now() < deadline) {
@@ -107,9 +113,8 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
   if (communication_ == nullptr)
-    communication_ =
-        std::make_shared<const CudaCommunication>(CudaCommunication{
-            streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_)});
+    communication_ = std::make_shared<const CudaCommunication>(
+        CudaCommunication{streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_)});
   return communication_;
 }
 

@@ -62,7 +62,7 @@ class CudaCommunicators {
   std::shared_ptr<const CudaCommunication> communication_;  // made by the first operation
   std::map<CommunicatorNumber, std::unique_ptr<CudaCommunicator>> communicators_;
   std::vector<std::shared_ptr<NcclClique>> old_cliques_;  // that may not be gone yet
-  std::vector<AwaitedCollectives> awaited_;  // by slot: what its work has come to wait for
+  std::vector<AwaitedCollectives> awaited_;               // by slot: what its work has come to wait for
 };
 
 }  // namespace cox::detail

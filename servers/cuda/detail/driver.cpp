@@ -1,8 +1,8 @@
 #include <coxswain/servers/cuda/detail/driver.hpp>
 
+#include <coxswain/runtime/detail/shared_library.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/cuda_error.hpp>
-#include <coxswain/runtime/detail/shared_library.hpp>
 
 #include <atomic>
 #include <cstdlib>

@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/unique_function.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <memory>
@@ -12,8 +13,8 @@ namespace cox::detail {
 
 /// Keeps two things of the process apart (T1): collectives that some devices have been given and others not, and what
 /// may wait for running kernels, perhaps with a lock of the driver held: making a communicator, loading code. While
-/// somebody wants it quiet, no rank asks for an operation; what has been released by then is launched on all its
-/// devices first. Any thread.
+/// somebody wants it quiet, no rank asks for an operation, and no deadline of the sequencer's passes; what has been
+/// released by then is launched on all its devices first. Any thread.
 class LaunchGate {
  public:
   /// The process's. Never destroyed.
@@ -22,25 +23,28 @@ class LaunchGate {
   /// Whether a rank may ask for an operation; then leave() when it has. If not, `then` is called when it may; it must
   /// not block. Throws std::bad_alloc.
   [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
-  void leave() noexcept;
+  void leave() noexcept { count_down(); }
   /// A part has been released: by a rank that has entered, or by one that waits for it.
-  void add_part() noexcept;
+  void add_part() noexcept { busy_.fetch_add(1, std::memory_order_seq_cst); }
   /// It has been launched, or never will be.
-  void remove_part() noexcept;
+  void remove_part() noexcept { count_down(); }
 
   /// Nothing is asked for as long as somebody holds what is returned. Blocks until all that was released has been
   /// launched; not on a device thread, which has to do that. Throws CollectiveError Timeout if it takes a minute.
   [[nodiscard]] std::shared_ptr<void> quiet();
 
  private:
+  [[nodiscard]] bool is_quiet() const noexcept { return busy_.load(std::memory_order_seq_cst) == 0; }
+  void count_down() noexcept;
   void open() noexcept;
 
+  // Who enters counts himself, then looks whether it is closed; who closes does so, then looks at the count: in one
+  // order for all, so that one of the two sees the other.
+  std::atomic<std::size_t> busy_{0};    // ranks that ask, and parts
+  std::atomic<std::size_t> closed_{0};  // by so many; written with mutex_ held
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t closed_ = 0;  // by so many; guarded by mutex_, as all below
-  std::size_t inside_ = 0;
-  std::size_t parts_ = 0;
-  std::vector<UniqueFunction<void()>> waiting_;
+  std::vector<UniqueFunction<void()>> waiting_;  // guarded by mutex_
 };
 
 }  // namespace cox::detail

@@ -48,9 +48,7 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
 void NcclPart::launch(const IssueTarget& target) {
   if (gpu_faulted()) throw_gpu_fault(site);
   if (operation_->way == CliqueWay::Nccl) return clique->launch(operation_, rank, calls, target.stream);
-  clique->begin(operation_);
-  const auto devices = std::static_pointer_cast<CliqueDevices>(clique->opened());
-  if (devices == nullptr) std::rethrow_exception(clique->broken());
+  const auto devices = std::static_pointer_cast<CliqueDevices>(clique->begin(operation_));
   devices->peer_reduce()->launch(operation_->way, rank, calls.front(), operation_->epoch, target.stream);
 }
 

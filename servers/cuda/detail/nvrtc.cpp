@@ -1,11 +1,11 @@
 #include <coxswain/servers/cuda/detail/nvrtc.hpp>
 
+#include <coxswain/runtime/detail/library_search.hpp>
+#include <coxswain/runtime/detail/shared_library.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/cuda_error.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
-#include <coxswain/runtime/detail/library_search.hpp>
-#include <coxswain/runtime/detail/shared_library.hpp>
 
 #include <dlfcn.h>
 

@@ -6,9 +6,8 @@
 #include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <new>
+#include <utility>
 
 namespace cox::detail {
 namespace {
@@ -114,44 +113,28 @@ PeerReduce::~PeerReduce() {
 }
 
 void PeerReduce::prepare(const CollectiveRequest& request) {
+  const std::lock_guard lock(mutex_);
+  if (prepared(request)) return;
   const std::string source = peer_reduce_source(request.element_type, request.reduce_operation, ranks_.size());
   const CubeDim dim = CubeDim::of_1d(peer_reduce_threads);
-  auto made = std::make_unique<Kernels>(Kernels{CudaKernel::from_source("cox_one_shot", dim, source),
-                                                CudaKernel::from_source("cox_two_shot", dim, source),
-                                                {},
-                                                {}});
+  auto made = std::make_unique<Kernels>(Kernels{.one_shot = CudaKernel::from_source("cox_one_shot", dim, source),
+                                                .two_shot = CudaKernel::from_source("cox_two_shot", dim, source)});
   for (const auto& [kernel, functions] :
        {std::pair{&made->one_shot, &made->one_shots}, std::pair{&made->two_shot, &made->two_shots}})
     for (const DeviceId device : devices_.devices()) {
       kernel->prepare(device);
       const LoadedKernel* const loaded = kernel->loaded(device.index);
       functions->push_back(loaded != nullptr ? loaded->function : nullptr);
+      made->usable = made->usable && functions->back() != nullptr;
     }
-  const std::lock_guard lock(mutex_);
-  kernels_.emplace(Key(request.element_type, request.reduce_operation), std::move(made));
-}
-
-bool PeerReduce::prepared(const CollectiveRequest& request) const {
-  const std::lock_guard lock(mutex_);
-  return kernels_.contains(Key(request.element_type, request.reduce_operation));
-}
-
-bool PeerReduce::usable(const CollectiveRequest& request) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = kernels_.find(Key(request.element_type, request.reduce_operation));
-  const auto is_there = [](CUfunction function) { return function != nullptr; };
-  return found != kernels_.end() && std::ranges::all_of(found->second->one_shots, is_there) &&
-         std::ranges::all_of(found->second->two_shots, is_there);
+  kept_.push_back(std::move(made));
+  kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
 }
 
 void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
                         CUstream stream) const {
   const CollectiveRequest& request = call.request;
-  const Kernels* kernels = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    kernels = kernels_.at(Key(request.element_type, request.reduce_operation)).get();
-  }
+  const Kernels* const kernels = find(request);
   const void* source = call.source;
   void* destination = call.destination;
   std::uint64_t bytes = request.count * element_size(request.element_type);

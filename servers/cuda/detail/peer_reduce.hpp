@@ -9,12 +9,12 @@
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
 #include <coxswain/servers/cuda/detail/cuda_storage.hpp>
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -33,8 +33,8 @@ class PeerReduce {
   /// How an operation is done; Nccl: not here. The same on all ranks, whatever their buffers.
   [[nodiscard]] static CliqueWay way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept;
 
-  /// Takes memory of all devices, whose contexts are open, and makes it known to the others. Null where they cannot reach
-  /// each other, or there is no memory. Throws CudaError, std::bad_alloc.
+  /// Takes memory of all devices, whose contexts are open, and makes it known to the others. Null where they cannot
+  /// reach each other, or there is no memory. Throws CudaError, std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<PeerReduce> make(const CommunicationId& devices,
                                                         const std::vector<std::shared_ptr<CudaContext>>& contexts);
   explicit PeerReduce(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts);
@@ -46,23 +46,26 @@ class PeerReduce {
   /// Compiles the kernels of such operations and loads them on all devices. Blocks for that, the first time.
   void prepare(const CollectiveRequest& request);
   /// Whether that has been done.
-  [[nodiscard]] bool prepared(const CollectiveRequest& request) const;
+  [[nodiscard]] bool prepared(const CollectiveRequest& request) const noexcept { return find(request) != nullptr; }
   /// Whether such an operation can be launched: it has been prepared, and that has succeeded on all devices.
-  [[nodiscard]] bool usable(const CollectiveRequest& request) const;
+  [[nodiscard]] bool usable(const CollectiveRequest& request) const noexcept {
+    const Kernels* const found = find(request);
+    return found != nullptr && found->usable;
+  }
 
-  /// Launches the rank's part on a stream of its device, whose context is current. `epoch` counts the operations of that
-  /// way from 1. Throws CudaError.
+  /// Launches the rank's part on a stream of its device, whose context is current. `epoch` counts the operations of
+  /// that way from 1. Throws CudaError.
   void launch(CliqueWay way, std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const;
   /// Kernels that wait for other ranks end, with whatever they have.
   void give_up() noexcept;
 
  private:
-  using Key = std::pair<ElementType, ReduceOperation>;
   struct Kernels {
     CudaKernel one_shot;
     CudaKernel two_shot;
-    std::vector<CUfunction> one_shots;  // by rank; null: it could not be loaded
-    std::vector<CUfunction> two_shots;
+    std::vector<CUfunction> one_shots{};  // by rank
+    std::vector<CUfunction> two_shots{};
+    bool usable = true;  // all could be loaded
   };
   struct Rank {
     explicit Rank(const std::shared_ptr<CudaContext>& context) : storage(context) {}
@@ -70,12 +73,22 @@ class PeerReduce {
     CUdeviceptr base = 0;
   };
 
+  [[nodiscard]] static std::size_t index_of(const CollectiveRequest& request) noexcept {
+    return static_cast<std::size_t>(request.reduce_operation) * element_types.size() +
+           static_cast<std::size_t>(request.element_type);
+  }
+  [[nodiscard]] const Kernels* find(const CollectiveRequest& request) const noexcept {
+    return kernels_[index_of(request)].load(std::memory_order_acquire);
+  }
+
   const CommunicationId devices_;
   const std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  void* given_up_ = nullptr;  // a word of page-locked memory that all devices can read
-  mutable std::mutex mutex_;
-  std::map<Key, std::unique_ptr<Kernels>> kernels_;  // guarded by mutex_; what is there stays as it is
+  void* given_up_ = nullptr;                          // a word of page-locked memory that all devices can read
+  std::mutex mutex_;                                  // held while kernels are prepared
+  std::vector<std::unique_ptr<const Kernels>> kept_;  // guarded by mutex_
+  // By operation and type; written with release, read with acquire: who sees the pointer sees the kernels.
+  std::array<std::atomic<const Kernels*>, reduce_operation_names.size() * element_types.size()> kernels_{};
 };
 
 }  // namespace cox::detail

@@ -42,9 +42,10 @@ std::string_view code_of(ReduceOperation operation) {
 }
 
 // How ranks meet. One shot: every rank writes its data to every other, in lines of 16 bytes whose halves have the
-// operation's epoch beside four bytes of data; a half is written at once, so that the epoch says that the data is there.
-// Two shots: every rank copies its data into memory that the others can read; then it reduces its share of all data,
-// and then fetches the others' shares. Blocks of the same number meet twice, by flags: they touch the same places.
+// operation's epoch beside four bytes of data; a half is written at once, so that the epoch says that the data is
+// there. Two shots: every rank copies its data into memory that the others can read; then it reduces its share of all
+// data, and then fetches the others' shares. Blocks of the same number meet twice, by flags: they touch the same
+// places.
 //
 // What is written for one operation has been read when it is written again: one shot, two operations later, in memory
 // for even and odd epochs; a rank that is there has had the data of the operation between from all others. Two shots:
@@ -263,8 +264,8 @@ std::string peer_reduce_source(ElementType type, ReduceOperation operation, std:
       source += text;
       source += '\n';
     };
-    source = "using Element = " + std::string(code.element) + ";\nusing Accumulator = " + std::string(code.accumulator) +
-             ";\n";
+    source = "using Element = " + std::string(code.element) +
+             ";\nusing Accumulator = " + std::string(code.accumulator) + ";\n";
     define("RANKS", std::to_string(ranks));
     define("THREADS", std::to_string(peer_reduce_threads));
     define("BLOCKS", std::to_string(peer_reduce_blocks));

@@ -29,6 +29,8 @@ class HostFleet {
   [[nodiscard]] static std::string lack_of_devices(std::size_t count) { return Backend::lack_of_devices(count); }
   /// At most so many devices.
   [[nodiscard]] static std::size_t most() noexcept { return 6; }
+  /// What a rank that comes late to an operation which was given up finds: its memory as it was.
+  static constexpr bool late_rank_writes = false;
   /// How many times longer than here it takes to open communicators.
   static constexpr std::size_t slowness = 1;
   /// Holds a device's stream up until it is opened: launch(client) it, wait_until_entered(), open().

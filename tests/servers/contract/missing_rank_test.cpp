@@ -173,7 +173,7 @@ TEMPLATE_TEST_CASE("L10: a rank whose stream does not come to it is named, and n
   const auto failures = failures_of(fleet[1]);
   REQUIRE(failures.size() == 2);
   REQUIRE(failures[0].kind == Kind::Timeout);
-  REQUIRE(read_soon(fleet[1], data[1]) == numbers_of(1, 1000));
+  if (!TestType::late_rank_writes) REQUIRE(read_soon(fleet[1], data[1]) == numbers_of(1, 1000));
   for (const std::size_t rank : {0UL, 2UL}) REQUIRE(read_soon(fleet[rank], data[rank]) == numbers_of(7, 1000));
 
   fleet[1].ensure_init_collective(all);
@@ -182,9 +182,9 @@ TEMPLATE_TEST_CASE("L10: a rank whose stream does not come to it is named, and n
   fleet.each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
 }
 
-// Of host devices alone: a copy that a GPU has been given cannot be taken back, so that the receiver's stream waits, too.
-TEMPLATE_TEST_CASE("L10: a sender whose stream does not come to it is named, and the receiver goes on", "",
-                   HostFleet) {
+// Of host devices alone: a copy that a GPU has been given cannot be taken back, so that the receiver's stream waits,
+// too.
+TEMPLATE_TEST_CASE("L10: a sender whose stream does not come to it is named, and the receiver goes on", "", HostFleet) {
   const CollectiveTimeout timeout(deadline);
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);

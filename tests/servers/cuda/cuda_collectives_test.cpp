@@ -26,7 +26,8 @@ std::uint64_t element_of(ElementType type, unsigned value) {
   const auto small_float = [value](unsigned mantissa, unsigned bias) -> std::uint64_t {
     if (value == 0) return 0;
     const auto exponent = static_cast<unsigned>(std::bit_width(value)) - 1;
-    const std::uint64_t fraction = (std::uint64_t{value} << (mantissa - exponent)) & ((std::uint64_t{1} << mantissa) - 1);
+    const std::uint64_t fraction =
+        (std::uint64_t{value} << (mantissa - exponent)) & ((std::uint64_t{1} << mantissa) - 1);
     return std::uint64_t{exponent + bias} << mantissa | fraction;
   };
   switch (type) {
@@ -110,10 +111,10 @@ bool equal(const CudaClient& client, const Handle& memory, const Bytes& expected
 }
 
 /// As a test asks for that many GPUs.
-#define COX_REQUIRE_GPUS(count)                                                                                  \
-  if (const std::size_t found = enumerate_cuda_devices().size(); found < (count)) {                              \
-    WARN("skipped: needs " << (count) << " GPUs, found " << found << ". " << why_no_cuda());                     \
-    return;                                                                                                      \
+#define COX_REQUIRE_GPUS(count)                                                              \
+  if (const std::size_t found = enumerate_cuda_devices().size(); found < (count)) {          \
+    WARN("skipped: needs " << (count) << " GPUs, found " << found << ". " << why_no_cuda()); \
+    return;                                                                                  \
   }
 
 constexpr std::size_t most = 8;
@@ -128,8 +129,8 @@ TEST_CASE("Every reduction of every type that NCCL has is right, small and large
     if (!detail::nccl_type(type)) continue;
     for (const ReduceOperation operation :
          {ReduceOperation::Sum, ReduceOperation::Min, ReduceOperation::Max, ReduceOperation::Product})
-      for (const std::size_t count : {std::size_t{1}, std::size_t{13}, std::size_t{4097}, std::size_t{300'001},
-                                      std::size_t{9} << 20U}) {
+      for (const std::size_t count :
+           {std::size_t{1}, std::size_t{13}, std::size_t{4097}, std::size_t{300'001}, std::size_t{9} << 20U}) {
         if (count > 1'000'000 && (operation != ReduceOperation::Sum || element_size(type) > 4)) continue;
         INFO(to_string(operation) << " of " << count << " " << to_string(type));
         const Bytes expected = bytes_of(type, reduced(operation, gpus.size(), count));
@@ -232,7 +233,8 @@ TEST_CASE("Windows that begin and end anywhere are reduced, and nothing beside t
       Values expected = values_of(0, count);
       const Values sum = reduced(ReduceOperation::Sum, 2, count);
       std::vector<Handle> data;
-      for (std::size_t rank = 0; rank < 2; ++rank) data.push_back(gpus[rank].create(bytes_of(type, values_of(rank, count))));
+      for (std::size_t rank = 0; rank < 2; ++rank)
+        data.push_back(gpus[rank].create(bytes_of(type, values_of(rank, count))));
       for (std::size_t rank = 0; rank < 2; ++rank) {
         const Handle window = data[rank].offset_start(first).offset_end(count - first - size);
         gpus[rank].all_reduce(window, window, type, gpus.devices());

@@ -125,22 +125,3 @@ TEST_CASE("L12: what could not be sent fails on both GPUs, and the next transfer
   CHECK(numbers(second.client().read_one(first.client().to_client(sound, second.client(), ElementType::U32))) ==
         values);
 }
-
-TEST_CASE("Collectives other than transfers are refused on GPUs by what they are", "[gpu]") {
-  COX_REQUIRE_GPUS(2U);
-  OpenCuda first(0);
-  OpenCuda second(1);
-  const Handle data = first.client().create(Bytes::copy_of(counting(100)));
-  first.client().all_reduce(data, data, ElementType::U32, {first.device(), second.device()});
-  std::optional<CollectiveError::Kind> kind;
-  try {
-    first.client().sync().get();
-  } catch (const ServerError& unhealthy) {
-    try {
-      std::rethrow_exception(unhealthy.cause());
-    } catch (const CollectiveError& error) {
-      kind = error.kind();
-    }
-  }
-  CHECK(kind == CollectiveError::Kind::Unsupported);
-}

@@ -74,9 +74,15 @@ TEST_CASE("Every type is NCCL's of the same size, or NCCL has none") {
     const auto nccl = nccl_type(facts.type);
     INFO(to_string(facts.type));
     if (nccl) CHECK(size_of(*nccl) == element_size(facts.type));
-    const bool none = facts.type == ElementType::Bool || facts.type == ElementType::I16 || facts.type == ElementType::U16;
+    const bool none =
+        facts.type == ElementType::Bool || facts.type == ElementType::I16 || facts.type == ElementType::U16;
     CHECK(nccl.has_value() != none);
   }
+}
+
+TEST_CASE("A version of NCCL is shown as people know it") {
+  CHECK(nccl_version_text(22809) == "2.28.9");
+  CHECK(nccl_version_text(21403) == "2.14.3");
 }
 
 TEST_CASE("A missing NCCL is told in one line, which names the setting") {

@@ -1,3 +1,4 @@
+#include <coxswain/collectives/detail/nccl.hpp>
 #include <coxswain/tools/cox/doctor/check.hpp>
 #include <coxswain/tools/cox/doctor/nccl_versions.hpp>
 
@@ -37,7 +38,7 @@ Finding nccl(const Facts& facts) {
   if (!facts.nccl.found && facts.gpus.size() < 2)
     return {Severity::Ok, "NCCL", "not found, and not needed for one GPU", ""};
   if (!facts.nccl.found) return {Severity::Wrong, "NCCL", facts.nccl.why_not, install};
-  const std::string found = nccl_version_text(facts.nccl.version) + ", " + facts.nccl.file;
+  const std::string found = detail::nccl_version_text(facts.nccl.version) + ", " + facts.nccl.file;
   const std::string_view trouble = known_trouble(facts.nccl.version, facts.arm);
   if (trouble.empty()) return {Severity::Ok, "NCCL", found, ""};
   return {Severity::Wrong, "NCCL", found + ": " + std::string(trouble), install};

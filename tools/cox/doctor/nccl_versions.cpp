@@ -27,11 +27,6 @@ constexpr std::array bad_versions{
 
 }  // namespace
 
-std::string nccl_version_text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
 std::string_view known_trouble(int nccl_version, bool arm) noexcept {
   for (const BadVersions& bad : bad_versions) {
     const bool here = bad.where == Where::Everywhere || arm;

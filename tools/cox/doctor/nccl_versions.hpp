@@ -1,12 +1,8 @@
 #pragma once
 
-#include <string>
 #include <string_view>
 
 namespace cox::tools {
-
-/// "2.28.9" of 22809.
-[[nodiscard]] std::string nccl_version_text(int version);
 
 /// What is wrong with that version of NCCL, in one line; empty if nothing is known. `arm`: on such a processor.
 [[nodiscard]] std::string_view known_trouble(int nccl_version, bool arm) noexcept;

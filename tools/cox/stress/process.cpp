@@ -31,8 +31,8 @@ std::vector<std::string> thread_names() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
     std::string name;
     std::getline(std::ifstream(entry.path() / "comm"), name);
-    // The CUDA driver names its threads "cuda..." and keeps them.
-    if (name != "cox-watchdog" && !name.starts_with("cuda")) names.push_back(std::move(name));
+    // The CUDA driver names its threads "cuda..." and keeps them; NCCL keeps one, which has its name from us.
+    if (name != "cox-watchdog" && !name.starts_with("cuda") && name != "nccl") names.push_back(std::move(name));
   }
   return names;
 }
