@@ -154,16 +154,15 @@ void NcclClique::create() noexcept {
   std::exception_ptr failure;
   std::vector<NcclComm> natives(devices_.ordinals.size());
   std::shared_ptr<OpenNcclDevices> opened;
+  std::vector<std::unique_ptr<Comm>> comms(natives.size());
   try {
     detail::name_this_thread("nccl");  // the names that threads of NCCL's inherit
     const std::shared_ptr<void> quiet = devices_.quiet();
-    std::vector<std::unique_ptr<Comm>> comms(natives.size());
     for (auto& comm : comms) comm = std::make_unique<Comm>();
     opened = devices_.open();
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
     meet(natives, *opened);
     for (std::size_t rank = 0; rank < comms.size(); ++rank) comms[rank]->native = natives[rank];
-    comms_ = std::move(comms);
   } catch (...) {
     failure = std::current_exception();
     for (NcclComm native : natives)  // that were made before the ranks could not meet
@@ -173,7 +172,10 @@ void NcclClique::create() noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (broken_ == nullptr) broken_ = failure;
-    if (failure == nullptr) opened_.swap(opened);
+    if (failure == nullptr) {
+      opened_.swap(opened);
+      comms_.swap(comms);
+    }
     state_ = failure == nullptr ? State::Ready : State::Gone;
     if (state_ == State::Ready && broken_ != nullptr) begin_dismantling();  // nobody waits for it any more
     made_.store(true, std::memory_order_release);
@@ -329,8 +331,10 @@ void NcclClique::note_ended() noexcept {
 
 std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
   std::exception_ptr failure;
+  bool made = false;
   {
     const std::lock_guard lock(mutex_);
+    made = state_ > State::Creating;
     if (broken_ != nullptr && aborted_) {
       watched_ = false;
       return std::nullopt;
@@ -346,7 +350,7 @@ std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
       failure = std::current_exception();
     }
   }
-  if (failure == nullptr) failure = failure_in_nccl();
+  if (failure == nullptr && made) failure = failure_in_nccl();
   if (failure != nullptr) {
     abort(failure);
     return std::nullopt;

@@ -140,7 +140,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
 
   const NcclDevices devices_;
   const std::chrono::milliseconds timeout_;
-  std::vector<std::unique_ptr<Comm>> comms_;  // by rank; made before state_ is Ready
+  std::vector<std::unique_ptr<Comm>> comms_;  // by rank; once state_ is Ready they stay
 
   mutable detail::AdaptiveMutex mutex_;
   std::condition_variable_any changed_;

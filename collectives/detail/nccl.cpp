@@ -25,7 +25,7 @@ std::string load(const SharedLibrary& library, Nccl& nccl) {
 #include <coxswain/collectives/detail/nccl_entries.inc>
 #undef COX_NCCL_ENTRY
   nccl.error_text = reinterpret_cast<decltype(nccl.error_text)>(find("ncclGetErrorString"));
-  nccl.last_error = reinterpret_cast<decltype(nccl.last_error)>(library.find("ncclGetLastError"));
+  nccl.last_error = reinterpret_cast<decltype(nccl.last_error)>(find("ncclGetLastError"));
   nccl.revoke = reinterpret_cast<decltype(nccl.revoke)>(library.find("ncclCommRevoke"));
   nccl.file = library.file();
   if (!missing.empty()) return library.file() + " has no " + missing;

@@ -32,7 +32,7 @@ struct Nccl {
 #include <coxswain/collectives/detail/nccl_entries.inc>
 #undef COX_NCCL_ENTRY
   const char* (*error_text)(NcclResult) = nullptr;
-  const char* (*last_error)(NcclComm) = nullptr;  ///< null before 2.13
+  const char* (*last_error)(NcclComm) = nullptr;
   NcclResult (*revoke)(NcclComm, int) = nullptr;  ///< null before 2.28.9
   int version = 0;                                ///< as NCCL counts: 22809 is 2.28.9
   std::string file;                               ///< of the library

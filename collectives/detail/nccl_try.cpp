@@ -8,7 +8,7 @@ namespace cox::detail {
 std::string describe(NcclResult result, NcclComm comm) {
   const Nccl& library = nccl();
   std::string text = "NCCL error " + std::to_string(static_cast<int>(result)) + " (" + library.error_text(result) + ")";
-  const char* const last = library.last_error != nullptr ? library.last_error(comm) : nullptr;
+  const char* const last = library.last_error(comm);
   if (last != nullptr && *last != '\0') text += std::string(": ") + last;
   while (text.ends_with('\n')) text.pop_back();
   return text;

@@ -92,7 +92,7 @@ class CudaServer {
   void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
 
-  // As ServerCommunication says: transfers, by peer copies. Other collectives are CollectiveError Unsupported.
+  // As ServerCommunication says: transfers by peer copies, all else by NCCL or, for small sums, by kernels of our own.
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
   void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller);

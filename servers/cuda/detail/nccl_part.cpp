@@ -34,10 +34,11 @@ void NcclPart::take_turn(std::shared_ptr<void> shared) {
 
 // What the stream waits for has been issued.
 void NcclPart::issue(const IssueTarget& target) noexcept {
+  const auto operation = std::move(operation_);  // which will keep this part, to tell it of a failure
   try {
     recorder->started(sequence, rank);
-    launch(target);
-    note_launch(target);
+    launch(operation, target);
+    note_launch(operation, target);
     over_ = true;
     LaunchGate::of_process().remove_part();
   } catch (...) {
@@ -45,14 +46,14 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
   }
 }
 
-void NcclPart::launch(const IssueTarget& target) {
+void NcclPart::launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target) {
   if (gpu_faulted()) throw_gpu_fault(site);
-  if (operation_->way == CliqueWay::Nccl) return clique->launch(operation_, rank, calls, target.stream);
-  const auto devices = std::static_pointer_cast<CliqueDevices>(clique->begin(operation_));
-  devices->peer_reduce()->launch(operation_->way, rank, calls.front(), operation_->epoch, target.stream);
+  if (operation->way == CliqueWay::Nccl) return clique->launch(operation, rank, calls, target.stream);
+  const auto devices = std::static_pointer_cast<CliqueDevices>(clique->begin(operation));
+  devices->peer_reduce()->launch(operation->way, rank, calls.front(), operation->epoch, target.stream);
 }
 
-void NcclPart::note_launch(const IssueTarget& target) {
+void NcclPart::note_launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target) {
   NcclLine& line = *communication->nccl;
   CudaStreams& streams = communication->streams;
   NcclOperation::Launched launched;
@@ -66,7 +67,7 @@ void NcclPart::note_launch(const IssueTarget& target) {
   line.last_end_ = event;
   std::exception_ptr error;
   try {
-    clique->add(operation_, rank, std::move(launched));
+    clique->add(operation, rank, std::move(launched));
   } catch (...) {
     error = std::current_exception();  // given up meanwhile; what has been launched still has to end
   }

@@ -23,12 +23,12 @@ class NcclPart final : public CollectivePart, public std::enable_shared_from_thi
   struct Turn;
 
   void issue(const IssueTarget& target) noexcept;
-  void launch(const IssueTarget& target);
-  void note_launch(const IssueTarget& target);
+  void launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target);
+  void note_launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target);
   void give_up(const std::exception_ptr& error) noexcept;
 
-  std::shared_ptr<NcclOperation> operation_;
-  bool over_ = false;  // it has been launched, or given up
+  std::shared_ptr<NcclOperation> operation_;  // from its turn until it is issued
+  bool over_ = false;                         // it has been launched, or given up
 };
 
 /// The communication stream of a device, which all its communicators share: parts come to it in the sequencer's order.

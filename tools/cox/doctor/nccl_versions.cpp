@@ -15,9 +15,9 @@ struct BadVersions {
   std::string_view reason;
 };
 
-// The latter two as NVIDIA's release notes say; non-blocking creation, which we need, came with 2.14.
+// The latter two as NVIDIA's release notes say.
 constexpr std::array bad_versions{
-    BadVersions{0, 21399, Where::Everywhere, "it cannot create communicators without blocking; 2.14.3 and later can"},
+    BadVersions{0, 21402, Where::Everywhere, "it is not used: 2.14.3 is the oldest that is"},
     BadVersions{21801, 21802, Where::Everywhere,
                 "over several nodes its LL128 protocol can corrupt data, where a network card shares a PCI switch with "
                 "one GPU only (HGX H100), and so can IB SHARP with several GPUs in a process; 2.18.3 has it mended"},
