@@ -56,48 +56,54 @@ FlightRecorder::FlightRecorder(std::string name, CommunicationId devices, std::s
                                std::chrono::milliseconds timeout)
     : name_(std::move(name)),
       devices_(std::move(devices)),
+      capacity_(std::max<std::size_t>(capacity, 1)),
       timeout_(timeout),
-      ring_(std::max<std::size_t>(capacity, 1), Operation{0, std::vector<Entry>(devices_.world_size())}) {}
+      ranks_(std::make_unique<Rank[]>(devices_.world_size())) {
+  for (std::size_t rank = 0; rank < devices_.world_size(); ++rank) {
+    ranks_[rank].ring.resize(capacity_);
+    ranks_[rank].released = std::vector<std::atomic<Time::rep>>(capacity_);
+  }
+}
 
-FlightRecorder::Entry* FlightRecorder::find(std::uint64_t sequence, std::size_t rank) noexcept {
-  Operation& operation = ring_[sequence % ring_.size()];
-  if (operation.sequence != sequence || operation.ranks[rank].record == 0) return nullptr;
-  return &operation.ranks[rank];
+FlightRecorder::Entry* FlightRecorder::Rank::find(std::uint64_t sequence) noexcept {
+  Entry& entry = ring[sequence % ring.size()];
+  return entry.sequence == sequence ? &entry : nullptr;
 }
 
 void FlightRecorder::submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequests& requests,
                                Time now) noexcept {
-  const std::lock_guard lock(mutex_);
-  Operation& operation = ring_[sequence % ring_.size()];
-  last_submitted_ = std::max(last_submitted_, sequence);
-  ++records_;
-  if (operation.sequence > sequence) return;  // The ring has left this rank behind.
-  if (operation.sequence < sequence) {
-    std::ranges::fill(operation.ranks, Entry{});
-    operation.sequence = sequence;
-  }
-  operation.ranks[rank] = {
-      .record = records_, .request = requests.front(), .group_size = requests.size(), .submitted = now};
+  const std::uint64_t record = records_.fetch_add(1, std::memory_order_relaxed) + 1;
+  Rank& of = ranks_[rank];
+  const std::lock_guard lock(of.mutex);
+  of.last_submitted = sequence;
+  of.released[sequence % of.ring.size()].store(0, std::memory_order_relaxed);
+  of.ring[sequence % of.ring.size()] = {.sequence = sequence,
+                                        .record = record,
+                                        .request = requests.front(),
+                                        .group_size = requests.size(),
+                                        .submitted = now};
 }
 
 void FlightRecorder::released(std::uint64_t sequence, std::size_t rank, Time now) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (Entry* entry = find(sequence, rank)) entry->released = now;
+  Rank& of = ranks_[rank];
+  of.released[sequence % of.released.size()].store(now.time_since_epoch().count(), std::memory_order_relaxed);
 }
 
 void FlightRecorder::started(std::uint64_t sequence, std::size_t rank, Time now) noexcept {
-  const std::lock_guard lock(mutex_);
-  last_started_ = std::max(last_started_, sequence);
-  Entry* entry = find(sequence, rank);
+  Rank& of = ranks_[rank];
+  const std::lock_guard lock(of.mutex);
+  of.last_started = std::max(of.last_started, sequence);
+  Entry* entry = of.find(sequence);
   if (entry == nullptr) return;
   entry->started = now;
   if (entry->state == State::Scheduled) entry->state = State::Started;
 }
 
 void FlightRecorder::completed(std::uint64_t sequence, std::size_t rank, Time now) noexcept {
-  const std::lock_guard lock(mutex_);
-  last_completed_ = std::max(last_completed_, sequence);
-  Entry* entry = find(sequence, rank);
+  Rank& of = ranks_[rank];
+  const std::lock_guard lock(of.mutex);
+  of.last_completed = std::max(of.last_completed, sequence);
+  Entry* entry = of.find(sequence);
   if (entry == nullptr) return;
   entry->ended = now;
   entry->state = State::Completed;
@@ -106,16 +112,37 @@ void FlightRecorder::completed(std::uint64_t sequence, std::size_t rank, Time no
 void FlightRecorder::failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error,
                             Time now) noexcept {
   const State state = state_after(error);
-  const std::lock_guard lock(mutex_);
-  Entry* entry = find(sequence, rank);
+  Rank& of = ranks_[rank];
+  const std::lock_guard lock(of.mutex);
+  Entry* entry = of.find(sequence);
   if (entry == nullptr) return;
   entry->ended = now;
   entry->state = state;
   entry->error = error;
 }
 
+// The last operations of the communicator: a rank far behind does not bring back what the others have left.
+FlightRecorder::Status FlightRecorder::status() const {
+  Status status;
+  for (std::size_t rank = 0; rank < devices_.world_size(); ++rank) {
+    const Rank& of = ranks_[rank];
+    const std::lock_guard lock(of.mutex);
+    status.last_submitted = std::max(status.last_submitted, of.last_submitted);
+    status.last_started = std::max(status.last_started, of.last_started);
+    status.last_completed = std::max(status.last_completed, of.last_completed);
+    for (std::size_t place = 0; place < capacity_; ++place) {
+      const Time released{Time::duration(of.released[place].load(std::memory_order_relaxed))};
+      if (of.ring[place].sequence != 0) status.entries.push_back({rank, released, of.ring[place]});
+    }
+  }
+  std::erase_if(status.entries,
+                [&](const RankEntry& of) { return of.entry.sequence + capacity_ <= status.last_submitted; });
+  std::ranges::sort(status.entries, {}, [](const RankEntry& of) { return std::pair(of.entry.sequence, of.rank); });
+  return status;
+}
+
 std::string FlightRecorder::to_json() const {
-  const std::lock_guard lock(mutex_);
+  const Status all = status();
   std::string ranks;
   for (std::size_t rank = 0; rank < devices_.world_size(); ++rank)
     ranks += (rank == 0 ? "" : ", ") + std::to_string(rank);
@@ -124,27 +151,21 @@ std::string FlightRecorder::to_json() const {
                                  name, name, json_text(devices_.to_string()), ranks);
   json += fmt::format(
       R"("pg_status":{{{}:{{"last_enqueued_collective":{},"last_started_collective":{},"last_completed_collective":{}}}}},)",
-      name, number_or_none(last_submitted_), number_or_none(last_started_), number_or_none(last_completed_));
+      name, number_or_none(all.last_submitted), number_or_none(all.last_started), number_or_none(all.last_completed));
   json += "\"entries\":[";
-
-  std::vector<const Operation*> operations;
-  for (const Operation& operation : ring_)
-    if (operation.sequence != 0) operations.push_back(&operation);
-  std::ranges::sort(operations, {}, [](const Operation* operation) { return operation->sequence; });
-  for (const Operation* operation : operations)
-    for (std::size_t rank = 0; rank < operation->ranks.size(); ++rank)
-      if (operation->ranks[rank].record != 0) append(json, operation->sequence, rank, operation->ranks[rank]);
+  for (const RankEntry& of : all.entries) append(json, of);
   return json + "\n]}\n";
 }
 
-void FlightRecorder::append(std::string& json, std::uint64_t sequence, std::size_t rank, const Entry& entry) const {
+void FlightRecorder::append(std::string& json, const RankEntry& of) const {
+  const auto& [rank, released, entry] = of;
   const CollectiveRequest& request = entry.request;
   const std::source_location& site = request.caller.site;
   const bool ended = entry.ended != Time{};
   json += json.back() == '[' ? "\n{" : ",\n{";
   json += fmt::format(
       R"("record_id":{},"pg_name":{},"process_group":[{},{}],"collective_seq_id":{},"op_id":{},"is_p2p":{},)",
-      entry.record, json_text(name_), json_text(name_), json_text(devices_.to_string()), sequence, sequence,
+      entry.record, json_text(name_), json_text(name_), json_text(devices_.to_string()), entry.sequence, entry.sequence,
       is_transfer(request.operation));
   json += fmt::format(R"("profiling_name":"cox:{}","rank":{},"device":{},"stream":{},"timeout_ms":{},)",
                       to_string(request.operation), rank, json_text(devices_.devices()[rank].to_string()),
@@ -155,7 +176,7 @@ void FlightRecorder::append(std::string& json, std::uint64_t sequence, std::size
   json += fmt::format(R"("state":"{}","retired":{},"error":{},)", to_string(entry.state), ended,
                       entry.error ? json_text(describe(entry.error)) : "null");
   json += fmt::format(R"("time_created_ns":{},"time_released_ns":{},)", time_or_null(entry.submitted),
-                      time_or_null(entry.released));
+                      time_or_null(released));
   json += fmt::format(R"("time_discovered_started_ns":{},"time_discovered_completed_ns":{}}})",
                       time_or_null(entry.started), time_or_null(entry.ended));
 }

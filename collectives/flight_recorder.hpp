@@ -5,10 +5,12 @@
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +18,7 @@
 namespace cox {
 
 /// The last operations of one communicator, per rank: what was asked for, where, how far it came, and when. Any thread;
-/// no call blocks beyond a short lock, and none of those that record allocates.
+/// no call blocks beyond a short lock, which is the rank's own, and none of those that record allocates.
 class FlightRecorder {
  public:
   using Time = std::chrono::system_clock::time_point;
@@ -47,34 +49,51 @@ class FlightRecorder {
 
  private:
   struct Entry {
-    std::uint64_t record = 0;  // counted from 1 by submission; 0: the rank has not arrived
+    std::uint64_t sequence = 0;  // 0: none
+    std::uint64_t record = 0;    // counted from 1 by submission
     CollectiveRequest request{};
     std::size_t group_size = 0;
     State state = State::Scheduled;
     Time submitted{};
-    Time released{};
     Time started{};
     Time ended{};
     std::exception_ptr error = nullptr;
   };
-  struct Operation {
-    std::uint64_t sequence = 0;
-    std::vector<Entry> ranks;
+  // Of its own in memory, too: device threads write here all the time.
+  struct alignas(64) Rank {
+    mutable detail::AdaptiveMutex mutex;
+    std::vector<Entry> ring;  // operation n is in place n % size, unless a later one is
+    // When each was released, in the same places, as a count of Time's ticks; 0: it was not. Without the lock: the rank
+    // that completes an operation releases it for all.
+    std::vector<std::atomic<Time::rep>> released;
+    std::uint64_t last_submitted = 0;  // 0: none
+    std::uint64_t last_started = 0;
+    std::uint64_t last_completed = 0;
+
+    Entry* find(std::uint64_t sequence) noexcept;
+  };
+  struct RankEntry {
+    std::size_t rank;
+    Time released;
+    Entry entry;
+  };
+  struct Status {
+    std::uint64_t last_submitted = 0;
+    std::uint64_t last_started = 0;
+    std::uint64_t last_completed = 0;
+    std::vector<RankEntry> entries{};
   };
 
   static Time clock() { return std::chrono::system_clock::now(); }
-  Entry* find(std::uint64_t sequence, std::size_t rank) noexcept;
-  void append(std::string& json, std::uint64_t sequence, std::size_t rank, const Entry& entry) const;
+  [[nodiscard]] Status status() const;
+  void append(std::string& json, const RankEntry& of) const;
 
   const std::string name_;
   const CommunicationId devices_;
+  const std::size_t capacity_;
   const std::chrono::milliseconds timeout_;
-  mutable detail::AdaptiveMutex mutex_;
-  std::vector<Operation> ring_;  // operation n is in place n % size, unless a later one is
-  std::uint64_t records_ = 0;
-  std::uint64_t last_submitted_ = 0;  // by any rank; 0: none
-  std::uint64_t last_started_ = 0;
-  std::uint64_t last_completed_ = 0;
+  const std::unique_ptr<Rank[]> ranks_;
+  std::atomic<std::uint64_t> records_{0};
 };
 
 [[nodiscard]] constexpr std::string_view to_string(FlightRecorder::State state) noexcept {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <thread>
 #include <utility>
@@ -22,9 +23,6 @@ using detail::NcclComm;
 using detail::NcclResult;
 
 namespace {
-
-// Operations that have ended are forgotten when there are so many, or when the watch looks.
-constexpr std::size_t most_unlooked_at = 256;
 
 // What NCCL may take at least to make a communicator: it takes tenths of a second, after what runs then.
 constexpr std::chrono::seconds patience_with_nccl{60};
@@ -96,6 +94,20 @@ bool has_come(const NcclOperation::Launched& part) noexcept {
 
 }  // namespace
 
+/// Operations that have ended, which are let go of with no lock held.
+struct NcclClique::Ended {
+  std::array<std::shared_ptr<NcclOperation>, 64> operations;
+  std::size_t count = 0;
+
+  Ended() = default;
+  Ended(const Ended&) = delete;
+  Ended& operator=(const Ended&) = delete;
+  ~Ended() {
+    for (std::size_t i = 0; i < count; ++i)
+      if (operations[i]->ended) operations[i]->ended();
+  }
+};
+
 std::shared_ptr<NcclClique> NcclClique::of(CommunicatorNumber number, const NcclDevices& devices,
                                            std::chrono::milliseconds timeout) {
   static auto& mutex = *new std::mutex;
@@ -110,7 +122,7 @@ std::shared_ptr<NcclClique> NcclClique::of(CommunicatorNumber number, const Nccl
 }
 
 NcclClique::NcclClique(NcclDevices devices, std::chrono::milliseconds timeout)
-    : devices_(std::move(devices)), timeout_(timeout) {}
+    : devices_(std::move(devices)), timeout_(timeout), ended_before_(devices_.ordinals.size()) {}
 
 // Threads
 // --------------------------------------------------------------------------------------------------------------------
@@ -133,7 +145,7 @@ void NcclClique::watch() {
 // --------------------------------------------------------------------------------------------------------------------
 
 bool NcclClique::created(UniqueFunction<void()> then) {
-  if (made_.load(std::memory_order_acquire)) return true;  // with the release where it is made
+  if (created()) return true;
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr || state_ >= State::Ready) return true;
   when_created_.push_back(std::move(then));
@@ -171,7 +183,7 @@ void NcclClique::create() noexcept {
   std::vector<UniqueFunction<void()>> waiting;
   {
     const std::lock_guard lock(mutex_);
-    if (broken_ == nullptr) broken_ = failure;
+    if (failure != nullptr) set_broken(failure);
     if (failure == nullptr) {
       opened_.swap(opened);
       comms_.swap(comms);
@@ -221,50 +233,54 @@ std::shared_ptr<OpenNcclDevices> NcclClique::opened() const {
   return opened_;
 }
 
-void NcclClique::require_intact() const {
-  if (broken_ != nullptr) std::rethrow_exception(broken_);
+// Under the lock. The first cause stays.
+void NcclClique::set_broken(const std::exception_ptr& cause) noexcept {
+  if (broken_ == nullptr) broken_ = cause;
+  is_broken_.store(true, std::memory_order_relaxed);
 }
 
 // Launches
 // --------------------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<OpenNcclDevices> NcclClique::begin(const std::shared_ptr<NcclOperation>& operation) {
-  const std::lock_guard lock(mutex_);
-  require_intact();
-  note_begin(operation);
-  return opened_;
-}
-
-// Under the lock.
-void NcclClique::note_begin(const std::shared_ptr<NcclOperation>& operation) {
-  if (operation->begun) return;
-  if (under_way_.size() >= most_unlooked_at && under_way_.size() % 64 == 0) drop_ended();
-  under_way_.push_back(operation);
-  watch();
-  operation->begun = true;
-  operation->epoch = ++epochs_[static_cast<std::size_t>(operation->way)];
-}
-
-void NcclClique::launch(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, const NcclCalls& calls,
-                        CUstream_st* stream) {
-  const auto opened = begin(operation);
+NcclClique::Launching NcclClique::launching(std::size_t rank) const {
+  // Relaxed: it may break right after, too.
+  if (is_broken_.load(std::memory_order_relaxed)) std::rethrow_exception(broken());
   Comm& comm = *comms_[rank];
-  const std::lock_guard in_use(comm.in_use);
+  std::unique_lock in_use(comm.in_use);
+  // Who takes opened_ away has taken this away before.
   if (comm.native == nullptr) std::rethrow_exception(broken());
-  if (calls.size() == 1) return enqueue(comm.native, opened->scratch(rank), calls.front(), stream);
-  COX_NCCL_TRY(comm.native, group_start());
+  return {std::move(in_use), comm.native, *opened_};
+}
+
+void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const {
+  void* const scratch = on.opened.scratch(rank);
+  if (calls.size() == 1) return enqueue(on.native, scratch, calls.front(), stream);
+  COX_NCCL_TRY(on.native, group_start());
   try {
-    for (const NcclCall& call : calls) enqueue(comm.native, opened->scratch(rank), call, stream);
+    for (const NcclCall& call : calls) enqueue(on.native, scratch, call, stream);
   } catch (...) {
     static_cast<void>(detail::nccl().group_end());  // it says the same
     throw;
   }
-  COX_NCCL_TRY(comm.native, group_end());
+  COX_NCCL_TRY(on.native, group_end());
 }
 
+// The first rank to tell of an operation has told of those before it: they are added in their order. It is ahead of the
+// others, so it is the one that lets go of what has ended, by what the device threads know of themselves: a look at an
+// event is dear.
 void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part) {
+  Ended ended;
   const std::lock_guard lock(mutex_);
-  require_intact();
+  if (broken_ != nullptr) std::rethrow_exception(broken_);
+  if (!operation->begun) {
+    watch();
+    under_way_.push_back(operation);
+    if (under_way_.size() % 32 == 0) {
+      const std::uint64_t on_all = *std::ranges::min_element(ended_before_);
+      take_ended(ended, [&](const NcclOperation& each) { return each.sequence.load() <= on_all; });
+    }
+    operation->begun = true;
+  }
   operation->launched[rank] = std::move(part);
 }
 
@@ -313,33 +329,42 @@ void NcclClique::enqueue(NcclComm comm, void* scratch, const NcclCall& call, CUs
 // --------------------------------------------------------------------------------------------------------------------
 
 // Under the lock. They end in their order, on every device.
-void NcclClique::drop_ended() noexcept {
-  if (under_way_.empty() || !has_ended(*under_way_.front())) return;
-  const auto first = std::partition_point(under_way_.begin() + 1, under_way_.end(),
-                                          [](const auto& operation) { return has_ended(*operation); });
-  for (auto each = under_way_.begin(); each != first; ++each)
-    if ((*each)->ended) (*each)->ended();
-  under_way_.erase(under_way_.begin(), first);
+template <class HasEnded>
+void NcclClique::take_ended(Ended& ended, const HasEnded& has_ended) noexcept {
+  while (ended.count < ended.operations.size() && !under_way_.empty() && has_ended(*under_way_.front())) {
+    ended.operations[ended.count++] = std::move(under_way_.front());
+    under_way_.pop_front();
+  }
 }
 
 void NcclClique::look_at_all() noexcept { NcclWatch::of_process().look_at_all(); }
 
 void NcclClique::note_ended() noexcept {
+  for (bool all = false; !all;) {
+    Ended ended;
+    const std::lock_guard lock(mutex_);
+    take_ended(ended, has_ended);
+    all = ended.count < ended.operations.size();
+  }
+}
+
+void NcclClique::note_ended(std::size_t rank, std::uint64_t sequence) noexcept {
   const std::lock_guard lock(mutex_);
-  drop_ended();
+  ended_before_[rank] = sequence;
 }
 
 std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
   std::exception_ptr failure;
   bool made = false;
   {
+    Ended ended;
     const std::lock_guard lock(mutex_);
     made = state_ > State::Creating;
     if (broken_ != nullptr && aborted_) {
       watched_ = false;
       return std::nullopt;
     }
-    drop_ended();
+    take_ended(ended, has_ended);
     if (under_way_.empty() && state_ != State::Creating) {
       watched_ = false;
       return std::nullopt;
@@ -374,9 +399,9 @@ std::exception_ptr NcclClique::overdue(Time now) {
     operation.since = now;
   }
   if (now - operation.since < timeout_) return nullptr;
-  const CollectiveRequest& request = operation.requests.front();
+  const CollectiveRequest& request = operation.what.first;
   std::string text = fmt::format("operation {}, {}, has all its ranks, but has not {} after {} ms of waiting",
-                                 operation.sequence.load(), to_string(operation.requests),
+                                 operation.sequence.load(), to_string(operation.what),
                                  came < operation.launched.size() ? "begun" : "ended", timeout_.count());
   for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
     if (has_come(operation.launched[rank])) continue;
@@ -415,7 +440,7 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
     aborted_ = true;
-    if (broken_ == nullptr) broken_ = cause;
+    set_broken(cause);
     given_up_.swap(under_way_);
     for (const auto& operation : given_up_) {
       for (NcclOperation::Launched& part : operation->launched)
@@ -433,9 +458,9 @@ void NcclClique::close() noexcept {
   const std::lock_guard lock(mutex_);
   try {
     if (broken_ == nullptr)
-      broken_ = error(CollectiveError::Kind::Aborted, "communicator " + devices_.devices.to_string() + " is closed");
+      set_broken(error(CollectiveError::Kind::Aborted, "communicator " + devices_.devices.to_string() + " is closed"));
   } catch (...) {
-    broken_ = std::current_exception();
+    set_broken(std::current_exception());
   }
   begin_dismantling();
 }
@@ -454,8 +479,9 @@ void NcclClique::begin_dismantling() noexcept {
 
 void NcclClique::dismantle() noexcept {
   const auto left = [this] {
+    Ended ended;
     const std::lock_guard lock(mutex_);
-    drop_ended();
+    take_ended(ended, has_ended);
     return aborted_ ? nullptr : under_way_.empty() ? nullptr : under_way_.front();
   };
   while (const std::shared_ptr<NcclOperation> operation = left()) {
@@ -469,12 +495,12 @@ void NcclClique::dismantle() noexcept {
     const std::lock_guard lock(mutex_);
     aborted = aborted_;
   }
-  if (!devices_.lost()) {
-    if (aborted) {
-      give_up();
-    } else {
-      destroy();
-    }
+  if (devices_.lost()) {
+    forget();
+  } else if (aborted) {
+    give_up();
+  } else {
+    destroy();
   }
   const bool ended = wait_for_given_up();
   std::shared_ptr<OpenNcclDevices> opened;
@@ -527,6 +553,14 @@ void NcclClique::destroy() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
     COX_NCCL_CHECK(nullptr, destroy(std::exchange(comm->native, nullptr)));
+  }
+}
+
+// NCCL would wait for its kernels, which do not end any more.
+void NcclClique::forget() noexcept {
+  for (const auto& comm : comms_) {
+    const std::lock_guard in_use(comm->in_use);
+    comm->native = nullptr;
   }
 }
 

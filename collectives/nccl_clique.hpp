@@ -7,7 +7,6 @@
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -79,7 +78,9 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   NcclClique(const NcclClique&) = delete;
   NcclClique& operator=(const NcclClique&) = delete;
 
-  /// Whether NCCL has made the communicators, or will not: then broken() says why. Begins to make them. If it returns
+  /// Whether NCCL has made the communicators, or will not: then broken() says why.
+  [[nodiscard]] bool created() const noexcept { return made_.load(std::memory_order_acquire); }
+  /// The same. Begins to make them. If it returns
   /// false, `then` is called when that has changed; it must not block. Throws std::bad_alloc, std::system_error.
   [[nodiscard]] bool created(UniqueFunction<void()> then);
   /// Why nothing is launched any more; null: it is.
@@ -89,14 +90,21 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   /// What may block, on a thread of its own, which holds the clique. Throws std::bad_alloc, std::system_error.
   void run_apart(const char* name, UniqueFunction<void()> function);
 
-  /// The rank is about to launch its part. Returns opened(). Throws broken().
-  std::shared_ptr<OpenNcclDevices> begin(const std::shared_ptr<NcclOperation>& operation);
-  /// Launches the rank's part, by NCCL, on a stream of its device; then tell of it with add(). Throws broken(), and
-  /// CollectiveError Backend.
-  void launch(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, const NcclCalls& calls,
-              CUstream_st* stream);
-  /// The rank's part has been launched. Throws broken(): then its end may never come, and it is not told.
+  /// While a rank launches something: what the clique has opened stays.
+  struct Launching {
+    std::unique_lock<std::mutex> in_use;
+    detail::NcclComm native;
+    OpenNcclDevices& opened;
+  };
+  /// Once it has been created. Throws broken().
+  [[nodiscard]] Launching launching(std::size_t rank) const;
+  /// Launches the rank's part, by NCCL, on a stream of its device. Throws CollectiveError Backend.
+  void launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
+  /// The rank's part has been launched: those of a rank in the sequencer's order. Throws broken(): then its end may
+  /// never come, and it is not told; std::system_error.
   void add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part);
+  /// The rank's parts up to this number on the communicator have ended.
+  void note_ended(std::size_t rank, std::uint64_t sequence) noexcept;
 
   /// Tells all who have launched what has not ended, then gives NCCL's communicators up. Idempotent.
   void abort(const std::exception_ptr& cause) noexcept;
@@ -122,21 +130,23 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
     detail::NcclComm native = nullptr;
   };
   using Operations = std::deque<std::shared_ptr<NcclOperation>>;
+  struct Ended;
 
   void create() noexcept;
   void dismantle() noexcept;
   void give_up() noexcept;
   bool wait_for_given_up() noexcept;
   void destroy() noexcept;
+  void forget() noexcept;
   void meet(const std::vector<detail::NcclComm>& natives, const OpenNcclDevices& opened) const;
   void begin_dismantling() noexcept;
   void watch();
-  void note_begin(const std::shared_ptr<NcclOperation>& operation);
-  void require_intact() const;
+  void set_broken(const std::exception_ptr& cause) noexcept;
   void enqueue(detail::NcclComm comm, void* scratch, const NcclCall& call, CUstream_st* stream) const;
   [[nodiscard]] std::exception_ptr overdue(Time now);
   [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
-  void drop_ended() noexcept;
+  template <class HasEnded>
+  void take_ended(Ended& ended, const HasEnded& has_ended) noexcept;
 
   const NcclDevices devices_;
   const std::chrono::milliseconds timeout_;
@@ -148,12 +158,13 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   State state_ = State::New;       // guarded by mutex_, as all below
   bool aborted_ = false;
   std::exception_ptr broken_;
+  std::atomic<bool> is_broken_{false};  // written with mutex_ held: there is broken_
   Time creating_since_{};
   std::shared_ptr<OpenNcclDevices> opened_;
   std::vector<UniqueFunction<void()>> when_created_;
-  Operations under_way_;                   // in their order
-  Operations given_up_;                    // of those: that may not have ended yet
-  std::array<std::uint32_t, 3> epochs_{};  // by way: how many operations have begun
+  Operations under_way_;                     // in their order
+  Operations given_up_;                      // of those: that may not have ended yet
+  std::vector<std::uint64_t> ended_before_;  // by rank: its parts up to this number have ended
   bool watched_ = false;
 };
 

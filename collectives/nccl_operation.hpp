@@ -1,7 +1,9 @@
 #pragma once
 
+#include <coxswain/collectives/detail/operation_summary.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/milestone.hpp>
+#include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
 #include <atomic>
@@ -24,7 +26,7 @@ struct NcclCall {
   void* destination = nullptr;
 };
 
-using NcclCalls = std::vector<NcclCall>;
+using NcclCalls = SmallVector<NcclCall, 1>;
 
 /// How the ranks do an operation: by NCCL, or by kernels of our own in the memory of the other GPUs.
 enum class CliqueWay : std::uint8_t { Nccl, OneShot, TwoShots };
@@ -37,18 +39,17 @@ struct NcclOperation {
 
   /// A rank's part that has been launched.
   struct Launched {
-    std::vector<std::shared_ptr<Milestone>> behind;  ///< What is done before it on its device.
-    std::shared_ptr<Milestone> end;                  ///< Null: it has not been launched.
+    SmallVector<std::shared_ptr<Milestone>, 2> behind;  ///< What is done before it on its device.
+    std::shared_ptr<Milestone> end;                     ///< Null: it has not been launched.
     Tell fail;  ///< Told what became of it, if it fails before its end. Called once at most; must not block.
   };
-  NcclOperation(CollectiveRequests what, std::size_t world_size) : requests(std::move(what)), launched(world_size) {}
+  NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : what(requests), launched(world_size) {}
 
-  const CollectiveRequests requests;
+  const detail::OperationSummary what;
   UniqueFunction<void()> ended;            ///< Called when that is noticed, if it has not failed; must not block.
   CliqueWay way = CliqueWay::Nccl;         ///< Set before others know of it.
-  std::uint32_t epoch = 0;                 ///< Which operation of its way it is, from 1; once it has begun.
   std::atomic<std::uint64_t> sequence{0};  ///< On its communicator. Any thread.
-  bool begun = false;                      ///< It is among those that are under way.
+  bool begun = false;                      ///< A rank has launched its part.
   std::vector<Launched> launched;          // by rank
   std::size_t came = 0;                    ///< Ranks whose devices have come to it, when that was last looked at.
   Time since{};                            ///< Since when there are so many.

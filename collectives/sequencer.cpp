@@ -81,16 +81,13 @@ CommunicatorNumber Sequencer::open(CommunicationId devices, std::chrono::millise
 
 template <class Change>
 bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
-  {
-    const std::lock_guard lock(mutex_);
-    CommunicatorSequence* among = communicators_->find(communicator);
-    if (among == nullptr) return false;
-    Arrivals answers;
-    change(*among, answers);
-    line_up(answers);
-    if (filled_.empty()) return true;
-  }
-  attend();
+  std::unique_lock lock(mutex_);
+  CommunicatorSequence* among = communicators_->find(communicator);
+  if (among == nullptr) return false;
+  Arrivals answers;
+  change(*among, answers);
+  line_up(answers);
+  attend(lock);
   return true;
 }
 
@@ -134,8 +131,8 @@ void Sequencer::line_up(Arrivals& answers) noexcept {
   }
 }
 
-void Sequencer::attend() noexcept {
-  std::unique_lock lock(mutex_);
+// Under the lock, which is not held during the calls.
+void Sequencer::attend(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept {
   while (!filled_.empty()) {
     std::list<Line*> ticket;
     ticket.splice(ticket.end(), filled_, filled_.begin());

@@ -17,6 +17,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -126,7 +127,7 @@ class Sequencer {
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
   void line_up(std::list<detail::Arrival>& answers) noexcept;
-  void attend() noexcept;
+  void attend(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
   void call(detail::Arrival& arrival) noexcept;
   /// Why the operation must be refused when this arrival is added; nullptr if for nothing.
   [[nodiscard]] std::exception_ptr objection(const detail::CommunicatorSequence& among, const detail::Arrival& arrival,

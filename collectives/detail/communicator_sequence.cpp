@@ -61,13 +61,12 @@ std::exception_ptr CommunicatorSequence::objection(const Arrival& arrival, const
 void CommunicatorSequence::add(Arrivals& arrival, const std::exception_ptr& refusal, Time now, Arrivals& answers) {
   Arrival& added = arrival.front();
   const std::uint64_t sequence = added.turn.sequence;
-  CollectiveRequests last = added.given.requests;
   if (begins_operation(added.rank)) begin(sequence, now);
   // Nothing throws from here on: the arrival is accepted.
-  recorder_->submitted(sequence, added.rank, last);
+  recorder_->submitted(sequence, added.rank, added.given.requests);
   added.recorder = recorder_;
   ++next_[added.rank];
-  last_[added.rank] = std::move(last);
+  last_[added.rank] = OperationSummary(added.given.requests);
   if (sequence >= end()) {  // All that comes is refused, and nothing that came before waits.
     added.turn.refusal = error_;
     recorder_->failed(sequence, added.rank, error_);
@@ -127,7 +126,7 @@ void CommunicatorSequence::refuse_from(std::uint64_t sequence, const std::except
 }
 
 std::string CommunicatorSequence::last_of(std::size_t rank) const {
-  if (last_[rank].empty()) return "it has submitted nothing there";
+  if (last_[rank].size == 0) return "it has submitted nothing there";
   return fmt::format("its last there was operation {}, {}", next_[rank] - 1, to_string(last_[rank]));
 }
 

@@ -3,9 +3,9 @@
 #include <coxswain/collectives/collective_launch.hpp>
 #include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/detail/arrival.hpp>
+#include <coxswain/collectives/detail/operation_summary.hpp>
 #include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <algorithm>
@@ -104,10 +104,10 @@ class CommunicatorSequence {
   const std::size_t max_ahead_;
   const std::shared_ptr<FlightRecorder> recorder_;
   std::deque<WaitingOperation> waiting_;
-  std::uint64_t first_ = 1;               // the sequence number of waiting_.front()
-  std::size_t answered_ = 0;              // of waiting_, in front
-  std::vector<std::uint64_t> next_;       // of each rank
-  std::vector<CollectiveRequests> last_;  // of each rank; empty: none
+  std::uint64_t first_ = 1;             // the sequence number of waiting_.front()
+  std::size_t answered_ = 0;            // of waiting_, in front
+  std::vector<std::uint64_t> next_;     // of each rank
+  std::vector<OperationSummary> last_;  // of each rank
   std::uint64_t awaited_ = 0;
   std::exception_ptr error_;
 };

@@ -7,28 +7,28 @@ namespace cox::detail {
 // The error comes before the end: who waits for that finds it.
 void CollectivePart::end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   if (error != nullptr) fail(error);
-  communication->streams.timeline(position.stream).end(position.position, event);
+  of->communication->streams.timeline(position.stream).end(position.position, event);
 }
 
 void CollectivePart::refuse(const std::exception_ptr& refusal) noexcept {
   tell(refusal);
-  communication->streams.timeline(position.stream).end(position.position, nullptr);
+  of->communication->streams.timeline(position.stream).end(position.position, nullptr);
 }
 
 void CollectivePart::fail(const std::exception_ptr& error) noexcept {
   if (failed_.exchange(true)) return;
-  recorder->failed(sequence, rank, error);
+  of->recorder->failed(sequence, of->rank, error);
   try {
-    group->sequencer().abort(number, error);
+    of->group->sequencer().abort(of->number, error);
   } catch (...) {
-    report_task_error({group->devices().devices()[rank], StreamId::current(), std::current_exception()});
+    report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
   }
   tell(error);
 }
 
 void CollectivePart::tell(const std::exception_ptr& error) noexcept {
   if (!told) asked_on->fail_at(error_sequence, error);
-  group->report_failure(error);
+  of->group->report_failure(error);
 }
 
 }  // namespace cox::detail

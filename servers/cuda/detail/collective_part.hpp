@@ -8,6 +8,7 @@
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,11 @@
 #include <memory>
 #include <source_location>
 
-namespace cox::detail {
+namespace cox {
+
+class NcclClique;
+
+namespace detail {
 
 class NcclLine;
 
@@ -25,6 +30,20 @@ struct CudaCommunication {
   std::shared_ptr<Doorbell> doorbell;
   std::shared_ptr<CudaStream> stream;  ///< for copies to other devices
   std::shared_ptr<NcclLine> nccl;
+};
+
+/// What the parts of one rank of a communicator share: they may outlive the rank. Set once, before the first part; any
+/// thread but for what is said to be the device thread's.
+struct RankContext {
+  std::shared_ptr<CommunicationGroup> group;
+  CommunicatorNumber number{};
+  std::size_t rank = 0;
+  std::shared_ptr<FlightRecorder> recorder;
+  std::shared_ptr<const CudaCommunication> communication;
+  std::shared_ptr<NcclClique> clique;  ///< null where the operations are transfers
+  /// How many operations the rank has launched, by way: the same number on all ranks is the same operation, as they
+  /// launch in one order. Device thread.
+  std::array<std::uint32_t, 3> epochs{};
 };
 
 /// A rank's part in one operation, from when it is asked for to its end: what all kinds of them have.
@@ -45,17 +64,13 @@ class CollectivePart {
   /// longer agree on what comes next. Any thread.
   void fail(const std::exception_ptr& error) noexcept;
 
-  std::shared_ptr<CommunicationGroup> group;
-  CommunicatorNumber number{};
-  std::size_t rank = 0;
+  std::shared_ptr<RankContext> of;
   StreamPosition position;               ///< of the end
   StreamPositions waits;                 ///< what must be done before
   std::shared_ptr<CudaStream> asked_on;  ///< whose errors get what becomes of it
   std::uint64_t error_sequence = 0;      ///< among these
   bool told = false;                     ///< somebody else is told
   std::source_location site;
-  std::shared_ptr<FlightRecorder> recorder;
-  std::shared_ptr<const CudaCommunication> communication;
   std::uint64_t sequence = 0;  ///< known when it is its turn
 
  private:
@@ -64,4 +79,6 @@ class CollectivePart {
   std::atomic<bool> failed_{false};
 };
 
-}  // namespace cox::detail
+}  // namespace detail
+
+}  // namespace cox

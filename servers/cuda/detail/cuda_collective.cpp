@@ -97,6 +97,7 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
 
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
+  const Doorbell::Attending attending = device.attend();
   CudaCommunicator* communicator = nullptr;
   try {
     communicator = &device.communicators().of(group, calls.front().request);
@@ -104,6 +105,7 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
   } catch (...) {
     give_up_unasked(*group, communicator);
   }
+  device.answer();
 }
 
 }  // namespace cox::detail

@@ -32,17 +32,25 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
     : Communicator(std::move(among), its_number, std::move(its_devices), device),
       slot_(slot),
       communication_(std::move(communication)),
-      clique_(number() == group()->number() ? NcclClique::of(number(), nccl_devices(devices()), group()->timeout())
-                                            : nullptr),
+      context_(std::make_shared<RankContext>(
+          RankContext{.group = group(),
+                      .number = number(),
+                      .rank = rank(),
+                      .recorder = recorder(),
+                      .communication = communication_,
+                      .clique = number() == group()->number()
+                                    ? NcclClique::of(number(), nccl_devices(devices()), group()->timeout())
+                                    : nullptr,
+                      .epochs = {}})),
       begin_(communication_->streams.timeline(slot).submitted()),
       last_(begin_),
       self_(std::make_shared<CudaCommunicator*>(this)) {
-  communication_->streams.timeline(slot).set_in_order(clique_ != nullptr);  // then all are on one stream
+  communication_->streams.timeline(slot).set_in_order(clique() != nullptr);  // then all are on one stream
 }
 
 CudaCommunicator::~CudaCommunicator() {
   *self_ = nullptr;
-  if (clique_ != nullptr) clique_->close();
+  if (clique() != nullptr) clique()->close();
 }
 
 StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& on) {
@@ -66,22 +74,23 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
 
 // Transfers pass the gate, too: whoever asks may be the one who takes another's turn.
 bool CudaCommunicator::may_ask(const CollectiveRequests& requests) {
-  return (clique_ == nullptr || is_ready(requests.front())) && LaunchGate::of_process().try_enter(later());
+  LaunchGate& gate = LaunchGate::of_process();
+  return (clique() == nullptr || is_ready(requests.front())) && (gate.try_enter() || gate.try_enter(later()));
 }
 
 // The communicator has been made, and the code for such an operation is there.
 bool CudaCommunicator::is_ready(const CollectiveRequest& request) {
-  if (!clique_->created(later())) return false;
+  if (!clique()->created() && !clique()->created(later())) return false;
   const bool done_here = PeerReduce::knows(request, world_size());
   if (!done_here || ready_.contains({request.element_type, request.reduce_operation})) return true;
-  const auto devices = std::static_pointer_cast<CliqueDevices>(clique_->opened());
+  const auto devices = std::static_pointer_cast<CliqueDevices>(clique()->opened());  // null: it is broken
   PeerReduce* const peers = devices != nullptr ? devices->peer_reduce() : nullptr;
   if (peers == nullptr || peers->prepared(request)) {
     ready_.emplace(std::pair(request.element_type, request.reduce_operation),
                    peers != nullptr && peers->usable(request));
     return true;
   }
-  clique_->run_apart("cox-nccl-code", [clique = clique_, devices, peers, request, then = later()]() mutable {
+  clique()->run_apart("cox-nccl-code", [clique = clique(), devices, peers, request, then = later()]() mutable {
     try {
       const auto quiet = LaunchGate::of_process().quiet();
       peers->prepare(request);
@@ -118,7 +127,7 @@ void CudaCommunicator::ask_for(Asking& asking) {
                          .launch = [part = asking.part](const LaunchTurn& turn) {
                            part->sequence = turn.sequence;
                            if (turn.refusal == nullptr) return part->take_turn(turn.shared);
-                           part->communication->doorbell->post(
+                           part->of->communication->doorbell->post(
                                [part, refusal = turn.refusal] { part->refuse(refusal); });
                          }}));
 }
@@ -158,7 +167,7 @@ void CudaCommunicator::refuse_put_off(const std::exception_ptr& refusal) noexcep
 
 // Where the ranks meet.
 std::shared_ptr<void> CudaCommunicator::make_shared_part(const Asking& asking) const {
-  if (clique_ == nullptr) return std::make_shared<PeerCopy>();
+  if (clique() == nullptr) return std::make_shared<PeerCopy>();
   auto operation = std::make_shared<NcclOperation>(asking.requests, world_size());
   const CollectiveRequest& request = asking.requests.front();
   if (const auto ready = ready_.find({request.element_type, request.reduce_operation}); ready != ready_.end())
@@ -173,7 +182,7 @@ std::shared_ptr<void> CudaCommunicator::make_shared_part(const Asking& asking) c
 std::shared_ptr<CollectivePart> CudaCommunicator::make_part(CudaCollective& collective, CudaStream& on) const {
   const CollectiveRequest& request = collective.requests.front();
   std::shared_ptr<CollectivePart> part;
-  if (clique_ == nullptr) {
+  if (clique() == nullptr) {
     auto transfer = std::make_shared<TransferPart>();
     transfer->place = place(request);
     transfer->memory = std::move(collective.memory);
@@ -181,20 +190,15 @@ std::shared_ptr<CollectivePart> CudaCommunicator::make_part(CudaCollective& coll
     part = std::move(transfer);
   } else {
     auto all = std::make_shared<NcclPart>();
-    all->clique = clique_;
     all->calls = std::move(collective.calls);
     part = std::move(all);
   }
-  part->group = group();
-  part->number = number();
-  part->rank = rank();
+  part->of = context_;
   part->waits = std::move(collective.waits);
   part->asked_on = on.shared_from_this();
   part->error_sequence = on.next_sequence();
   part->told = collective.told;
   part->site = request.caller.site;
-  part->recorder = recorder();
-  part->communication = communication_;
   return part;
 }
 

@@ -69,7 +69,7 @@ class CudaCommunicator : public Communicator {
   /// Nothing is under way, and nothing more will be.
   [[nodiscard]] bool over() const { return communication_->streams.completed(slot_) >= last_ && broken(); }
   /// NCCL's communicators; null where the operations are transfers.
-  [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return clique_; }
+  [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return context_->clique; }
 
  private:
   /// A request that is made, now or later.
@@ -92,7 +92,7 @@ class CudaCommunicator : public Communicator {
 
   const StreamSlot slot_;
   const std::shared_ptr<const CudaCommunication> communication_;
-  const std::shared_ptr<NcclClique> clique_;
+  const std::shared_ptr<RankContext> context_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
   std::map<std::pair<ElementType, ReduceOperation>, bool> ready_;  // whether PeerReduce has the code for such sums

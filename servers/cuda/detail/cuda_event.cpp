@@ -14,9 +14,9 @@ namespace {
 
 // Looking is faster than the driver's own ways of waiting: an event that can be slept on costs a microsecond more, the
 // others keep a processor until they are reached. A short wait keeps the processor; then it is offered to others
-// between looks; a long wait sleeps, for about a hundredth of the time.
+// between looks; a long wait sleeps, for less than a hundredth of the time: to be woken takes as long again.
 constexpr std::chrono::microseconds keep_processor{100};
-constexpr std::chrono::milliseconds look_for{10};
+constexpr std::chrono::milliseconds look_for{50};
 constexpr std::chrono::microseconds rest{50};
 
 }  // namespace

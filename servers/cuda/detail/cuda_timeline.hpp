@@ -29,6 +29,8 @@ class CudaTimeline {
   /// As far as is known. Any thread.
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t in_flight() const noexcept { return issued_ - completed(); }
+  /// How many marks are not known to have been reached.
+  [[nodiscard]] std::size_t marks() const noexcept { return marks_.size(); }
   [[nodiscard]] std::uint64_t last_mark() const noexcept {
     return marks_.empty() ? completed() : marks_.back().position;
   }
@@ -46,17 +48,10 @@ class CudaTimeline {
   /// Where pieces are not on a stream: this one is complete, or will be with `event`, if it is not null. It counts as
   /// issued when all before it do, and as complete when they are.
   void end(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
+    if (position == issued_ + 1 && ended_.empty()) return end_next(std::move(event));
     ended_.emplace(position, std::move(event));
-    for (auto next = ended_.begin(); next != ended_.end() && next->first == issued_ + 1; next = ended_.erase(next)) {
-      ++issued_;
-      if (next->second != nullptr) {
-        mark(issued_, std::move(next->second));
-      } else if (marks_.empty()) {
-        completed_.store(issued_, std::memory_order_relaxed);
-      } else {
-        mark(issued_, marks_.back().event);
-      }
-    }
+    for (auto next = ended_.begin(); next != ended_.end() && next->first == issued_ + 1; next = ended_.erase(next))
+      end_next(std::move(next->second));
   }
   struct Mark {
     std::uint64_t position = 0;
@@ -93,6 +88,16 @@ class CudaTimeline {
   }
 
  private:
+  void end_next(std::shared_ptr<CudaEvent> event) {
+    ++issued_;
+    if (event != nullptr) {
+      mark(issued_, std::move(event));
+    } else if (marks_.empty()) {
+      completed_.store(issued_, std::memory_order_relaxed);
+    } else {
+      mark(issued_, marks_.back().event);
+    }
+  }
   void complete(std::deque<Mark>::iterator mark) noexcept {
     completed_.store(mark->position, std::memory_order_relaxed);
     marks_.erase(marks_.begin(), mark + 1);

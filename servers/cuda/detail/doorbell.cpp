@@ -4,10 +4,13 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/inline_device_handle.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
 #include <coxswain/runtime/detail/waiting_help.hpp>
 
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -15,27 +18,53 @@
 namespace cox::detail {
 
 struct Doorbell::Shared {
+  explicit Shared(DeviceId of) noexcept : device(of) {}
+
+  const DeviceId device;
   std::function<void()> answer;  // device thread; empty: muted
   std::atomic<bool> rung{false};
   std::atomic<bool> muted{false};
+  std::atomic<bool> left{false};  // there may be calls
   AdaptiveMutex mutex;
   std::vector<Call> calls;  // guarded by mutex
+  std::vector<Call> spare;  // device thread: empty, with room
 
   void look() {
     if (!answer) return;
     make_calls();
     answer();
   }
-  bool make_calls() {
-    std::vector<Call> taken;
-    {
-      const std::lock_guard lock(mutex);
-      taken.swap(calls);
+  bool make_calls() noexcept {
+    bool any = false;
+    const void* const outer = std::exchange(attended, this);
+    // Relaxed: who has left a call rings after it, or looks.
+    while (left.load(std::memory_order_relaxed)) {
+      std::vector<Call> taken = std::exchange(spare, {});
+      {
+        const std::lock_guard lock(mutex);
+        taken.swap(calls);
+        left.store(false, std::memory_order_relaxed);
+      }
+      for (Call& call : taken) {
+        try {
+          call();
+        } catch (...) {
+          report_task_error({device, StreamId::current(), std::current_exception()});
+        }
+      }
+      taken.clear();
+      spare = std::move(taken);
+      any = true;
     }
-    for (Call& call : taken) call();
-    return !taken.empty();
+    attended = outer;
+    return any;
   }
+
+  // The Shared whose calls this thread will look for by itself.
+  static thread_local const void* attended;
 };
+
+thread_local const void* Doorbell::Shared::attended = nullptr;
 
 namespace {
 
@@ -58,7 +87,7 @@ std::function<void()> submitter(DeviceId device, std::shared_ptr<Shared> shared)
 }  // namespace
 
 Doorbell::Doorbell(DeviceId device, std::function<void()> answer)
-    : device_(device), shared_(std::make_shared<Shared>()) {
+    : device_(device), shared_(std::make_shared<Shared>(device)) {
   shared_->answer = std::move(answer);
   if (DeviceThread::current() != nullptr) find_device_thread();
 }
@@ -93,11 +122,20 @@ void Doorbell::post(Call call) {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->calls.push_back(std::move(call));
+    shared_->left.store(true, std::memory_order_relaxed);
   }
-  ring();
+  if (Shared::attended != shared_.get()) ring();
 }
 
-bool Doorbell::make_calls() { return shared_->make_calls(); }
+bool Doorbell::make_calls() noexcept { return shared_->make_calls(); }
+
+Doorbell::Attending::Attending(Doorbell& doorbell) noexcept
+    : doorbell_(doorbell), outer_(std::exchange(Shared::attended, doorbell.shared_.get())) {}
+
+Doorbell::Attending::~Attending() {
+  Shared::attended = outer_;
+  if (doorbell_.shared_->left.load(std::memory_order_relaxed)) doorbell_.ring();
+}
 
 void Doorbell::mute() noexcept {
   shared_->muted.store(true, std::memory_order_relaxed);

@@ -28,10 +28,26 @@ class Doorbell {
 
   /// Any thread. Does not block, but for a device that is inline.
   void ring() noexcept;
-  /// Calls `call` on the device thread, in the order of the posts. Any thread. Throws std::bad_alloc.
+  /// Calls `call` on the device thread, in the order of the posts; what it throws is a TaskError of the device. Any
+  /// thread. Throws std::bad_alloc.
   void post(Call call);
-  /// Makes the calls that have been posted. Returns whether there were any. Device thread.
-  bool make_calls();
+  /// Makes the calls that have been posted, and those that they post. Returns whether there were any. Device thread;
+  /// not inside a call.
+  bool make_calls() noexcept;
+
+  /// The device thread will look for calls by itself: what it posts meanwhile does not ring. If any is left at the end,
+  /// it rings.
+  class Attending {
+   public:
+    explicit Attending(Doorbell& doorbell) noexcept;
+    Attending(const Attending&) = delete;
+    Attending& operator=(const Attending&) = delete;
+    ~Attending();
+
+   private:
+    Doorbell& doorbell_;
+    const void* const outer_;
+  };
   /// The device thread answers no more: it will make the calls by itself. Device thread.
   void mute() noexcept;
 

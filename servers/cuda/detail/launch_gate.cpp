@@ -18,22 +18,45 @@ LaunchGate& LaunchGate::of_process() {
   return gate;
 }
 
-bool LaunchGate::try_enter(UniqueFunction<void()> then) {
-  busy_.fetch_add(1, std::memory_order_seq_cst);
+LaunchGate::Count& LaunchGate::count_of_this_thread() noexcept {
+  static std::atomic<std::size_t> threads{0};
+  thread_local const std::size_t place = threads.fetch_add(1, std::memory_order_relaxed);
+  return counts_[place % counts_.size()];
+}
+
+// Nobody is there if as many had gone before the first look as have come at the second: in between, nobody can have
+// been.
+bool LaunchGate::is_quiet() const noexcept {
+  std::uint64_t went = 0;
+  for (const Count& count : counts_) went += count.went.load(std::memory_order_seq_cst);
+  std::uint64_t came = 0;
+  for (const Count& count : counts_) came += count.came.load(std::memory_order_seq_cst);
+  return came == went;
+}
+
+bool LaunchGate::try_enter() noexcept {
+  count_up();
   if (closed_.load(std::memory_order_seq_cst) == 0) [[likely]]
     return true;
   count_down();
+  return false;
+}
+
+bool LaunchGate::try_enter(UniqueFunction<void()> then) {
+  if (try_enter()) return true;
   const std::lock_guard lock(mutex_);
   if (closed_.load(std::memory_order_seq_cst) != 0) {
     waiting_.push_back(std::move(then));
     return false;
   }
-  busy_.fetch_add(1, std::memory_order_seq_cst);  // under the lock nobody closes it
+  count_up();  // under the lock nobody closes it
   return true;
 }
 
 void LaunchGate::count_down() noexcept {
-  if (busy_.fetch_sub(1, std::memory_order_seq_cst) != 1 || closed_.load(std::memory_order_seq_cst) == 0) return;
+  count_of_this_thread().went.fetch_add(1, std::memory_order_seq_cst);
+  if (closed_.load(std::memory_order_seq_cst) == 0) [[likely]]
+    return;
   const std::lock_guard lock(mutex_);  // who waits has looked before, or waits already
   changed_.notify_all();
 }

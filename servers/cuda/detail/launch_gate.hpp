@@ -2,9 +2,11 @@
 
 #include <coxswain/runtime/unique_function.hpp>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -20,12 +22,13 @@ class LaunchGate {
   /// The process's. Never destroyed.
   [[nodiscard]] static LaunchGate& of_process();
 
-  /// Whether a rank may ask for an operation; then leave() when it has. If not, `then` is called when it may; it must
-  /// not block. Throws std::bad_alloc.
+  /// Whether a rank may ask for an operation; then leave() when it has.
+  [[nodiscard]] bool try_enter() noexcept;
+  /// The same; if not, `then` is called when it may; it must not block. Throws std::bad_alloc.
   [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
   void leave() noexcept { count_down(); }
   /// A part has been released: by a rank that has entered, or by one that waits for it.
-  void add_part() noexcept { busy_.fetch_add(1, std::memory_order_seq_cst); }
+  void add_part() noexcept { count_up(); }
   /// It has been launched, or never will be.
   void remove_part() noexcept { count_down(); }
 
@@ -34,13 +37,22 @@ class LaunchGate {
   [[nodiscard]] std::shared_ptr<void> quiet();
 
  private:
-  [[nodiscard]] bool is_quiet() const noexcept { return busy_.load(std::memory_order_seq_cst) == 0; }
+  // Of the ranks that ask, and of parts: how many came and went, by threads that share this place. All device threads
+  // count for each operation, so each has a line of memory of its own; one thread may count up and another down.
+  struct alignas(64) Count {
+    std::atomic<std::uint64_t> came{0};
+    std::atomic<std::uint64_t> went{0};
+  };
+
+  [[nodiscard]] Count& count_of_this_thread() noexcept;
+  void count_up() noexcept { count_of_this_thread().came.fetch_add(1, std::memory_order_seq_cst); }
   void count_down() noexcept;
+  [[nodiscard]] bool is_quiet() const noexcept;
   void open() noexcept;
 
-  // Who enters counts himself, then looks whether it is closed; who closes does so, then looks at the count: in one
+  // Who enters counts himself, then looks whether it is closed; who closes does so, then looks at the counts: in one
   // order for all, so that one of the two sees the other.
-  std::atomic<std::size_t> busy_{0};    // ranks that ask, and parts
+  std::array<Count, 16> counts_{};
   std::atomic<std::size_t> closed_{0};  // by so many; written with mutex_ held
   std::mutex mutex_;
   std::condition_variable changed_;

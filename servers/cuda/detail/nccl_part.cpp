@@ -1,12 +1,13 @@
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
 
+#include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/detail/clique_devices.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/launch_gate.hpp>
 
+#include <cstdint>
 #include <utility>
-#include <vector>
 
 namespace cox::detail {
 
@@ -29,15 +30,15 @@ void NcclPart::take_turn(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_part();
   operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
   operation_->sequence.store(sequence, std::memory_order_relaxed);  // the same from all ranks
-  communication->doorbell->post([part = shared_from_this()] { part->communication->nccl->submit(part); });
+  of->communication->doorbell->post([part = shared_from_this()] { part->of->communication->nccl->submit(part); });
 }
 
 // What the stream waits for has been issued.
 void NcclPart::issue(const IssueTarget& target) noexcept {
   const auto operation = std::move(operation_);  // which will keep this part, to tell it of a failure
   try {
-    recorder->started(sequence, rank);
-    launch(operation, target);
+    of->recorder->started(sequence, of->rank);
+    launch(*operation, target);
     note_launch(operation, target);
     over_ = true;
     LaunchGate::of_process().remove_part();
@@ -46,39 +47,45 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
   }
 }
 
-void NcclPart::launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target) {
+void NcclPart::launch(const NcclOperation& operation, const IssueTarget& target) {
   if (gpu_faulted()) throw_gpu_fault(site);
-  if (operation->way == CliqueWay::Nccl) return clique->launch(operation, rank, calls, target.stream);
-  const auto devices = std::static_pointer_cast<CliqueDevices>(clique->begin(operation));
-  devices->peer_reduce()->launch(operation->way, rank, calls.front(), operation->epoch, target.stream);
+  const NcclClique::Launching launching = of->clique->launching(of->rank);
+  if (operation.way == CliqueWay::Nccl) return of->clique->launch(launching, of->rank, calls, target.stream);
+  const std::uint32_t epoch = ++of->epochs[static_cast<std::size_t>(operation.way)];
+  const PeerReduce* const peers = static_cast<const CliqueDevices&>(launching.opened).peer_reduce();
+  peers->launch(operation.way, of->rank, calls, epoch, target.stream);
 }
 
 void NcclPart::note_launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target) {
-  NcclLine& line = *communication->nccl;
-  CudaStreams& streams = communication->streams;
-  NcclOperation::Launched launched;
-  std::vector<std::shared_ptr<CudaEvent>> events;
-  if (line.last_end_ != nullptr) events.push_back(line.last_end_);
-  streams.add_events(waits, events);
-  launched.behind.assign(events.begin(), events.end());
+  NcclLine& line = *of->communication->nccl;
+  CudaStreams& streams = of->communication->streams;
+  CudaTimeline& timeline = streams.timeline(position.stream);
   const std::shared_ptr<CudaEvent> event = target.queue->mark(streams.events());
+  NcclOperation::Launched launched;
+  line.awaited_.clear();
+  if (line.last_end_ != nullptr) line.awaited_.push_back(line.last_end_);
+  streams.add_events(waits, line.awaited_);
+  for (const auto& awaited : line.awaited_) launched.behind.push_back(awaited);
   launched.end = event;
   launched.fail = [part = shared_from_this()](const std::exception_ptr& error) { part->fail(error); };
   line.last_end_ = event;
   std::exception_ptr error;
   try {
-    clique->add(operation, rank, std::move(launched));
+    of->clique->add(operation, of->rank, std::move(launched));
   } catch (...) {
     error = std::current_exception();  // given up meanwhile; what has been launched still has to end
+    if (of->clique->broken() == nullptr) of->clique->abort(error);  // nobody would notice if it did not
   }
   end(error, event);
-  if (CudaTimeline& timeline = streams.timeline(position.stream); timeline.in_flight() % 64 == 63) timeline.poll();
+  if (timeline.in_flight() % 64 != 63) return;
+  timeline.poll();
+  of->clique->note_ended(of->rank, sequence - (position.position - timeline.completed()));
 }
 
 // The others wait for this rank, perhaps on their devices.
 void NcclPart::give_up(const std::exception_ptr& error) noexcept {
   if (std::exchange(over_, true)) return;
-  clique->abort(error);
+  of->clique->abort(error);
   end(error, nullptr);
   LaunchGate::of_process().remove_part();
 }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/collectives/nccl_operation.hpp>
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
 #include <coxswain/servers/cuda/detail/stream_queue.hpp>
 
 #include <exception>
 #include <memory>
+#include <vector>
 
 namespace cox::detail {
 
@@ -15,7 +15,6 @@ class NcclPart final : public CollectivePart, public std::enable_shared_from_thi
  public:
   void take_turn(std::shared_ptr<void> shared) override;
 
-  std::shared_ptr<NcclClique> clique;
   NcclCalls calls;
 
  private:
@@ -23,7 +22,7 @@ class NcclPart final : public CollectivePart, public std::enable_shared_from_thi
   struct Turn;
 
   void issue(const IssueTarget& target) noexcept;
-  void launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target);
+  void launch(const NcclOperation& operation, const IssueTarget& target);
   void note_launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target);
   void give_up(const std::exception_ptr& error) noexcept;
 
@@ -46,8 +45,9 @@ class NcclLine {
   friend class NcclPart;
 
   CudaStreams& streams_;
-  std::shared_ptr<CudaStream> stream_;   // made by the first part
-  std::shared_ptr<CudaEvent> last_end_;  // of what was launched
+  std::shared_ptr<CudaStream> stream_;               // made by the first part
+  std::shared_ptr<CudaEvent> last_end_;              // of what was launched
+  std::vector<std::shared_ptr<CudaEvent>> awaited_;  // by the part that is being noted: its memory is used again
 };
 
 }  // namespace cox::detail

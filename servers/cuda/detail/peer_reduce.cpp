@@ -12,7 +12,7 @@
 namespace cox::detail {
 namespace {
 
-constexpr std::size_t most_ranks = 8;
+constexpr std::size_t most_ranks = PeerReduce::most_ranks;
 
 // Where things are in a rank's memory. Lines of even and odd epochs; flags of two meetings.
 constexpr std::size_t lines_of_rank = PeerReduce::most_in_one_shot / one_shot_unit * one_shot_line;
@@ -22,12 +22,38 @@ constexpr std::size_t flags_size = std::size_t{2} * peer_reduce_blocks * most_ra
 constexpr std::size_t inputs_at = (flags_at + flags_size + 4095) / 4096 * 4096;
 // Shares are of whole units: the last may lie beyond the data.
 constexpr std::size_t results_at = inputs_at + PeerReduce::most_in_two_shots + most_ranks * two_shot_unit;
-constexpr std::size_t results_size = PeerReduce::most_in_two_shots / 2 + two_shot_unit;
+constexpr std::size_t results_size = PeerReduce::most_in_two_shots + most_ranks * two_shot_unit;
 constexpr std::size_t granule = CudaStorage::granule;
 constexpr std::size_t memory_size = (results_at + results_size + granule - 1) / granule * granule;
 
-/// The kernels' struct Peers, with as many as there can be: the kernels take the first of them.
-using Peers = std::array<CUdeviceptr, most_ranks>;
+/// The kernels' struct Whole.
+struct Whole {
+  const void* in;
+  void* out;
+  std::uint64_t bytes;
+};
+
+/// The kernels' struct Pieces.
+struct Pieces {
+  std::uint32_t count = 0;
+  std::array<std::uint32_t, peer_reduce_pieces + 1> first{};
+  std::array<std::uint32_t, peer_reduce_pieces> bytes{};
+  std::array<const void*, peer_reduce_pieces> in{};
+  std::array<void*, peer_reduce_pieces> out{};
+
+  void add(const void* source, void* destination, std::size_t size) noexcept {
+    first[count + 1] = first[count] + static_cast<std::uint32_t>((size + two_shot_unit - 1) / two_shot_unit);
+    bytes[count] = static_cast<std::uint32_t>(size);
+    in[count] = source;
+    out[count] = destination;
+    ++count;
+  }
+};
+static_assert(sizeof(Pieces) + 4 * sizeof(std::array<CUdeviceptr, most_ranks>) <= 4096, "of a kernel's arguments");
+
+std::size_t size_of(const CollectiveRequest& request) noexcept {
+  return request.count * element_size(request.element_type);
+}
 
 bool is_float(ElementType type) noexcept {
   return type == ElementType::F16 || type == ElementType::BF16 || type == ElementType::F32 || type == ElementType::F64;
@@ -36,6 +62,15 @@ bool is_float(ElementType type) noexcept {
 unsigned blocks_for(std::size_t units) noexcept {
   return static_cast<unsigned>(
       std::clamp<std::size_t>((units + peer_reduce_threads - 1) / peer_reduce_threads, 1, peer_reduce_blocks));
+}
+
+CUlaunchConfig config_of(unsigned blocks, CUstream stream) noexcept {
+  CUlaunchConfig config{};
+  config.gridDimX = blocks;
+  config.blockDimX = peer_reduce_threads;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  return config;
 }
 
 bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts) {
@@ -62,10 +97,16 @@ bool PeerReduce::knows(const CollectiveRequest& request, std::size_t world_size)
 
 CliqueWay PeerReduce::way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
   const CollectiveRequest& request = requests.front();
-  const std::size_t bytes = request.count * element_size(request.element_type);
-  if (requests.size() != 1 || bytes == 0 || bytes > most_in_two_shots || !knows(request, world_size))
-    return CliqueWay::Nccl;
-  return bytes <= most_in_one_shot ? CliqueWay::OneShot : CliqueWay::TwoShots;
+  if (!knows(request, world_size) || requests.size() > peer_reduce_pieces) return CliqueWay::Nccl;
+  std::size_t bytes = 0;  // each piece from a whole unit on
+  for (const CollectiveRequest& each : requests) {
+    if (each.operation != request.operation || each.element_type != request.element_type ||
+        each.reduce_operation != request.reduce_operation || size_of(each) > most_in_two_shots)
+      return CliqueWay::Nccl;
+    bytes += (size_of(each) + two_shot_unit - 1) / two_shot_unit * two_shot_unit;
+  }
+  if (bytes == 0 || bytes > most_in_two_shots) return CliqueWay::Nccl;
+  return requests.size() == 1 && bytes <= most_in_one_shot ? CliqueWay::OneShot : CliqueWay::TwoShots;
 }
 
 std::shared_ptr<PeerReduce> PeerReduce::make(const CommunicationId& devices,
@@ -117,10 +158,13 @@ void PeerReduce::prepare(const CollectiveRequest& request) {
   if (prepared(request)) return;
   const std::string source = peer_reduce_source(request.element_type, request.reduce_operation, ranks_.size());
   const CubeDim dim = CubeDim::of_1d(peer_reduce_threads);
-  auto made = std::make_unique<Kernels>(Kernels{.one_shot = CudaKernel::from_source("cox_one_shot", dim, source),
-                                                .two_shot = CudaKernel::from_source("cox_two_shot", dim, source)});
+  auto made =
+      std::make_unique<Kernels>(Kernels{.one_shot = CudaKernel::from_source("cox_one_shot", dim, source),
+                                        .two_shot = CudaKernel::from_source("cox_two_shot", dim, source),
+                                        .two_shot_group = CudaKernel::from_source("cox_two_shot_group", dim, source)});
   for (const auto& [kernel, functions] :
-       {std::pair{&made->one_shot, &made->one_shots}, std::pair{&made->two_shot, &made->two_shots}})
+       {std::pair{&made->one_shot, &made->one_shots}, std::pair{&made->two_shot, &made->two_shots},
+        std::pair{&made->two_shot_group, &made->two_shot_groups}})
     for (const DeviceId device : devices_.devices()) {
       kernel->prepare(device);
       const LoadedKernel* const loaded = kernel->loaded(device.index);
@@ -131,39 +175,53 @@ void PeerReduce::prepare(const CollectiveRequest& request) {
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
 }
 
-void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
+void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t epoch,
                         CUstream stream) const {
-  const CollectiveRequest& request = call.request;
-  const Kernels* const kernels = find(request);
+  const NcclCall& first = calls.front();
+  const Kernels* const kernels = find(first.request);
+  if (way == CliqueWay::OneShot) return launch_one_shot(kernels->one_shots[rank], rank, first, epoch, stream);
+  const std::size_t size = size_of(first.request);
+  if (calls.size() == 1) {
+    Whole data{first.source, first.destination, size};
+    const std::size_t units = (size + two_shot_unit - 1) / two_shot_unit;
+    return launch_two_shots(kernels->two_shots[rank], rank, &data, units, epoch, stream);
+  }
+  Pieces data;
+  for (const NcclCall& call : calls) data.add(call.source, call.destination, size_of(call.request));
+  launch_two_shots(kernels->two_shot_groups[rank], rank, &data, data.first[data.count], epoch, stream);
+}
+
+void PeerReduce::launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
+                                 CUstream stream) const {
   const void* source = call.source;
   void* destination = call.destination;
-  std::uint64_t bytes = request.count * element_size(request.element_type);
+  std::uint64_t bytes = size_of(call.request);
+  Peers lines = all_at(epoch % 2 * lines_of_epoch);
   auto this_rank = static_cast<std::uint32_t>(rank);
-  const auto all_at = [&](std::size_t offset) {
-    Peers peers{};
-    for (std::size_t r = 0; r < ranks_.size(); ++r) peers[r] = ranks_[r]->base + offset;
-    return peers;
-  };
+  std::uint64_t stride = lines_of_rank;
   void* given_up = given_up_;
-  CUlaunchConfig config{};
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.blockDimX = peer_reduce_threads;
-  config.hStream = stream;
-  if (way == CliqueWay::OneShot) {
-    Peers lines = all_at(epoch % 2 * lines_of_epoch);
-    std::uint64_t stride = lines_of_rank;
-    config.gridDimX = blocks_for((bytes + one_shot_unit - 1) / one_shot_unit);
-    std::array<void*, 8> values{&source, &destination, &bytes, &lines, &this_rank, &epoch, &stride, &given_up};
-    COX_CUDA_TRY(launch(&config, kernels->one_shots[rank], values.data(), nullptr));
-    return;
-  }
+  std::array<void*, 8> values{&source, &destination, &bytes, &lines, &this_rank, &epoch, &stride, &given_up};
+  CUlaunchConfig config = config_of(blocks_for((bytes + one_shot_unit - 1) / one_shot_unit), stream);
+  COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
+}
+
+// `data`: the kernel's first argument.
+void PeerReduce::launch_two_shots(CUfunction function, std::size_t rank, void* data, std::size_t units,
+                                  std::uint32_t epoch, CUstream stream) const {
   Peers flags = all_at(flags_at);
   Peers inputs = all_at(inputs_at);
   Peers results = all_at(results_at);
-  const std::size_t units = (bytes + two_shot_unit - 1) / two_shot_unit;
-  config.gridDimX = blocks_for((units + ranks_.size() - 1) / ranks_.size());
-  std::array<void*, 9> values{&source, &destination, &bytes, &flags, &inputs, &results, &this_rank, &epoch, &given_up};
-  COX_CUDA_TRY(launch(&config, kernels->two_shots[rank], values.data(), nullptr));
+  auto this_rank = static_cast<std::uint32_t>(rank);
+  void* given_up = given_up_;
+  std::array<void*, 7> values{data, &flags, &inputs, &results, &this_rank, &epoch, &given_up};
+  CUlaunchConfig config = config_of(blocks_for((units + ranks_.size() - 1) / ranks_.size()), stream);
+  COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
+}
+
+PeerReduce::Peers PeerReduce::all_at(std::size_t offset) const noexcept {
+  Peers peers{};
+  for (std::size_t r = 0; r < ranks_.size(); ++r) peers[r] = ranks_[r]->base + offset;
+  return peers;
 }
 
 void PeerReduce::give_up() noexcept { static_cast<std::atomic<std::uint32_t>*>(given_up_)->store(1); }

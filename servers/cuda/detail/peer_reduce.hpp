@@ -19,11 +19,12 @@
 
 namespace cox::detail {
 
-/// all_reduce of small data by kernels of our own, which write into and read from the memory of the other GPUs: sooner
-/// there than NCCL. Made for the ranks of one communicator; its operations are launched in one order on all of them.
-/// Any thread.
+/// all_reduce of small data, or of a group of tensors that are small together, by kernels of our own, which write into
+/// the memory of the other GPUs: sooner there than NCCL. Made for the ranks of one communicator; its operations are
+/// launched in one order on all of them. Any thread.
 class PeerReduce {
  public:
+  static constexpr std::size_t most_ranks = 8;
   /// Bytes at most: of one shot (data goes to all ranks, in one meeting), and of two (each rank reduces a share).
   static constexpr std::size_t most_in_one_shot = std::size_t{64} << 10U;
   static constexpr std::size_t most_in_two_shots = std::size_t{8} << 20U;
@@ -55,16 +56,20 @@ class PeerReduce {
 
   /// Launches the rank's part on a stream of its device, whose context is current. `epoch` counts the operations of
   /// that way from 1. Throws CudaError.
-  void launch(CliqueWay way, std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const;
+  void launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t epoch, CUstream stream) const;
   /// Kernels that wait for other ranks end, with whatever they have.
   void give_up() noexcept;
 
  private:
+  /// The kernels' struct Peers, with as many as there can be: the kernels take the first of them.
+  using Peers = std::array<CUdeviceptr, most_ranks>;
   struct Kernels {
     CudaKernel one_shot;
     CudaKernel two_shot;
+    CudaKernel two_shot_group;
     std::vector<CUfunction> one_shots{};  // by rank
     std::vector<CUfunction> two_shots{};
+    std::vector<CUfunction> two_shot_groups{};
     bool usable = true;  // all could be loaded
   };
   struct Rank {
@@ -73,6 +78,11 @@ class PeerReduce {
     CUdeviceptr base = 0;
   };
 
+  void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
+                       CUstream stream) const;
+  void launch_two_shots(CUfunction function, std::size_t rank, void* data, std::size_t units, std::uint32_t epoch,
+                        CUstream stream) const;
+  [[nodiscard]] Peers all_at(std::size_t offset) const noexcept;
   [[nodiscard]] static std::size_t index_of(const CollectiveRequest& request) noexcept {
     return static_cast<std::size_t>(request.reduce_operation) * element_types.size() +
            static_cast<std::size_t>(request.element_type);

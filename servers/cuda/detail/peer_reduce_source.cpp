@@ -43,14 +43,14 @@ std::string_view code_of(ReduceOperation operation) {
 
 // How ranks meet. One shot: every rank writes its data to every other, in lines of 16 bytes whose halves have the
 // operation's epoch beside four bytes of data; a half is written at once, so that the epoch says that the data is
-// there. Two shots: every rank copies its data into memory that the others can read; then it reduces its share of all
-// data, and then fetches the others' shares. Blocks of the same number meet twice, by flags: they touch the same
-// places.
+// there. Two shots: every rank writes to each other the share that this one reduces, and then its own share of the
+// result to all; what has arrived is copied to where it is wanted. Blocks of the same number meet twice, by flags: they
+// touch the same places.
 //
-// What is written for one operation has been read when it is written again: one shot, two operations later, in memory
+// What is written for one operation has been read when it is written again. One shot: two operations later, in memory
 // for even and odd epochs; a rank that is there has had the data of the operation between from all others. Two shots:
-// inputs, since a rank leaves only when the others have reduced; results, since it writes them when the others have
-// begun the operation.
+// inputs, since a rank leaves only when all others have reduced; results, since they are written when all others have
+// begun the operation, and so have ended the one before.
 //
 // All ranks combine in the order of ranks, so that the bits are the same everywhere. Idea of data beside epoch: NCCL's
 // LL protocol; of one and two shots: custom all-reduce kernels of inference engines.
@@ -204,23 +204,61 @@ __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, 
   return __syncthreads_and(met);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-cox_two_shot(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
-             const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
-             const volatile u32* given_up) {
-  const u64 units = (bytes + 15) / 16;
+// The data of one operation.
+struct Whole {
+  const char* in;
+  char* out;
+  u64 bytes;
+
+  __device__ u64 units() const { return (bytes + 15) / 16; }
+  __device__ void load(Unit<16>& unit, u64 i) const { unit.load(in, bytes, i); }
+  __device__ void store(const Unit<16>& unit, u64 i) const { unit.store(out, bytes, i); }
+};
+
+// That of a group, as if it lay one behind the other, each from a whole unit on.
+struct Pieces {
+  u32 count;
+  u32 first[PIECES + 1];  // units; behind the last, too
+  u32 bytes[PIECES];
+  const char* in[PIECES];
+  char* out[PIECES];
+
+  __device__ u64 units() const { return first[count]; }
+  __device__ u32 at(u64 i) const {
+    u32 low = 0, high = count;
+    while (high - low > 1) {
+      const u32 middle = (low + high) / 2;
+      if (first[middle] <= i) low = middle; else high = middle;
+    }
+    return low;
+  }
+  __device__ void load(Unit<16>& unit, u64 i) const {
+    const u32 piece = at(i);
+    unit.load(in[piece], bytes[piece], i - first[piece]);
+  }
+  __device__ void store(const Unit<16>& unit, u64 i) const {
+    const u32 piece = at(i);
+    unit.store(out[piece], bytes[piece], i - first[piece]);
+  }
+};
+
+template <class Data>
+__device__ inline void two_shot(const Data& data, const Peers& flags, const Peers& inputs, const Peers& results,
+                                u32 rank, u32 epoch, const volatile u32* given_up) {
+  const u64 units = data.units();
   const u64 share = (units + RANKS - 1) / RANKS;
   const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
   const u64 step = u64{gridDim.x} * THREADS;
   Patience patience{given_up};
   for (u64 j = first; j < share; j += step)
 #pragma unroll
-    for (u32 s = 0; s < RANKS; ++s) {
+    for (u32 k = 1; k < RANKS; ++k) {
+      const u32 s = (rank + k) % RANKS;  // not all to the same one first
       const u64 i = s * share + j;
       if (i >= units) continue;
       Unit<16> unit;
-      unit.load(in, bytes, i);
-      unit.store(inputs.at[rank], ~u64{0}, i);
+      data.load(unit, i);
+      unit.store(inputs.at[s], ~u64{0}, rank * share + j);
     }
   if (!meet(flags, rank, 0, epoch, patience)) return;
   for (u64 j = first; j < share; j += step) {
@@ -228,26 +266,42 @@ cox_two_shot(const char* in, char* out, u64 bytes, const __grid_constant__ Peers
     if (i >= units) continue;
     Unit<16> unit[RANKS];
 #pragma unroll
-    for (u32 r = 0; r < RANKS; ++r) unit[r].load(inputs.at[r], ~u64{0}, i);
+    for (u32 r = 0; r < RANKS; ++r)
+      if (r == rank) data.load(unit[r], i); else unit[r].load(inputs.at[rank], ~u64{0}, r * share + j);
     Sum<16> sum;
     sum.first(unit[0]);
 #pragma unroll
     for (u32 r = 1; r < RANKS; ++r) sum.next(unit[r]);
     const Unit<16> result = sum.result();
-    result.store(results.at[rank], ~u64{0}, j);
-    result.store(out, bytes, i);
+    data.store(result, i);
+#pragma unroll
+    for (u32 r = 0; r < RANKS; ++r)
+      if (r != rank) result.store(results.at[r], ~u64{0}, i);
   }
   if (!meet(flags, rank, 1, epoch, patience)) return;
   for (u64 j = first; j < share; j += step)
 #pragma unroll
     for (u32 k = 1; k < RANKS; ++k) {
-      const u32 s = (rank + k) % RANKS;  // not all from the same one first
-      const u64 i = s * share + j;
+      const u64 i = (rank + k) % RANKS * share + j;
       if (i >= units) continue;
       Unit<16> unit;
-      unit.load(results.at[s], ~u64{0}, j);
-      unit.store(out, bytes, i);
+      unit.load(results.at[rank], ~u64{0}, i);
+      data.store(unit, i);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_two_shot(const __grid_constant__ Whole data, const __grid_constant__ Peers flags,
+             const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
+             const volatile u32* given_up) {
+  two_shot(data, flags, inputs, results, rank, epoch, given_up);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_two_shot_group(const __grid_constant__ Pieces data, const __grid_constant__ Peers flags,
+                   const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
+                   const volatile u32* given_up) {
+  two_shot(data, flags, inputs, results, rank, epoch, given_up);
 }
 )cuda";
 
@@ -269,6 +323,7 @@ std::string peer_reduce_source(ElementType type, ReduceOperation operation, std:
     define("RANKS", std::to_string(ranks));
     define("THREADS", std::to_string(peer_reduce_threads));
     define("BLOCKS", std::to_string(peer_reduce_blocks));
+    define("PIECES", std::to_string(peer_reduce_pieces));
     define("LOAD", "(" + std::string(code.load) + ")");
     define("STORE", "(" + std::string(code.store) + ")");
     define("COMBINE", "(" + std::string(code_of(operation)) + ")");

@@ -17,8 +17,11 @@ inline constexpr std::size_t two_shot_unit = 16;
 inline constexpr unsigned peer_reduce_threads = 512;
 inline constexpr unsigned peer_reduce_blocks = 64;
 
-/// CUDA C++ with the kernels cox_one_shot and cox_two_shot, which reduce elements of one type over that many GPUs. No
-/// headers are included.
+/// Tensors at most of a group that the two-shot kernel takes: a kernel's arguments are 4 KiB.
+inline constexpr unsigned peer_reduce_pieces = 128;
+
+/// CUDA C++ with the kernels cox_one_shot, cox_two_shot and cox_two_shot_group, which reduce elements of one type over
+/// that many GPUs. No headers are included.
 [[nodiscard]] std::string peer_reduce_source(ElementType type, ReduceOperation operation, std::size_t ranks);
 
 }  // namespace cox::detail

@@ -17,15 +17,15 @@ constexpr std::uint64_t most_in_flight = 256;
 void TransferPart::take_turn(std::shared_ptr<void> shared) {
   meeting_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
   if (ready) return come(std::move(*ready), nullptr);
-  communication->doorbell->post([part = shared_from_this()] { part->wait_for_issue(); });
+  of->communication->doorbell->post([part = shared_from_this()] { part->wait_for_issue(); });
 }
 
 // On the device thread: comes when the driver can be told what the rank waits for.
 void TransferPart::wait_for_issue() {
-  CudaStreams& streams = communication->streams;
+  CudaStreams& streams = of->communication->streams;
   try {
     streams.submit(
-        *communication->stream, waits, {nullptr, nullptr, site},
+        *of->communication->stream, waits, {nullptr, nullptr, site},
         [part = shared_from_this(), &streams](const IssueTarget& target) {
           std::vector<std::shared_ptr<CudaEvent>> behind;
           std::exception_ptr failure;
@@ -45,7 +45,7 @@ void TransferPart::wait_for_issue() {
 
 // What must have been reached before the driver is given another copy.
 std::shared_ptr<CudaEvent> TransferPart::room() const {
-  CudaTimeline& timeline = communication->streams.timeline(position.stream);
+  CudaTimeline& timeline = of->communication->streams.timeline(position.stream);
   if (has_room(timeline)) return nullptr;
   return timeline.covering(timeline.completed() + most_in_flight / 2)->event;
 }
@@ -57,20 +57,19 @@ bool TransferPart::has_room(CudaTimeline& timeline) noexcept {
 
 void TransferPart::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
   if (std::exchange(came_, true)) return;
-  recorder->started(sequence, rank);
+  of->recorder->started(sequence, of->rank);
   const auto at = std::exchange(meeting_, nullptr);  // which will refer to this part
   at->come(place, {.memory = std::move(memory),
                    .ready = std::move(behind),
-                   .stream = communication->stream->queue().native().native(),
-                   .events = &communication->streams.events(),
+                   .stream = of->communication->stream->queue().native().native(),
+                   .events = &of->communication->streams.events(),
                    .failure = std::move(failure),
                    .end = [part = shared_from_this()](const std::exception_ptr& error,
                                                       const std::shared_ptr<CudaEvent>& event) {
                      if (event != nullptr)
-                       event->notify_lazily([recorder = part->recorder, sequence = part->sequence, rank = part->rank] {
-                         recorder->completed(sequence, rank);
-                       });
-                     part->communication->doorbell->post([part, error, event] { part->end(error, event); });
+                       event->notify_lazily(
+                           [of = part->of, sequence = part->sequence] { of->recorder->completed(sequence, of->rank); });
+                     part->of->communication->doorbell->post([part, error, event] { part->end(error, event); });
                    }});
 }
 

@@ -27,19 +27,29 @@ TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
   CHECK(way(8, ElementType::F16, ReduceOperation::Mean) == CliqueWay::OneShot);
 }
 
-TEST_CASE("A group, another operation, and more ranks than there is memory for are NCCL's") {
+TEST_CASE("A group is done like one operation, if its tensors are of one type and small together") {
   const CollectiveRequest sum{.count = 2};
-  CollectiveRequests group;
+  const auto way = [](const CollectiveRequests& requests) { return PeerReduce::way_of(requests, 4); };
+  CollectiveRequests group{sum, sum};
+  CHECK(way(group) == CliqueWay::TwoShots);
+  CHECK(way({sum, {.element_type = ElementType::F16, .count = 2}}) == CliqueWay::Nccl);
+  CHECK(way({sum, {.count = 2, .reduce_operation = ReduceOperation::Max}}) == CliqueWay::Nccl);
+  CHECK(way({sum, {.operation = CollectiveOperation::Barrier}}) == CliqueWay::Nccl);
+  CHECK(way({{.count = 0}, {.count = 0}}) == CliqueWay::Nccl);
+  const CollectiveRequest half{.count = PeerReduce::most_in_two_shots / sizeof(float) / 2};
+  CHECK(way({half, half}) == CliqueWay::TwoShots);
+  // Each tensor begins with a unit of its own.
+  CHECK(way({half, {.count = half.count - 3}, {.count = 1}}) == CliqueWay::Nccl);
+  while (group.size() < peer_reduce_pieces) group.push_back(sum);
+  CHECK(way(group) == CliqueWay::TwoShots);
   group.push_back(sum);
-  group.push_back(sum);
-  CHECK(PeerReduce::way_of(group, 4) == CliqueWay::Nccl);
-  CollectiveRequests gather;
-  gather.push_back({.operation = CollectiveOperation::AllGather, .count = 2});
-  CHECK(PeerReduce::way_of(gather, 4) == CliqueWay::Nccl);
-  CollectiveRequests one;
-  one.push_back(sum);
-  CHECK(PeerReduce::way_of(one, 8) == CliqueWay::OneShot);
-  CHECK(PeerReduce::way_of(one, 9) == CliqueWay::Nccl);
+  CHECK(way(group) == CliqueWay::Nccl);
+}
+
+TEST_CASE("Another operation, and more ranks than there is memory for are NCCL's") {
+  CHECK(PeerReduce::way_of({{.operation = CollectiveOperation::AllGather, .count = 2}}, 4) == CliqueWay::Nccl);
+  CHECK(PeerReduce::way_of({{.count = 2}}, 8) == CliqueWay::OneShot);
+  CHECK(PeerReduce::way_of({{.count = 2}}, 9) == CliqueWay::Nccl);
 }
 
 TEST_CASE("The kernels compile for every type and operation that they are for") {
