@@ -1,6 +1,6 @@
 #include <coxswain/collectives/communication_group.hpp>
 
-#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/collectives/detail/nccl_watch.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/log.hpp>
@@ -144,7 +144,7 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
 }
 
 std::string CommunicationGroup::recorders_to_json() const {
-  NcclClique::look_at_all();
+  detail::NcclWatch::of_process().note_ended();
   std::string json;
   each_lane([&](const Lane& lane) { json += (json.empty() ? "" : ",\n") + lane.recorder->to_json(); });
   return json;

@@ -2,8 +2,8 @@
 
 #include <coxswain/collectives/detail/nccl_try.hpp>
 #include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/detail/nccl_watch.hpp>
 #include <coxswain/collectives/device_activity.hpp>
-#include <coxswain/collectives/watchdog.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
@@ -29,51 +29,6 @@ constexpr std::chrono::seconds patience_with_nccl{60};
 
 // What was launched and is given up: the work before it may still run.
 constexpr std::chrono::seconds patience_with_kernels{10};
-
-// The deadlines of all cliques: one thread, which exists only while something is under way.
-class NcclWatch {
- public:
-  // Never destroyed: its thread may be asleep when the process ends.
-  static NcclWatch& of_process() {
-    static auto& watch = *new NcclWatch;
-    return watch;
-  }
-  void look_at_all() noexcept {
-    NcclClique* last = nullptr;
-    while (const auto clique = after(last)) {
-      last = clique.get();
-      clique->note_ended();
-    }
-  }
-  void add(const std::shared_ptr<NcclClique>& clique, NcclClique::Time when) {
-    {
-      const std::lock_guard lock(mutex_);
-      cliques_.insert_or_assign(clique.get(), clique);
-    }
-    watchdog_.watch(when);
-  }
-
- private:
-  std::optional<NcclClique::Time> look(NcclClique::Time now) noexcept {
-    std::optional<NcclClique::Time> next;
-    NcclClique* last = nullptr;
-    while (const auto clique = after(last)) {
-      last = clique.get();
-      if (const auto when = clique->look(now)) next = std::min(next.value_or(*when), *when);
-    }
-    return next;
-  }
-  std::shared_ptr<NcclClique> after(NcclClique* last) noexcept {
-    const std::lock_guard lock(mutex_);
-    for (auto next = cliques_.upper_bound(last); next != cliques_.end(); next = cliques_.erase(next))
-      if (auto clique = next->second.lock()) return clique;
-    return nullptr;
-  }
-
-  std::mutex mutex_;
-  std::map<NcclClique*, std::weak_ptr<NcclClique>> cliques_;  // guarded by mutex_
-  Watchdog watchdog_{[this](NcclClique::Time now) { return look(now); }};
-};
 
 std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, std::source_location site = {},
                          const std::exception_ptr& cause = nullptr) {
@@ -137,7 +92,7 @@ void NcclClique::run_apart(const char* name, UniqueFunction<void()> function) {
 // As soon as there is something to look at, until a look finds nothing. Under the lock.
 void NcclClique::watch() {
   if (watched_) return;
-  NcclWatch::of_process().add(shared_from_this(), std::chrono::steady_clock::now() + timeout_ / 2);
+  detail::NcclWatch::of_process().add(shared_from_this(), std::chrono::steady_clock::now() + timeout_ / 2);
   watched_ = true;
 }
 
@@ -179,6 +134,7 @@ void NcclClique::create() noexcept {
     failure = std::current_exception();
     for (NcclComm native : natives)  // that were made before the ranks could not meet
       if (native != nullptr && !devices_.lost()) COX_NCCL_CHECK(nullptr, abort(native));
+    opened.reset();  // before anybody finds that all is gone
   }
   std::vector<UniqueFunction<void()>> waiting;
   {
@@ -336,8 +292,6 @@ void NcclClique::take_ended(Ended& ended, const HasEnded& has_ended) noexcept {
     under_way_.pop_front();
   }
 }
-
-void NcclClique::look_at_all() noexcept { NcclWatch::of_process().look_at_all(); }
 
 void NcclClique::note_ended() noexcept {
   for (bool all = false; !all;) {

@@ -116,8 +116,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   /// Whether they are gone.
   [[nodiscard]] bool gone() const;
 
-  /// Notes what has ended, of all cliques: as late as a tenth of a second after the fact otherwise.
-  static void look_at_all() noexcept;
+  /// Notes what has ended: as late as a tenth of a second after the fact otherwise.
   void note_ended() noexcept;
   /// Gives up what is overdue, and asks NCCL for errors. Returns when to look again; nothing: nothing is under way. For
   /// the watch.

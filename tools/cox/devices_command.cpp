@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/servers/cuda/cuda_communication.hpp>
 #include <coxswain/servers/cuda/cuda_devices.hpp>
 #include <coxswain/servers/host/host_server.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
@@ -95,14 +96,37 @@ void write_table(const std::vector<Row>& rows, std::ostream& out) {
   for (const Row& row : rows) write(row.id, row.kind, row.name, format_byte_count(row.memory), row.details);
 }
 
-void write_json(const std::vector<Row>& rows, std::ostream& out) {
+// How data goes between those of the devices that are GPUs; empty with less than two.
+std::vector<CudaWay> ways_between(const std::vector<DeviceId>& devices) {
+  std::vector<DeviceId> gpus;
+  for (const DeviceId device : devices)
+    if (device.type == cuda_device_type) gpus.push_back(device);
+#ifdef COX_HAS_CUDA
+  if (gpus.size() > 1) return explain_cuda_communication(gpus);
+#endif
+  return {};
+}
+
+void write_ways(const std::vector<CudaWay>& ways, std::ostream& out) {
+  out << "\n";
+  if (ways.empty()) out << "host devices: copies and collectives in memory, by the device threads\n";
+  for (const CudaWay& way : ways) out << way.what << ": " << way.way << "\n    " << way.why << "\n";
+}
+
+Json ways_json(const std::vector<CudaWay>& ways) {
+  auto json = Json::array();
+  for (const CudaWay& way : ways) json.push_back({{"what", way.what}, {"way", way.way}, {"why", way.why}});
+  return json;
+}
+
+Json devices_json(const std::vector<Row>& rows) {
   auto devices = Json::array();
   for (const Row& row : rows) {
     Json device{{"id", row.id}, {"kind", row.kind}, {"name", row.name}, {"memory_bytes", row.memory}};
     device.update(row.json);
     devices.push_back(std::move(device));
   }
-  out << devices.dump(2) << "\n";
+  return devices;
 }
 
 }  // namespace
@@ -110,21 +134,25 @@ void write_json(const std::vector<Row>& rows, std::ostream& out) {
 DevicesCommand::DevicesCommand(CLI::App& app) : command_(*app.add_subcommand("devices", "Show the devices")) {
   command_.add_option("--devices", devices_, "Only these: host, host:COUNT, cuda, cuda:INDEX,INDEX");
   command_.add_flag("--json", json_, "As JSON");
+  command_.add_flag("--explain", explain_, "Also which way data goes between them, and why");
 }
 
 bool DevicesCommand::chosen() const { return command_.parsed(); }
 
 ExitCode DevicesCommand::run(std::ostream& out) const {
+  const std::vector<DeviceId> devices = devices_.empty() ? all_devices() : parse_devices("--devices", devices_);
   std::vector<Row> rows;
-  for (const DeviceId device : devices_.empty() ? all_devices() : parse_devices("--devices", devices_))
-    rows.push_back(look_at(device));
+  for (const DeviceId device : devices) rows.push_back(look_at(device));
   shutdown_all();
+  const std::vector<CudaWay> ways = explain_ ? ways_between(devices) : std::vector<CudaWay>();
   if (json_) {
-    write_json(rows, out);
+    const Json all = devices_json(rows);
+    out << (explain_ ? Json{{"devices", all}, {"ways", ways_json(ways)}} : all).dump(2) << "\n";
   } else {
     write_table(rows, out);
     const std::string why = devices_.empty() ? why_no_cuda_devices() : "";
     if (!why.empty()) out << why << "\n";
+    if (explain_) write_ways(ways, out);
   }
   return ExitCode::Ok;
 }

@@ -11,7 +11,7 @@ class App;
 
 namespace cox::tools {
 
-/// `cox devices`: what devices there are.
+/// `cox devices`: what devices there are, and how data goes from one to another.
 class DevicesCommand {
  public:
   /// Adds itself to `app`, which outlives it.
@@ -28,6 +28,7 @@ class DevicesCommand {
   CLI::App& command_;
   std::string devices_;
   bool json_ = false;
+  bool explain_ = false;
 };
 
 }  // namespace cox::tools

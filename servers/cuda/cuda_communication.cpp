@@ -1,0 +1,28 @@
+#include <coxswain/servers/cuda/cuda_communication.hpp>
+
+#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/cuda/detail/communication_ways.hpp>
+
+namespace cox {
+
+std::vector<CudaWay> explain_cuda_communication(const std::vector<DeviceId>& devices) {
+  detail::CommunicationFacts facts;
+  for (const DeviceId device : devices) {
+    facts.devices.push_back("cuda:" + std::to_string(device.index));
+    std::vector<CudaPeerFacts>& peers = facts.peers.emplace_back();
+    for (const DeviceId peer : devices)
+      peers.push_back(peer == device ? CudaPeerFacts{} : describe_cuda_peer(device, peer));
+  }
+  facts.peer_memory = settings().get<bool>("collectives.peer_memory");
+  const detail::FoundNccl& found = detail::find_nccl();
+  if (found.nccl != nullptr) {
+    facts.nccl = "NCCL " + detail::nccl_version_text(found.nccl->version) + " (" + found.nccl->file + ")";
+  } else {
+    facts.why_no_nccl = found.why_not;
+  }
+  if (devices.size() < 2) return {};
+  return detail::communication_ways(facts);
+}
+
+}  // namespace cox

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cox {
+
+/// How something goes between GPUs, and why that way.
+struct CudaWay {
+  std::string what;  ///< "transfers between cuda:0 and cuda:1"
+  std::string way;   ///< "peer copy"
+  std::string why;
+};
+
+/// What is chosen between these devices, as the settings and the driver are. Opens no device. Any thread; blocks while
+/// the driver and NCCL are opened, the first time. Throws CudaError: Unsupported without a driver, Validation if a
+/// device is not there; ConfigError.
+[[nodiscard]] std::vector<CudaWay> explain_cuda_communication(const std::vector<DeviceId>& devices);
+
+}  // namespace cox

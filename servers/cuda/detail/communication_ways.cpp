@@ -1,0 +1,62 @@
+#include <coxswain/servers/cuda/detail/communication_ways.hpp>
+
+#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+
+#include <cstddef>
+#include <optional>
+
+namespace cox::detail {
+namespace {
+
+CudaWay transfer_way(const CommunicationFacts& facts, std::size_t a, std::size_t b) {
+  CudaWay way{.what = "transfers between " + facts.devices[a] + " and " + facts.devices[b], .way = {}, .why = {}};
+  const CudaPeerFacts& there = facts.peers[a][b];
+  if (there.access && facts.peers[b][a].access) {
+    way.way = "peer copy, from memory to memory";
+    way.why = "they reach each other's memory, over a link of rank " + std::to_string(there.rank);
+  } else {
+    way.way = "peer copy, which the driver takes through host memory";
+    way.why = "the driver gives no direct access; cox doctor says what may hinder it";
+  }
+  return way;
+}
+
+// Why small sums are NCCL's; nothing: they are not.
+std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& facts) {
+  if (!facts.peer_memory) return "the setting collectives.peer_memory is false";
+  if (facts.devices.size() > PeerReduce::most_ranks)
+    return "kernels of our own are for at most " + std::to_string(PeerReduce::most_ranks) + " GPUs";
+  for (std::size_t from = 0; from < facts.devices.size(); ++from)
+    for (std::size_t to = 0; to < facts.devices.size(); ++to)
+      if (from != to && !facts.peers[from][to].access)
+        return facts.devices[from] + " does not reach the memory of " + facts.devices[to];
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<CudaWay> communication_ways(const CommunicationFacts& facts) {
+  std::vector<CudaWay> ways;
+  for (std::size_t a = 0; a < facts.devices.size(); ++a)
+    for (std::size_t b = a + 1; b < facts.devices.size(); ++b) ways.push_back(transfer_way(facts, a, b));
+  if (facts.nccl.empty()) {
+    ways.push_back({"collectives", "refused", facts.why_no_nccl});
+    return ways;
+  }
+  const auto why_not = why_not_in_peer_memory(facts);
+  const std::string one_shot = std::to_string(PeerReduce::most_in_one_shot >> 10U) + " KiB";
+  const std::string two_shots = std::to_string(PeerReduce::most_in_two_shots >> 20U) + " MiB";
+  const std::string in_one = "all_reduce up to " + one_shot;
+  const std::string in_two = "all_reduce up to " + two_shots + ", and of groups that are no more together";
+  if (why_not) {
+    ways.push_back({in_two, facts.nccl, *why_not});
+  } else {
+    ways.push_back({in_one, "one shot in peer memory", "all GPUs reach each other: one meeting is sooner than NCCL"});
+    ways.push_back(
+        {in_two, "two shots in peer memory", "all GPUs reach each other: two meetings are sooner than NCCL"});
+  }
+  ways.push_back({"all other collectives, types and sizes", facts.nccl, "nothing of our own is faster"});
+  return ways;
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <coxswain/servers/cuda/cuda_communication.hpp>
+#include <coxswain/servers/cuda/cuda_devices.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cox::detail {
+
+/// What the ways between GPUs are chosen from.
+struct CommunicationFacts {
+  std::vector<std::string> devices;
+  std::vector<std::vector<CudaPeerFacts>> peers;  ///< from, to
+  bool peer_memory = true;                        ///< the setting collectives.peer_memory
+  std::string nccl;                               ///< "NCCL 2.28.9 (file)"; empty: there is none
+  std::string why_no_nccl;
+};
+
+/// For two devices or more.
+[[nodiscard]] std::vector<CudaWay> communication_ways(const CommunicationFacts& facts);
+
+}  // namespace cox::detail

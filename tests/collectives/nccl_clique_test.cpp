@@ -1,0 +1,494 @@
+// The life of NCCL's communicators, over a library that stands in for NCCL and fails when it is told to.
+#include <coxswain/tests/fake_nccl/fake_nccl.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace cox;
+using namespace std::chrono_literals;
+using Catch::Matchers::ContainsSubstring;
+using Kind = test::FakeNccl::Kind;
+using Time = NcclClique::Time;
+
+namespace {
+
+constexpr std::size_t ranks = 3;
+constexpr auto patience = 30s;
+
+const std::string& fake_nccl_file() {
+  static const std::string file = COX_FAKE_NCCL;
+  return file;
+}
+
+/// The stand-in, as nothing had happened yet.
+test::FakeNccl& fresh_nccl() {
+  set_settings({{"collectives.nccl", fake_nccl_file()}});
+  if (detail::find_nccl().nccl == nullptr) throw std::runtime_error(detail::find_nccl().why_not);
+  void* const library = ::dlopen(fake_nccl_file().c_str(), RTLD_NOW | RTLD_NOLOAD);
+  auto* const state = reinterpret_cast<test::FakeNccl* (*)()>(::dlsym(library, "cox_fake_nccl"));
+  test::FakeNccl& fake = *state();
+  const std::lock_guard lock(fake.mutex);
+  fake.calls.clear();
+  fake.misuse.clear();
+  fake.calls_until_failure = -1;
+  fake.async_error = 0;
+  fake.hold_creation = false;
+  return fake;
+}
+
+/// The end of a rank's part, which the test brings about.
+class ManualMilestone final : public Milestone {
+ public:
+  bool reached() noexcept override {
+    const std::lock_guard lock(mutex_);
+    return reached_;
+  }
+  void wait() noexcept override { static_cast<void>(wait_until(Time::max())); }
+  bool wait_until(Time deadline) noexcept override {
+    std::unique_lock lock(mutex_);
+    while (!reached_ && std::chrono::steady_clock::now() < deadline)
+      changed_.wait_until(lock, std::min(deadline, std::chrono::steady_clock::now() + 1s));
+    return reached_;
+  }
+  void notify(UniqueFunction<void()>) override { throw std::logic_error("nobody asks for that"); }
+  void reach() noexcept {
+    const std::lock_guard lock(mutex_);
+    reached_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;
+};
+
+/// A clique over devices that are not there, and what becomes of its operations.
+class Bench {
+ public:
+  explicit Bench(
+      std::chrono::milliseconds timeout = 60s, const std::function<bool()>& lost = [] { return false; })
+      : fake(fresh_nccl()),
+        clique(std::make_shared<NcclClique>(NcclDevices{.devices = CommunicationId({{0, 0}, {0, 1}, {0, 2}}),
+                                                        .ordinals = {0, 1, 2},
+                                                        .open =
+                                                            [this] {
+                                                              if (opening_fails)
+                                                                throw std::runtime_error("no device to be had");
+                                                              return std::make_shared<Opened>(*this);
+                                                            },
+                                                        .quiet = [] { return std::make_shared<int>(); },
+                                                        .lost = lost},
+                                            timeout)) {}
+  ~Bench() {
+    end_all();
+    clique->close();
+    clique->abort(std::make_exception_ptr(std::runtime_error("the test is over")));
+    static_cast<void>(clique->wait_until_gone(std::chrono::steady_clock::now() + patience));
+  }
+
+  bool create() {
+    std::promise<void> made;
+    auto is_made = made.get_future();
+    if (!clique->created([&] { made.set_value(); })) is_made.get();
+    return clique->broken() == nullptr;
+  }
+
+  /// What a rank has launched.
+  struct Part {
+    std::shared_ptr<ManualMilestone> before = std::make_shared<ManualMilestone>();
+    std::shared_ptr<ManualMilestone> end = std::make_shared<ManualMilestone>();
+    std::atomic<int> told{0};
+    std::exception_ptr error;  // that it was told, or could not be launched with
+  };
+  struct Operation {
+    std::shared_ptr<NcclOperation> operation;
+    std::array<Part, ranks> parts;
+    std::atomic<int> ended{0};
+  };
+
+  Operation& begin(std::size_t requests = 1) {
+    auto& made = *operations.emplace_back(std::make_unique<Operation>());
+    made.operation = std::make_shared<NcclOperation>(CollectiveRequests(requests_of(requests)), ranks);
+    made.operation->sequence = operations.size();
+    made.operation->ended = [&made] { ++made.ended; };
+    return made;
+  }
+  /// As a device thread does. Returns whether the rank has launched its part.
+  bool launch(Operation& of, std::size_t rank, std::size_t requests = 1) {
+    Part& part = of.parts[rank];
+    try {
+      NcclCalls calls;
+      for (const CollectiveRequest& request : requests_of(requests)) calls.push_back({.request = request});
+      {
+        const NcclClique::Launching launching = clique->launching(rank);
+        clique->launch(launching, rank, calls, nullptr);
+      }
+      NcclOperation::Launched launched{.behind = {}, .end = part.end, .fail = [&part](const std::exception_ptr& error) {
+                                         part.error = error;
+                                         ++part.told;
+                                       }};
+      launched.behind.push_back(part.before);
+      clique->add(of.operation, rank, std::move(launched));
+      return true;
+    } catch (...) {
+      part.error = std::current_exception();
+      clique->abort(part.error);
+      return false;
+    }
+  }
+  void launch_all(Operation& of, std::size_t requests = 1) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) static_cast<void>(launch(of, rank, requests));
+  }
+  static void end(Operation& of) {
+    for (Part& part : of.parts) {
+      part.before->reach();
+      part.end->reach();
+    }
+  }
+  void end_all() {
+    for (const auto& operation : operations) end(*operation);
+  }
+  bool wait_until_gone() { return clique->wait_until_gone(std::chrono::steady_clock::now() + patience); }
+  std::size_t count(Kind kind) {
+    const std::lock_guard lock(fake.mutex);
+    return fake.count(kind);
+  }
+  int live() {
+    const std::lock_guard lock(fake.mutex);
+    return fake.live;
+  }
+  std::vector<std::string> misuse() {
+    const std::lock_guard lock(fake.mutex);
+    return fake.misuse;
+  }
+
+  test::FakeNccl& fake;
+  std::shared_ptr<NcclClique> clique;
+  std::atomic<int> opened{0};
+  std::atomic<int> given_up{0};
+  bool opening_fails = false;
+  std::vector<std::unique_ptr<Operation>> operations;
+
+ private:
+  class Opened final : public OpenNcclDevices {
+   public:
+    explicit Opened(Bench& bench) : bench_(bench) { ++bench_.opened; }
+    ~Opened() override { --bench_.opened; }
+    // Kernels that wait for other ranks end.
+    void give_up() noexcept override {
+      ++bench_.given_up;
+      bench_.end_all();
+    }
+    [[nodiscard]] CUstream_st* stream(std::size_t) const noexcept override { return nullptr; }
+    [[nodiscard]] void* scratch(std::size_t rank) const noexcept override { return scratch_[rank].data(); }
+    void synchronize(std::size_t) const override {}
+
+   private:
+    Bench& bench_;
+    mutable std::array<std::array<std::byte, scratch_size>, ranks> scratch_{};
+  };
+
+  static CollectiveRequests requests_of(std::size_t count) {
+    CollectiveRequests requests;
+    for (std::size_t i = 0; i < count; ++i) requests.push_back({.count = 4});
+    return requests;
+  }
+};
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& caught) {
+    return caught.what();
+  }
+}
+
+std::optional<CollectiveError::Kind> kind_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveError& caught) {
+    return caught.kind();
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+template <class Reached>
+bool comes_true(const Reached& reached) {
+  const Time deadline = std::chrono::steady_clock::now() + patience;
+  while (!reached() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return reached();
+}
+
+}  // namespace
+
+TEST_CASE("NCCL's communicators are made once, and destroyed when what was launched has ended") {
+  Bench bench;
+  REQUIRE(bench.create());
+  CHECK(bench.create());  // they are there
+  CHECK(bench.live() == ranks);
+  CHECK(bench.opened == 1);
+  auto& operation = bench.begin();
+  bench.launch_all(operation);
+  bench.clique->close();
+  CHECK_FALSE(bench.clique->wait_until_gone(std::chrono::steady_clock::now() + 20ms));
+  CHECK(bench.live() == ranks);
+  Bench::end(operation);
+  REQUIRE(bench.wait_until_gone());
+  CHECK(operation.ended == 1);
+  CHECK(bench.count(Kind::Create) == 1);
+  CHECK(bench.count(Kind::Destroy) == ranks);
+  CHECK(bench.count(Kind::Abort) == 0);
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK(bench.misuse().empty());
+  for (const auto& part : operation.parts) CHECK(part.told == 0);
+}
+
+TEST_CASE("Operations that have ended are let go of while more are launched") {
+  Bench bench;
+  REQUIRE(bench.create());
+  constexpr std::size_t count = 200;
+  for (std::size_t i = 1; i <= count; ++i) {
+    auto& operation = bench.begin();
+    bench.launch_all(operation);
+    Bench::end(operation);
+    for (std::size_t rank = 0; rank < ranks; ++rank) bench.clique->note_ended(rank, i);
+  }
+  const auto ended = std::ranges::count_if(bench.operations, [](const auto& each) { return each->ended == 1; });
+  CHECK(ended >= static_cast<std::ptrdiff_t>(count) - 32);
+  bench.clique->note_ended();
+  CHECK(std::ranges::all_of(bench.operations, [](const auto& each) { return each->ended == 1; }));
+}
+
+TEST_CASE("What one rank has not ended is kept, whatever the others have") {
+  Bench bench;
+  REQUIRE(bench.create());
+  for (std::size_t i = 1; i <= 100; ++i) {
+    auto& operation = bench.begin();
+    bench.launch_all(operation);
+    for (std::size_t rank = 0; rank + 1 < ranks; ++rank) {
+      operation.parts[rank].before->reach();
+      operation.parts[rank].end->reach();
+      bench.clique->note_ended(rank, i);
+    }
+  }
+  bench.clique->note_ended();
+  CHECK(std::ranges::none_of(bench.operations, [](const auto& each) { return each->ended == 1; }));
+}
+
+TEST_CASE("A creation that fails is told to all who wait for it, and leaves nothing behind") {
+  Bench bench;
+  SECTION("NCCL refuses") {
+    bench.fake.calls_until_failure = 0;
+    CHECK_FALSE(bench.create());
+    CHECK(kind_of(bench.clique->broken()) == CollectiveError::Kind::Backend);
+    CHECK_THAT(text_of(bench.clique->broken()), ContainsSubstring("the error that the test asked for"));
+  }
+  SECTION("the devices cannot be opened") {
+    bench.opening_fails = true;
+    CHECK_FALSE(bench.create());
+    CHECK_THAT(text_of(bench.clique->broken()), ContainsSubstring("no device to be had"));
+  }
+  SECTION("the ranks cannot meet") {
+    bench.fake.calls_until_failure = 3;
+    CHECK_FALSE(bench.create());
+    CHECK(bench.count(Kind::Abort) == ranks);
+  }
+  CHECK(bench.clique->gone());
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK_THROWS(bench.clique->launching(0));
+  CHECK(bench.misuse().empty());
+}
+
+TEST_CASE("What is closed or given up while NCCL makes it is ended when it is there") {
+  Bench bench;
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.hold_creation = true;
+  }
+  std::atomic<bool> told{false};
+  CHECK_FALSE(bench.clique->created([&] { told = true; }));
+  if (GENERATE(false, true)) {
+    bench.clique->close();
+  } else {
+    bench.clique->abort(std::make_exception_ptr(std::runtime_error("changed my mind")));
+  }
+  CHECK_FALSE(bench.clique->gone());
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.hold_creation = false;
+  }
+  REQUIRE(bench.wait_until_gone());
+  CHECK(comes_true([&] { return told.load(); }));
+  CHECK(bench.clique->broken() != nullptr);
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK(bench.misuse().empty());
+}
+
+TEST_CASE("T8: when NCCL tells of an error all ranks are told once, all are revoked, then all aborted") {
+  Bench bench(100ms);
+  REQUIRE(bench.create());
+  auto& operation = bench.begin();
+  bench.launch_all(operation);
+  for (auto& part : operation.parts) part.before->reach();
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.async_error = 6;  // a remote error
+  }
+  REQUIRE(bench.wait_until_gone());
+  for (const auto& part : operation.parts) {
+    CHECK(part.told == 1);
+    CHECK(kind_of(part.error) == CollectiveError::Kind::Backend);
+  }
+  CHECK(operation.ended == 0);
+  CHECK(bench.given_up == 1);
+  CHECK(bench.live() == 0);
+  const std::lock_guard lock(bench.fake.mutex);
+  std::vector<Kind> ends;
+  for (const auto& call : bench.fake.calls)
+    if (call.kind == Kind::Revoke || call.kind == Kind::Abort || call.kind == Kind::Destroy) ends.push_back(call.kind);
+  std::vector<Kind> expected(ranks, Kind::Revoke);
+  expected.insert(expected.end(), ranks, Kind::Abort);
+  CHECK(ends == expected);
+  CHECK(bench.fake.misuse.empty());
+}
+
+TEST_CASE("An operation that does not begin on a rank, or does not end, is overdue") {
+  Bench bench(50ms);
+  REQUIRE(bench.create());
+  auto& operation = bench.begin();
+  bench.launch_all(operation);
+  const bool begins = GENERATE(false, true);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    if (begins || rank != 1) operation.parts[rank].before->reach();
+  REQUIRE(bench.wait_until_gone());
+  for (const auto& part : operation.parts) {
+    REQUIRE(part.told == 1);
+    CHECK(kind_of(part.error) == CollectiveError::Kind::Timeout);
+    CHECK_THAT(text_of(part.error), ContainsSubstring(begins ? "has not ended after 50 ms" : "has not begun after"));
+    if (!begins) CHECK_THAT(text_of(part.error), ContainsSubstring("the work before it on DeviceId(type=0, index=1)"));
+  }
+  CHECK(bench.count(Kind::Abort) == ranks);
+  CHECK(bench.misuse().empty());
+}
+
+TEST_CASE("Operations that wait behind long work are not overdue as long as no rank's device has come to them") {
+  Bench bench(20ms);
+  REQUIRE(bench.create());
+  auto& operation = bench.begin();
+  bench.launch_all(operation);
+  CHECK_FALSE(bench.clique->wait_until_gone(std::chrono::steady_clock::now() + 200ms));
+  CHECK(bench.clique->broken() == nullptr);
+}
+
+TEST_CASE("NCCL is not called any more when the process has lost its GPUs") {
+  std::atomic<bool> lost{false};
+  Bench bench(60s, [&] { return lost.load(); });
+  REQUIRE(bench.create());
+  auto& operation = bench.begin();
+  bench.launch_all(operation);
+  lost = true;
+  const auto before = [&] {
+    const std::lock_guard lock(bench.fake.mutex);
+    return bench.fake.calls.size();
+  }();
+  bench.clique->abort(std::make_exception_ptr(std::runtime_error("a kernel has trapped")));
+  bench.end_all();
+  REQUIRE(bench.wait_until_gone());
+  CHECK_THROWS(bench.clique->launching(0));
+  const std::lock_guard lock(bench.fake.mutex);
+  CHECK(bench.fake.calls.size() == before);
+  bench.fake.live = 0;  // they are lost with the GPUs
+  for (const auto& part : operation.parts) CHECK(part.told == 1);
+}
+
+TEST_CASE("Whichever call of NCCL fails, each part ends or is told once, and no communicator is left over") {
+  for (int k = 0;; ++k) {
+    Bench bench;
+    INFO("call " << k << " fails");
+    {
+      const std::lock_guard lock(bench.fake.mutex);
+      bench.fake.calls_until_failure = k;
+    }
+    if (bench.create()) {
+      for (const std::size_t requests : {1UL, 3UL}) {
+        auto& operation = bench.begin(requests);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          if (bench.launch(operation, rank, requests)) continue;
+          CHECK(kind_of(operation.parts[rank].error) == CollectiveError::Kind::Backend);
+        }
+        if (bench.clique->broken() == nullptr) Bench::end(operation);
+      }
+      bench.clique->close();
+    }
+    REQUIRE(bench.wait_until_gone());
+    CHECK(bench.live() == 0);
+    CHECK(bench.opened == 0);
+    CHECK(bench.misuse().empty());
+    const bool intact = bench.count(Kind::Abort) == 0;
+    for (const auto& operation : bench.operations)
+      for (const auto& part : operation->parts) {
+        CHECK(part.told <= 1);
+        CHECK((part.error != nullptr || part.end->reached()));
+        if (intact) CHECK(part.told == 0);
+      }
+    const std::lock_guard lock(bench.fake.mutex);
+    if (bench.fake.calls_until_failure < 0) continue;
+    CHECK(k > 20);  // all calls of a life have failed once
+    return;
+  }
+}
+
+TEST_CASE("Ranks may launch while another thread gives the communicators up") {
+  for (int round = 0; round < 50; ++round) {
+    Bench bench;
+    REQUIRE(bench.create());
+    constexpr std::size_t count = 40;
+    for (std::size_t i = 0; i < count; ++i) static_cast<void>(bench.begin());
+    std::atomic<std::size_t> launched{0};
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        for (const auto& operation : bench.operations) {
+          if (!bench.launch(*operation, rank)) return;
+          ++launched;
+        }
+      });
+    while (launched < static_cast<std::size_t>(round)) std::this_thread::yield();
+    bench.clique->abort(std::make_exception_ptr(std::runtime_error("enough")));
+    for (std::thread& thread : threads) thread.join();
+    bench.end_all();
+    REQUIRE(bench.wait_until_gone());
+    CHECK(bench.live() == 0);
+    CHECK(bench.misuse().empty());
+    for (const auto& operation : bench.operations)
+      for (const auto& part : operation->parts) CHECK(part.told <= 1);
+  }
+}

@@ -1,0 +1,66 @@
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/servers/cuda/detail/communication_ways.hpp>
+#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+
+#include <string>
+
+using namespace cox;
+using namespace cox::detail;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+CommunicationFacts facts_of(std::size_t devices) {
+  CommunicationFacts facts;
+  for (std::size_t device = 0; device < devices; ++device) facts.devices.push_back("cuda:" + std::to_string(device));
+  facts.peers.assign(devices, std::vector<CudaPeerFacts>(devices, {.access = true}));
+  facts.nccl = "NCCL 2.28.9 (libnccl.so.2)";
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
+  const auto ways = communication_ways(facts_of(3));
+  REQUIRE(ways.size() == 6);
+  CHECK(ways[1].what == "transfers between cuda:0 and cuda:2");
+  CHECK_THAT(ways[1].way, ContainsSubstring("from memory to memory"));
+  CHECK_THAT(ways[3].what, ContainsSubstring("64 KiB"));
+  CHECK_THAT(ways[3].way, ContainsSubstring("one shot"));
+  CHECK_THAT(ways[4].what, ContainsSubstring("8 MiB"));
+  CHECK_THAT(ways[4].way, ContainsSubstring("two shots"));
+  CHECK_THAT(ways[5].way, ContainsSubstring("NCCL 2.28.9"));
+}
+
+TEST_CASE("What keeps small sums out of peer memory is named") {
+  auto facts = facts_of(3);
+  std::string why;
+  SECTION("a setting") {
+    facts.peer_memory = false;
+    why = "collectives.peer_memory";
+  }
+  SECTION("a pair without access") {
+    facts.peers[2][1].access = false;
+    why = "cuda:2 does not reach the memory of cuda:1";
+    CHECK_THAT(communication_ways(facts)[2].way, ContainsSubstring("through host memory"));
+  }
+  SECTION("too many GPUs") {
+    facts = facts_of(PeerReduce::most_ranks + 1);
+    why = "at most 8 GPUs";
+  }
+  const auto ways = communication_ways(facts);
+  const CudaWay& small = ways[ways.size() - 2];
+  CHECK(small.way == facts.nccl);
+  CHECK_THAT(small.why, ContainsSubstring(why));
+}
+
+TEST_CASE("Without NCCL collectives are refused, and it says why") {
+  auto facts = facts_of(2);
+  facts.nccl.clear();
+  facts.why_no_nccl = "no such file";
+  const auto ways = communication_ways(facts);
+  REQUIRE(ways.size() == 2);
+  CHECK(ways[1].way == "refused");
+  CHECK(ways[1].why == "no such file");
+}
