@@ -41,9 +41,9 @@ struct RankContext {
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<const CudaCommunication> communication;
   std::shared_ptr<NcclClique> clique;  ///< null where the operations are transfers
-  /// How many operations the rank has launched, by way: the same number on all ranks is the same operation, as they
+  /// Kernels of our own that the rank has launched, by way: the same number on all ranks is the same kernel, as they
   /// launch in one order. Device thread.
-  std::array<std::uint32_t, 3> epochs{};
+  std::array<std::uint32_t, 3> launched{};
 };
 
 /// A rank's part in one operation, from when it is asked for to its end: what all kinds of them have.

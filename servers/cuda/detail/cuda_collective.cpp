@@ -1,7 +1,6 @@
 #include <coxswain/servers/cuda/detail/cuda_collective.hpp>
 
 #include <coxswain/collectives/detail/nccl.hpp>
-#include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/element_type.hpp>
@@ -19,15 +18,6 @@ ServerOperation server_operation(CollectiveOperation operation) noexcept {
   return operation == CollectiveOperation::Receive ? ServerOperation::Receive : ServerOperation::AllReduce;
 }
 
-void require_nccl(const CollectiveRequest& request) {
-  static_cast<void>(nccl());
-  if (!facts_of(request.operation).reduces || nccl_type(request.element_type)) return;
-  throw CollectiveError(CollectiveError::Kind::Unsupported,
-                        "no " + std::string(to_string(request.operation)) + " of " +
-                            std::string(to_string(request.element_type)) + " between GPUs: NCCL does not reduce them",
-                        request.caller.site);
-}
-
 PeerRange resolve_transfer(const CudaDevice& device, const CollectiveCall& call, const Caller& caller,
                            BufferUses& uses) {
   const bool sends = call.request.operation == CollectiveOperation::Send;
@@ -42,7 +32,6 @@ PeerRange resolve_transfer(const CudaDevice& device, const CollectiveCall& call,
 }
 
 NcclCall resolve(const CudaDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
-  require_nccl(call.request);
   const auto address = [&](const Binding& binding, Access access) {
     const CUdeviceptr found = device.resolve(binding, access, caller, uses).address;
     return reinterpret_cast<void*>(found);  // NOLINT(performance-no-int-to-ptr): an address of the device
@@ -61,6 +50,7 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
   try {
+    if (!transfers) static_cast<void>(nccl());
     on.capture.require_none("a collective", caller.site);
     require_healthy(on, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) {

@@ -1,6 +1,8 @@
 #include <coxswain/servers/cuda/detail/cuda_communicator.hpp>
 
+#include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/detail/clique_devices.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
@@ -8,6 +10,7 @@
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
 #include <coxswain/servers/cuda/detail/transfer_part.hpp>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -41,7 +44,7 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
                       .clique = number() == group()->number()
                                     ? NcclClique::of(number(), nccl_devices(devices()), group()->timeout())
                                     : nullptr,
-                      .epochs = {}})),
+                      .launched = {}})),
       begin_(communication_->streams.timeline(slot).submitted()),
       last_(begin_),
       self_(std::make_shared<CudaCommunicator*>(this)) {
@@ -75,14 +78,19 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
 // Transfers pass the gate, too: whoever asks may be the one who takes another's turn.
 bool CudaCommunicator::may_ask(const CollectiveRequests& requests) {
   LaunchGate& gate = LaunchGate::of_process();
-  return (clique() == nullptr || is_ready(requests.front())) && (gate.try_enter() || gate.try_enter(later()));
+  return (clique() == nullptr || is_ready(requests)) && (gate.try_enter() || gate.try_enter(later()));
 }
 
-// The communicator has been made, and the code for such an operation is there.
-bool CudaCommunicator::is_ready(const CollectiveRequest& request) {
+// The communicator has been made, and the code for such operations is there.
+bool CudaCommunicator::is_ready(const CollectiveRequests& requests) {
   if (!clique()->created() && !clique()->created(later())) return false;
-  const bool done_here = PeerReduce::knows(request, world_size());
-  if (!done_here || ready_.contains({request.element_type, request.reduce_operation})) return true;
+  if (PeerReduce::way_of(requests, world_size()) == CliqueWay::Nccl) return true;
+  const auto prepared = [this](const CollectiveRequest& request) { return is_prepared(request); };
+  return std::ranges::all_of(requests, prepared);
+}
+
+bool CudaCommunicator::is_prepared(const CollectiveRequest& request) {
+  if (ready_.contains({request.element_type, request.reduce_operation})) return true;
   const auto devices = std::static_pointer_cast<CliqueDevices>(clique()->opened());  // null: it is broken
   PeerReduce* const peers = devices != nullptr ? devices->peer_reduce() : nullptr;
   if (peers == nullptr || peers->prepared(request)) {
@@ -102,6 +110,31 @@ bool CudaCommunicator::is_ready(const CollectiveRequest& request) {
   return false;
 }
 
+// How the operations are done, once they are ready: the same on all ranks.
+CliqueWay CudaCommunicator::way_of(const CollectiveRequests& requests) const {
+  const CliqueWay way = PeerReduce::way_of(requests, world_size());
+  const auto usable = [this](const CollectiveRequest& request) {
+    const auto ready = ready_.find({request.element_type, request.reduce_operation});
+    return ready != ready_.end() && ready->second;
+  };
+  return way != CliqueWay::Nccl && std::ranges::all_of(requests, usable) ? way : CliqueWay::Nccl;
+}
+
+// Why nobody can do the operations; null: NCCL or we can.
+std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& requests) const {
+  if (clique() == nullptr || way_of(requests) != CliqueWay::Nccl) return nullptr;
+  for (const CollectiveRequest& request : requests) {
+    if (!facts_of(request.operation).reduces || request.count == 0) continue;
+    if (nccl_type(request.element_type) && !PeerReduce::is_needed(request)) continue;
+    return std::make_exception_ptr(CollectiveError(
+        CollectiveError::Kind::Unsupported,
+        "no " + to_string(request) + " between these GPUs: NCCL does not reduce them (exactly), and what does needs " +
+            "GPUs that reach each other's memory, the setting collectives.peer_memory, and a group of nothing else",
+        request.caller.site));
+  }
+  return nullptr;
+}
+
 UniqueFunction<void()> CudaCommunicator::later() {
   return [doorbell = communication_->doorbell, self = self_] {
     doorbell->post([self] {
@@ -118,6 +151,7 @@ void CudaCommunicator::ask_for(Asking& asking) {
     Leave& operator=(const Leave&) = delete;
     ~Leave() { LaunchGate::of_process().leave(); }
   } const leave;
+  if (asking.failure == nullptr) asking.failure = objection(asking.requests);
   std::shared_ptr<void> shared;
   if (rank() == 0 && asking.failure == nullptr) shared = make_shared_part(asking);
   static_cast<void>(ask({.requests = std::move(asking.requests),
@@ -169,9 +203,7 @@ void CudaCommunicator::refuse_put_off(const std::exception_ptr& refusal) noexcep
 std::shared_ptr<void> CudaCommunicator::make_shared_part(const Asking& asking) const {
   if (clique() == nullptr) return std::make_shared<PeerCopy>();
   auto operation = std::make_shared<NcclOperation>(asking.requests, world_size());
-  const CollectiveRequest& request = asking.requests.front();
-  if (const auto ready = ready_.find({request.element_type, request.reduce_operation}); ready != ready_.end())
-    if (ready->second) operation->way = PeerReduce::way_of(asking.requests, world_size());
+  operation->way = way_of(asking.requests);
   operation->ended = [recorder = recorder(), of = operation.get()] {
     const std::uint64_t sequence = of->sequence.load(std::memory_order_relaxed);
     for (std::size_t rank = 0; rank < of->launched.size(); ++rank) recorder->completed(sequence, rank);

@@ -84,7 +84,10 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] std::shared_ptr<void> make_shared_part(const Asking& asking) const;
   /// Whether it may be asked for; then the gate must be left. If not, go_on() will be called.
   [[nodiscard]] bool may_ask(const CollectiveRequests& requests);
-  [[nodiscard]] bool is_ready(const CollectiveRequest& request);
+  [[nodiscard]] bool is_ready(const CollectiveRequests& requests);
+  [[nodiscard]] bool is_prepared(const CollectiveRequest& request);
+  [[nodiscard]] CliqueWay way_of(const CollectiveRequests& requests) const;
+  [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests) const;
   void ask_for(Asking& asking);
   void go_on() noexcept;
   [[nodiscard]] std::exception_ptr give_up() noexcept;

@@ -51,9 +51,9 @@ void NcclPart::launch(const NcclOperation& operation, const IssueTarget& target)
   if (gpu_faulted()) throw_gpu_fault(site);
   const NcclClique::Launching launching = of->clique->launching(of->rank);
   if (operation.way == CliqueWay::Nccl) return of->clique->launch(launching, of->rank, calls, target.stream);
-  const std::uint32_t epoch = ++of->epochs[static_cast<std::size_t>(operation.way)];
+  std::uint32_t& launched = of->launched[static_cast<std::size_t>(operation.way)];
   const PeerReduce* const peers = static_cast<const CliqueDevices&>(launching.opened).peer_reduce();
-  peers->launch(operation.way, of->rank, calls, epoch, target.stream);
+  peers->launch(operation.way, of->rank, calls, launched, target.stream);
 }
 
 void NcclPart::note_launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target) {

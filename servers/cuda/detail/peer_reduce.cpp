@@ -1,5 +1,7 @@
 #include <coxswain/servers/cuda/detail/peer_reduce.hpp>
 
+#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
@@ -64,6 +66,26 @@ unsigned blocks_for(std::size_t units) noexcept {
       std::clamp<std::size_t>((units + peer_reduce_threads - 1) / peer_reduce_threads, 1, peer_reduce_blocks));
 }
 
+bool is_all_reduce(const CollectiveRequest& request) noexcept {
+  return request.operation == CollectiveOperation::AllReduce;
+}
+
+/// Whether one kernel of two shots does all of these. `request(i)`: the i-th of so many.
+template <class Request>
+bool are_small_together(std::size_t count, const Request& request) noexcept {
+  if (count > peer_reduce_pieces) return false;
+  const CollectiveRequest& first = request(0);
+  std::size_t bytes = 0;  // each from a whole unit on
+  for (std::size_t i = 0; i < count; ++i) {
+    const CollectiveRequest& each = request(i);
+    if (!is_all_reduce(each) || each.element_type != first.element_type ||
+        each.reduce_operation != first.reduce_operation || size_of(each) > PeerReduce::most_in_two_shots)
+      return false;
+    bytes += (size_of(each) + two_shot_unit - 1) / two_shot_unit * two_shot_unit;
+  }
+  return bytes != 0 && bytes <= PeerReduce::most_in_two_shots;
+}
+
 CUlaunchConfig config_of(unsigned blocks, CUstream stream) noexcept {
   CUlaunchConfig config{};
   config.gridDimX = blocks;
@@ -85,28 +107,23 @@ bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& conte
 
 }  // namespace
 
-bool PeerReduce::knows(const CollectiveRequest& request, std::size_t world_size) noexcept {
-  if (request.operation != CollectiveOperation::AllReduce || world_size > most_ranks) return false;
-  const ElementType type = request.element_type;
-  if (is_float(type)) return true;
-  // The mean of integers may need more than an accumulator holds.
-  return request.reduce_operation != ReduceOperation::Mean &&
-         (type == ElementType::I32 || type == ElementType::U32 || type == ElementType::I64 ||
-          type == ElementType::U64 || type == ElementType::I8 || type == ElementType::U8);
+bool PeerReduce::is_needed(const CollectiveRequest& request) noexcept {
+  if (!facts_of(request.operation).reduces || !peer_reduce_has(request.element_type)) return false;
+  return !nccl_type(request.element_type) ||
+         (request.reduce_operation == ReduceOperation::Mean && !is_float(request.element_type));
 }
 
 CliqueWay PeerReduce::way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
-  const CollectiveRequest& request = requests.front();
-  if (!knows(request, world_size) || requests.size() > peer_reduce_pieces) return CliqueWay::Nccl;
-  std::size_t bytes = 0;  // each piece from a whole unit on
-  for (const CollectiveRequest& each : requests) {
-    if (each.operation != request.operation || each.element_type != request.element_type ||
-        each.reduce_operation != request.reduce_operation || size_of(each) > most_in_two_shots)
-      return CliqueWay::Nccl;
-    bytes += (size_of(each) + two_shot_unit - 1) / two_shot_unit * two_shot_unit;
-  }
-  if (bytes == 0 || bytes > most_in_two_shots) return CliqueWay::Nccl;
-  return requests.size() == 1 && bytes <= most_in_one_shot ? CliqueWay::OneShot : CliqueWay::TwoShots;
+  if (world_size > most_ranks) return CliqueWay::Nccl;
+  const auto has_kernels = [](const CollectiveRequest& request) {
+    return facts_of(request.operation).reduces && peer_reduce_has(request.element_type);
+  };
+  if (!std::ranges::all_of(requests, has_kernels)) return CliqueWay::Nccl;
+  if (requests.size() == 1 && is_all_reduce(requests.front()) && size_of(requests.front()) <= most_in_one_shot)
+    return size_of(requests.front()) == 0 ? CliqueWay::Nccl : CliqueWay::OneShot;
+  if (are_small_together(requests.size(), [&](std::size_t i) -> const auto& { return requests[i]; }))
+    return CliqueWay::TwoShots;
+  return std::ranges::any_of(requests, is_needed) ? CliqueWay::TwoShots : CliqueWay::Nccl;
 }
 
 std::shared_ptr<PeerReduce> PeerReduce::make(const CommunicationId& devices,
@@ -170,25 +187,54 @@ void PeerReduce::prepare(const CollectiveRequest& request) {
       const LoadedKernel* const loaded = kernel->loaded(device.index);
       functions->push_back(loaded != nullptr ? loaded->function : nullptr);
       made->usable = made->usable && functions->back() != nullptr;
+      if (loaded == nullptr || loaded->failure == nullptr) continue;
+      log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
+        return "no kernels of our own for " + to_string(request) + ": " + cox::describe(loaded->failure);
+      });
     }
   kept_.push_back(std::move(made));
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
 }
 
-void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t epoch,
+void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
                         CUstream stream) const {
   const NcclCall& first = calls.front();
-  const Kernels* const kernels = find(first.request);
-  if (way == CliqueWay::OneShot) return launch_one_shot(kernels->one_shots[rank], rank, first, epoch, stream);
-  const std::size_t size = size_of(first.request);
-  if (calls.size() == 1) {
-    Whole data{first.source, first.destination, size};
-    const std::size_t units = (size + two_shot_unit - 1) / two_shot_unit;
-    return launch_two_shots(kernels->two_shots[rank], rank, &data, units, epoch, stream);
+  if (way == CliqueWay::OneShot)
+    return launch_one_shot(find(first.request)->one_shots[rank], rank, first, ++launched, stream);
+  if (calls.size() > 1 &&
+      are_small_together(calls.size(), [&](std::size_t i) -> const auto& { return calls[i].request; })) {
+    Pieces data;
+    for (const NcclCall& call : calls) data.add(call.source, call.destination, size_of(call.request));
+    const std::size_t units = data.first[data.count];
+    return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, &data, units, ++launched, stream);
   }
-  Pieces data;
-  for (const NcclCall& call : calls) data.add(call.source, call.destination, size_of(call.request));
-  launch_two_shots(kernels->two_shot_groups[rank], rank, &data, data.first[data.count], epoch, stream);
+  for (const NcclCall& call : calls) {
+    if (call.request.operation == CollectiveOperation::ReduceScatter) {
+      NcclCall part = call;
+      part.request.operation = CollectiveOperation::Reduce;
+      for (part.request.root = 0; part.request.root < ranks_.size(); ++part.request.root) {
+        launch_whole(rank, part, launched, stream);
+        part.source = static_cast<const std::byte*>(part.source) + size_of(call.request);
+      }
+    } else {
+      launch_whole(rank, call, launched, stream);
+    }
+  }
+}
+
+// In pieces that there is memory for.
+void PeerReduce::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, CUstream stream) const {
+  const CollectiveRequest& request = call.request;
+  const bool gets = is_all_reduce(request) || request.root == rank;
+  const auto* const source = static_cast<const std::byte*>(call.source);
+  auto* const destination = gets ? static_cast<std::byte*>(call.destination) : nullptr;
+  const CUfunction function = find(request)->two_shots[rank];
+  const std::size_t size = size_of(request);
+  for (std::size_t at = 0; at < size; at += most_in_two_shots) {
+    Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_in_two_shots)};
+    const std::size_t units = (data.bytes + two_shot_unit - 1) / two_shot_unit;
+    launch_two_shots(function, rank, &data, units, ++launched, stream);
+  }
 }
 
 void PeerReduce::launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,

@@ -20,8 +20,8 @@
 namespace cox::detail {
 
 /// all_reduce of small data, or of a group of tensors that are small together, by kernels of our own, which write into
-/// the memory of the other GPUs: sooner there than NCCL. Made for the ranks of one communicator; its operations are
-/// launched in one order on all of them. Any thread.
+/// the memory of the other GPUs: sooner there than NCCL. And reductions that NCCL does not do. Made for the ranks of
+/// one communicator; its operations are launched in one order on all of them. Any thread.
 class PeerReduce {
  public:
   static constexpr std::size_t most_ranks = 8;
@@ -29,9 +29,10 @@ class PeerReduce {
   static constexpr std::size_t most_in_one_shot = std::size_t{64} << 10U;
   static constexpr std::size_t most_in_two_shots = std::size_t{8} << 20U;
 
-  /// Whether such an operation is done here if it is small enough.
-  [[nodiscard]] static bool knows(const CollectiveRequest& request, std::size_t world_size) noexcept;
-  /// How an operation is done; Nccl: not here. The same on all ranks, whatever their buffers.
+  /// Whether NCCL does not do such an operation, or not exactly: 16-bit integers, and the mean of integers. It is done
+  /// here then, whatever its size.
+  [[nodiscard]] static bool is_needed(const CollectiveRequest& request) noexcept;
+  /// How operations are done; Nccl: not here. The same on all ranks, whatever their buffers.
   [[nodiscard]] static CliqueWay way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept;
 
   /// Takes memory of all devices, whose contexts are open, and makes it known to the others. Null where they cannot
@@ -54,9 +55,9 @@ class PeerReduce {
     return found != nullptr && found->usable;
   }
 
-  /// Launches the rank's part on a stream of its device, whose context is current. `epoch` counts the operations of
-  /// that way from 1. Throws CudaError.
-  void launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t epoch, CUstream stream) const;
+  /// Launches the rank's part on a stream of its device, whose context is current: as kernels that are numbered on all
+  /// ranks alike, for each way from 1. `launched`: how many there were; those of this part are added. Throws CudaError.
+  void launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched, CUstream stream) const;
   /// Kernels that wait for other ranks end, with whatever they have.
   void give_up() noexcept;
 
@@ -78,6 +79,7 @@ class PeerReduce {
     CUdeviceptr base = 0;
   };
 
+  void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, CUstream stream) const;
   void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
                        CUstream stream) const;
   void launch_two_shots(CUfunction function, std::size_t rank, void* data, std::size_t units, std::uint32_t epoch,

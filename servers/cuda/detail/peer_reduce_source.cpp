@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -10,24 +11,29 @@ struct CodeOfType {
   ElementType type;
   std::string_view element;      // what lies in memory
   std::string_view accumulator;  // what is computed with
+  std::string_view exact;        // what a sum for a mean is exact in
   std::string_view load;         // an accumulator of `x`
   std::string_view store;        // an element of `x`
 };
 
 constexpr std::string_view plain = "x";
+constexpr std::string_view by_quotient = "Quotient";  // no type is exact: see there
 
 // Halves are converted by instructions of the GPU, so that no header is needed.
 constexpr std::array codes_of_types{
-    CodeOfType{ElementType::I8, "signed char", "int", plain, plain},
-    CodeOfType{ElementType::U8, "unsigned char", "unsigned", plain, plain},
-    CodeOfType{ElementType::I32, "int", "int", plain, plain},
-    CodeOfType{ElementType::U32, "unsigned", "unsigned", plain, plain},
-    CodeOfType{ElementType::I64, "long long", "long long", plain, plain},
-    CodeOfType{ElementType::U64, "unsigned long long", "unsigned long long", plain, plain},
-    CodeOfType{ElementType::F16, "unsigned short", "float", "half_to_float(x)", "float_to_half(x)"},
-    CodeOfType{ElementType::BF16, "unsigned short", "float", "__uint_as_float((unsigned)x << 16)", "float_to_bf16(x)"},
-    CodeOfType{ElementType::F32, "float", "float", plain, plain},
-    CodeOfType{ElementType::F64, "double", "double", plain, plain},
+    CodeOfType{ElementType::I8, "signed char", "int", "int", plain, plain},
+    CodeOfType{ElementType::U8, "unsigned char", "unsigned", "unsigned", plain, plain},
+    CodeOfType{ElementType::I16, "short", "int", "int", plain, plain},
+    CodeOfType{ElementType::U16, "unsigned short", "unsigned", "unsigned", plain, plain},
+    CodeOfType{ElementType::I32, "int", "int", "long long", plain, plain},
+    CodeOfType{ElementType::U32, "unsigned", "unsigned", "unsigned long long", plain, plain},
+    CodeOfType{ElementType::I64, "long long", "long long", by_quotient, plain, plain},
+    CodeOfType{ElementType::U64, "unsigned long long", "unsigned long long", by_quotient, plain, plain},
+    CodeOfType{ElementType::F16, "unsigned short", "float", "float", "half_to_float(x)", "float_to_half(x)"},
+    CodeOfType{ElementType::BF16, "unsigned short", "float", "float", "__uint_as_float((unsigned)x << 16)",
+               "float_to_bf16(x)"},
+    CodeOfType{ElementType::F32, "float", "float", "float", plain, plain},
+    CodeOfType{ElementType::F64, "double", "double", "double", plain, plain},
 };
 
 std::string_view code_of(ReduceOperation operation) {
@@ -76,6 +82,22 @@ __device__ inline unsigned short float_to_bf16(float x) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
   return h;
 }
+
+// An exact sum of as many elements as there are ranks: the sum of what each is of so many, and of what is left over.
+struct Quotient {
+  Element whole;
+  int rest;
+
+  // One RANKSth of the sum, cut towards 0.
+  __device__ Element mean() const {
+    const Element mean = whole + static_cast<Element>(rest / static_cast<int>(RANKS));
+    const int left = rest % static_cast<int>(RANKS);
+    if (mean > 0 && left < 0) return mean - 1;
+    if (mean < 0 && left > 0) return mean + 1;
+    return mean;
+  }
+};
+
 __device__ inline Accumulator load_element(Element x) { return static_cast<Accumulator>(LOAD); }
 __device__ inline Element store_element(Accumulator x) { return static_cast<Element>(STORE); }
 __device__ inline Accumulator combine(Accumulator a, Accumulator b) { return COMBINE; }
@@ -212,7 +234,9 @@ struct Whole {
 
   __device__ u64 units() const { return (bytes + 15) / 16; }
   __device__ void load(Unit<16>& unit, u64 i) const { unit.load(in, bytes, i); }
-  __device__ void store(const Unit<16>& unit, u64 i) const { unit.store(out, bytes, i); }
+  __device__ void store(const Unit<16>& unit, u64 i) const {
+    if (out != nullptr) unit.store(out, bytes, i);  // null: the result is for others
+  }
 };
 
 // That of a group, as if it lay one behind the other, each from a whole unit on.
@@ -307,6 +331,10 @@ cox_two_shot_group(const __grid_constant__ Pieces data, const __grid_constant__ 
 
 }  // namespace
 
+bool peer_reduce_has(ElementType type) noexcept {
+  return std::ranges::find(codes_of_types, type, &CodeOfType::type) != codes_of_types.end();
+}
+
 std::string peer_reduce_source(ElementType type, ReduceOperation operation, std::size_t ranks) {
   std::string source;
   for (const CodeOfType& code : codes_of_types) {
@@ -318,16 +346,20 @@ std::string peer_reduce_source(ElementType type, ReduceOperation operation, std:
       source += text;
       source += '\n';
     };
-    source = "using Element = " + std::string(code.element) +
-             ";\nusing Accumulator = " + std::string(code.accumulator) + ";\n";
+    source = "using Element = " + std::string(code.element) + ";\nstruct Quotient;\nusing Accumulator = " +
+             std::string(operation == ReduceOperation::Mean ? code.exact : code.accumulator) + ";\n";
     define("RANKS", std::to_string(ranks));
     define("THREADS", std::to_string(peer_reduce_threads));
     define("BLOCKS", std::to_string(peer_reduce_blocks));
     define("PIECES", std::to_string(peer_reduce_pieces));
-    define("LOAD", "(" + std::string(code.load) + ")");
-    define("STORE", "(" + std::string(code.store) + ")");
-    define("COMBINE", "(" + std::string(code_of(operation)) + ")");
-    define("DIVIDE", operation == ReduceOperation::Mean ? "/ RANKS" : "");
+    const bool mean = operation == ReduceOperation::Mean;
+    const bool quotient = mean && code.exact == by_quotient;
+    define("LOAD", quotient ? "Quotient{static_cast<Element>(x / RANKS), static_cast<int>(x % RANKS)}"
+                            : "(" + std::string(code.load) + ")");
+    define("STORE", quotient ? "x.mean()" : "(" + std::string(code.store) + ")");
+    define("COMBINE",
+           quotient ? "Quotient{a.whole + b.whole, a.rest + b.rest}" : "(" + std::string(code_of(operation)) + ")");
+    define("DIVIDE", mean && !quotient ? "/ static_cast<Accumulator>(RANKS)" : "");
     source += common;
   }
   return source;

@@ -20,6 +20,8 @@ inline constexpr unsigned peer_reduce_blocks = 64;
 /// Tensors at most of a group that the two-shot kernel takes: a kernel's arguments are 4 KiB.
 inline constexpr unsigned peer_reduce_pieces = 128;
 
+/// Whether there are kernels for elements of this type.
+[[nodiscard]] bool peer_reduce_has(ElementType type) noexcept;
 /// CUDA C++ with the kernels cox_one_shot, cox_two_shot and cox_two_shot_group, which reduce elements of one type over
 /// that many GPUs. No headers are included.
 [[nodiscard]] std::string peer_reduce_source(ElementType type, ReduceOperation operation, std::size_t ranks);

@@ -2,9 +2,9 @@
 
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/reducible_types.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/servers/cuda/cuda_server.hpp>
@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -121,12 +123,12 @@ constexpr std::size_t most = 8;
 
 }  // namespace
 
-TEST_CASE("Every reduction of every type that NCCL has is right, small and large", "[gpu]") {
+TEST_CASE("Every reduction of every type is right, small and large", "[gpu]") {
   COX_REQUIRE_GPUS(2U);
   const Gpus gpus(std::min(enumerate_cuda_devices().size(), most));
   for (const auto& facts : element_types) {
     const ElementType type = facts.type;
-    if (!detail::nccl_type(type)) continue;
+    if (!can_reduce(type)) continue;
     for (const ReduceOperation operation :
          {ReduceOperation::Sum, ReduceOperation::Min, ReduceOperation::Max, ReduceOperation::Product})
       for (const std::size_t count :
@@ -184,7 +186,7 @@ TEST_CASE("Every other collective is right with every type", "[gpu]") {
         Handle broadcast, gather, exchange, reduce, scatter;
       };
       std::vector<Results> results(ranks);
-      const bool reduces = detail::nccl_type(type).has_value();
+      const bool reduces = can_reduce(type);
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         const CudaClient& client = gpus[rank];
         const Handle source = client.create(bytes_of(type, values_of(rank, count)));
@@ -269,8 +271,118 @@ TEST_CASE("Many small sums of changing sizes come out right, one behind the othe
     }
 }
 
-TEST_CASE("What NCCL does not reduce is refused for all ranks, and the next sum is done", "[gpu]") {
+TEST_CASE("The mean of integers is exact on GPUs, also where their sum is no such integer", "[gpu]") {
   COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(2);
+  const auto check = [&]<class T>(ElementType type, T) {
+    const T high = std::numeric_limits<T>::max();
+    const T low = std::numeric_limits<T>::min();
+    for (const std::size_t count : {std::size_t{6}, std::size_t{30'000}, std::size_t{3} << 20U}) {
+      INFO(count << " " << to_string(type));
+      std::vector<T> first(count);
+      std::vector<T> second(count);
+      std::vector<T> expected(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        first[i] = i % 3 == 0 ? high : i % 3 == 1 ? low : static_cast<T>(i % 100);
+        second[i] = i % 3 == 0 ? static_cast<T>(high - 2) : i % 3 == 1 ? static_cast<T>(low + 4) : T{3};
+        expected[i] = i % 3 == 0   ? static_cast<T>(high - 1)
+                      : i % 3 == 1 ? static_cast<T>(low + 2)
+                                   : static_cast<T>((i % 100 + 3) / 2);
+      }
+      const auto bytes = [](const std::vector<T>& values) { return Bytes::copy_of(std::as_bytes(std::span(values))); };
+      const std::vector<Handle> data{gpus[0].create(bytes(first)), gpus[1].create(bytes(second))};
+      for (std::size_t rank = 0; rank < 2; ++rank)
+        gpus[rank].all_reduce(data[rank], data[rank], type, gpus.devices(), ReduceOperation::Mean);
+      for (std::size_t rank = 0; rank < 2; ++rank) REQUIRE(equal(gpus[rank], data[rank], bytes(expected)));
+    }
+  };
+  check(ElementType::I8, std::int8_t{});
+  check(ElementType::U16, std::uint16_t{});
+  check(ElementType::I32, std::int32_t{});
+  check(ElementType::I64, std::int64_t{});
+  check(ElementType::U64, std::uint64_t{});
+}
+
+TEST_CASE("A group of tensors of any sizes is right, by one kernel, by several, or by NCCL", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(std::min(enumerate_cuda_devices().size(), most));
+  struct Tensors {
+    ElementType type;
+    std::vector<std::size_t> counts;
+  };
+  std::vector<std::size_t> many;
+  for (std::size_t i = 0; i < 100; ++i) many.push_back(1 + i * i * 7 % 5003);
+  for (const auto& [type, counts] :
+       {Tensors{ElementType::F32, many}, Tensors{ElementType::U8, {1, 15, 16, 17, 4099}},
+        Tensors{ElementType::I16, {3, 5'000'000, 7}}, Tensors{ElementType::F32, {5'000'000, 1, 70'000}}}) {
+    INFO(counts.size() << " tensors of " << to_string(type));
+    std::vector<std::vector<Handle>> results(gpus.size());
+    for (std::size_t rank = 0; rank < gpus.size(); ++rank)
+      for (const std::size_t count : counts)
+        results[rank].push_back(gpus[rank].create(bytes_of(type, values_of(rank, count))));
+    for (std::size_t rank = 0; rank < gpus.size(); ++rank)
+      gpus[rank].collective_group(gpus.devices(), [&](CollectiveGroup& group) {
+        for (const Handle& tensor : results[rank]) group.all_reduce(tensor, tensor, type);
+      });
+    for (std::size_t rank = 0; rank < gpus.size(); ++rank)
+      for (std::size_t i = 0; i < counts.size(); ++i)
+        REQUIRE(
+            equal(gpus[rank], results[rank][i], bytes_of(type, reduced(ReduceOperation::Sum, gpus.size(), counts[i]))));
+  }
+}
+
+TEST_CASE("T3: a device that is far ahead of the others does not fill the driver's queue", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(2);
+  std::vector<Handle> data;
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    data.push_back(gpus[rank].create(bytes_of(ElementType::F32, Values(1000, 1))));
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    gpus[rank].all_reduce(data[rank], data[rank], ElementType::F32, gpus.devices(), ReduceOperation::Max);
+  for (std::size_t rank = 0; rank < 2; ++rank) static_cast<void>(gpus[rank].read_one(data[rank]));  // all is prepared
+  // The second device comes to its part only when this has ended; the first waits in its kernels meanwhile.
+  const CudaKernel spin = CudaKernel::from_source("spin", CubeDim::of_1d(1), R"(
+    extern "C" __global__ void spin(char*) {
+      const long long begin = clock64();
+      while (clock64() - begin < 200000000) {}
+    })");
+  gpus[1].launch(spin, CubeCount::single(), KernelArguments().with_buffer(data[1].binding()));
+  CudaClient apart = gpus[0];
+  apart.set_stream(StreamId::allocate());
+  const Handle other = apart.create(bytes_of(ElementType::U8, {1, 2, 3}));
+  for (int i = 0; i < 20; ++i) {
+    for (int k = 0; k < 200; ++k)
+      for (std::size_t rank = 0; rank < 2; ++rank)
+        gpus[rank].all_reduce(data[rank], data[rank], ElementType::F32, gpus.devices(), ReduceOperation::Max);
+    // Other streams of the first device are not held up by what waits there.
+    CHECK(equal(apart, other, bytes_of(ElementType::U8, {1, 2, 3})));
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    CHECK(equal(gpus[rank], data[rank], bytes_of(ElementType::F32, Values(1000, 1))));
+}
+
+TEST_CASE("T6: memory that runs out while collectives are half begun holds nobody up", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(2);
+  std::vector<Handle> data;
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    data.push_back(gpus[rank].create(bytes_of(ElementType::F32, Values(100'000, 1))));
+  for (int i = 0; i < 20; ++i) {
+    for (int k = 0; k < 20; ++k)
+      gpus[0].all_reduce(data[0], data[0], ElementType::F32, gpus.devices(), ReduceOperation::Max);
+    // The first device has been asked, the second not: what is missing is there only when it has.
+    const auto too_much = gpus[0].properties().memory.capacity;
+    CHECK_THROWS_AS(gpus[0].read_one(gpus[0].empty(too_much)), ServerError);
+    for (int k = 0; k < 20; ++k)
+      gpus[1].all_reduce(data[1], data[1], ElementType::F32, gpus.devices(), ReduceOperation::Max);
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    CHECK(equal(gpus[rank], data[rank], bytes_of(ElementType::F32, Values(100'000, 1))));
+}
+
+TEST_CASE("What nobody reduces is refused for all ranks, and the next sum is done", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  set_settings({{"collectives.peer_memory", false}});
   const Gpus gpus(2);
   std::vector<Handle> data;
   for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -290,4 +402,5 @@ TEST_CASE("What NCCL does not reduce is refused for all ranks, and the next sum 
   for (std::size_t rank = 0; rank < 2; ++rank)
     gpus[rank].all_reduce(data[rank], data[rank], ElementType::U8, gpus.devices(), ReduceOperation::Max);
   for (std::size_t rank = 0; rank < 2; ++rank) CHECK_NOTHROW(gpus[rank].read_one(data[rank]));
+  reset_settings({"collectives.peer_memory"});
 }

@@ -23,7 +23,7 @@ TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
   CHECK(way(PeerReduce::most_in_two_shots) == CliqueWay::TwoShots);
   CHECK(way(PeerReduce::most_in_two_shots + 8) == CliqueWay::Nccl);
   CHECK(way(8, ElementType::F8E4M3) == CliqueWay::Nccl);
-  CHECK(way(8, ElementType::I32, ReduceOperation::Mean) == CliqueWay::Nccl);
+  CHECK(way(8, ElementType::I32, ReduceOperation::Mean) == CliqueWay::OneShot);
   CHECK(way(8, ElementType::F16, ReduceOperation::Mean) == CliqueWay::OneShot);
 }
 
@@ -50,6 +50,27 @@ TEST_CASE("Another operation, and more ranks than there is memory for are NCCL's
   CHECK(PeerReduce::way_of({{.operation = CollectiveOperation::AllGather, .count = 2}}, 4) == CliqueWay::Nccl);
   CHECK(PeerReduce::way_of({{.count = 2}}, 8) == CliqueWay::OneShot);
   CHECK(PeerReduce::way_of({{.count = 2}}, 9) == CliqueWay::Nccl);
+}
+
+TEST_CASE("What NCCL does not reduce, or not exactly, is done here, whatever its size") {
+  const CollectiveRequest shorts{.element_type = ElementType::I16, .count = std::size_t{64} << 20U};
+  const CollectiveRequest mean{
+      .element_type = ElementType::I64, .count = std::size_t{64} << 20U, .reduce_operation = ReduceOperation::Mean};
+  const CollectiveRequest scatter{
+      .operation = CollectiveOperation::ReduceScatter, .element_type = ElementType::U16, .count = 5};
+  const CollectiveRequest sum{.count = std::size_t{64} << 20U};
+  const CollectiveRequest barrier{.operation = CollectiveOperation::Barrier};
+  const auto way = [](const CollectiveRequests& requests) { return PeerReduce::way_of(requests, 4); };
+  CHECK(way({shorts}) == CliqueWay::TwoShots);
+  CHECK(way({mean}) == CliqueWay::TwoShots);
+  CHECK(way({scatter}) == CliqueWay::TwoShots);
+  CHECK(way({sum}) == CliqueWay::Nccl);
+  CHECK(way({sum, shorts, scatter}) == CliqueWay::TwoShots);  // as NCCL's groups are launched as one
+  CHECK(way({barrier, shorts}) == CliqueWay::Nccl);           // which cannot do it: refused
+  CHECK(PeerReduce::is_needed(shorts));
+  CHECK(PeerReduce::is_needed(mean));
+  CHECK_FALSE(PeerReduce::is_needed(sum));
+  CHECK_FALSE(PeerReduce::is_needed(barrier));
 }
 
 TEST_CASE("The kernels compile for every type and operation that they are for") {
