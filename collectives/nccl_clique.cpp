@@ -24,6 +24,9 @@ using detail::NcclResult;
 
 namespace {
 
+// Operations under way from which on those that have ended are let go of.
+constexpr std::size_t most_unlooked_at = 32;
+
 // What NCCL may take at least to make a communicator: it takes tenths of a second, after what runs then.
 constexpr std::chrono::seconds patience_with_nccl{60};
 
@@ -224,18 +227,20 @@ void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& 
 // The first rank to tell of an operation has told of those before it: they are added in their order. It is ahead of the
 // others, so it is the one that lets go of what has ended, by what the device threads know of themselves: a look at an
 // event is dear.
-void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part) {
+void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part,
+                     std::uint64_t ended_before) {
   Ended ended;
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr) std::rethrow_exception(broken_);
+  ended_before_[rank] = ended_before;
   if (!operation->begun) {
     watch();
     under_way_.push_back(operation);
-    if (under_way_.size() % 32 == 0) {
+    operation->begun = true;
+    if (under_way_.size() >= most_unlooked_at) {
       const std::uint64_t on_all = *std::ranges::min_element(ended_before_);
       take_ended(ended, [&](const NcclOperation& each) { return each.sequence.load() <= on_all; });
     }
-    operation->begun = true;
   }
   operation->launched[rank] = std::move(part);
 }
@@ -300,11 +305,6 @@ void NcclClique::note_ended() noexcept {
     take_ended(ended, has_ended);
     all = ended.count < ended.operations.size();
   }
-}
-
-void NcclClique::note_ended(std::size_t rank, std::uint64_t sequence) noexcept {
-  const std::lock_guard lock(mutex_);
-  ended_before_[rank] = sequence;
 }
 
 std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {

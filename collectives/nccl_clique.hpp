@@ -100,11 +100,11 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   [[nodiscard]] Launching launching(std::size_t rank) const;
   /// Launches the rank's part, by NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
-  /// The rank's part has been launched: those of a rank in the sequencer's order. Throws broken(): then its end may
-  /// never come, and it is not told; std::system_error.
-  void add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part);
-  /// The rank's parts up to this number on the communicator have ended.
-  void note_ended(std::size_t rank, std::uint64_t sequence) noexcept;
+  /// The rank's part has been launched: those of a rank in the sequencer's order; its parts up to number
+  /// `ended_before` on the communicator are known to have ended. Throws broken(): then its end may never come, and it
+  /// is not told; std::system_error.
+  void add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part,
+           std::uint64_t ended_before);
 
   /// Tells all who have launched what has not ended, then gives NCCL's communicators up. Idempotent.
   void abort(const std::exception_ptr& cause) noexcept;

@@ -14,10 +14,12 @@ namespace {
 
 // Looking is faster than the driver's own ways of waiting: an event that can be slept on costs a microsecond more, the
 // others keep a processor until they are reached. A short wait keeps the processor; then it is offered to others
-// between looks; a long wait sleeps, for less than a hundredth of the time: to be woken takes as long again.
+// between looks; a long wait sleeps between them, the longer the longer it lasts (systems sleep some 50 us more).
 constexpr std::chrono::microseconds keep_processor{100};
-constexpr std::chrono::milliseconds look_for{50};
-constexpr std::chrono::microseconds rest{50};
+constexpr std::chrono::milliseconds look_for{10};
+constexpr std::chrono::microseconds shortest_rest{1};
+constexpr std::chrono::microseconds longest_rest{50};
+constexpr int rests_in_wait = 512;  // a rest is at most this part of the wait so far
 
 }  // namespace
 
@@ -40,6 +42,8 @@ bool CudaEvent::wait_until(std::chrono::steady_clock::time_point deadline) noexc
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
     if (now - begin >= look_for) {
+      const auto rest =
+          std::clamp<std::chrono::nanoseconds>((now - begin) / rests_in_wait, shortest_rest, longest_rest);
       std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(rest, deadline - now));
     } else if (now - begin >= keep_processor) {
       std::this_thread::yield();

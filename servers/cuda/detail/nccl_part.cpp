@@ -6,6 +6,7 @@
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/launch_gate.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -69,17 +70,16 @@ void NcclPart::note_launch(const std::shared_ptr<NcclOperation>& operation, cons
   launched.end = event;
   launched.fail = [part = shared_from_this()](const std::exception_ptr& error) { part->fail(error); };
   line.last_end_ = event;
+  if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 == 0) timeline.poll();
+  const std::uint64_t begin = position.position - sequence;  // the rank's n-th part ends there + n
   std::exception_ptr error;
   try {
-    of->clique->add(operation, of->rank, std::move(launched));
+    of->clique->add(operation, of->rank, std::move(launched), std::max(timeline.completed(), begin) - begin);
   } catch (...) {
     error = std::current_exception();  // given up meanwhile; what has been launched still has to end
     if (of->clique->broken() == nullptr) of->clique->abort(error);  // nobody would notice if it did not
   }
   end(error, event);
-  if (timeline.in_flight() % 64 != 63) return;
-  timeline.poll();
-  of->clique->note_ended(of->rank, sequence - (position.position - timeline.completed()));
 }
 
 // The others wait for this rank, perhaps on their devices.
