@@ -131,6 +131,7 @@ class Bench {
   };
 
   Operation& begin(std::size_t requests = 1) {
+    const std::lock_guard lock(begun);
     auto& made = *operations.emplace_back(std::make_unique<Operation>());
     made.operation = std::make_shared<NcclOperation>(CollectiveRequests(requests_of(requests)), ranks);
     made.operation->sequence = operations.size();
@@ -170,6 +171,7 @@ class Bench {
     }
   }
   void end_all() {
+    const std::lock_guard lock(begun);
     for (const auto& operation : operations) end(*operation);
   }
   bool wait_until_gone() { return clique->wait_until_gone(std::chrono::steady_clock::now() + patience); }
@@ -192,6 +194,7 @@ class Bench {
   std::atomic<int> given_up{0};
   bool opening_fails = false;
   std::array<std::uint64_t, ranks> ended_before{};  // what the ranks know of their parts
+  std::mutex begun;                                 // while operations are added, and ended by who gives up
   std::vector<std::unique_ptr<Operation>> operations;
 
  private:

@@ -48,9 +48,12 @@ std::vector<CudaWay> communication_ways(const CommunicationFacts& facts) {
   const std::string two_shots = std::to_string(PeerReduce::most_in_two_shots >> 20U) + " MiB";
   const std::string in_one = "all_reduce up to " + one_shot;
   const std::string in_two = "all_reduce up to " + two_shots + ", and of groups that are no more together";
+  const std::string not_nccls = "reductions of 16-bit integers, means of integers";
   if (why_not) {
+    ways.push_back({not_nccls, "refused", "NCCL does not do them, or not exactly, and " + *why_not});
     ways.push_back({in_two, facts.nccl, *why_not});
   } else {
+    ways.push_back({not_nccls, "in peer memory, whatever their size", "NCCL does not do them, or not exactly"});
     ways.push_back({in_one, "one shot in peer memory", "all GPUs reach each other: one meeting is sooner than NCCL"});
     ways.push_back(
         {in_two, "two shots in peer memory", "all GPUs reach each other: two meetings are sooner than NCCL"});

@@ -23,14 +23,15 @@ CommunicationFacts facts_of(std::size_t devices) {
 
 TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
   const auto ways = communication_ways(facts_of(3));
-  REQUIRE(ways.size() == 6);
+  REQUIRE(ways.size() == 7);
   CHECK(ways[1].what == "transfers between cuda:0 and cuda:2");
   CHECK_THAT(ways[1].way, ContainsSubstring("from memory to memory"));
-  CHECK_THAT(ways[3].what, ContainsSubstring("64 KiB"));
-  CHECK_THAT(ways[3].way, ContainsSubstring("one shot"));
-  CHECK_THAT(ways[4].what, ContainsSubstring("8 MiB"));
-  CHECK_THAT(ways[4].way, ContainsSubstring("two shots"));
-  CHECK_THAT(ways[5].way, ContainsSubstring("NCCL 2.28.9"));
+  CHECK_THAT(ways[3].way, ContainsSubstring("whatever their size"));
+  CHECK_THAT(ways[4].what, ContainsSubstring("64 KiB"));
+  CHECK_THAT(ways[4].way, ContainsSubstring("one shot"));
+  CHECK_THAT(ways[5].what, ContainsSubstring("8 MiB"));
+  CHECK_THAT(ways[5].way, ContainsSubstring("two shots"));
+  CHECK_THAT(ways[6].way, ContainsSubstring("NCCL 2.28.9"));
 }
 
 TEST_CASE("What keeps small sums out of peer memory is named") {
@@ -50,6 +51,7 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
     why = "at most 8 GPUs";
   }
   const auto ways = communication_ways(facts);
+  CHECK(ways[ways.size() - 3].way == "refused");
   const CudaWay& small = ways[ways.size() - 2];
   CHECK(small.way == facts.nccl);
   CHECK_THAT(small.why, ContainsSubstring(why));
