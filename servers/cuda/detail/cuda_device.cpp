@@ -106,6 +106,14 @@ void CudaDevice::drain() noexcept {
   streams_.synchronize();
 }
 
+void CudaDevice::answer() noexcept {
+  try {
+    if (doorbell_->make_calls()) advance();
+  } catch (...) {
+    report_task_error({utilities_->owner.device, StreamId::current(), std::current_exception()});
+  }
+}
+
 void CudaDevice::advance() {
   if (gpu_faulted()) {
     transfers_.abandon();

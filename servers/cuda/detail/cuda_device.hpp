@@ -57,11 +57,9 @@ class CudaDevice {
   }
   /// What the device thread posts for itself from here on waits for answer().
   [[nodiscard]] Doorbell::Attending attend() noexcept { return Doorbell::Attending(*doorbell_); }
-  /// Makes the calls that have been left for the device thread, and issues what they make possible. It need not wait
-  /// for the doorbell, behind all that clients have submitted meanwhile.
-  void answer() {
-    if (doorbell_->make_calls()) advance();
-  }
+  /// Makes the calls that have been left for the device thread, and issues what they make possible. It need not wait for
+  /// the doorbell, behind all that clients have submitted meanwhile. What fails is reported, as there.
+  void answer() noexcept;
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
   [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }
   [[nodiscard]] CudaCommunicators& communicators() noexcept { return communicators_; }
