@@ -40,8 +40,9 @@ std::string_view code_of(ReduceOperation operation) {
   switch (operation) {
     case ReduceOperation::Sum:
     case ReduceOperation::Mean: return "a + b";
-    case ReduceOperation::Min: return "b < a ? b : a";
-    case ReduceOperation::Max: return "b > a ? b : a";
+    // A NaN of either side wins, as on host devices.
+    case ReduceOperation::Min: return "b < a || b != b ? b : a";
+    case ReduceOperation::Max: return "b > a || b != b ? b : a";
     case ReduceOperation::Product: return "a * b";
   }
   return "";
