@@ -80,8 +80,8 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
 
   /// Whether NCCL has made the communicators, or will not: then broken() says why.
   [[nodiscard]] bool created() const noexcept { return made_.load(std::memory_order_acquire); }
-  /// The same. Begins to make them. If it returns
-  /// false, `then` is called when that has changed; it must not block. Throws std::bad_alloc, std::system_error.
+  /// The same. Begins to make them. If it returns false, `then` is called when that has changed; it must not block.
+  /// Throws std::bad_alloc, std::system_error.
   [[nodiscard]] bool created(UniqueFunction<void()> then);
   /// Why nothing is launched any more; null: it is.
   [[nodiscard]] std::exception_ptr broken() const;
@@ -116,7 +116,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   /// Whether they are gone.
   [[nodiscard]] bool gone() const;
 
-  /// Notes what has ended: as late as a tenth of a second after the fact otherwise.
+  /// Notes what has ended: later operations and the watch, which first looks after half the timeout, do so otherwise.
   void note_ended() noexcept;
   /// Gives up what is overdue, and asks NCCL for errors. Returns when to look again; nothing: nothing is under way. For
   /// the watch.

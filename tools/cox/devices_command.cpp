@@ -109,7 +109,8 @@ std::vector<CudaWay> ways_between(const std::vector<DeviceId>& devices) {
 
 void write_ways(const std::vector<CudaWay>& ways, std::ostream& out) {
   out << "\n";
-  if (ways.empty()) out << "host devices: copies and collectives in memory, by the device threads\n";
+  if (ways.empty())
+    out << "no two GPUs; between host devices: copies and collectives in memory, by the device threads\n";
   for (const CudaWay& way : ways) out << way.what << ": " << way.way << "\n    " << way.why << "\n";
 }
 

@@ -34,21 +34,20 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
                                    std::shared_ptr<const CudaCommunication> communication)
     : Communicator(std::move(among), its_number, std::move(its_devices), device),
       slot_(slot),
-      communication_(std::move(communication)),
       context_(std::make_shared<RankContext>(
           RankContext{.group = group(),
                       .number = number(),
                       .rank = rank(),
                       .recorder = recorder(),
-                      .communication = communication_,
+                      .communication = std::move(communication),
                       .clique = number() == group()->number()
                                     ? NcclClique::of(number(), nccl_devices(devices()), group()->timeout())
                                     : nullptr,
                       .launched = {}})),
-      begin_(communication_->streams.timeline(slot).submitted()),
+      begin_(context_->communication->streams.timeline(slot).submitted()),
       last_(begin_),
       self_(std::make_shared<CudaCommunicator*>(this)) {
-  communication_->streams.timeline(slot).set_in_order(clique() != nullptr);  // then all are on one stream
+  context_->communication->streams.timeline(slot).set_in_order(clique() != nullptr);  // then all are on one stream
 }
 
 CudaCommunicator::~CudaCommunicator() {
@@ -57,7 +56,7 @@ CudaCommunicator::~CudaCommunicator() {
 }
 
 StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& on) {
-  CudaTimeline& timeline = communication_->streams.timeline(slot_);
+  CudaTimeline& timeline = context_->communication->streams.timeline(slot_);
   const std::shared_ptr<CollectivePart> part = make_part(collective, on);
   Asking asking{std::move(collective.requests), std::move(collective.after), std::move(collective.failure), part};
   part->position = {slot_, last_ + 1};
@@ -136,7 +135,7 @@ std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& request
 }
 
 UniqueFunction<void()> CudaCommunicator::later() {
-  return [doorbell = communication_->doorbell, self = self_] {
+  return [doorbell = context_->communication->doorbell, self = self_] {
     doorbell->post([self] {
       if (*self != nullptr) (*self)->go_on();
     });
@@ -218,7 +217,8 @@ std::shared_ptr<CollectivePart> CudaCommunicator::make_part(CudaCollective& coll
     auto transfer = std::make_shared<TransferPart>();
     transfer->place = place(request);
     transfer->memory = std::move(collective.memory);
-    if (TransferPart::has_room(communication_->streams.timeline(slot_))) transfer->ready = std::move(collective.ready);
+    if (TransferPart::has_room(context_->communication->streams.timeline(slot_)))
+      transfer->ready = std::move(collective.ready);
     part = std::move(transfer);
   } else {
     auto all = std::make_shared<NcclPart>();

@@ -65,9 +65,11 @@ class CudaCommunicator : public Communicator {
   /// Where the last operation ends that was asked for.
   [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, last_}; }
   /// All that was asked for has been issued, or refused.
-  [[nodiscard]] bool issued() const noexcept { return communication_->streams.timeline(slot_).issued() >= last_; }
+  [[nodiscard]] bool issued() const noexcept {
+    return context_->communication->streams.timeline(slot_).issued() >= last_;
+  }
   /// Nothing is under way, and nothing more will be.
-  [[nodiscard]] bool over() const { return communication_->streams.completed(slot_) >= last_ && broken(); }
+  [[nodiscard]] bool over() const { return context_->communication->streams.completed(slot_) >= last_ && broken(); }
   /// NCCL's communicators; null where the operations are transfers.
   [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return context_->clique; }
 
@@ -94,7 +96,6 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] UniqueFunction<void()> later();
 
   const StreamSlot slot_;
-  const std::shared_ptr<const CudaCommunication> communication_;
   const std::shared_ptr<RankContext> context_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;

@@ -28,6 +28,8 @@ constexpr std::size_t results_size = PeerReduce::most_in_two_shots + most_ranks 
 constexpr std::size_t granule = CudaStorage::granule;
 constexpr std::size_t memory_size = (results_at + results_size + granule - 1) / granule * granule;
 
+constexpr std::size_t two_shot_units(std::size_t bytes) noexcept { return (bytes + two_shot_unit - 1) / two_shot_unit; }
+
 /// The kernels' struct Whole.
 struct Whole {
   const void* in;
@@ -44,7 +46,7 @@ struct Pieces {
   std::array<void*, peer_reduce_pieces> out{};
 
   void add(const void* source, void* destination, std::size_t size) noexcept {
-    first[count + 1] = first[count] + static_cast<std::uint32_t>((size + two_shot_unit - 1) / two_shot_unit);
+    first[count + 1] = first[count] + static_cast<std::uint32_t>(two_shot_units(size));
     bytes[count] = static_cast<std::uint32_t>(size);
     in[count] = source;
     out[count] = destination;
@@ -81,7 +83,7 @@ bool are_small_together(std::size_t count, const Request& request) noexcept {
     if (!is_all_reduce(each) || each.element_type != first.element_type ||
         each.reduce_operation != first.reduce_operation || size_of(each) > PeerReduce::most_in_two_shots)
       return false;
-    bytes += (size_of(each) + two_shot_unit - 1) / two_shot_unit * two_shot_unit;
+    bytes += two_shot_units(size_of(each)) * two_shot_unit;
   }
   return bytes != 0 && bytes <= PeerReduce::most_in_two_shots;
 }
@@ -232,8 +234,7 @@ void PeerReduce::launch_whole(std::size_t rank, const NcclCall& call, std::uint3
   const std::size_t size = size_of(request);
   for (std::size_t at = 0; at < size; at += most_in_two_shots) {
     Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_in_two_shots)};
-    const std::size_t units = (data.bytes + two_shot_unit - 1) / two_shot_unit;
-    launch_two_shots(function, rank, &data, units, ++launched, stream);
+    launch_two_shots(function, rank, &data, two_shot_units(data.bytes), ++launched, stream);
   }
 }
 
