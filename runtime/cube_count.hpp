@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/kernel_buffer.hpp>
 
 #include <cstdint>
 #include <string>
@@ -38,12 +39,12 @@ class CubeCount {
   /// null for a dynamic count.
   [[nodiscard]] const Static* as_static() const noexcept { return std::get_if<Static>(&count_); }
   /// null for a static count.
-  [[nodiscard]] const Binding* as_dynamic() const noexcept { return std::get_if<Binding>(&count_); }
+  [[nodiscard]] const KernelBuffer* as_dynamic() const noexcept { return std::get_if<KernelBuffer>(&count_); }
 
  private:
-  explicit CubeCount(Binding binding) noexcept : count_(std::move(binding)) {}
+  explicit CubeCount(Binding binding) noexcept : count_(KernelBuffer(std::move(binding), Access::Read)) {}
 
-  std::variant<Static, Binding> count_;
+  std::variant<Static, KernelBuffer> count_;
 };
 
 /// "(16, 1, 1)".

@@ -3,6 +3,7 @@
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/kernel_buffer.hpp>
 #include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/runtime/tensor_map.hpp>
 
@@ -16,16 +17,6 @@
 #include <vector>
 
 namespace cox {
-
-/// A buffer that a kernel is given.
-struct KernelBuffer {
-  Binding binding;
-  Access access = Access::Write;
-};
-
-/// A pointer with a count, and figures.
-template <>
-inline constexpr bool is_trivially_relocatable<KernelBuffer> = true;
 
 /// Scalars and metadata that a kernel is given, in 64-bit words. The words before `dynamic_metadata_offset` are static:
 /// a GPU kernel has them as a parameter. The others are dynamic, their number may vary: it has them in memory.
@@ -42,7 +33,7 @@ struct KernelArguments {
 
   /// Read and written, unless `access` says that the kernel only reads it.
   KernelArguments&& with_buffer(Binding binding, Access access = Access::Write) && {
-    buffers.push_back({std::move(binding), access});
+    buffers.emplace_back(std::move(binding), access);
     return std::move(*this);
   }
   KernelArguments&& with_buffer(const Handle& handle, Access access = Access::Write) && {

@@ -47,17 +47,21 @@ int main(int argc, char** argv) {
   [[maybe_unused]] bool cuda = false;
   [[maybe_unused]] bool gpu_required = false;
   [[maybe_unused]] std::size_t gpus = 0;
+  [[maybe_unused]] std::string nccl_tests;
   const Options options =
       parse_options(argc, argv, "What collectives between host devices cost.", [&]([[maybe_unused]] CLI::App& app) {
 #ifdef COX_HAS_CUDA
         app.add_flag("--cuda", cuda, "between GPUs instead, beside NCCL alone");
         app.add_option("--gpus", gpus, "with --cuda: how many; all there are if not given");
+        app.add_option("--nccl-tests", nccl_tests,
+                       "with --cuda: the folder of nccl-tests' programs, to be measured, too");
         app.add_flag("--require-gpu", gpu_required, "with --cuda: exit with 3 where there is no GPU");
 #endif
       });
 #ifdef COX_HAS_CUDA
   if (cuda)
-    return with_gpu(options, gpu_required, [&](const Options& read) { return measure_cuda_collectives(read, gpus); });
+    return with_gpu(options, gpu_required,
+                    [&](const Options& read) { return measure_cuda_collectives(read, {gpus, nccl_tests}); });
 #endif
   Suite suite(options, "all_reduce");
   for (const std::size_t bytes : {std::size_t{1} << 10U, std::size_t{1} << 20U, std::size_t{64} << 20U})

@@ -139,7 +139,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
 
  private:
   enum class Stage : std::uint8_t { Pending, Armed, Ready };
-  static constexpr std::chrono::microseconds spin_limit{20};
+  static constexpr std::chrono::microseconds spin_limit{50};
   static constexpr std::chrono::microseconds help_interval{50};
 
   [[nodiscard]] bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }

@@ -164,6 +164,7 @@ void CudaServer::flush(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   on.capture.require_none("a flush", caller.site);
   require_healthy(on, ServerOperation::Flush, caller.site);
+  device_->settle_owed(on, caller);
   device_->streams().poll();
   device_->memory().take_back();
 }
@@ -180,6 +181,7 @@ CudaResource CudaServer::get_resource(const Binding& binding, const Caller& call
   CudaStream& on = device_->enter(caller);
   BufferUses uses;
   const detail::CudaRange range = device_->resolve(binding, Access::Write, caller, uses);
+  device_->settle_owed(on, caller);
   return {range.address, range.size, on.queue().native().native()};
 }
 
@@ -331,7 +333,7 @@ void CudaServer::sync_collective(const Caller& caller) {
   if (detail::gpu_faulted()) return;
   try {
     on.capture.require_none("sync_collective", caller.site);
-    device_->wait_for(on, device_->communicators().last_positions(), caller);
+    on.owe(device_->communicators().last_positions());
   } catch (...) {
     on.fail(std::current_exception());
   }

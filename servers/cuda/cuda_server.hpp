@@ -25,7 +25,8 @@ class CudaDevice;
 struct CudaResource {
   std::uint64_t address = 0;  ///< a CUdeviceptr
   std::size_t size = 0;       ///< bytes
-  /// The CUstream that the caller's stream is on, in the device's primary context. Other streams may share it.
+  /// The CUstream that the caller's stream is on, in the device's primary context. Other streams may share it. What is
+  /// issued there comes behind all that the stream was given before get_resource() or flush(), sync_collective() too.
   void* stream = nullptr;
 };
 

@@ -4,6 +4,7 @@
 #include <coxswain/perf/collective/cuda/gpu_ranks.hpp>
 #include <coxswain/perf/collective/cuda/raw_nccl.hpp>
 #include <coxswain/perf/collective/thread_team.hpp>
+#include <coxswain/perf/harness/nccl_tests.hpp>
 #include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
@@ -12,10 +13,13 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cox::perf {
@@ -39,6 +43,32 @@ struct RankWork {
   std::function<void(std::size_t rank)> issue;  ///< one operation
   std::function<void(std::size_t rank)> finish;
 };
+
+/// How what the ranks reduce gets there, and back. Both block.
+struct RankData {
+  std::function<void(std::size_t rank, std::span<const float>)> fill;
+  std::function<void(std::size_t rank, std::span<float>)> get_result;
+};
+
+/// Elements that are not the sum, of all ranks together. The sums are exact.
+double count_wrong(ThreadTeam& team, std::size_t elements, const RankWork& work, const RankData& data) {
+  const auto pattern = [](std::size_t i) { return static_cast<float>(i % 1021 + 1); };
+  const std::size_t ranks = team.size();
+  const auto factors = static_cast<float>(ranks * (ranks + 1) / 2);
+  std::atomic<std::size_t> wrong{0};
+  team([&](std::size_t rank) {
+    std::vector<float> values(elements);
+    for (std::size_t i = 0; i < elements; ++i) values[i] = static_cast<float>(rank + 1) * pattern(i);
+    data.fill(rank, values);
+    work.issue(rank);
+    work.finish(rank);
+    data.get_result(rank, values);
+    std::size_t its = 0;
+    for (std::size_t i = 0; i < elements; ++i) its += values[i] == factors * pattern(i) ? 0U : 1U;
+    wrong += its;
+  });
+  return static_cast<double>(wrong.load());
+}
 
 /// What the metrics of a case are made of: the first thread's times.
 struct Times {
@@ -72,8 +102,13 @@ Times time(ThreadTeam& team, std::size_t count, const RankWork& work) {
 /// Ours and NCCL's, over the same GPUs.
 class CollectiveCases {
  public:
-  CollectiveCases(Suite& suite, std::size_t ranks, std::size_t largest, bool quick)
-      : suite_(suite), ours_(ranks), raw_(ranks, largest), team_(ranks), quick_(quick) {
+  CollectiveCases(Suite& suite, std::size_t ranks, std::size_t largest, bool quick, std::string nccl_tests)
+      : suite_(suite),
+        ours_(ranks),
+        raw_(ranks, largest),
+        team_(ranks),
+        quick_(quick),
+        nccl_tests_(std::move(nccl_tests)) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       sources_.push_back(ours_.clients[rank].empty(largest));
       destinations_.push_back(ours_.clients[rank].empty(largest));
@@ -84,18 +119,38 @@ class CollectiveCases {
   void add_all_reduce(std::size_t bytes, bool in_place) {
     const std::size_t count = repetitions(bytes);
     const double ranks = static_cast<double>(ours_.devices.size());
-    const double moved = 2.0 * (ranks - 1.0) / ranks * static_cast<double>(bytes) / 1000.0;  // KB, as nccl-tests count
-    const auto sample = [=, this](const RankWork& work) {
+    const double size = static_cast<double>(bytes) / 1000.0;  // KB
+    const double moved = 2.0 * (ranks - 1.0) / ranks * size;  // as nccl-tests count
+    const auto sample = [=, this](const RankWork& work, const RankData& data) {
       const Times times = time(team_, count, work);
-      return Sample{times.in_stream, moved / times.in_stream, times.one_at_a_time, times.issue};
+      return Sample{times.in_stream,
+                    size / times.in_stream,
+                    moved / times.in_stream,
+                    times.one_at_a_time,
+                    times.issue,
+                    count_wrong(team_, bytes / sizeof(float), work, data)};
     };
-    suite_.add(
-        {.figure = bytes >= 32 * mebibyte ? "F13" : "F14",
-         .name = "all_reduce of " + size_name(bytes) + " f32" + (in_place ? " in place" : ""),
-         .metrics = {{"in a stream", "us"}, {"busbw", "GB/s", true}, {"one at a time", "us"}, {"to issue one", "us"}},
-         .contenders = {{"coxswain", [=, this] { return sample(all_reduce(bytes, in_place)); }},
-                        {"nccl", [=, this] { return sample(raw_all_reduce(bytes, in_place)); },
-                         "ncclAllReduce, a thread for each GPU"}}});
+    std::vector<Contender> contenders{
+        {"coxswain", [=, this] { return sample(all_reduce(bytes, in_place), data(bytes, in_place)); }},
+        {"nccl", [=, this] { return sample(raw_all_reduce(bytes, in_place), raw_data(in_place)); },
+         "ncclAllReduce, a thread for each GPU"}};
+    if (!nccl_tests_.empty())
+      contenders.push_back({"nccl_tests",
+                            [=, this] {
+                              constexpr double none = std::numeric_limits<double>::quiet_NaN();
+                              const NcclTestsRow row = run_nccl_tests(nccl_tests_, team_.size(), bytes, in_place);
+                              return Sample{row.microseconds, row.algbw, row.busbw, none, none, row.wrong};
+                            },
+                            "all_reduce_perf -t, a process of its own"});
+    suite_.add({.figure = bytes >= 32 * mebibyte ? "F13" : "F14",
+                .name = "all_reduce of " + size_name(bytes) + " f32" + (in_place ? " in place" : ""),
+                .metrics = {{"in a stream", "us"},
+                            {"algbw", "GB/s", true},
+                            {"busbw", "GB/s", true},
+                            {"one at a time", "us"},
+                            {"to issue one", "us"},
+                            {"wrong", "elements"}},
+                .contenders = std::move(contenders)});
   }
 
   void add_many(std::size_t tensors, std::size_t bytes) {
@@ -183,6 +238,19 @@ class CollectiveCases {
             },
             finish()};
   }
+  [[nodiscard]] RankData data(std::size_t bytes, bool in_place) const {
+    return {[=, this](std::size_t rank, std::span<const float> values) {
+              const Handle& buffer = in_place ? destinations_[rank] : sources_[rank];
+              ours_.clients[rank].write(window(buffer, bytes), Bytes::copy_of(std::as_bytes(values)));
+            },
+            [=, this](std::size_t rank, std::span<float> values) {
+              ours_.clients[rank].read_one(window(destinations_[rank], bytes)).copy_to(std::as_writable_bytes(values));
+            }};
+  }
+  [[nodiscard]] RankData raw_data(bool in_place) const {
+    return {[=, this](std::size_t rank, std::span<const float> values) { raw_.fill(rank, in_place, values); },
+            [this](std::size_t rank, std::span<float> values) { raw_.get_result(rank, values); }};
+  }
   RankWork raw_all_reduce(std::size_t bytes, bool in_place) {
     return {[=, this](std::size_t rank) { raw_.all_reduce(rank, bytes, in_place); },
             [this](std::size_t rank) { raw_.synchronize(rank); }};
@@ -193,6 +261,7 @@ class CollectiveCases {
   RawNccl raw_;
   ThreadTeam team_;
   const bool quick_;
+  const std::string nccl_tests_;  // a folder; empty: there is none
   std::vector<Handle> sources_;
   std::vector<Handle> destinations_;
 };
@@ -237,7 +306,8 @@ Sample missing_rank(std::size_t ranks) {
 
 }  // namespace
 
-int measure_cuda_collectives(const Options& options, std::size_t ranks) {
+int measure_cuda_collectives(const Options& options, const CudaCollectives& measured) {
+  std::size_t ranks = measured.ranks;
   const std::size_t there = enumerate_cuda_devices().size();
   if (ranks == 0) ranks = there;
   if (ranks < 2 || ranks > there) {
@@ -250,12 +320,12 @@ int measure_cuda_collectives(const Options& options, std::size_t ranks) {
   }
   Suite suite(options, "coxswain");
   {
-    CollectiveCases cases(suite, ranks, (options.quick ? 128 : 1024) * mebibyte, options.quick);
+    CollectiveCases cases(suite, ranks, (options.quick ? 128 : 1024) * mebibyte, options.quick, measured.nccl_tests);
     for (const std::size_t bytes : {std::size_t{8}, kibibyte, 32 * kibibyte, 128 * kibibyte, 512 * kibibyte,
                                     2 * mebibyte, 8 * mebibyte, 32 * mebibyte, 128 * mebibyte, 512 * mebibyte}) {
       if (options.quick && bytes > 128 * mebibyte) continue;
       cases.add_all_reduce(bytes, false);
-      if (bytes == 32 * kibibyte || bytes == 128 * mebibyte) cases.add_all_reduce(bytes, true);
+      cases.add_all_reduce(bytes, true);
     }
     cases.add_many(64, 64 * kibibyte);
     for (const std::size_t bytes : {4 * kibibyte, mebibyte, 128 * mebibyte}) cases.add_transfer(bytes);

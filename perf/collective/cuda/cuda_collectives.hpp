@@ -3,11 +3,17 @@
 #include <coxswain/perf/harness/options.hpp>
 
 #include <cstddef>
+#include <string>
 
 namespace cox::perf {
 
-/// Measures collectives between the first `ranks` GPUs (0: all there are) beside NCCL alone, in one process with a
-/// thread for each GPU. Returns the exit code.
-int measure_cuda_collectives(const Options& options, std::size_t ranks);
+struct CudaCollectives {
+  std::size_t ranks = 0;   ///< the first so many GPUs; 0: all there are
+  std::string nccl_tests;  ///< the folder of its programs, which are measured, too; empty: there is none
+};
+
+/// Measures collectives between GPUs beside NCCL alone, in one process with a thread for each GPU. Returns the exit
+/// code.
+int measure_cuda_collectives(const Options& options, const CudaCollectives& measured);
 
 }  // namespace cox::perf

@@ -34,6 +34,19 @@ void RawNccl::all_reduce(std::size_t rank, std::size_t bytes, bool in_place) con
                           detail::NcclType::Float32, detail::NcclReduction::Sum, its.comm, its.stream.native()));
 }
 
+void RawNccl::fill(std::size_t rank, bool in_place, std::span<const float> data) const {
+  const Rank& its = *ranks_[rank];
+  const CUdeviceptr to = in_place ? its.destination.address() : its.source.address();
+  COX_CUDA_TRY(copy_to_device(to, data.data(), data.size_bytes(), its.stream.native()));
+  its.stream.synchronize();
+}
+
+void RawNccl::get_result(std::size_t rank, std::span<float> data) const {
+  const Rank& its = *ranks_[rank];
+  COX_CUDA_TRY(copy_to_host(data.data(), its.destination.address(), data.size_bytes(), its.stream.native()));
+  its.stream.synchronize();
+}
+
 void RawNccl::send(std::size_t rank, std::size_t bytes, int peer) const {
   const Rank& its = *ranks_[rank];
   COX_NCCL_TRY(its.comm, send(pointer(its.source.address()), bytes, detail::NcclType::Uint8, peer, its.comm,

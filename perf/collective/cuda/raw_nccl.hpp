@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace cox::perf {
@@ -24,6 +25,10 @@ class RawNccl {
   void activate(std::size_t rank) const { ranks_[rank]->stream.activate(); }
   /// ncclAllReduce of that many bytes of f32.
   void all_reduce(std::size_t rank, std::size_t bytes, bool in_place) const;
+  /// Fills what the rank's next all_reduce reads. Blocks.
+  void fill(std::size_t rank, bool in_place, std::span<const float> data) const;
+  /// What its last all_reduce gave. Blocks.
+  void get_result(std::size_t rank, std::span<float> data) const;
   void send(std::size_t rank, std::size_t bytes, int peer) const;
   void receive(std::size_t rank, std::size_t bytes, int peer) const;
   void synchronize(std::size_t rank) const { ranks_[rank]->stream.synchronize(); }

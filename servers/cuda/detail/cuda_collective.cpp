@@ -70,7 +70,8 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
     }
   }
   const StreamSlot slot = communicator.last_position().stream;
-  StreamPositions waits{on.queue().last_position()};
+  StreamPositions waits = on.owed(streams);
+  waits.push_back(on.queue().last_position());
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, slot, streams, waits);
     use.buffer->uses.prepare(streams);

@@ -99,8 +99,7 @@ bool CudaCommunicator::is_prepared(const CollectiveRequest& request) {
   }
   clique()->run_apart("cox-nccl-code", [clique = clique(), devices, peers, request, then = later()]() mutable {
     try {
-      const auto quiet = LaunchGate::of_process().quiet();
-      peers->prepare(request);
+      peers->prepare(request, [] { return LaunchGate::of_process().quiet(); });
     } catch (...) {
       clique->abort(std::current_exception());
     }

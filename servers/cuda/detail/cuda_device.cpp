@@ -172,15 +172,15 @@ Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
   }
 }
 
-CudaRange CudaDevice::resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const {
-  DeviceBuffer& buffer = resolve_binding(binding, utilities_->owner, caller);
+CudaRange CudaDevice::resolve(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
+  DeviceBuffer& buffer = resolve_window(window, utilities_->owner, caller);
 #ifndef NDEBUG
   if (!memory_->alive(buffer))
     throw IoError(IoError::Kind::StaleHandle,
-                  describe_use(binding, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
+                  describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
-  uses.push_back({&buffer, access, &binding.memory});
-  return {buffer.address() == 0 ? 0 : buffer.address() + binding.offset_start, binding.size_in_used()};
+  uses.push_back({&buffer, access, &window.memory});
+  return {buffer.address() == 0 ? 0 : buffer.address() + window.offset_start, window.size_in_used};
 }
 
 StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {
@@ -188,7 +188,7 @@ StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {
     for (const BufferUse& use : uses)
       if (use.memory != nullptr) on.capture.keep(*use.memory);
   }
-  StreamPositions waits;
+  StreamPositions waits = on.owed(streams_);
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, on.slot(), streams_, waits);
     use.buffer->uses.prepare(streams_);
@@ -211,11 +211,9 @@ void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task)
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
 }
 
-void CudaDevice::wait_for(CudaStream& on, const StreamPositions& positions, const Caller& caller) {
-  if (positions.empty()) return;
-  const StreamPosition position =
-      streams_.submit(on, positions, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
-  communicators_.note_waits(position, positions);
+void CudaDevice::settle_owed(CudaStream& on, const Caller& caller) {
+  if (on.capture.capturing() || on.owed(streams_).empty()) return;
+  submit(on, {}, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
 }
 
 GraphId CudaDevice::end_capture(CudaStream& on, const Caller& caller) {

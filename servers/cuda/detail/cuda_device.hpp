@@ -1,9 +1,8 @@
 #pragma once
 
-#include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/graph_id.hpp>
-#include <coxswain/runtime/memory/resolve_binding.hpp>
+#include <coxswain/runtime/memory/resolve_window.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
@@ -29,7 +28,7 @@
 
 namespace cox::detail {
 
-/// Memory of the device that a binding refers to.
+/// Memory of the device.
 struct CudaRange {
   CUdeviceptr address = 0;
   std::size_t size = 0;  ///< bytes
@@ -57,8 +56,8 @@ class CudaDevice {
   }
   /// What the device thread posts for itself from here on waits for answer().
   [[nodiscard]] Doorbell::Attending attend() noexcept { return Doorbell::Attending(*doorbell_); }
-  /// Makes the calls that have been left for the device thread, and issues what they make possible. It need not wait for
-  /// the doorbell, behind all that clients have submitted meanwhile. What fails is reported, as there.
+  /// Makes the calls that have been left for the device thread, and issues what they make possible. It need not wait
+  /// for the doorbell, behind all that clients have submitted meanwhile. What fails is reported, as there.
   void answer() noexcept;
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
   [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }
@@ -77,9 +76,10 @@ class CudaDevice {
   [[nodiscard]] WarmUpMemory::Buffer allocate(std::size_t size, const Caller& caller);
   /// Page-locked host memory. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
-  /// The window that a binding refers to; adds its buffer to `uses`. `binding` must outlive `uses`. Throws IoError as
-  /// resolve_binding.
-  [[nodiscard]] CudaRange resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const;
+  /// Where the window is; adds its buffer to `uses`, which must not outlive what the window refers to. Throws IoError
+  /// as resolve_window.
+  [[nodiscard]] CudaRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
+                                  BufferUses& uses) const;
 
   /// `issue(IssueTarget)` comes behind everything on any stream that its uses must wait for; in a capture it joins the
   /// graph. Throws as CudaStreams::submit.
@@ -90,6 +90,7 @@ class CudaDevice {
       return on.capture.graph().add(uses, to_issue_later(std::forward<F>(issue)));
     const StreamPositions waits = waits_of(on, uses);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
+    on.settle_owed();
     communicators_.note_waits(position, waits);
     note(on, uses, position);
   }
@@ -99,14 +100,27 @@ class CudaDevice {
     StreamPositions waits = waits_of(on, uses);
     for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue));
+    on.settle_owed();
     communicators_.note_waits(position, waits);
     note(on, uses, position);
+  }
+  /// `tell(IssueTarget, StreamPositions)` when all work of the stream so far has been issued, its transfers and what it
+  /// owes too. It is complete when that of the queue is, and these positions are: the stream does not wait for them.
+  template <class F>
+  void tell_when_issued(CudaStream& on, const std::source_location& site, F&& tell) {
+    StreamPositions waits = waits_of(on, {});
+    for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
+    const StreamPosition position = streams_.submit(
+        on, waits, {nullptr, nullptr, site},
+        [waits, tell = std::forward<F>(tell)](const IssueTarget& target) mutable { tell(target, waits); }, nullptr,
+        PieceKind::Notice);
+    communicators_.note_waits(position, waits);
   }
   /// A copy that the threads of the device make, as work of the stream. Throws as CudaTransfers::begin.
   void transfer(CudaStream& on, const BufferUses& uses, CopyTask task);
 
-  /// What is issued on the stream from now on comes after these positions. Throws CudaError, std::bad_alloc.
-  void wait_for(CudaStream& on, const StreamPositions& positions, const Caller& caller);
+  /// Tells the driver what the stream owes, for who issues work on it himself. Throws CudaError, std::bad_alloc.
+  void settle_owed(CudaStream& on, const Caller& caller);
 
   /// Makes the calls that other threads have left, and issues what can be issued by now; after a fault, everything.
   void advance();

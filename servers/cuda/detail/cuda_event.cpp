@@ -26,7 +26,7 @@ constexpr int rests_in_wait = 512;  // a rest is at most this part of the wait s
 CudaEvent::~CudaEvent() { events_->give_back(native_); }
 
 bool CudaEvent::reached() noexcept {
-  if (reached_.load(std::memory_order_acquire) || process_is_ending()) return true;
+  if (found_reached() || process_is_ending()) return true;
   const CUresult result = driver().event_query(native_);
   if (result == CUDA_ERROR_NOT_READY && !gpu_faulted()) return false;
   if (result != CUDA_ERROR_NOT_READY) check_cuda(result, "event_query");

@@ -28,6 +28,8 @@ class CudaEvent final : public Milestone, public std::enable_shared_from_this<Cu
 
   // As Milestone says. After a fault of the GPU everything counts as reached.
   [[nodiscard]] bool reached() noexcept override;
+  /// Whether somebody has found it reached. No call of the driver.
+  [[nodiscard]] bool found_reached() const noexcept { return reached_.load(std::memory_order_acquire); }
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;
   void notify(UniqueFunction<void()> function) override;

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
-#include <coxswain/runtime/memory/resolve_binding.hpp>
+#include <coxswain/runtime/memory/resolve_window.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
 #include <coxswain/servers/cuda/detail/stream_queue.hpp>
 

@@ -67,9 +67,8 @@ void require_limits(const Preparation& preparation) {
 }
 
 void add_buffer(Preparation& preparation, const KernelBuffer& buffer, Access most) {
-  const Access access = most == Access::Read ? Access::Read : buffer.access;
-  preparation.launch.add_word(
-      preparation.device.resolve(buffer.binding, access, preparation.caller, preparation.uses).address);
+  const Access access = most == Access::Read ? Access::Read : buffer.access();
+  preparation.launch.add_word(preparation.device.resolve(buffer, access, preparation.caller, preparation.uses).address);
 }
 
 void add_tensor_map(Preparation& preparation, const TensorMapArgument& argument) {
@@ -232,10 +231,10 @@ void submit_launch(Preparation& preparation, std::shared_ptr<CudaEvent> ready, C
 }
 
 /// The count is copied to the host, and the stream goes on when it is there: nobody waits but the stream.
-void submit_dynamic_launch(Preparation& preparation, const Binding& binding) {
+void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window) {
   preparation.on.capture.require_none("a launch with a dynamic cube count", preparation.caller.site);
   BufferUses uses;
-  const CudaRange range = preparation.device.resolve(binding, Access::Read, preparation.caller, uses);
+  const CudaRange range = preparation.device.resolve(window, Access::Read, preparation.caller, uses);
   constexpr std::size_t size = 3 * sizeof(std::uint32_t);
   if (range.size < size)
     throw IoError(IoError::Kind::SizeMismatch,

@@ -3,6 +3,7 @@
 #include <coxswain/runtime/stream_error.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace cox::detail {
@@ -34,9 +35,21 @@ std::exception_ptr CudaStream::peek_errors(std::source_location site) const {
   return errors_.peek(place_, site);
 }
 
+void CudaStream::owe(const StreamPositions& collectives) {
+  owed_.reserve(owed_.size() + collectives.size());
+  for (const StreamPosition& position : collectives) {
+    const auto same = std::ranges::find(owed_, position.stream, &StreamPosition::stream);
+    if (same != owed_.end()) {
+      *same = position;  // the later one
+    } else {
+      owed_.push_back(position);
+    }
+  }
+}
+
 bool CudaStream::idle() const noexcept {
-  return queue_.idle() && transfers_.empty() && errors_.empty() && persistent_windows == 0 && capture.idle() &&
-         profiles.empty();
+  return queue_.idle() && transfers_.empty() && owed_.empty() && errors_.empty() && persistent_windows == 0 &&
+         capture.idle() && profiles.empty();
 }
 
 }  // namespace cox::detail

@@ -63,6 +63,23 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
     return transfers_;
   }
 
+  /// The collectives at these positions come before the stream's next work, too.
+  void owe(const StreamPositions& collectives);
+  /// What the stream's next work has to wait for besides, as far as it is not known to be complete. The driver has not
+  /// been told: who waits for it himself spares the stream that.
+  template <class Clock>
+  [[nodiscard]] const StreamPositions& owed(const Clock& clock) {
+    if (owed_.empty()) [[likely]]
+      return owed_;
+    StreamPositions left;
+    for (const StreamPosition& position : owed_)
+      if (clock.completed(position.stream) < position.position) left.push_back(position);
+    owed_ = std::move(left);
+    return owed_;
+  }
+  /// The driver has been told.
+  void settle_owed() noexcept { owed_.clear(); }
+
   std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
   GraphCapture<CudaGraph> capture;
   OpenProfiles<std::shared_ptr<CudaProfile>> profiles;
@@ -87,6 +104,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   StreamErrors errors_;
   std::uint64_t sequence_ = 0;
   StreamPositions transfers_;
+  StreamPositions owed_;
 };
 
 }  // namespace cox::detail

@@ -45,6 +45,7 @@ std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& 
   try {
     auto made = std::make_shared<CudaStream>(Place{device_, id}, slot, timeline(slot), native);
     queue_of(slot) = &made->queue();
+    timeline(slot).set_in_order(true);
     ++native.users;
     return made;
   } catch (...) {
@@ -97,13 +98,14 @@ void CudaStreams::add_events(const StreamPositions& positions, std::vector<std::
 }
 
 StreamPosition CudaStreams::put_off(CudaStream& on, const StreamPositions& waits, const OperationName& name,
-                                    CudaIssue issue, std::shared_ptr<CudaEvent> ready) {
+                                    CudaIssue issue, std::shared_ptr<CudaEvent> ready, PieceKind kind) {
   StreamQueue& queue = on.queue();
   if (!queue.is_listed) {
     waiting_.push_back(&queue);
     queue.is_listed = true;
   }
-  queue.pending.push_back({waits, std::move(ready), std::move(issue), name, on.shared_from_this(), on.next_sequence()});
+  queue.pending.push_back(
+      {waits, std::move(ready), std::move(issue), name, on.shared_from_this(), on.next_sequence(), kind});
   const StreamPosition position{queue.slot(), queue.timeline().submit()};
   if (queue.pending.size() == 1) static_cast<void>(advance());  // else the first has the doorbell rung
   return position;
@@ -138,10 +140,9 @@ bool CudaStreams::issue_pending(StreamQueue& queue) {
     StreamQueue::Pending first = std::move(queue.pending.front());
     queue.pending.pop_front();
     any = true;
-    queue.timeline().issue();
-    queue.native().note(first.name, first.owner->place().stream);
+    begin_issue(queue, first.kind, first.name, *first.owner);
     try {
-      wait_for(queue.native(), first.waits);
+      if (first.kind == PieceKind::Work) wait_for(queue.native(), first.waits);
       first.issue(queue.target());
       mark_now_and_then(queue);
     } catch (...) {

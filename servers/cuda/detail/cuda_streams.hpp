@@ -67,20 +67,25 @@ class CudaStreams {
   /// std::bad_alloc.
   void add_events(const StreamPositions& positions, std::vector<std::shared_ptr<CudaEvent>>& events);
 
+  /// As that, of the work that the queue has issued. Throws CudaError, std::bad_alloc.
+  void add_event(StreamQueue& queue, std::vector<std::shared_ptr<CudaEvent>>& events) {
+    const StreamPosition issued{queue.slot(), queue.timeline().issued()};
+    each_event(issued, [&](const std::shared_ptr<CudaEvent>& event) { events.push_back(event); });
+  }
+
   /// `issue(IssueTarget)` comes behind all work of the stream so far and behind `waits`. Returns where it is. Throws
   /// what it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `on`.
   /// `ready`: which must have been reached before.
   template <class F>
   StreamPosition submit(CudaStream& on, const StreamPositions& waits, const OperationName& name, F&& issue,
-                        std::shared_ptr<CudaEvent> ready = nullptr) {
+                        std::shared_ptr<CudaEvent> ready = nullptr, PieceKind kind = PieceKind::Work) {
     StreamQueue& queue = on.queue();
     NativeStream& native = queue.native();
     if (ready != nullptr || !queue.pending.empty() || !has_room(native) || !issued(waits)) [[unlikely]]
-      return put_off(on, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready));
-    wait_for(native, waits);
+      return put_off(on, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready), kind);
+    if (kind == PieceKind::Work) wait_for(native, waits);
     const StreamPosition position{queue.slot(), queue.timeline().submit()};
-    queue.timeline().issue();
-    native.note(name, on.place().stream);
+    begin_issue(queue, kind, name, on);
     issue(queue.target());
     mark_now_and_then(queue);
     return position;
@@ -148,9 +153,11 @@ class CudaStreams {
   template <class Visit>
   std::uint64_t each_event(const StreamPosition& position, Visit&& visit) {
     CudaTimeline& of = timeline(position.stream);
+    of.note_found();
+    if (!of.in_order() && of.marks() > 1) of.poll();  // each is one more to wait for
     if (of.completed() >= position.position) return of.completed();
     StreamQueue* const queue = queue_of(position.stream);
-    if (queue == nullptr && !of.in_order()) {
+    if (!of.in_order()) {
       of.each_mark_until(position.position, [&](const CudaTimeline::Mark& mark) { visit(mark.event); });
       return position.position;
     }
@@ -163,7 +170,13 @@ class CudaStreams {
     if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) queue.mark(*events_);
   }
   StreamPosition put_off(CudaStream& on, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
-                         std::shared_ptr<CudaEvent> ready);
+                         std::shared_ptr<CudaEvent> ready, PieceKind kind);
+  static void begin_issue(StreamQueue& queue, PieceKind kind, const OperationName& name,
+                          const CudaStream& of) noexcept {
+    if (kind == PieceKind::Notice) return queue.timeline().issue_nothing();
+    queue.timeline().issue();
+    queue.native().note(name, of.place().stream);
+  }
   [[nodiscard]] bool can_go_on(StreamQueue& queue);
   bool issue_pending(StreamQueue& queue);
   void ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event);

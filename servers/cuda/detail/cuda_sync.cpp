@@ -1,4 +1,5 @@
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
+#include <coxswain/servers/cuda/detail/event_set.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
 #include <cstdint>
@@ -38,7 +39,7 @@ void complete(Promise<void>& promise, const SyncEnd& end) {
 }
 
 /// Where durations are measured, the poller completes them in the order of the stream: it comes to this after them.
-void complete_behind_durations(const std::shared_ptr<CudaEvent>& event, Promise<void> promise, SyncEnd end) {
+void complete_behind_durations(const std::shared_ptr<Milestone>& event, Promise<void> promise, SyncEnd end) {
   const auto shared = std::make_shared<Promise<void>>(std::move(promise));
   try {
     event->notify([shared, end] { complete(*shared, end); });
@@ -56,22 +57,30 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
-  device.submit_behind_all(on, {}, {nullptr, nullptr, caller.site},
-                           [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
-                            promise = std::move(promise)](const IssueTarget& target) mutable {
-                             auto error = stream->take_errors_before(sequence, site);
-                             std::shared_ptr<CudaEvent> event;
-                             SyncEnd end{device.utilities(), stream, sequence, nullptr, error, site};
-                             try {
-                               event = target.queue->mark(device.events());
-                               end.held = target.queue->held();
-                             } catch (...) {
-                               return promise.set_error(error != nullptr ? error : std::current_exception());
-                             }
-                             if (device.utilities()->profiler.measures())
-                               return complete_behind_durations(event, std::move(promise), std::move(end));
-                             promise.settle_at(std::move(event), std::move(end));
-                           });
+  device.tell_when_issued(
+      on, caller.site,
+      [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+       promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
+        auto error = stream->take_errors_before(sequence, site);
+        EventSet::Events events;
+        SyncEnd end{device.utilities(), stream, sequence, nullptr, error, site};
+        try {
+          device.streams().add_events(waits, events);
+          const bool behind_durations = device.utilities()->profiler.measures();
+          if (behind_durations) {
+            events.push_back(target.queue->mark(device.events()));
+          } else {
+            device.streams().add_event(*target.queue, events);
+          }
+          end.held = target.queue->held();
+          if (events.empty()) return complete(promise, end);
+          if (behind_durations)
+            return complete_behind_durations(EventSet::of(std::move(events)), std::move(promise), std::move(end));
+          promise.settle_at(EventSet::of(std::move(events)), std::move(end));
+        } catch (...) {
+          promise.set_error(error != nullptr ? error : std::current_exception());
+        }
+      });
 }
 
 }  // namespace cox::detail

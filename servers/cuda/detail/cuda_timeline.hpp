@@ -41,6 +41,15 @@ class CudaTimeline {
     return position;
   }
   void issue() noexcept { ++issued_; }
+  /// It was nothing: complete when what comes before it is.
+  void issue_nothing() noexcept {
+    if (!marks_.empty() && marks_.back().position == issued_) {
+      ++marks_.back().position;
+    } else if (completed() == issued_) {
+      completed_.store(issued_ + 1, std::memory_order_relaxed);
+    }
+    ++issued_;
+  }
   /// All that was issued up to `position` is complete when `event` is reached.
   void mark(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
     marks_.push_back({position, std::move(event)});
@@ -70,7 +79,7 @@ class CudaTimeline {
       if (mark.position >= position) return;
     }
   }
-  /// Pieces that are not on the stream of one StreamId may still end in their order; others do not.
+  /// Pieces on one stream end in their order; others need not.
   void set_in_order(bool in_order) noexcept { in_order_ = in_order; }
   [[nodiscard]] bool in_order() const noexcept { return in_order_; }
   /// Looks which marks have been reached.
@@ -78,16 +87,21 @@ class CudaTimeline {
     if (in_order_) return poll_in_order();
     while (!marks_.empty() && marks_.front().event->reached()) complete(marks_.begin());
   }
-  /// The same where they are reached in their order, as on a stream. A look at one that has been reached is dear: it
-  /// is the last of those that is looked for.
+  /// Notes what somebody who has waited found reached: that costs no look.
+  void note_found() noexcept {
+    if (marks_.empty()) return;
+    if (in_order_ && marks_.back().event->found_reached()) return complete(std::prev(marks_.end()));
+    while (!marks_.empty() && marks_.front().event->found_reached()) complete(marks_.begin());
+  }
+
+ private:
+  // A look at one that has been reached is dear: it is the last of those that is looked for.
   void poll_in_order() noexcept {
     if (marks_.empty() || !marks_.front().event->reached()) return;
     if (marks_.back().event->reached()) return complete(std::prev(marks_.end()));
     complete(std::prev(std::partition_point(marks_.begin() + 1, marks_.end() - 1,
                                             [](const Mark& mark) { return mark.event->reached(); })));
   }
-
- private:
   void end_next(std::shared_ptr<CudaEvent> event) {
     ++issued_;
     if (event != nullptr) {

@@ -7,6 +7,7 @@ namespace cox::detail {
 
 // After a fault there are no more streams; who asks for work is told so, and needs one to be told on.
 NativeStream::NativeStream(StreamPriority priority) : priority_(priority) {
+  timeline_.set_in_order(true);
   if (gpu_faulted()) return;
   try {
     int lowest = 0;

@@ -39,7 +39,7 @@ class NativeStream {
   /// The event that covers so much of what was issued; null if that is complete. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaEvent> event_behind(std::uint64_t position, CudaEvents& events);
   /// Looks how far the device has come.
-  void poll() noexcept { timeline_.poll_in_order(); }
+  void poll() noexcept { timeline_.poll(); }
 
   /// The position of a slot that this stream waits for already.
   [[nodiscard]] std::uint64_t& waited_for(StreamSlot other) {

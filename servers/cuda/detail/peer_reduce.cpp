@@ -1,14 +1,22 @@
 #include <coxswain/servers/cuda/detail/peer_reduce.hpp>
 
 #include <coxswain/collectives/detail/nccl_types.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/log.hpp>
+#include <coxswain/servers/cuda/detail/compile.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/kernel_cache.hpp>
+#include <coxswain/servers/cuda/detail/kernel_key.hpp>
+#include <coxswain/servers/cuda/detail/kernel_loader.hpp>
 #include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
+#include <coxswain/servers/cuda/detail/nvrtc.hpp>
 #include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
 
 #include <algorithm>
+#include <map>
 #include <new>
+#include <source_location>
+#include <string>
 #include <utility>
 
 namespace cox::detail {
@@ -172,30 +180,55 @@ PeerReduce::~PeerReduce() {
   COX_CUDA_CHECK(host_free(given_up_));
 }
 
-void PeerReduce::prepare(const CollectiveRequest& request) {
+void PeerReduce::prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet) {
   const std::lock_guard lock(mutex_);
   if (prepared(request)) return;
-  const std::string source = peer_reduce_source(request.element_type, request.reduce_operation, ranks_.size());
-  const CubeDim dim = CubeDim::of_1d(peer_reduce_threads);
-  auto made =
-      std::make_unique<Kernels>(Kernels{.one_shot = CudaKernel::from_source("cox_one_shot", dim, source),
-                                        .two_shot = CudaKernel::from_source("cox_two_shot", dim, source),
-                                        .two_shot_group = CudaKernel::from_source("cox_two_shot_group", dim, source)});
-  for (const auto& [kernel, functions] :
-       {std::pair{&made->one_shot, &made->one_shots}, std::pair{&made->two_shot, &made->two_shots},
-        std::pair{&made->two_shot_group, &made->two_shot_groups}})
-    for (const DeviceId device : devices_.devices()) {
-      kernel->prepare(device);
-      const LoadedKernel* const loaded = kernel->loaded(device.index);
-      functions->push_back(loaded != nullptr ? loaded->function : nullptr);
-      made->usable = made->usable && functions->back() != nullptr;
-      if (loaded == nullptr || loaded->failure == nullptr) continue;
-      log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
-        return "no kernels of our own for " + to_string(request) + ": " + cox::describe(loaded->failure);
-      });
+  auto made = std::make_unique<Kernels>();
+  try {
+    const auto images = compile(request);
+    const std::shared_ptr<void> held = quiet();
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      made->one_shots.push_back(load(*made, "cox_one_shot", images[rank], rank));
+      made->two_shots.push_back(load(*made, "cox_two_shot", images[rank], rank));
+      made->two_shot_groups.push_back(load(*made, "cox_two_shot_group", images[rank], rank));
     }
+    made->usable = true;
+  } catch (const LaunchError& error) {
+    log::write(LogSubsystem::Collectives, LogLevel::Warn,
+               [&] { return "no kernels of our own for " + to_string(request) + ": " + error.what(); });
+  }
   kept_.push_back(std::move(made));
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
+}
+
+std::vector<std::vector<std::byte>> PeerReduce::compile(const CollectiveRequest& request) const {
+  const KernelSource source{.text = peer_reduce_source(request.element_type, request.reduce_operation, ranks_.size()),
+                            .name_expression = {},
+                            .headers = {},
+                            .options = {}};
+  std::map<std::string, std::vector<std::byte>> by_architecture;
+  std::vector<std::vector<std::byte>> images;
+  for (const auto& context : contexts_) {
+    int major = 0;
+    int minor = 0;
+    COX_CUDA_TRY(device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, context->device()));
+    COX_CUDA_TRY(device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, context->device()));
+    const std::string architecture = architecture_name(major, minor);
+    const auto [image, is_new] = by_architecture.try_emplace(architecture);
+    if (is_new)
+      image->second = compile_cached(nvrtc(), source, architecture, key_of(nvrtc(), source, architecture),
+                                     KernelCache::of_process())
+                          .image;
+    images.push_back(image->second);
+  }
+  return images;
+}
+
+CUfunction PeerReduce::load(Kernels& into, const char* name, std::span<const std::byte> image, std::size_t rank) const {
+  const DeviceId device = devices_.devices()[rank];
+  into.kept.push_back(CudaKernel::from_image(name, CubeDim::of_1d(peer_reduce_threads), image));
+  into.kept.back().prepare(device);
+  return require_loaded(into.kept.back(), {device, StreamId::current()}, std::source_location::current()).function;
 }
 
 void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,

@@ -13,8 +13,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 namespace cox::detail {
@@ -45,8 +47,9 @@ class PeerReduce {
   /// All that was launched has ended.
   ~PeerReduce();
 
-  /// Compiles the kernels of such operations and loads them on all devices. Blocks for that, the first time.
-  void prepare(const CollectiveRequest& request);
+  /// Compiles the kernels of such operations and loads them on all devices, while what `quiet` returns is held: loading
+  /// may wait for running kernels. Blocks for all that, the first time. Throws what `quiet` throws, std::bad_alloc.
+  void prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet);
   /// Whether that has been done.
   [[nodiscard]] bool prepared(const CollectiveRequest& request) const noexcept { return find(request) != nullptr; }
   /// Whether such an operation can be launched: it has been prepared, and that has succeeded on all devices.
@@ -65,13 +68,11 @@ class PeerReduce {
   /// The kernels' struct Peers, with as many as there can be: the kernels take the first of them.
   using Peers = std::array<CUdeviceptr, most_ranks>;
   struct Kernels {
-    CudaKernel one_shot;
-    CudaKernel two_shot;
-    CudaKernel two_shot_group;
-    std::vector<CUfunction> one_shots{};  // by rank
-    std::vector<CUfunction> two_shots{};
-    std::vector<CUfunction> two_shot_groups{};
-    bool usable = true;  // all could be loaded
+    std::vector<CudaKernel> kept;  // whose functions these are, by rank:
+    std::vector<CUfunction> one_shots;
+    std::vector<CUfunction> two_shots;
+    std::vector<CUfunction> two_shot_groups;
+    bool usable = false;  // all could be compiled and loaded
   };
   struct Rank {
     explicit Rank(const std::shared_ptr<CudaContext>& context) : storage(context) {}
@@ -79,6 +80,11 @@ class PeerReduce {
     CUdeviceptr base = 0;
   };
 
+  /// By rank: each for its device's architecture.
+  [[nodiscard]] std::vector<std::vector<std::byte>> compile(const CollectiveRequest& request) const;
+  /// The function in the image, in the memory of the rank's device.
+  [[nodiscard]] CUfunction load(Kernels& into, const char* name, std::span<const std::byte> image,
+                                std::size_t rank) const;
   void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, CUstream stream) const;
   void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
                        CUstream stream) const;

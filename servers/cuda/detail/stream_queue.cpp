@@ -16,7 +16,7 @@ std::shared_ptr<HeldBytes> StreamQueue::held() {
 }
 
 void StreamQueue::poll() noexcept {
-  timeline_.poll_in_order();
+  timeline_.poll();
   const std::uint64_t completed = timeline_.completed();
   for (; !held_together_.empty() && held_together_.front().position <= completed; held_together_.pop_front())
     held_together_.front().bytes->give_back();

@@ -44,6 +44,11 @@ template <class F>
   }
 }
 
+enum class PieceKind : std::uint8_t {
+  Work,    ///< for the driver, which is told what it comes behind
+  Notice,  ///< nothing for the driver: what it comes behind has been issued
+};
+
 /// The work of one StreamId, in order: what its stream of the driver was given, and what cannot be issued yet. What one
 /// waits for never holds up another, though they share a stream of the driver. Device thread only.
 class StreamQueue {
@@ -56,6 +61,7 @@ class StreamQueue {
     OperationName name;
     std::shared_ptr<CudaStream> owner;  ///< whose errors get what issue() throws
     std::uint64_t sequence;             ///< the piece's place among those errors
+    PieceKind kind;
   };
 
   StreamQueue(StreamSlot slot, CudaTimeline& timeline, NativeStream& native)

@@ -73,16 +73,16 @@ Bytes HostDevice::allocate_pinned(std::size_t size, const Caller& caller) {
   }
 }
 
-HostRange HostDevice::resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const {
-  DeviceBuffer& buffer = resolve_binding(binding, utilities_->owner, caller);
+HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
+  DeviceBuffer& buffer = resolve_window(window, utilities_->owner, caller);
 #ifndef NDEBUG
   if (!memory_.alive(buffer))
     throw IoError(IoError::Kind::StaleHandle,
-                  describe_use(binding, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
+                  describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
-  uses.push_back({&buffer, access, &binding.memory});
+  uses.push_back({&buffer, access, &window.memory});
   std::byte* const data = host_pointer(buffer.address());
-  return {data == nullptr ? nullptr : data + binding.offset_start, binding.size_in_used()};
+  return {data == nullptr ? nullptr : data + window.offset_start, window.size_in_used};
 }
 
 void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name) {

@@ -1,10 +1,9 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/graph_id.hpp>
-#include <coxswain/runtime/memory/resolve_binding.hpp>
+#include <coxswain/runtime/memory/resolve_window.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
@@ -49,9 +48,10 @@ class HostDevice {
   [[nodiscard]] WarmUpMemory::Buffer allocate(std::size_t size, const Caller& caller);
   /// Host memory to copy from and to directly. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
-  /// The window that a binding refers to; adds its buffer to `uses`. `binding` must outlive `uses`. Throws IoError as
-  /// resolve_binding.
-  [[nodiscard]] HostRange resolve(const Binding& binding, Access access, const Caller& caller, BufferUses& uses) const;
+  /// Where the window is; adds its buffer to `uses`, which must not outlive what the window refers to. Throws IoError
+  /// as resolve_window.
+  [[nodiscard]] HostRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
+                                  BufferUses& uses) const;
   /// Queues `work` behind everything on any stream that its uses must wait for; during a capture adds it to the graph.
   /// `work` may be run many times then. Throws std::bad_alloc; then nothing has changed.
   /// `name`: for traces, of static storage.

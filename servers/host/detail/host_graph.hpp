@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/managed_memory.hpp>
-#include <coxswain/runtime/memory/resolve_binding.hpp>
+#include <coxswain/runtime/memory/resolve_window.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
 #include <cstddef>

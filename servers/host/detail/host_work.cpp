@@ -32,9 +32,9 @@ std::vector<Bytes> download_all(const Parts& parts) {
   return contents;
 }
 
-HostRange resolve_dynamic_count(const HostDevice& device, const Binding& binding, const Caller& caller,
+HostRange resolve_dynamic_count(const HostDevice& device, const MemoryWindow& window, const Caller& caller,
                                 BufferUses& uses) {
-  const HostRange range = device.resolve(binding, Access::Read, caller, uses);
+  const HostRange range = device.resolve(window, Access::Read, caller, uses);
   if (range.size < 3 * sizeof(std::uint32_t))
     throw IoError(IoError::Kind::SizeMismatch,
                   "a dynamic cube count needs 12 B, but its buffer has " + format_byte_count(range.size), caller.site);
@@ -54,7 +54,7 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
     }
     launch.arguments.reserve(arguments.buffers.size());
     for (const KernelBuffer& buffer : arguments.buffers)
-      launch.arguments.push_back({device.resolve(buffer.binding, buffer.access, caller, uses), buffer.access});
+      launch.arguments.push_back({device.resolve(buffer, buffer.access(), caller, uses), buffer.access()});
   } catch (const IoError& error) {
     throw LaunchError(LaunchError::Kind::Io,
                       launch_name(launch.kernel.name(), launch.place) + " cannot be launched: " + error.what(),
