@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/detail/reference_reserve.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -100,20 +101,17 @@ class ManagedMemory {
 /// A reference that also counts as a user's handle. As long as there is only one, its user may change the memory in
 /// place without anyone else noticing.
 ///
-/// It gives out references to operations, which drop them on the device thread. Were each counted where it is given
-/// out, the line with the count would go back and forth between the two threads' caches with every operation; so a
-/// handle counts many at once and keeps those that it has not given out yet in reserve.
+/// It gives out references to operations, which drop them on the device thread: see ReferenceReserve.
 class ManagedMemoryHandle {
  public:
   ManagedMemoryHandle() noexcept = default;
   explicit ManagedMemoryHandle(ManagedMemory memory) noexcept : memory_(std::move(memory)) { count_in(); }
   ManagedMemoryHandle(const ManagedMemoryHandle& other) noexcept : memory_(other.memory_) { count_in(); }
   ManagedMemoryHandle(ManagedMemoryHandle&& other) noexcept
-      : memory_(std::move(other.memory_)), reserve_(other.reserve_.exchange(0, std::memory_order_relaxed)) {}
+      : memory_(std::move(other.memory_)), reserve_(std::move(other.reserve_)) {}
   ManagedMemoryHandle& operator=(ManagedMemoryHandle other) noexcept {
     std::swap(memory_, other.memory_);
-    other.reserve_.store(reserve_.exchange(other.reserve_.load(std::memory_order_relaxed), std::memory_order_relaxed),
-                         std::memory_order_relaxed);
+    reserve_.swap(other.reserve_);
     return *this;
   }
   ~ManagedMemoryHandle() {
@@ -125,13 +123,8 @@ class ManagedMemoryHandle {
   /// A reference for an operation. Any number of threads at a time.
   [[nodiscard]] ManagedMemory reference() const noexcept {
     if (!memory_) return {};
-    // Relaxed: who holds the handle holds the memory; the counts only have to add up.
-    std::uint32_t left = reserve_.load(std::memory_order_relaxed);
-    while (left != 0)
-      if (reserve_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) return adopt();
-    memory_.record_->references.fetch_add(counted_at_once, std::memory_order_relaxed);
-    reserve_.fetch_add(counted_at_once - 1, std::memory_order_relaxed);
-    return adopt();
+    reserve_.take(memory_.record_->references);
+    return ManagedMemory(memory_.record_);
   }
   /// Turns this handle into a plain reference; the handle is empty afterwards.
   [[nodiscard]] ManagedMemory into_memory() && noexcept {
@@ -146,13 +139,9 @@ class ManagedMemoryHandle {
   }
 
  private:
-  static constexpr std::uint32_t counted_at_once = 32;
-
-  // One of those that have been counted.
-  [[nodiscard]] ManagedMemory adopt() const noexcept { return ManagedMemory(memory_.record_); }
   // memory_ is counted besides, so that this is never the last.
   void give_up_reserve() noexcept {
-    const std::uint32_t left = reserve_.exchange(0, std::memory_order_relaxed);
+    const std::uint32_t left = reserve_.give_up();
     // Release pairs with the acquire in ManagedMemory::is_last.
     if (left != 0) memory_.record_->references.fetch_sub(left, std::memory_order_release);
   }
@@ -164,7 +153,7 @@ class ManagedMemoryHandle {
   }
 
   ManagedMemory memory_;
-  mutable std::atomic<std::uint32_t> reserve_{0};  // references that are counted and not given out
+  mutable detail::ReferenceReserve reserve_;
 };
 
 }  // namespace cox

@@ -19,8 +19,7 @@ struct OperationSummary {
 
 /// As that of the requests.
 [[nodiscard]] inline std::string to_string(const OperationSummary& operation) {
-  if (operation.size == 1) return to_string(operation.first);
-  return "a group of " + std::to_string(operation.size) + ", " + to_string(operation.first) + " first";
+  return to_string(operation.first, operation.size);
 }
 
 }  // namespace cox::detail

@@ -29,9 +29,8 @@ std::string to_string(const CollectiveRequest& request) {
   return text + " at " + site_of(request);
 }
 
-std::string to_string(const CollectiveRequests& requests) {
-  if (requests.size() == 1) return to_string(requests.front());
-  return fmt::format("a group of {}, {} first", requests.size(), to_string(requests.front()));
+std::string to_string(const CollectiveRequest& first, std::size_t size) {
+  return size == 1 ? to_string(first) : fmt::format("a group of {}, {} first", size, to_string(first));
 }
 
 std::optional<std::string> mismatch(const CollectiveRequest& first, const CollectiveRequest& other) {

@@ -30,8 +30,12 @@ using CollectiveRequests = SmallVector<CollectiveRequest, 1>;
 
 /// "all_reduce (sum) of 4 f32 at train.cpp:31".
 [[nodiscard]] std::string to_string(const CollectiveRequest& request);
-/// As that; "a group of 3, all_reduce (sum) of 4 f32 at train.cpp:31 first" where there are more. Not of none.
-[[nodiscard]] std::string to_string(const CollectiveRequests& requests);
+/// As that; "a group of 3, all_reduce (sum) of 4 f32 at train.cpp:31 first" where there are `size` of them, not none.
+[[nodiscard]] std::string to_string(const CollectiveRequest& first, std::size_t size);
+/// The same of all of them. Not of none.
+[[nodiscard]] inline std::string to_string(const CollectiveRequests& requests) {
+  return to_string(requests.front(), requests.size());
+}
 
 /// In what two ranks' requests differ, with both values and both call sites; nothing if they go together.
 [[nodiscard]] std::optional<std::string> mismatch(const CollectiveRequest& first, const CollectiveRequest& other);

@@ -293,6 +293,7 @@ void CudaServer::replay(GraphId graph, const Caller& caller) {
   if (detail::gpu_faulted()) return;
   try {
     device_->replay(graph, caller);
+    device_->advance();  // as behind a collective
   } catch (...) {
     on.fail(std::current_exception());
   }
@@ -332,8 +333,11 @@ void CudaServer::sync_collective(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    on.capture.require_none("sync_collective", caller.site);
-    on.owe(device_->communicators().last_positions());
+    const auto owe = [](CudaDevice& device, CudaStream& waiting) {
+      waiting.owe(device.communicators().last_positions());
+    };
+    if (on.capture.capturing()) return on.capture.graph().add_interlude(owe);
+    owe(*device_, on);
   } catch (...) {
     on.fail(std::current_exception());
   }

@@ -279,8 +279,11 @@ void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
 void HostServer::sync_collective(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   try {
-    on.capture.require_none("sync_collective", caller.site);
-    device_->wait_for(on, device_->communicators().last_positions());
+    const auto wait = [](detail::HostDevice& device, detail::HostStream& waiting) {
+      device.wait_for(waiting, device.communicators().last_positions());
+    };
+    if (on.capture.capturing()) return on.capture.graph().add_interlude(wait);
+    wait(*device_, on);
   } catch (...) {
     on.fail(std::current_exception());
   }

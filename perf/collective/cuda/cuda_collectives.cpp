@@ -153,6 +153,38 @@ class CollectiveCases {
                 .contenders = std::move(contenders)});
   }
 
+  /// all_gather and reduce_scatter, of so many bytes in all.
+  void add_blocks(std::size_t bytes) {
+    const std::size_t count = repetitions(bytes);
+    const std::size_t block = bytes / ours_.devices.size() / 16 * 16;
+    const auto sample = [=, this](const RankWork& work) {
+      const Times times = time(team_, count, work);
+      return Sample{times.in_stream, times.one_at_a_time};
+    };
+    const auto add = [&](const std::string& what, RankWork ours, RankWork raw) {
+      suite_.add({.figure = "blocks",
+                  .name = what + " of " + size_name(bytes) + " in all",
+                  .metrics = {{"in a stream", "us"}, {"one at a time", "us"}},
+                  .contenders = {{"coxswain", [=] { return sample(ours); }}, {"nccl", [=] { return sample(raw); }}}});
+    };
+    const std::size_t all = block * ours_.devices.size();
+    const auto synchronize = [this](std::size_t rank) { raw_.synchronize(rank); };
+    add("all_gather",
+        {[=, this](std::size_t rank) {
+           ours_.clients[rank].all_gather(window(sources_[rank], block), window(destinations_[rank], all),
+                                          ElementType::F32, ours_.devices);
+         },
+         finish()},
+        {[=, this](std::size_t rank) { raw_.all_gather(rank, block); }, synchronize});
+    add("reduce_scatter",
+        {[=, this](std::size_t rank) {
+           ours_.clients[rank].reduce_scatter(window(sources_[rank], all), window(destinations_[rank], block),
+                                              ElementType::F32, ours_.devices);
+         },
+         finish()},
+        {[=, this](std::size_t rank) { raw_.reduce_scatter(rank, block); }, synchronize});
+  }
+
   void add_many(std::size_t tensors, std::size_t bytes) {
     const std::size_t count = quick_ ? 20 : 200;
     const auto sample = [this](std::size_t repetitions, const RankWork& work) {
@@ -329,6 +361,7 @@ int measure_cuda_collectives(const Options& options, const CudaCollectives& meas
     }
     cases.add_many(64, 64 * kibibyte);
     for (const std::size_t bytes : {4 * kibibyte, mebibyte, 128 * mebibyte}) cases.add_transfer(bytes);
+    for (const std::size_t bytes : {32 * kibibyte, 512 * kibibyte, 2 * mebibyte, 8 * mebibyte}) cases.add_blocks(bytes);
     if (const int code = suite.run(); code != 0) return code;
   }
   Suite faults(options, "coxswain");

@@ -34,6 +34,19 @@ void RawNccl::all_reduce(std::size_t rank, std::size_t bytes, bool in_place) con
                           detail::NcclType::Float32, detail::NcclReduction::Sum, its.comm, its.stream.native()));
 }
 
+void RawNccl::all_gather(std::size_t rank, std::size_t bytes) const {
+  const Rank& its = *ranks_[rank];
+  COX_NCCL_TRY(its.comm, all_gather(pointer(its.source.address()), pointer(its.destination.address()), bytes,
+                                    detail::NcclType::Uint8, its.comm, its.stream.native()));
+}
+
+void RawNccl::reduce_scatter(std::size_t rank, std::size_t bytes) const {
+  const Rank& its = *ranks_[rank];
+  COX_NCCL_TRY(its.comm,
+               reduce_scatter(pointer(its.source.address()), pointer(its.destination.address()), bytes / 4,
+                              detail::NcclType::Float32, detail::NcclReduction::Sum, its.comm, its.stream.native()));
+}
+
 void RawNccl::fill(std::size_t rank, bool in_place, std::span<const float> data) const {
   const Rank& its = *ranks_[rank];
   const CUdeviceptr to = in_place ? its.destination.address() : its.source.address();

@@ -25,6 +25,9 @@ class RawNccl {
   void activate(std::size_t rank) const { ranks_[rank]->stream.activate(); }
   /// ncclAllReduce of that many bytes of f32.
   void all_reduce(std::size_t rank, std::size_t bytes, bool in_place) const;
+  /// ncclAllGather of that many bytes from each rank, and ncclReduceScatter of that many, as f32, for each.
+  void all_gather(std::size_t rank, std::size_t bytes) const;
+  void reduce_scatter(std::size_t rank, std::size_t bytes) const;
   /// Fills what the rank's next all_reduce reads. Blocks.
   void fill(std::size_t rank, bool in_place, std::span<const float> data) const;
   /// What its last all_reduce gave. Blocks.

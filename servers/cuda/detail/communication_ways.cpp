@@ -48,6 +48,8 @@ std::vector<CudaWay> communication_ways(const CommunicationFacts& facts) {
   const std::string two_shots = std::to_string(PeerReduce::most_in_two_shots >> 20U) + " MiB";
   const std::string in_one = "all_reduce up to " + one_shot;
   const std::string in_two = "all_reduce up to " + two_shots + ", and of groups that are no more together";
+  const std::string in_blocks = "all_gather and reduce_scatter up to " + two_shots + " in all, broadcast up to " +
+                                std::to_string(PeerReduce::most_in_broadcast >> 20U) + " MiB";
   const std::string not_nccls = "reductions of 16-bit integers, means of integers";
   if (why_not) {
     ways.push_back({not_nccls, "refused", "NCCL does not do them, or not exactly, and " + *why_not});
@@ -57,6 +59,7 @@ std::vector<CudaWay> communication_ways(const CommunicationFacts& facts) {
     ways.push_back({in_one, "one shot in peer memory", "all GPUs reach each other: one meeting is sooner than NCCL"});
     ways.push_back(
         {in_two, "two shots in peer memory", "all GPUs reach each other: two meetings are sooner than NCCL"});
+    ways.push_back({in_blocks, "one way in peer memory", "all GPUs reach each other: so it is sooner than NCCL"});
   }
   ways.push_back({"all other collectives, types and sizes", facts.nccl, "nothing of our own is faster"});
   return ways;

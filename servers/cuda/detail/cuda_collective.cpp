@@ -51,7 +51,7 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
   BufferUses uses;
   try {
     if (!transfers) static_cast<void>(nccl());
-    on.capture.require_none("a collective", caller.site);
+    on.capture.require_none("a transfer", caller.site);
     require_healthy(on, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) {
       if (transfers) {
@@ -88,6 +88,12 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
 
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
+  if (on.capture.capturing() && !is_transfer(calls.front().request.operation))
+    return on.capture.graph().add_interlude(
+        [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying) {
+          queue_collective(its, replaying, CudaServer::communication_group(devices), calls,
+                           {replaying.place().stream, site});
+        });
   const Doorbell::Attending attending = device.attend();
   CudaCommunicator* communicator = nullptr;
   try {

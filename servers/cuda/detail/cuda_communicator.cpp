@@ -89,12 +89,11 @@ bool CudaCommunicator::is_ready(const CollectiveRequests& requests) {
 }
 
 bool CudaCommunicator::is_prepared(const CollectiveRequest& request) {
-  if (ready_.contains({request.element_type, request.reduce_operation})) return true;
+  if (ready_.contains(PeerReduce::code_of(request))) return true;
   const auto devices = std::static_pointer_cast<CliqueDevices>(clique()->opened());  // null: it is broken
   PeerReduce* const peers = devices != nullptr ? devices->peer_reduce() : nullptr;
   if (peers == nullptr || peers->prepared(request)) {
-    ready_.emplace(std::pair(request.element_type, request.reduce_operation),
-                   peers != nullptr && peers->usable(request));
+    ready_.emplace(PeerReduce::code_of(request), peers != nullptr && peers->usable(request));
     return true;
   }
   clique()->run_apart("cox-nccl-code", [clique = clique(), devices, peers, request, then = later()]() mutable {
@@ -112,7 +111,7 @@ bool CudaCommunicator::is_prepared(const CollectiveRequest& request) {
 CliqueWay CudaCommunicator::way_of(const CollectiveRequests& requests) const {
   const CliqueWay way = PeerReduce::way_of(requests, world_size());
   const auto usable = [this](const CollectiveRequest& request) {
-    const auto ready = ready_.find({request.element_type, request.reduce_operation});
+    const auto ready = ready_.find(PeerReduce::code_of(request));
     return ready != ready_.end() && ready->second;
   };
   return way != CliqueWay::Nccl && std::ranges::all_of(requests, usable) ? way : CliqueWay::Nccl;

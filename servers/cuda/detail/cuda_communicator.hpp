@@ -11,6 +11,7 @@
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
+#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -99,7 +100,7 @@ class CudaCommunicator : public Communicator {
   const std::shared_ptr<RankContext> context_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
-  std::map<std::pair<ElementType, ReduceOperation>, bool> ready_;  // whether PeerReduce has the code for such sums
+  std::map<PeerReduce::Code, bool> ready_;  // whether PeerReduce has the code for such operations
   std::deque<Asking> put_off_;
   const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
 };

@@ -231,10 +231,13 @@ void CudaDevice::replay(GraphId id, const Caller& caller) {
                       caller.site);
   CudaStream& on = streams_.of(found->second.stream);
   on.capture.require_none("a replay", caller.site);
-  const auto& graph = found->second.graph;
-  submit(on, graph->uses(), {"replay", nullptr, caller.site}, [graph](const IssueTarget& target) {
-    if (graph->native() != nullptr) COX_CUDA_TRY(graph_launch(graph->native(), target.stream));
-  });
+  const auto graph = found->second.graph;
+  graph->replay(
+      [&](CUgraphExec native, const BufferUses& uses) {
+        submit(on, uses, {"replay", nullptr, caller.site},
+               [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream)); });
+      },
+      [&](CudaInterlude& interlude) { interlude(*this, on); });
 }
 
 void CudaDevice::remove_graph(GraphId id) {

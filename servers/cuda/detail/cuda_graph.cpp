@@ -2,9 +2,10 @@
 
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 
+#include <exception>
 #include <memory>
+#include <source_location>
 #include <type_traits>
-#include <utility>
 
 namespace cox::detail {
 namespace {
@@ -17,28 +18,20 @@ using CapturedGraph = std::unique_ptr<std::remove_pointer_t<CUgraph>, DestroyGra
 }  // namespace
 
 CudaGraph::~CudaGraph() {
-  if (graph_ != nullptr) COX_CUDA_CHECK(graph_exec_destroy(graph_));
-}
-
-void CudaGraph::add(const BufferUses& uses, CudaIssue step) {
-  for (const BufferUse& use : uses) {
-    const auto [found, is_new] = places_.try_emplace(use.buffer, uses_.size());
-    if (is_new) {
-      if (use.memory != nullptr) memory_.push_back(*use.memory);
-      uses_.push_back({use.buffer, use.access, nullptr});
-    } else if (use.access == Access::Write) {
-      uses_[found->second].access = Access::Write;
-    }
-  }
-  steps_.push_back(std::move(step));
+  for (CUgraphExec native : natives_)
+    if (native != nullptr) COX_CUDA_CHECK(graph_exec_destroy(native));
 }
 
 void CudaGraph::finish(CUstream stream) {
-  if (steps_.empty()) return;
+  natives_.reserve(work_.parts().size());
+  for (auto& part : work_.parts()) natives_.push_back(part.steps.empty() ? nullptr : capture(part.steps, stream));
+}
+
+CUgraphExec CudaGraph::capture(std::vector<CudaIssue>& steps, CUstream stream) {
   COX_CUDA_TRY(stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   std::exception_ptr failure;
   try {
-    for (CudaIssue& step : steps_) step({stream, nullptr, &kept_});
+    for (CudaIssue& step : steps) step({stream, nullptr, &kept_});
   } catch (...) {
     failure = std::current_exception();
   }
@@ -47,9 +40,16 @@ void CudaGraph::finish(CUstream stream) {
   const CapturedGraph graph(captured);
   if (failure != nullptr) std::rethrow_exception(failure);
   if (ended != CUDA_SUCCESS) throw_cuda_error(ended, "stream_end_capture", std::source_location::current());
-  COX_CUDA_TRY(graph_instantiate(&graph_, graph.get(), 0));
-  COX_CUDA_TRY(graph_upload(graph_, stream));
-  steps_.clear();
+  CUgraphExec native = nullptr;
+  COX_CUDA_TRY(graph_instantiate(&native, graph.get(), 0));
+  try {
+    COX_CUDA_TRY(graph_upload(native, stream));
+  } catch (...) {
+    COX_CUDA_CHECK(graph_exec_destroy(native));
+    throw;
+  }
+  steps.clear();
+  return native;
 }
 
 }  // namespace cox::detail

@@ -80,6 +80,19 @@ bool is_all_reduce(const CollectiveRequest& request) noexcept {
   return request.operation == CollectiveOperation::AllReduce;
 }
 
+/// Whether the operation, by itself, is one of small blocks.
+bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size) noexcept {
+  const std::size_t bytes = size_of(request);
+  if (bytes == 0) return false;
+  switch (request.operation) {
+    case CollectiveOperation::AllGather: return bytes <= PeerReduce::most_in_two_shots / world_size;
+    case CollectiveOperation::ReduceScatter:
+      return peer_reduce_has(request.element_type) && bytes <= PeerReduce::most_in_two_shots / world_size;
+    case CollectiveOperation::Broadcast: return bytes <= PeerReduce::most_in_broadcast;
+    default: return false;
+  }
+}
+
 /// Whether one kernel of two shots does all of these. `request(i)`: the i-th of so many.
 template <class Request>
 bool are_small_together(std::size_t count, const Request& request) noexcept {
@@ -125,6 +138,7 @@ bool PeerReduce::is_needed(const CollectiveRequest& request) noexcept {
 
 CliqueWay PeerReduce::way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
   if (world_size > most_ranks) return CliqueWay::Nccl;
+  if (requests.size() == 1 && is_of_small_blocks(requests.front(), world_size)) return CliqueWay::TwoShots;
   const auto has_kernels = [](const CollectiveRequest& request) {
     return facts_of(request.operation).reduces && peer_reduce_has(request.element_type);
   };
@@ -134,6 +148,11 @@ CliqueWay PeerReduce::way_of(const CollectiveRequests& requests, std::size_t wor
   if (are_small_together(requests.size(), [&](std::size_t i) -> const auto& { return requests[i]; }))
     return CliqueWay::TwoShots;
   return std::ranges::any_of(requests, is_needed) ? CliqueWay::TwoShots : CliqueWay::Nccl;
+}
+
+PeerReduce::Code PeerReduce::code_of(const CollectiveRequest& request) noexcept {
+  if (!facts_of(request.operation).reduces) return {ElementType::U8, ReduceOperation::Sum};
+  return {request.element_type, request.reduce_operation};
 }
 
 std::shared_ptr<PeerReduce> PeerReduce::make(const CommunicationId& devices,
@@ -191,6 +210,9 @@ void PeerReduce::prepare(const CollectiveRequest& request, const std::function<s
       made->one_shots.push_back(load(*made, "cox_one_shot", images[rank], rank));
       made->two_shots.push_back(load(*made, "cox_two_shot", images[rank], rank));
       made->two_shot_groups.push_back(load(*made, "cox_two_shot_group", images[rank], rank));
+      made->reduce_scatters.push_back(load(*made, "cox_reduce_scatter", images[rank], rank));
+      made->all_gathers.push_back(load(*made, "cox_all_gather", images[rank], rank));
+      made->broadcasts.push_back(load(*made, "cox_broadcast", images[rank], rank));
     }
     made->usable = true;
   } catch (const LaunchError& error) {
@@ -202,10 +224,9 @@ void PeerReduce::prepare(const CollectiveRequest& request, const std::function<s
 }
 
 std::vector<std::vector<std::byte>> PeerReduce::compile(const CollectiveRequest& request) const {
-  const KernelSource source{.text = peer_reduce_source(request.element_type, request.reduce_operation, ranks_.size()),
-                            .name_expression = {},
-                            .headers = {},
-                            .options = {}};
+  const auto [type, operation] = code_of(request);
+  const KernelSource source{
+      .text = peer_reduce_source(type, operation, ranks_.size()), .name_expression = {}, .headers = {}, .options = {}};
   std::map<std::string, std::vector<std::byte>> by_architecture;
   std::vector<std::vector<std::byte>> images;
   for (const auto& context : contexts_) {
@@ -243,6 +264,8 @@ void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls,
     const std::size_t units = data.first[data.count];
     return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, &data, units, ++launched, stream);
   }
+  if (calls.size() == 1 && is_of_small_blocks(first.request, ranks_.size()))
+    return launch_blocks(rank, first, ++launched, stream);
   for (const NcclCall& call : calls) {
     if (call.request.operation == CollectiveOperation::ReduceScatter) {
       NcclCall part = call;
@@ -282,6 +305,28 @@ void PeerReduce::launch_one_shot(CUfunction function, std::size_t rank, const Nc
   void* given_up = given_up_;
   std::array<void*, 8> values{&source, &destination, &bytes, &lines, &this_rank, &epoch, &stride, &given_up};
   CUlaunchConfig config = config_of(blocks_for((bytes + one_shot_unit - 1) / one_shot_unit), stream);
+  COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
+}
+
+void PeerReduce::launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const {
+  const Kernels& kernels = *find(call.request);
+  const void* source = call.source;
+  void* destination = call.destination;
+  std::uint64_t bytes = size_of(call.request);
+  Peers flags = all_at(flags_at);
+  Peers inputs = all_at(inputs_at);
+  auto this_rank = static_cast<std::uint32_t>(rank);
+  auto root = static_cast<std::uint32_t>(call.request.root);
+  void* given_up = given_up_;
+  CUlaunchConfig config = config_of(blocks_for(two_shot_units(bytes)), stream);
+  if (call.request.operation == CollectiveOperation::Broadcast) {
+    std::array<void*, 9> values{&source, &destination, &bytes, &flags, &inputs, &this_rank, &root, &epoch, &given_up};
+    COX_CUDA_TRY(launch(&config, kernels.broadcasts[rank], values.data(), nullptr));
+    return;
+  }
+  const bool gathers = call.request.operation == CollectiveOperation::AllGather;
+  const CUfunction function = gathers ? kernels.all_gathers[rank] : kernels.reduce_scatters[rank];
+  std::array<void*, 8> values{&source, &destination, &bytes, &flags, &inputs, &this_rank, &epoch, &given_up};
   COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
 }
 

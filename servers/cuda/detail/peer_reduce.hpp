@@ -17,25 +17,33 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace cox::detail {
 
-/// all_reduce of small data, or of a group of tensors that are small together, by kernels of our own, which write into
-/// the memory of the other GPUs: sooner there than NCCL. And reductions that NCCL does not do. Made for the ranks of
-/// one communicator; its operations are launched in one order on all of them. Any thread.
+/// all_reduce of small data, or of a group of tensors that are small together, all_gather, reduce_scatter and broadcast
+/// of small data, by kernels of our own, which write into the memory of the other GPUs: sooner there than NCCL. And
+/// reductions that NCCL does not do. Made for the ranks of one communicator; its operations are launched in one order
+/// on all of them. Any thread.
 class PeerReduce {
  public:
   static constexpr std::size_t most_ranks = 8;
   /// Bytes at most: of one shot (data goes to all ranks, in one meeting), and of two (each rank reduces a share).
   static constexpr std::size_t most_in_one_shot = std::size_t{64} << 10U;
   static constexpr std::size_t most_in_two_shots = std::size_t{8} << 20U;
+  /// Bytes at most of a broadcast: its root writes them to each other rank.
+  static constexpr std::size_t most_in_broadcast = std::size_t{1} << 20U;
 
   /// Whether NCCL does not do such an operation, or not exactly: 16-bit integers, and the mean of integers. It is done
   /// here then, whatever its size.
   [[nodiscard]] static bool is_needed(const CollectiveRequest& request) noexcept;
   /// How operations are done; Nccl: not here. The same on all ranks, whatever their buffers.
   [[nodiscard]] static CliqueWay way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept;
+
+  /// What the code for such operations is compiled for: that of those which do not reduce has no type.
+  using Code = std::pair<ElementType, ReduceOperation>;
+  [[nodiscard]] static Code code_of(const CollectiveRequest& request) noexcept;
 
   /// Takes memory of all devices, whose contexts are open, and makes it known to the others. Null where they cannot
   /// reach each other, or there is no memory. Throws CudaError, std::bad_alloc.
@@ -72,6 +80,9 @@ class PeerReduce {
     std::vector<CUfunction> one_shots;
     std::vector<CUfunction> two_shots;
     std::vector<CUfunction> two_shot_groups;
+    std::vector<CUfunction> reduce_scatters;
+    std::vector<CUfunction> all_gathers;
+    std::vector<CUfunction> broadcasts;
     bool usable = false;  // all could be compiled and loaded
   };
   struct Rank {
@@ -90,10 +101,11 @@ class PeerReduce {
                        CUstream stream) const;
   void launch_two_shots(CUfunction function, std::size_t rank, void* data, std::size_t units, std::uint32_t epoch,
                         CUstream stream) const;
+  void launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const;
   [[nodiscard]] Peers all_at(std::size_t offset) const noexcept;
   [[nodiscard]] static std::size_t index_of(const CollectiveRequest& request) noexcept {
-    return static_cast<std::size_t>(request.reduce_operation) * element_types.size() +
-           static_cast<std::size_t>(request.element_type);
+    const auto [type, operation] = code_of(request);
+    return static_cast<std::size_t>(operation) * element_types.size() + static_cast<std::size_t>(type);
   }
   [[nodiscard]] const Kernels* find(const CollectiveRequest& request) const noexcept {
     return kernels_[index_of(request)].load(std::memory_order_acquire);

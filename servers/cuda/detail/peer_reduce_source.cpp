@@ -54,6 +54,9 @@ std::string_view code_of(ReduceOperation operation) {
 // result to all; what has arrived is copied to where it is wanted. Blocks of the same number meet twice, by flags: they
 // touch the same places.
 //
+// A block of each rank for each other (reduce_scatter), or of each for all (all_gather, broadcast), goes the first half
+// of that way: it is written to the inputs of the others, and reduced or copied from there.
+//
 // What is written for one operation has been read when it is written again. One shot: two operations later, in memory
 // for even and odd epochs; a rank that is there has had the data of the operation between from all others. Two shots:
 // inputs, since a rank leaves only when all others have reduced; results, since they are written when all others have
@@ -320,6 +323,90 @@ cox_two_shot(const __grid_constant__ Whole data, const __grid_constant__ Peers f
              const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
              const volatile u32* given_up) {
   two_shot(data, flags, inputs, results, rank, epoch, given_up);
+}
+
+// Where there is a block of `bytes` from each rank, or for each. They meet once when all have written, and once when all
+// have read.
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_reduce_scatter(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
+                   const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up) {
+  const u64 units = (bytes + 15) / 16;
+  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
+  const u64 step = u64{gridDim.x} * THREADS;
+  Patience patience{given_up};
+  for (u64 j = first; j < units; j += step)
+#pragma unroll
+    for (u32 k = 1; k < RANKS; ++k) {
+      const u32 s = (rank + k) % RANKS;
+      Unit<16> unit;
+      unit.load(in + s * bytes, bytes, j);
+      unit.store(inputs.at[s], ~u64{0}, rank * units + j);
+    }
+  if (!meet(flags, rank, 0, epoch, patience)) return;
+  for (u64 j = first; j < units; j += step) {
+    Unit<16> unit[RANKS];
+#pragma unroll
+    for (u32 r = 0; r < RANKS; ++r)
+      if (r == rank) unit[r].load(in + rank * bytes, bytes, j); else unit[r].load(inputs.at[rank], ~u64{0}, r * units + j);
+    Sum<16> sum;
+    sum.first(unit[0]);
+#pragma unroll
+    for (u32 r = 1; r < RANKS; ++r) sum.next(unit[r]);
+    sum.result().store(out, bytes, j);
+  }
+  meet(flags, rank, 1, epoch, patience);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
+               const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up) {
+  const u64 units = (bytes + 15) / 16;
+  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
+  const u64 step = u64{gridDim.x} * THREADS;
+  Patience patience{given_up};
+  for (u64 j = first; j < units; j += step) {
+    Unit<16> unit;
+    unit.load(in, bytes, j);
+#pragma unroll
+    for (u32 k = 1; k < RANKS; ++k) unit.store(inputs.at[(rank + k) % RANKS], ~u64{0}, rank * units + j);
+    if (in != out + rank * bytes) unit.store(out + rank * bytes, bytes, j);
+  }
+  if (!meet(flags, rank, 0, epoch, patience)) return;
+  for (u64 j = first; j < units; j += step)
+#pragma unroll
+    for (u32 k = 1; k < RANKS; ++k) {
+      const u32 r = (rank + k) % RANKS;
+      Unit<16> unit;
+      unit.load(inputs.at[rank], ~u64{0}, r * units + j);
+      unit.store(out + r * bytes, bytes, j);
+    }
+  meet(flags, rank, 1, epoch, patience);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
+              const __grid_constant__ Peers inputs, u32 rank, u32 root, u32 epoch, const volatile u32* given_up) {
+  const u64 units = (bytes + 15) / 16;
+  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
+  const u64 step = u64{gridDim.x} * THREADS;
+  Patience patience{given_up};
+  if (rank == root)
+    for (u64 j = first; j < units; j += step) {
+      Unit<16> unit;
+      unit.load(in, bytes, j);
+#pragma unroll
+      for (u32 k = 1; k < RANKS; ++k) unit.store(inputs.at[(rank + k) % RANKS], ~u64{0}, j);
+      if (in != out) unit.store(out, bytes, j);
+    }
+  if (!meet(flags, rank, 0, epoch, patience)) return;
+  if (rank != root)
+    for (u64 j = first; j < units; j += step) {
+      Unit<16> unit;
+      unit.load(inputs.at[rank], ~u64{0}, j);
+      unit.store(out, bytes, j);
+    }
+  meet(flags, rank, 1, epoch, patience);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -28,7 +28,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
   try {
-    on.capture.require_none("a collective", caller.site);
+    on.capture.require_none("a transfer", caller.site);
     require_healthy(on, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) collective.buffers.push_back(resolve(device, call, caller, uses));
   } catch (...) {
@@ -58,6 +58,12 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
 
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
+  HostStream& on = device.stream(caller.stream);
+  if (on.capture.capturing() && !is_transfer(calls.front().request.operation))
+    return on.capture.graph().add_interlude(
+        [devices = group->devices(), calls, site = caller.site](HostDevice& its, HostStream& replaying) {
+          queue_collective(its, HostServer::communication_group(devices), calls, {replaying.place().stream, site});
+        });
   HostCommunicator* communicator = nullptr;
   try {
     communicator = &device.communicators().of(group, calls.front().request);

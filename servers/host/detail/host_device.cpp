@@ -122,8 +122,17 @@ void HostDevice::replay(GraphId id, const Caller& caller) {
                       caller.site);
   HostStream& on = stream(found->second.stream);
   on.capture.require_none("a replay", caller.site);
-  const auto& graph = found->second.graph;
-  submit(on, graph->uses(), [graph] { graph->run(); }, "replay");
+  const auto graph = found->second.graph;
+  for (HostGraph::Part& part : graph->parts()) {
+    if (!part.steps.empty())
+      submit(
+          on, part.uses,
+          [graph, &part] {
+            for (UniqueFunction<void()>& step : part.steps) step();
+          },
+          "replay");
+    if (part.then) part.then(*this, on);
+  }
 }
 
 }  // namespace cox::detail

@@ -5,7 +5,12 @@
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 using namespace cox;
@@ -37,17 +42,17 @@ TEMPLATE_TEST_CASE("H11: collectives run while other streams of their devices ca
   });
 }
 
-TEMPLATE_TEST_CASE("H11: a collective in a capture fails the capture, and the other ranks are told", "", COX_FLEETS) {
+TEMPLATE_TEST_CASE("H11: a transfer in a capture fails the capture, and the other rank is told", "", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
-  const CommunicationId all(fleet.devices());
   auto recorder = fleet[0];
   recorder.set_stream(StreamId::allocate());
   const Handle data = to_device(recorder, numbers_of(0, 100));
+  const Handle received = to_device(fleet[1], numbers_of(1, 100));
   recorder.graph_prepare();
   recorder.graph_start_capture();
-  recorder.all_reduce(data, data, ElementType::I32, all);
-  const Sum other(fleet[1], all, 100);
+  recorder.send(data, ElementType::I32, fleet.devices()[1]);
+  fleet[1].receive(received, ElementType::I32, fleet.devices()[0]);
   const auto failures = failures_of(fleet[1]);
   REQUIRE(kinds_of(failures) == std::vector{Kind::RankFailed});
   REQUIRE(mentions(failures[0].what, {fleet.devices()[0].to_string(), "capturing a graph"}));
@@ -56,18 +61,150 @@ TEMPLATE_TEST_CASE("H11: a collective in a capture fails the capture, and the ot
   REQUIRE(kind_of<ServerError>([&] { static_cast<void>(recorder.graph_stop_capture()); }) == ServerError::Kind::Graph);
   REQUIRE(failures_of(recorder).empty());  // the capture had it
   REQUIRE(read_soon(recorder, data) == numbers_of(0, 100));
-  const Sum first(recorder, all, 100);
-  const Sum second(fleet[1], all, 100);
+  const Sum first(recorder, fleet.devices(), 100);
+  const Sum second(fleet[1], fleet.devices(), 100);
   REQUIRE((first.right(recorder) && second.right(fleet[1])));
 }
 
-TEMPLATE_TEST_CASE("H11: waiting for collectives is not possible in a capture", "", COX_FLEETS) {
+namespace {
+
+/// The numbers times `factor` plus `summand`, as the kernels of all backends do it.
+Numbers multiplied(Numbers numbers, std::uint32_t factor, std::uint32_t summand) {
+  for (std::int32_t& number : numbers)
+    number = static_cast<std::int32_t>(static_cast<std::uint32_t>(number) * factor + summand);
+  return numbers;
+}
+
+Numbers times(const Numbers& numbers, std::size_t factor) {
+  return multiplied(numbers, static_cast<std::uint32_t>(factor), 0);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("Collectives in a graph are done anew by each replay, between the launches around them", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  const auto count = GENERATE(std::size_t{100}, std::size_t{100'000});
+  const std::size_t ranks = std::min<std::size_t>(TestType::most(), 4);
+  TestType fleet(ranks);
+  const CommunicationId all(fleet.devices());
+  std::vector<Handle> data;
+  std::vector<Handle> sums;
+  std::vector<Graph<typename TestType::Client>> graphs;
+  fleet.each([&](std::size_t rank, auto& client) {
+    data.push_back(to_device(client, numbers_of(0, count)));
+    sums.push_back(to_device(client, Numbers(count, 7)));
+    client.graph_prepare();
+    client.graph_start_capture();
+    launch(client, TestType::Backend::multiply_add(data[rank], 3, 1));
+    client.all_reduce(data[rank], sums[rank], ElementType::I32, all);
+    launch(client, TestType::Backend::multiply_add(sums[rank], 5, 2));
+    client.all_reduce(sums[rank], data[rank], ElementType::I32, all);
+    client.sync_collective();
+    launch(client, TestType::Backend::multiply_add(data[rank], 1, 11));
+    graphs.push_back(client.graph_stop_capture());
+  });
+  fleet.each([&](std::size_t rank, auto& client) {
+    CHECK(read_soon(client, sums[rank]) == Numbers(count, 7));  // nothing has run
+  });
+  Numbers expected = numbers_of(0, count);
+  for (int replay = 0; replay < 3; ++replay) {
+    for (auto& graph : graphs) graph.replay();
+    const Numbers summed = multiplied(times(multiplied(expected, 3, 1), ranks), 5, 2);
+    expected = multiplied(times(summed, ranks), 1, 11);
+    fleet.each([&](std::size_t rank, auto& client) {
+      CHECK(read_soon(client, sums[rank]) == summed);
+      CHECK(read_soon(client, data[rank]) == expected);
+    });
+  }
+}
+
+TEMPLATE_TEST_CASE("Graphs with collectives are replayed in one order with other collectives, as often as it likes", "",
+                   COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
-  fleet[0].graph_prepare();
-  fleet[0].graph_start_capture();
-  fleet[0].sync_collective();
-  const auto stop = [&] { static_cast<void>(fleet[0].graph_stop_capture()); };
-  REQUIRE(mentions(message_of(stop), {"sync_collective", "capturing a graph"}));
-  settle(fleet[0]);
+  constexpr std::size_t count = 1000;
+  const CommunicationId all(fleet.devices());
+  std::vector<Handle> data;
+  std::vector<Graph<typename TestType::Client>> graphs;
+  fleet.each([&](std::size_t rank, auto& client) {
+    data.push_back(to_device(client, Numbers(count, 1)));
+    client.graph_prepare();
+    client.graph_start_capture();
+    client.all_reduce(data[rank], data[rank], ElementType::I32, all);
+    launch(client, TestType::Backend::multiply_add(data[rank], 3, 1));
+    graphs.push_back(client.graph_stop_capture());
+  });
+  constexpr int replays = 100;
+  in_parallel(2, [&](std::size_t rank) {  // from other threads than the capture's, beside other collectives of theirs
+    for (int i = 0; i < replays; ++i) {
+      graphs[rank].replay();
+      if (i % 10 != 0) continue;
+      auto other = fleet[rank];
+      const Sum sum(other, all, count);
+      if (!sum.right(other)) throw std::runtime_error("a sum beside replays is wrong");
+    }
+  });
+  Numbers expected(count, 1);
+  for (int i = 0; i < replays; ++i) expected = multiplied(times(expected, 2), 3, 1);
+  fleet.each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == expected); });
+}
+
+TEMPLATE_TEST_CASE("L11: a graph keeps the memory that its collectives use", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  constexpr std::size_t count = 5000;
+  const CommunicationId all(fleet.devices());
+  std::vector<Handle> data;
+  std::vector<Graph<typename TestType::Client>> graphs;
+  const auto work = [&](std::size_t rank, auto& client) {
+    const Handle between = client.empty(count * sizeof(std::int32_t));  // dropped at the end
+    client.all_reduce(data[rank], between, ElementType::I32, all);
+    client.all_reduce(between, data[rank], ElementType::I32, all);
+  };
+  fleet.each([&](std::size_t, auto& client) {
+    data.push_back(to_device(client, Numbers(count, 1)));
+    client.graph_prepare();
+  });
+  fleet.each(work);
+  fleet.each([&](std::size_t rank, auto& client) {
+    client.graph_start_capture();
+    work(rank, client);
+    graphs.push_back(client.graph_stop_capture());
+  });
+  std::vector<Handle> others;
+  fleet.each([&](std::size_t, auto& client) {
+    for (int i = 0; i < 20; ++i) others.push_back(to_device(client, Numbers(count, -1)));
+  });
+  for (auto& graph : graphs) graph.replay();
+  fleet.each([&](std::size_t rank, auto& client) {
+    for (std::size_t i = 0; i < 20; ++i) CHECK(read_soon(client, others[rank * 20 + i]) == Numbers(count, -1));
+    CHECK(read_soon(client, data[rank]) == Numbers(count, 16));  // twice doubled in the rehearsal, and by the replay
+  });
+}
+
+TEMPLATE_TEST_CASE("L10: a rank that does not replay its graph is named, and the graphs work again after that", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CollectiveTimeout timeout(std::chrono::milliseconds(200));
+  const CommunicationId all(fleet.devices());
+  std::vector<Handle> data;
+  std::vector<Graph<typename TestType::Client>> graphs;
+  fleet.each([&](std::size_t rank, auto& client) {
+    data.push_back(to_device(client, Numbers(100, 1)));
+    client.graph_prepare();
+    client.graph_start_capture();
+    client.all_reduce(data[rank], data[rank], ElementType::I32, all);
+    graphs.push_back(client.graph_stop_capture());
+  });
+  graphs[0].replay();
+  const auto failures = failures_of(fleet[0]);
+  REQUIRE(kinds_of(failures) == std::vector{Kind::Timeout});
+  CHECK(mentions(failures[0].what, {fleet.devices()[1].to_string()}));
+  CHECK(std::string(failures[0].site.file_name()).find("collective_capture_test") != std::string::npos);
+
+  fleet[0].ensure_init_collective(all);
+  for (auto& graph : graphs) graph.replay();
+  fleet.each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == Numbers(100, 2)); });
 }

@@ -23,7 +23,7 @@ CommunicationFacts facts_of(std::size_t devices) {
 
 TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
   const auto ways = communication_ways(facts_of(3));
-  REQUIRE(ways.size() == 7);
+  REQUIRE(ways.size() == 8);
   CHECK(ways[1].what == "transfers between cuda:0 and cuda:2");
   CHECK_THAT(ways[1].way, ContainsSubstring("from memory to memory"));
   CHECK_THAT(ways[3].way, ContainsSubstring("whatever their size"));
@@ -31,7 +31,8 @@ TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
   CHECK_THAT(ways[4].way, ContainsSubstring("one shot"));
   CHECK_THAT(ways[5].what, ContainsSubstring("8 MiB"));
   CHECK_THAT(ways[5].way, ContainsSubstring("two shots"));
-  CHECK_THAT(ways[6].way, ContainsSubstring("NCCL 2.28.9"));
+  CHECK_THAT(ways[6].what, ContainsSubstring("broadcast up to 1 MiB"));
+  CHECK_THAT(ways[7].way, ContainsSubstring("NCCL 2.28.9"));
 }
 
 TEST_CASE("What keeps small sums out of peer memory is named") {

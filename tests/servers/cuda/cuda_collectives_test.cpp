@@ -179,7 +179,7 @@ TEST_CASE("Every other collective is right with every type", "[gpu]") {
   const DeviceId root = gpus.devices()[1];
   for (const auto& facts : element_types) {
     const ElementType type = facts.type;
-    for (const std::size_t block : {std::size_t{3}, std::size_t{100'003}}) {
+    for (const std::size_t block : {std::size_t{3}, std::size_t{4'000}, std::size_t{100'003}, std::size_t{1'100'003}}) {
       const std::size_t count = block * ranks;
       INFO(count << " " << to_string(type));
       struct Results {
@@ -222,6 +222,53 @@ TEST_CASE("Every other collective is right with every type", "[gpu]") {
       }
     }
   }
+}
+
+TEST_CASE("Blocks are gathered, scattered and broadcast in place, wherever they begin, and nothing beside them",
+          "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(std::min(enumerate_cuda_devices().size(), most));
+  const std::size_t ranks = gpus.size();
+  constexpr ElementType type = ElementType::U8;
+  for (const std::size_t block : {std::size_t{1}, std::size_t{32}, std::size_t{1001}, std::size_t{70'001}})
+    for (const std::size_t first : {std::size_t{0}, std::size_t{5}, std::size_t{16}}) {
+      INFO(block << " from " << first);
+      const std::size_t count = first + block * ranks + 7;
+      struct Data {
+        Handle gather, scatter, broadcast;
+      };
+      std::vector<Data> data(ranks);
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        for (Handle* handle : {&data[rank].gather, &data[rank].scatter, &data[rank].broadcast})
+          *handle = gpus[rank].create(bytes_of(type, values_of(rank, count)));
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const auto all = [&](const Handle& handle) { return handle.offset_start(first).offset_end(7); };
+        const auto own = [&](const Handle& handle) {
+          return all(handle).offset_start(rank * block).offset_end((ranks - rank - 1) * block);
+        };
+        gpus[rank].all_gather(own(data[rank].gather), all(data[rank].gather), type, gpus.devices());
+        gpus[rank].reduce_scatter(all(data[rank].scatter), own(data[rank].scatter), type, gpus.devices());
+        gpus[rank].broadcast(all(data[rank].broadcast), all(data[rank].broadcast), type, gpus.devices(),
+                             gpus.devices().back());
+      }
+      const Values sum = reduced(ReduceOperation::Sum, ranks, count);
+      std::vector<Values> of_all;
+      for (std::size_t rank = 0; rank < ranks; ++rank) of_all.push_back(values_of(rank, count));
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        Values gathered = of_all[rank];
+        Values scattered = gathered;
+        Values sent = gathered;
+        for (std::size_t i = first; i < first + block * ranks; ++i) {
+          const std::size_t from = (i - first) / block;
+          gathered[i] = of_all[from][i];
+          sent[i] = of_all.back()[i];
+          if (from == rank) scattered[i] = sum[i];
+        }
+        REQUIRE(equal(gpus[rank], data[rank].gather, bytes_of(type, gathered)));
+        REQUIRE(equal(gpus[rank], data[rank].scatter, bytes_of(type, scattered)));
+        REQUIRE(equal(gpus[rank], data[rank].broadcast, bytes_of(type, sent)));
+      }
+    }
 }
 
 TEST_CASE("Windows that begin and end anywhere are reduced, and nothing beside them", "[gpu]") {

@@ -46,8 +46,30 @@ TEST_CASE("A group is done like one operation, if its tensors are of one type an
   CHECK(way(group) == CliqueWay::Nccl);
 }
 
+TEST_CASE("Blocks are written to the other ranks as long as all of them are small") {
+  const auto way = [](CollectiveOperation operation, std::size_t count, ElementType type = ElementType::U8) {
+    return PeerReduce::way_of({{.operation = operation, .element_type = type, .count = count}}, 4);
+  };
+  constexpr std::size_t most = PeerReduce::most_in_two_shots / 4;
+  for (const auto operation : {CollectiveOperation::AllGather, CollectiveOperation::ReduceScatter}) {
+    CHECK(way(operation, 0) == CliqueWay::Nccl);
+    CHECK(way(operation, 1) == CliqueWay::TwoShots);
+    CHECK(way(operation, most) == CliqueWay::TwoShots);
+    CHECK(way(operation, most + 1) == CliqueWay::Nccl);
+  }
+  CHECK(way(CollectiveOperation::Broadcast, PeerReduce::most_in_broadcast) == CliqueWay::TwoShots);
+  CHECK(way(CollectiveOperation::Broadcast, PeerReduce::most_in_broadcast + 1) == CliqueWay::Nccl);
+  // What does not reduce has no type.
+  CHECK(way(CollectiveOperation::AllGather, 1, ElementType::F8E4M3) == CliqueWay::TwoShots);
+  CHECK(way(CollectiveOperation::ReduceScatter, 1, ElementType::F8E4M3) == CliqueWay::Nccl);
+  CHECK(PeerReduce::code_of({.operation = CollectiveOperation::AllGather, .element_type = ElementType::F64}) ==
+        PeerReduce::code_of({.operation = CollectiveOperation::Broadcast, .reduce_operation = ReduceOperation::Max}));
+  CHECK(PeerReduce::code_of({.element_type = ElementType::F64}) ==
+        PeerReduce::Code(ElementType::F64, ReduceOperation::Sum));
+}
+
 TEST_CASE("Another operation, and more ranks than there is memory for are NCCL's") {
-  CHECK(PeerReduce::way_of({{.operation = CollectiveOperation::AllGather, .count = 2}}, 4) == CliqueWay::Nccl);
+  CHECK(PeerReduce::way_of({{.operation = CollectiveOperation::AllToAll, .count = 2}}, 4) == CliqueWay::Nccl);
   CHECK(PeerReduce::way_of({{.count = 2}}, 8) == CliqueWay::OneShot);
   CHECK(PeerReduce::way_of({{.count = 2}}, 9) == CliqueWay::Nccl);
 }

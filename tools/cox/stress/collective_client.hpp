@@ -189,7 +189,7 @@ std::vector<std::shared_ptr<Round>> CollectiveClient<Backend>::make_rounds(const
   for (std::uint64_t i = 0; i <= more; ++i) {
     auto round = std::make_shared<Round>(line.devices.size());
     round->operation = plan.operation;
-    round->parts = plan_parts(plan, line.devices.size(), options_.reduces_by_nccl, random);
+    round->parts = plan_parts(plan, line.devices.size(), options_.reductions, random);
     round->line = &line;
     round->ticket = tickets_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, Truth::round_stream);
     if (plan.fault == Fault::Missing || plan.fault == Fault::Mismatch) round->fault = plan.fault;

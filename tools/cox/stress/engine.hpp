@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/host/host_server.hpp>
 #if COX_HAS_CUDA
 #include <coxswain/servers/cuda/cuda_server.hpp>
@@ -44,7 +45,13 @@ struct ClientBackend {
 using LibraryBackend = ClientBackend<HostClient>;
 #if COX_HAS_CUDA
 struct CudaBackend : ClientBackend<CudaClient> {
-  static constexpr bool reduces_by_nccl = true;  ///< which cannot do all that host devices do
+  [[nodiscard]] static Reductions reductions(const std::vector<DeviceId>& devices) {
+    if (devices.size() > 8 || !settings().get<bool>("collectives.peer_memory")) return Reductions::Nccl;
+    for (const DeviceId from : devices)
+      for (const DeviceId to : devices)
+        if (from != to && !describe_cuda_peer(from, to).access) return Reductions::Nccl;
+    return Reductions::NcclAndPeerMemory;
+  }
 };
 #endif
 
@@ -73,8 +80,8 @@ class Engine {
   [[nodiscard]] static Options with_what_there_is(Options options) {
     if (options.devices.size() < 2) {
       options.mix = options.mix.without_collectives();
-    } else if constexpr (requires { Backend::reduces_by_nccl; }) {
-      options.reduces_by_nccl = true;
+    } else if constexpr (requires { Backend::reductions(options.devices); }) {
+      options.reductions = Backend::reductions(options.devices);
     }
     return options;
   }

@@ -13,6 +13,16 @@
 
 namespace cox::stress {
 
+/// Which reductions the devices do exactly as they are recomputed.
+enum class Reductions : std::uint8_t {
+  All,
+  /// Not those of floats that multiply by the inverse of a number which is no power of two; and 16-bit integers and
+  /// means of integers, which NCCL does not do, on their own only.
+  NcclAndPeerMemory,
+  /// Nor these.
+  Nccl,
+};
+
 /// What a run does.
 struct Options {
   static constexpr std::uint32_t most_clients = 1024;
@@ -25,8 +35,7 @@ struct Options {
   Mix mix;
   Payload payload;
   FaultRates faults;
-  /// Reductions that NCCL refuses, or does with less exactness than host devices, are left out.
-  bool reduces_by_nccl = false;
+  Reductions reductions = Reductions::All;
   /// A client that gets no answer for so long is reported as stuck.
   std::chrono::seconds patience{60};
   /// Called once at the end of the work, while the devices are still open and have nothing left to do.

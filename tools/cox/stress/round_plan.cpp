@@ -25,20 +25,30 @@ bool is_recomputed(ElementType type) noexcept {
   return can_reduce(type) && type != ElementType::F8E4M3 && type != ElementType::F8E5M2;
 }
 
-bool is_exact_by_nccl(ElementType type, ReduceOperation reduce, std::size_t ranks) noexcept {
-  if (type == ElementType::I16 || type == ElementType::U16) return false;
-  const bool is_float = accumulate_type(type) == ElementType::F32 || type == ElementType::F64;
-  return reduce != ReduceOperation::Mean || (is_float && std::has_single_bit(ranks));
-}
+/// What is done with exactness, and by whom.
+struct Exactness {
+  std::size_t ranks;
+  Reductions reductions;
+  bool in_group;
 
-RoundPart plan_part(CollectiveOperation operation, std::size_t bytes, std::size_t ranks, bool by_nccl, Random& random) {
+  [[nodiscard]] bool has(ElementType type, ReduceOperation reduce) const noexcept {
+    if (reductions == Reductions::All) return true;
+    const bool is_float = accumulate_type(type) == ElementType::F32 || type == ElementType::F64;
+    const bool is_mean = reduce == ReduceOperation::Mean;
+    if (is_mean && is_float) return std::has_single_bit(ranks);
+    const bool not_by_nccl = is_mean || type == ElementType::I16 || type == ElementType::U16;
+    return !not_by_nccl || (reductions == Reductions::NcclAndPeerMemory && !in_group);
+  }
+};
+
+RoundPart plan_part(CollectiveOperation operation, std::size_t bytes, const Exactness& exactness, Random& random) {
+  const std::size_t ranks = exactness.ranks;
   const CollectiveOperationFacts& facts = facts_of(operation);
   RoundPart part{.operation = operation};
   do {
     part.type = element_types[random.below(element_types.size())].type;
     part.reduce = static_cast<ReduceOperation>(random.below(reduce_operation_names.size()));
-  } while (facts.reduces &&
-           (!is_recomputed(part.type) || (by_nccl && !is_exact_by_nccl(part.type, part.reduce, ranks))));
+  } while (facts.reduces && (!is_recomputed(part.type) || !exactness.has(part.type, part.reduce)));
   part.root = static_cast<std::size_t>(random.below(ranks));
   const std::size_t block = bytes / (facts.input_of_all_size || facts.output_of_all_size ? ranks : 1);
   part.count = std::max<std::size_t>(block / element_size(part.type), 1);
@@ -48,16 +58,17 @@ RoundPart plan_part(CollectiveOperation operation, std::size_t bytes, std::size_
 
 }  // namespace
 
-std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, bool by_nccl, Random& random) {
+std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Reductions reductions, Random& random) {
   constexpr std::array others{CollectiveOperation::AllReduce, CollectiveOperation::Reduce, CollectiveOperation::Barrier,
                               CollectiveOperation::Broadcast};
   constexpr std::uint64_t one_group_in = 8;
   const bool group = plan.operation != Operation::Transfer && random.below(one_group_in) == 0;
   const std::size_t more = group ? 1 + static_cast<std::size_t>(random.below(2)) : 0;
   const std::size_t bytes = plan.bytes / (more + 1);
-  std::vector<RoundPart> parts{plan_part(operation_of(plan.operation), bytes, ranks, by_nccl, random)};
+  const Exactness exactness{ranks, reductions, group};
+  std::vector<RoundPart> parts{plan_part(operation_of(plan.operation), bytes, exactness, random)};
   for (std::size_t i = 0; i < more; ++i)
-    parts.push_back(plan_part(others[random.below(others.size())], bytes, ranks, by_nccl, random));
+    parts.push_back(plan_part(others[random.below(others.size())], bytes, exactness, random));
   return parts;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/tools/cox/stress/options.hpp>
 #include <coxswain/tools/cox/stress/program.hpp>
 #include <coxswain/tools/cox/stress/random.hpp>
 #include <coxswain/tools/cox/stress/round.hpp>
@@ -9,9 +10,8 @@
 
 namespace cox::stress {
 
-/// What the ranks do together for a plan of a client: its operation, now and then in a group with others. `by_nccl`:
-/// without reductions that NCCL refuses (integers of 16 bits) or does otherwise (the mean of integers, which may
-/// overflow, and that of ranks of which no power of two is the number, since it multiplies by the inverse).
-[[nodiscard]] std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, bool by_nccl, Random& random);
+/// What the ranks do together for a plan of a client: its operation, now and then in a group with others.
+[[nodiscard]] std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Reductions reductions,
+                                                Random& random);
 
 }  // namespace cox::stress

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/memory/device_buffer.hpp>
+#include <coxswain/runtime/memory/resolve_window.hpp>
+
+#include <cstddef>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace cox {
+
+/// Work of a stream that a capture has recorded instead of running it, in parts: steps that are replayed as one, and
+/// behind each part but the last something that every replay has to do anew, since others than the stream have a say in
+/// it. Keeps all memory that the steps touch, so that nothing else is ever put there while it lives (L11). For servers
+/// whose resources are DeviceBuffers. Device thread only.
+template <class Step, class Interlude>
+class RecordedWork {
+ public:
+  struct Part {
+    std::vector<Step> steps = {};
+    BufferUses uses = {};                                        ///< each buffer once, as written if any step writes it
+    Interlude then = {};                                         ///< empty: of the last part
+    std::unordered_map<DeviceBuffer*, std::size_t> places = {};  ///< in uses
+  };
+
+  RecordedWork() : parts_(1) {}
+
+  /// Memory that was allocated during the capture, or that an interlude uses. Throws std::bad_alloc.
+  void keep(const ManagedMemory& memory) { memory_.push_back(memory); }
+  /// Throws std::bad_alloc; then nothing was added.
+  void add(const BufferUses& uses, Step step) {
+    Part& part = parts_.back();
+    for (const BufferUse& use : uses) {
+      const auto [found, is_new] = part.places.try_emplace(use.buffer, part.uses.size());
+      if (is_new) {
+        if (use.memory != nullptr) memory_.push_back(*use.memory);
+        part.uses.push_back({use.buffer, use.access, nullptr});
+      } else if (use.access == Access::Write) {
+        part.uses[found->second].access = Access::Write;
+      }
+    }
+    part.steps.push_back(std::move(step));
+  }
+  /// Behind what has been added so far, and before what comes. Throws std::bad_alloc; then nothing was added.
+  void add_interlude(Interlude interlude) {
+    parts_.emplace_back();
+    parts_[parts_.size() - 2].then = std::move(interlude);
+  }
+
+  /// At least one, which may have no steps.
+  [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
+
+ private:
+  std::vector<Part> parts_;
+  std::vector<ManagedMemory> memory_;
+};
+
+}  // namespace cox

@@ -1,0 +1,103 @@
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/runtime/memory/recorded_work.hpp>
+#include <coxswain/runtime/unique_function.hpp>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+using namespace cox;
+
+namespace {
+
+using Work = RecordedWork<UniqueFunction<void()>, UniqueFunction<void()>>;
+
+struct Fixture {
+  Fixture() {
+    for (ManagedMemory& memory : memories) {
+      memory = ManagedMemory::mint({});
+      memory.state().resource.reset(new DeviceBuffer(returned));
+    }
+  }
+  Fixture(const Fixture&) = delete;
+  Fixture& operator=(const Fixture&) = delete;
+  ~Fixture() {
+    memories = {};
+    for (DeviceBuffer* buffer = returned->close(); buffer != nullptr;)
+      delete std::exchange(buffer, buffer->next_returned);
+  }
+  DeviceBuffer& buffer(std::size_t i) const { return static_cast<DeviceBuffer&>(*memories[i].state().resource); }
+  BufferUse use(std::size_t i, Access access) const { return {&buffer(i), access, &memories[i]}; }
+  UniqueFunction<void()> say(char what) {
+    return [this, what] { said += what; };
+  }
+  std::size_t given_back() const {
+    std::size_t count = 0;
+    for (DeviceBuffer* buffer = returned->take_all(); buffer != nullptr; ++count)
+      delete std::exchange(buffer, buffer->next_returned);
+    return count;
+  }
+
+  std::shared_ptr<ReturnedBuffers> returned = std::make_shared<ReturnedBuffers>();
+  std::array<ManagedMemory, 3> memories;
+  std::string said;
+};
+
+void replay(Work& work) {
+  for (Work::Part& part : work.parts()) {
+    for (auto& step : part.steps) step();
+    if (part.then) part.then();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Recorded work is replayed in its order, interludes in their place, as often as one likes") {
+  Fixture f;
+  Work work;
+  replay(work);
+  work.add({}, f.say('a'));
+  work.add({}, f.say('b'));
+  work.add_interlude(f.say('1'));
+  work.add_interlude(f.say('2'));
+  work.add({}, f.say('c'));
+  CHECK(f.said.empty());
+  replay(work);
+  replay(work);
+  CHECK(f.said == "ab12cab12c");
+  REQUIRE(work.parts().size() == 3);
+  CHECK(work.parts()[1].steps.empty());
+  CHECK_FALSE(work.parts()[2].then);
+}
+
+TEST_CASE("Each part of recorded work uses each buffer once, as written if any of its steps writes it") {
+  Fixture f;
+  Work work;
+  work.add({f.use(0, Access::Read), f.use(1, Access::Write)}, f.say('a'));
+  work.add({f.use(0, Access::Write), f.use(1, Access::Read)}, f.say('b'));
+  work.add_interlude(f.say('1'));
+  work.add({f.use(0, Access::Read)}, f.say('c'));
+  const auto& parts = work.parts();
+  REQUIRE(parts[0].uses.size() == 2);
+  CHECK(parts[0].uses[0].buffer == &f.buffer(0));
+  CHECK(parts[0].uses[0].access == Access::Write);
+  CHECK(parts[0].uses[1].access == Access::Write);
+  REQUIRE(parts[1].uses.size() == 1);
+  CHECK(parts[1].uses[0].access == Access::Read);
+}
+
+TEST_CASE("L11: recorded work keeps the memory of its steps, and what it is told to keep") {
+  Fixture f;
+  {
+    Work work;
+    work.add({f.use(0, Access::Read)}, f.say('a'));
+    work.add_interlude(f.say('1'));
+    work.keep(f.memories[1]);
+    f.memories = {};
+    CHECK(f.given_back() == 1);  // the third, which nobody has told it of
+  }
+  CHECK(f.given_back() == 2);
+}
