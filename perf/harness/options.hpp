@@ -21,6 +21,7 @@ struct Options {
   std::string json;                 ///< file for the rows; empty: none
   unsigned rounds = 0;              ///< 0: 7, or 3 with --quick
   std::uint64_t seed = 0;           ///< order of contenders within the rounds; 0: drawn and printed
+  std::vector<std::string> own;     ///< arguments that a fresh process is given, too: the program's own
   std::vector<std::string> sample;  ///< case and contender: print one sample of it and leave (fresh processes use it)
 };
 

@@ -97,7 +97,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       static_cast<void>(wait_while_pending(lock, std::chrono::steady_clock::time_point::max()));
       if (is(Stage::Ready)) return;
     }
-    milestone_->wait();
+    static_cast<void>(wait_for_milestone(std::chrono::steady_clock::time_point::max()));
     settle();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is(Stage::Ready); });
@@ -110,7 +110,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       if (!wait_while_pending(lock, deadline)) return false;
       if (is(Stage::Ready)) return true;
     }
-    if (!milestone_->wait_until(deadline)) return false;
+    if (!wait_for_milestone(deadline)) return false;
     settle();
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, deadline, [this] { return is(Stage::Ready); });
@@ -158,6 +158,20 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     }
     if (deadline != std::chrono::steady_clock::time_point::max()) return changed_.wait_until(lock, deadline, moved_on);
     changed_.wait(lock, moved_on);
+    return true;
+  }
+
+  // Without the lock. What the device is to come to may itself wait for what this thread has to do.
+  bool wait_for_milestone(std::chrono::steady_clock::time_point deadline) {
+    if (const std::function<void()>* const help = waiting_help()) [[unlikely]] {
+      for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
+        (*help)();
+        if (milestone_->wait_until(std::min(deadline, now + help_interval))) return true;
+      }
+      return milestone_->reached();
+    }
+    if (deadline != std::chrono::steady_clock::time_point::max()) return milestone_->wait_until(deadline);
+    milestone_->wait();
     return true;
   }
 

@@ -1,6 +1,7 @@
 #include <coxswain/runtime/milestone.hpp>
 
 #include <coxswain/runtime/completion_thread.hpp>
+#include <coxswain/runtime/detail/waiting_help.hpp>
 #include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/promise.hpp>
 #include <coxswain/tests/support/catch.hpp>
@@ -93,6 +94,22 @@ TEST_CASE("Who waits for a future waits for its milestone, and makes the value")
   REQUIRE(armed.milestone->listeners() == 0);  // nobody else was asked to
   REQUIRE(armed.future.get() == 42);
   REQUIRE(settled_on == std::this_thread::get_id());
+}
+
+TEST_CASE("L10: a milestone may need the help of who waits for it") {
+  const bool with_deadline = GENERATE(false, true);
+  std::thread([&] {
+    Armed armed;
+    armed.promise.settle_at(armed.milestone, [] { return 42; });
+    int calls = 0;
+    cox::detail::set_waiting_help([&] {
+      if (++calls == 3) armed.milestone->reach();
+    });
+    if (with_deadline) CHECK(armed.future.wait_for(std::chrono::seconds(60)));
+    CHECK(armed.future.get() == 42);
+    CHECK(calls >= 3);
+    cox::detail::set_waiting_help({});
+  }).join();
 }
 
 TEST_CASE("A future that is waited for before it has a milestone is not missed") {

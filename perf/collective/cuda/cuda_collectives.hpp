@@ -14,6 +14,6 @@ struct CudaCollectives {
 
 /// Measures collectives between GPUs beside NCCL alone, in one process with a thread for each GPU. Returns the exit
 /// code.
-int measure_cuda_collectives(const Options& options, const CudaCollectives& measured);
+int measure_cuda_collectives(Options options, const CudaCollectives& measured);
 
 }  // namespace cox::perf

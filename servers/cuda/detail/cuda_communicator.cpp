@@ -17,6 +17,11 @@
 namespace cox::detail {
 namespace {
 
+// Operations at most that wait for a communicator to be made: so many times what a rank may be ahead.
+constexpr std::size_t most_put_off = 16;
+// What others may take to begin with what they have put off. Meanwhile the rank looks again and again.
+constexpr std::chrono::seconds patience_with_others{1};
+
 NcclDevices nccl_devices(const CommunicationId& devices) {
   std::vector<int> ordinals;
   for (const DeviceId device : devices.devices()) ordinals.push_back(device.index);
@@ -63,7 +68,7 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
   if (put_off_.empty() && may_ask(asking.requests)) {
     ask_for(asking);
   } else {
-    if (put_off_.size() >= settings().get<std::uint64_t>("collectives.max_ahead"))
+    if (put_off_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
       throw CallError(CallError::Kind::QueueFull, devices().devices()[rank()].to_string() + ": " +
                                                       std::to_string(put_off_.size()) +
                                                       " operations wait for their communicator to be made already");
@@ -170,16 +175,27 @@ void CudaCommunicator::go_on() noexcept {
     } catch (...) {
       return refuse_put_off(give_up());
     }
-    Asking next = std::move(put_off_.front());
-    put_off_.pop_front();
     try {
+      Asking next = put_off_.front();  // a copy: it may have to be asked for again
       ask_for(next);
+    } catch (const CallError& error) {
+      if (error.kind() == CallError::Kind::QueueFull && wait_for_others()) return;
+      return refuse_put_off(give_up());
     } catch (...) {
-      const std::exception_ptr refusal = give_up();
-      next.part->refuse(refusal);
-      return refuse_put_off(refusal);
+      return refuse_put_off(give_up());
     }
+    put_off_.pop_front();
+    ahead_since_.reset();
   }
+}
+
+// The rank is as far ahead as it may be; but the others, too, may have much that they could not ask for before.
+bool CudaCommunicator::wait_for_others() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!ahead_since_) ahead_since_ = now;
+  if (now - *ahead_since_ > patience_with_others) return false;
+  later()();
+  return true;
 }
 
 // Where what hinders it is caught.

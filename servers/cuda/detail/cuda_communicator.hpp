@@ -13,6 +13,7 @@
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
 #include <coxswain/servers/cuda/detail/peer_reduce.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -93,6 +94,7 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests) const;
   void ask_for(Asking& asking);
   void go_on() noexcept;
+  [[nodiscard]] bool wait_for_others();
   [[nodiscard]] std::exception_ptr give_up() noexcept;
   [[nodiscard]] UniqueFunction<void()> later();
 
@@ -102,6 +104,7 @@ class CudaCommunicator : public Communicator {
   std::uint64_t last_;
   std::map<PeerReduce::Code, bool> ready_;  // whether PeerReduce has the code for such operations
   std::deque<Asking> put_off_;
+  std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more put off
   const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
 };
 

@@ -271,6 +271,23 @@ TEST_CASE("Blocks are gathered, scattered and broadcast in place, wherever they 
     }
 }
 
+TEST_CASE("More collectives than a rank may be ahead can be asked for while their communicator is made", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  const Gpus gpus(2);
+  const std::size_t rounds = 3 * settings().get<std::uint64_t>("collectives.max_ahead");
+  constexpr ElementType type = ElementType::U32;
+  std::vector<Handle> data;
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    data.push_back(gpus[rank].create(bytes_of(type, values_of(rank, rounds))));
+  for (std::size_t round = 0; round < rounds; ++round)
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      const Handle one = data[rank].offset_start(4 * round).offset_end(4 * (rounds - round - 1));
+      gpus[rank].all_reduce(one, one, type, gpus.devices());
+    }
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    REQUIRE(equal(gpus[rank], data[rank], bytes_of(type, reduced(ReduceOperation::Sum, 2, rounds))));
+}
+
 TEST_CASE("Windows that begin and end anywhere are reduced, and nothing beside them", "[gpu]") {
   COX_REQUIRE_GPUS(2U);
   const Gpus gpus(2);
