@@ -4,73 +4,21 @@
 #include <coxswain/runtime/detail/waiting_help.hpp>
 #include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/promise.hpp>
+#include <coxswain/tests/runtime/paper_milestone.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
 
+using cox::test::PaperMilestone;
+
 namespace {
-
-/// A milestone that the test reaches.
-class PaperMilestone final : public cox::Milestone {
- public:
-  [[nodiscard]] bool reached() noexcept override {
-    const std::lock_guard lock(mutex_);
-    return reached_;
-  }
-  void wait() noexcept override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return reached_; });
-  }
-  [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline, [this] { return reached_; });
-  }
-  void notify(cox::UniqueFunction<void()> function) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!closed_) return functions_.push_back(std::move(function));
-    }
-    function();
-  }
-
-  /// Its helper is gone: who asks to be told is told at once, on his own thread.
-  void close() {
-    reach();
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-  }
-
-  void reach() {
-    std::vector<cox::UniqueFunction<void()>> functions;
-    {
-      const std::lock_guard lock(mutex_);
-      reached_ = true;
-      functions.swap(functions_);
-      changed_.notify_all();
-    }
-    for (auto& function : functions) function();
-  }
-  [[nodiscard]] std::size_t listeners() {
-    const std::lock_guard lock(mutex_);
-    return functions_.size();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool reached_ = false;
-  bool closed_ = false;
-  std::vector<cox::UniqueFunction<void()>> functions_;
-};
 
 struct Armed {
   std::shared_ptr<PaperMilestone> milestone = std::make_shared<PaperMilestone>();
@@ -147,7 +95,7 @@ TEST_CASE("A handler is served by the milestone, whether it came before it or af
 TEST_CASE("A handler for a future whose device has been closed is served on the spot") {
   for (const bool handler_first : {true, false}) {
     Armed armed;
-    armed.milestone->close();
+    armed.milestone->reach();
     std::promise<int> got;
     const auto listen = [&] {
       armed.future.async_get([&got](const std::exception_ptr& error, int value) { got.set_value(error ? -1 : value); });

@@ -1,10 +1,11 @@
+#include <coxswain/runtime/milestone_set.hpp>
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
-#include <coxswain/servers/cuda/detail/event_set.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace cox::detail {
 namespace {
@@ -62,7 +63,7 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
       [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
-        EventSet::Events events;
+        std::vector<std::shared_ptr<CudaEvent>> events;
         SyncEnd end{device.utilities(), stream, sequence, nullptr, error, site};
         try {
           device.streams().add_events(waits, events);
@@ -75,8 +76,8 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
           end.held = target.queue->held();
           if (events.empty()) return complete(promise, end);
           if (behind_durations)
-            return complete_behind_durations(EventSet::of(std::move(events)), std::move(promise), std::move(end));
-          promise.settle_at(EventSet::of(std::move(events)), std::move(end));
+            return complete_behind_durations(MilestoneSet::of(std::move(events)), std::move(promise), std::move(end));
+          promise.settle_at(MilestoneSet::of(std::move(events)), std::move(end));
         } catch (...) {
           promise.set_error(error != nullptr ? error : std::current_exception());
         }
