@@ -16,7 +16,7 @@ struct DeviceThreadOptions {
   QueuePolicy queue_policy = QueuePolicy::Grow;
   /// How long an idle device thread looks for work before it parks, and how long a caller that waits for it spins
   /// before it sleeps.
-  std::chrono::nanoseconds spin = std::chrono::microseconds(100);
+  std::chrono::nanoseconds spin = std::chrono::microseconds(250);
   /// Processors that the thread may run on; empty: any. For a GPU, those of its NUMA node.
   std::vector<int> cpus;
   /// A task that holds the thread longer is reported; zero: none is.

@@ -52,7 +52,7 @@ constexpr std::array settings_table{
             "", "closures queued at most; enforced under the policies block and fail"},
     Setting{"device_thread.queue_policy", "COX_DEVICE_THREAD_QUEUE_POLICY", Type::QueuePolicy, 0, 0, "grow", "",
             "what a submit to a full queue does"},
-    Setting{"device_thread.spin", "COX_DEVICE_THREAD_SPIN", Type::Duration, 0, second, "100us", "",
+    Setting{"device_thread.spin", "COX_DEVICE_THREAD_SPIN", Type::Duration, 0, second, "250us", "",
             "how long an idle device thread, or a caller that waits for it, looks for work before it sleeps"},
     Setting{"device_thread.stall_threshold", "COX_DEVICE_THREAD_STALL_THRESHOLD", Type::Duration, 0, day, "10s", "",
             "a task that holds the thread longer is reported; 0s: none is"},

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/element_type.hpp>
 
 #include <source_location>
+#include <vector>
 
 namespace cox::perf {
 namespace {
@@ -47,12 +48,15 @@ PeerPair::PeerPair(const OpenGpu& first, std::uint16_t second, std::size_t large
   if (reaches(there.device(), here.device())) enable(there, here);
 }
 
-void PeerPair::copy_peer(std::size_t bytes, const OpenGpu& on) const {
+void PeerPair::copy_peer(std::size_t bytes, const OpenGpu& on, std::size_t times) const {
   const detail::CurrentContext current(on.raw().context());
-  COX_CUDA_TRY(copy_to_peer(second_memory_.address(), second_.raw().context().native(), first_memory_.address(),
-                            first_.raw().context().native(), bytes, on.raw().native()));
+  for (std::size_t i = 0; i < times; ++i)
+    COX_CUDA_TRY(copy_to_peer(second_memory_.address(), second_.raw().context().native(), first_memory_.address(),
+                              first_.raw().context().native(), bytes, on.raw().native()));
   on.raw().synchronize();
 }
+
+void PeerPair::copy_peer_in_stream(std::size_t bytes, std::size_t times) const { copy_peer(bytes, first_, times); }
 
 void PeerPair::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const {
   COX_RAW_TRY(copy_on_device(to, from, bytes, first_.raw().native()));
@@ -63,6 +67,16 @@ Handle PeerPair::to_client(std::size_t bytes) const {
   const Handle source = first_handle_.offset_end(largest_ - bytes);
   Handle received = first_.client().to_client(source, second_.client(), ElementType::U8);
   if constexpr (CudaServer::communication_enabled) second_.client().sync_collective();
+  second_.finish();
+  return received;
+}
+
+std::vector<Handle> PeerPair::to_client_in_stream(std::size_t bytes, std::size_t times) const {
+  const Handle source = first_handle_.offset_end(largest_ - bytes);
+  std::vector<Handle> received;
+  for (std::size_t i = 0; i < times; ++i)
+    received.push_back(first_.client().to_client(source, second_.client(), ElementType::U8));
+  second_.client().sync_collective();
   second_.finish();
   return received;
 }

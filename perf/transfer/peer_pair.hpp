@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace cox::perf {
 
@@ -30,9 +31,12 @@ class PeerPair {
   void copy_of_clients(std::size_t bytes) const { copy(second_address_, first_address_, bytes); }
   /// to_client, and the wait for it. Returns what came of it.
   [[nodiscard]] Handle to_client(std::size_t bytes) const;
+  /// So many of copy_peer(), and of to_client(), that are waited for together.
+  void copy_peer_in_stream(std::size_t bytes, std::size_t times) const;
+  [[nodiscard]] std::vector<Handle> to_client_in_stream(std::size_t bytes, std::size_t times) const;
 
  private:
-  void copy_peer(std::size_t bytes, const OpenGpu& on) const;
+  void copy_peer(std::size_t bytes, const OpenGpu& on, std::size_t times = 1) const;
   void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const;
 
   const OpenGpu& first_;

@@ -122,6 +122,18 @@ class TransferCases {
     suite_.add(std::move(added));
   }
 
+  void add_peer_copies(const std::shared_ptr<LazyPeerPair>& pair, std::size_t bytes) {
+    constexpr std::size_t times = 8;
+    Case added = case_of(std::to_string(times) + " copies of " + size_name(bytes) + " to another GPU, in a stream");
+    added.figure = "F12";
+    const std::size_t all = times * bytes;
+    add(added, all, "coxswain", "to_client of each, sync",
+        [=] { return pair->get().to_client_in_stream(bytes, times); });
+    add(added, all, "raw_peer", "cuMemcpyPeerAsync of each, sync; F12: ours at least 0.98 times the rate",
+        [=] { pair->get().copy_peer_in_stream(bytes, times); });
+    suite_.add(std::move(added));
+  }
+
  private:
   static Case case_of(std::string name) {
     return {.figure = "F11", .name = std::move(name), .metrics = copy_metrics(), .contenders = {}};
@@ -179,6 +191,7 @@ void add_peer_copies(TransferCases& cases, const OpenGpu& gpu, std::size_t large
   const auto pair = std::make_shared<LazyPeerPair>(gpu, std::uint16_t{1}, largest);
   for (const std::size_t bytes : {std::size_t{4} << 10U, mebibyte, 64 * mebibyte, 1024 * mebibyte})
     if (bytes <= largest) cases.add_peer_copy(pair, bytes);
+  for (const std::size_t bytes : {mebibyte, 64 * mebibyte}) cases.add_peer_copies(pair, bytes);
 }
 
 int measure(const Options& options) {

@@ -71,7 +71,7 @@ TEST_CASE("Code goes before the environment, the environment before the file, th
   CHECK(source(settings, "host.threads") == "environment COX_HOST_THREADS");
   CHECK(settings.get<std::uint64_t>("host.memory") == 7U << 20U);
   CHECK(source(settings, "host.memory") == "some.toml:4:10");
-  CHECK(settings.get<std::chrono::nanoseconds>("device_thread.spin") == 100us);
+  CHECK(settings.get<std::chrono::nanoseconds>("device_thread.spin") == 250us);
   CHECK(source(settings, "device_thread.spin") == "default");
   CHECK(settings.file() == "some.toml");
 }

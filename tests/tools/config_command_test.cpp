@@ -63,7 +63,7 @@ TEST_CASE("cox config shows for each setting what is in force and where it comes
   CHECK(row(command.out, "log.stderr") == Words{"log.stderr", "false", "code"});
   CHECK(row(command.out, "log.file") == Words{"log.file", "\"\"", "default"});
   CHECK(row(command.out, "log.host") == Words{"log.host", "warn", "default", "(as", "log.level)"});
-  CHECK(row(command.out, "device_thread.spin") == Words{"device_thread.spin", "100us", "default"});
+  CHECK(row(command.out, "device_thread.spin") == Words{"device_thread.spin", "250us", "default"});
   CHECK_THAT(command.out, ContainsSubstring("settings file: " + file.path() + "\n"));
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("cox config --json - gives the settings as JSON instead of the table")
   CHECK(host_devices["environment"] == "COX_HOST_DEVICES");
   CHECK(host_devices["expected"] == "a whole number from 1 to 65535");
   CHECK(entry(json, "host.memory")["value"] == 1073741824);
-  CHECK(entry(json, "device_thread.spin")["value"] == "100us");
+  CHECK(entry(json, "device_thread.spin")["value"] == "250us");
   CHECK(entry(json, "device_thread.histograms")["value"] == true);
   CHECK(entry(json, "device_thread.histograms")["source"]["kind"] == "default");
 }

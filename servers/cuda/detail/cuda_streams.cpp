@@ -71,7 +71,10 @@ StreamSlot CudaStreams::take_slot() {
 void CudaStreams::forget_idle() noexcept {
   poll();
   last_ = nullptr;
-  for (const auto& [id, stream] : streams_) static_cast<void>(stream->transfers(*this));
+  for (const auto& [id, stream] : streams_) {
+    static_cast<void>(stream->transfers(*this));  // asked for, they forget what is complete
+    static_cast<void>(stream->owed(*this));
+  }
   std::erase_if(streams_, [this](const auto& entry) {
     if (!entry.second->idle() || entry.second.use_count() != 1) return false;
     const StreamSlot slot = entry.second->slot();
