@@ -51,8 +51,8 @@ PeerPair::PeerPair(const OpenGpu& first, std::uint16_t second, std::size_t large
 void PeerPair::copy_peer(std::size_t bytes, const OpenGpu& on, std::size_t times) const {
   const detail::CurrentContext current(on.raw().context());
   for (std::size_t i = 0; i < times; ++i)
-    COX_CUDA_TRY(copy_to_peer(second_memory_.address(), second_.raw().context().native(), first_memory_.address(),
-                              first_.raw().context().native(), bytes, on.raw().native()));
+    COX_CUDA_TRY(copy_to_peer(second_memory_.address() + i * bytes, second_.raw().context().native(),
+                              first_memory_.address(), first_.raw().context().native(), bytes, on.raw().native()));
   on.raw().synchronize();
 }
 

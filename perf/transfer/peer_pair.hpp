@@ -31,7 +31,8 @@ class PeerPair {
   void copy_of_clients(std::size_t bytes) const { copy(second_address_, first_address_, bytes); }
   /// to_client, and the wait for it. Returns what came of it.
   [[nodiscard]] Handle to_client(std::size_t bytes) const;
-  /// So many of copy_peer(), and of to_client(), that are waited for together.
+  /// So many of copy_peer(), and of to_client(), that are waited for together: each to memory of its own, which must
+  /// fit into `largest`.
   void copy_peer_in_stream(std::size_t bytes, std::size_t times) const;
   [[nodiscard]] std::vector<Handle> to_client_in_stream(std::size_t bytes, std::size_t times) const;
 

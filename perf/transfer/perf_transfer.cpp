@@ -123,7 +123,7 @@ class TransferCases {
   }
 
   void add_peer_copies(const std::shared_ptr<LazyPeerPair>& pair, std::size_t bytes) {
-    constexpr std::size_t times = 8;
+    constexpr std::size_t times = 4;
     Case added = case_of(std::to_string(times) + " copies of " + size_name(bytes) + " to another GPU, in a stream");
     added.figure = "F12";
     const std::size_t all = times * bytes;
