@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/detail/peer_reduce.hpp>
 
 #include <coxswain/collectives/detail/nccl_types.hpp>
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/servers/cuda/detail/compile.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
@@ -13,6 +13,7 @@
 #include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <new>
 #include <source_location>
@@ -203,22 +204,25 @@ void PeerReduce::prepare(const CollectiveRequest& request, const std::function<s
   const std::lock_guard lock(mutex_);
   if (prepared(request)) return;
   auto made = std::make_unique<Kernels>();
+  std::exception_ptr failure;
+  std::vector<std::vector<std::byte>> images;
   try {
-    const auto images = compile(request);
-    const std::shared_ptr<void> held = quiet();
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      made->one_shots.push_back(load(*made, "cox_one_shot", images[rank], rank));
-      made->two_shots.push_back(load(*made, "cox_two_shot", images[rank], rank));
-      made->two_shot_groups.push_back(load(*made, "cox_two_shot_group", images[rank], rank));
-      made->reduce_scatters.push_back(load(*made, "cox_reduce_scatter", images[rank], rank));
-      made->all_gathers.push_back(load(*made, "cox_all_gather", images[rank], rank));
-      made->broadcasts.push_back(load(*made, "cox_broadcast", images[rank], rank));
-    }
-    made->usable = true;
-  } catch (const LaunchError& error) {
-    log::write(LogSubsystem::Collectives, LogLevel::Warn,
-               [&] { return "no kernels of our own for " + to_string(request) + ": " + error.what(); });
+    images = compile(request);
+  } catch (...) {
+    failure = std::current_exception();
   }
+  if (failure == nullptr) {
+    const std::shared_ptr<void> held = quiet();
+    try {
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) load(*made, images[rank], rank);
+      made->usable = true;
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (failure != nullptr)
+    log::write(LogSubsystem::Collectives, LogLevel::Warn,
+               [&] { return "no kernels of our own for " + to_string(request) + ": " + cox::describe(failure); });
   kept_.push_back(std::move(made));
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
 }
@@ -245,11 +249,20 @@ std::vector<std::vector<std::byte>> PeerReduce::compile(const CollectiveRequest&
   return images;
 }
 
-CUfunction PeerReduce::load(Kernels& into, const char* name, std::span<const std::byte> image, std::size_t rank) const {
+void PeerReduce::load(Kernels& into, std::span<const std::byte> image, std::size_t rank) const {
   const DeviceId device = devices_.devices()[rank];
-  into.kept.push_back(CudaKernel::from_image(name, CubeDim::of_1d(peer_reduce_threads), image));
-  into.kept.back().prepare(device);
-  return require_loaded(into.kept.back(), {device, StreamId::current()}, std::source_location::current()).function;
+  const auto add = [&](std::vector<CUfunction>& functions, const char* name) {
+    into.kept.push_back(CudaKernel::from_image(name, CubeDim::of_1d(peer_reduce_threads), image));
+    into.kept.back().prepare(device);
+    functions.push_back(
+        require_loaded(into.kept.back(), {device, StreamId::current()}, std::source_location::current()).function);
+  };
+  add(into.one_shots, "cox_one_shot");
+  add(into.two_shots, "cox_two_shot");
+  add(into.two_shot_groups, "cox_two_shot_group");
+  add(into.reduce_scatters, "cox_reduce_scatter");
+  add(into.all_gathers, "cox_all_gather");
+  add(into.broadcasts, "cox_broadcast");
 }
 
 void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,

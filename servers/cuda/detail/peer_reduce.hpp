@@ -56,7 +56,8 @@ class PeerReduce {
   ~PeerReduce();
 
   /// Compiles the kernels of such operations and loads them on all devices, while what `quiet` returns is held: loading
-  /// may wait for running kernels. Blocks for all that, the first time. Throws what `quiet` throws, std::bad_alloc.
+  /// may wait for running kernels. Blocks for all that, the first time. What hinders it is logged. Throws what `quiet`
+  /// throws, std::bad_alloc.
   void prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet);
   /// Whether that has been done.
   [[nodiscard]] bool prepared(const CollectiveRequest& request) const noexcept { return find(request) != nullptr; }
@@ -93,9 +94,8 @@ class PeerReduce {
 
   /// By rank: each for its device's architecture.
   [[nodiscard]] std::vector<std::vector<std::byte>> compile(const CollectiveRequest& request) const;
-  /// The function in the image, in the memory of the rank's device.
-  [[nodiscard]] CUfunction load(Kernels& into, const char* name, std::span<const std::byte> image,
-                                std::size_t rank) const;
+  /// Adds the functions of the image, on the rank's device.
+  void load(Kernels& into, std::span<const std::byte> image, std::size_t rank) const;
   void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, CUstream stream) const;
   void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
                        CUstream stream) const;
