@@ -79,6 +79,22 @@ Numbers times(const Numbers& numbers, std::size_t factor) {
   return multiplied(numbers, static_cast<std::uint32_t>(factor), 0);
 }
 
+template <class Fleet>
+using Graphs = std::vector<Graph<typename Fleet::Client>>;
+
+/// That of `work(rank, client)` on each rank.
+template <class Fleet, class Work>
+Graphs<Fleet> graphs_of(Fleet& fleet, Work&& work) {
+  Graphs<Fleet> graphs;
+  fleet.each([&](std::size_t rank, auto& client) {
+    client.graph_prepare();
+    client.graph_start_capture();
+    work(rank, client);
+    graphs.push_back(client.graph_stop_capture());
+  });
+  return graphs;
+}
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("Collectives in a graph are done anew by each replay, between the launches around them", "",
@@ -90,19 +106,17 @@ TEMPLATE_TEST_CASE("Collectives in a graph are done anew by each replay, between
   const CommunicationId all(fleet.devices());
   std::vector<Handle> data;
   std::vector<Handle> sums;
-  std::vector<Graph<typename TestType::Client>> graphs;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.each([&](std::size_t, auto& client) {
     data.push_back(to_device(client, numbers_of(0, count)));
     sums.push_back(to_device(client, Numbers(count, 7)));
-    client.graph_prepare();
-    client.graph_start_capture();
+  });
+  Graphs<TestType> graphs = graphs_of(fleet, [&](std::size_t rank, auto& client) {
     launch(client, TestType::Backend::multiply_add(data[rank], 3, 1));
     client.all_reduce(data[rank], sums[rank], ElementType::I32, all);
     launch(client, TestType::Backend::multiply_add(sums[rank], 5, 2));
     client.all_reduce(sums[rank], data[rank], ElementType::I32, all);
     client.sync_collective();
     launch(client, TestType::Backend::multiply_add(data[rank], 1, 11));
-    graphs.push_back(client.graph_stop_capture());
   });
   fleet.each([&](std::size_t rank, auto& client) {
     CHECK(read_soon(client, sums[rank]) == Numbers(count, 7));  // nothing has run
@@ -126,14 +140,10 @@ TEMPLATE_TEST_CASE("Graphs with collectives are replayed in one order with other
   constexpr std::size_t count = 1000;
   const CommunicationId all(fleet.devices());
   std::vector<Handle> data;
-  std::vector<Graph<typename TestType::Client>> graphs;
-  fleet.each([&](std::size_t rank, auto& client) {
-    data.push_back(to_device(client, Numbers(count, 1)));
-    client.graph_prepare();
-    client.graph_start_capture();
+  fleet.each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(count, 1))); });
+  Graphs<TestType> graphs = graphs_of(fleet, [&](std::size_t rank, auto& client) {
     client.all_reduce(data[rank], data[rank], ElementType::I32, all);
     launch(client, TestType::Backend::multiply_add(data[rank], 3, 1));
-    graphs.push_back(client.graph_stop_capture());
   });
   constexpr int replays = 100;
   in_parallel(2, [&](std::size_t rank) {  // from other threads than the capture's, beside other collectives of theirs
@@ -156,7 +166,7 @@ TEMPLATE_TEST_CASE("L11: a graph keeps the memory that its collectives use", "",
   constexpr std::size_t count = 5000;
   const CommunicationId all(fleet.devices());
   std::vector<Handle> data;
-  std::vector<Graph<typename TestType::Client>> graphs;
+  Graphs<TestType> graphs;
   const auto work = [&](std::size_t rank, auto& client) {
     const Handle between = client.empty(count * sizeof(std::int32_t));  // dropped at the end
     client.all_reduce(data[rank], between, ElementType::I32, all);
@@ -190,14 +200,9 @@ TEMPLATE_TEST_CASE("L10: a rank that does not replay its graph is named, and the
   const CollectiveTimeout timeout(std::chrono::milliseconds(200));
   const CommunicationId all(fleet.devices());
   std::vector<Handle> data;
-  std::vector<Graph<typename TestType::Client>> graphs;
-  fleet.each([&](std::size_t rank, auto& client) {
-    data.push_back(to_device(client, Numbers(100, 1)));
-    client.graph_prepare();
-    client.graph_start_capture();
-    client.all_reduce(data[rank], data[rank], ElementType::I32, all);
-    graphs.push_back(client.graph_stop_capture());
-  });
+  fleet.each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(100, 1))); });
+  Graphs<TestType> graphs = graphs_of(
+      fleet, [&](std::size_t rank, auto& client) { client.all_reduce(data[rank], data[rank], ElementType::I32, all); });
   graphs[0].replay();
   const auto failures = failures_of(fleet[0]);
   REQUIRE(kinds_of(failures) == std::vector{Kind::Timeout});
