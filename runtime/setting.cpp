@@ -66,9 +66,9 @@ constexpr std::array settings_table{
             "collectives that the flight recorder of each communicator keeps"},
     Setting{"collectives.dump_file", "COX_COLLECTIVES_DUMP_FILE", Type::Text, 0, 0, "", "",
             "write the flight recorders to this file when a collective fails; replaced by the next failure"},
-    Setting{
-        "collectives.peer_memory", "COX_COLLECTIVES_PEER_MEMORY", Type::Boolean, 0, 0, "true", "",
-        "reduce up to 8 MiB, and what NCCL does not, by kernels in the memory of the other GPUs; false: by NCCL alone"},
+    Setting{"collectives.peer_memory", "COX_COLLECTIVES_PEER_MEMORY", Type::Boolean, 0, 0, "true", "",
+            "small collectives, and reductions that NCCL does not do, by kernels in the memory of the other GPUs; "
+            "false: by NCCL"},
     Setting{"collectives.nccl", "COX_COLLECTIVES_NCCL", Type::Text, 0, 0, "", "",
             "file of the NCCL library; empty: searched for"},
     Setting{"collectives.nvlink_multicast", "COX_COLLECTIVES_NVLINK_MULTICAST", Type::Boolean, 0, 0, "false", "",

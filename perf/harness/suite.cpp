@@ -157,7 +157,7 @@ Sample Suite::sample(const Case& chosen, const Contender& contender) {
     if (!chosen.fresh_process) return contender.run();
     std::vector<std::string> arguments{"--sample", chosen.figure + ' ' + chosen.name, contender.name, "--ours", ours_};
     if (options_.quick) arguments.emplace_back("--quick");
-    arguments.insert(arguments.end(), options_.own.begin(), options_.own.end());
+    arguments.insert(arguments.end(), options_.own_arguments.begin(), options_.own_arguments.end());
     return numbers_from_fresh_process(arguments);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s %s, %s: %s\n", chosen.figure.c_str(), chosen.name.c_str(), contender.name.c_str(),

@@ -28,7 +28,7 @@ class RecordedWork {
 
   RecordedWork() : parts_(1) {}
 
-  /// Memory that was allocated during the capture, or that an interlude uses. Throws std::bad_alloc.
+  /// Memory that was allocated during the capture; interludes keep what they use themselves. Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { memory_.push_back(memory); }
   /// Throws std::bad_alloc; then nothing was added.
   void add(const BufferUses& uses, Step step) {

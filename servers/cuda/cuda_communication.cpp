@@ -6,7 +6,10 @@
 
 namespace cox {
 
-std::vector<CudaWay> explain_cuda_communication(const std::vector<DeviceId>& devices) {
+namespace {
+
+// But for NCCL.
+detail::CommunicationFacts facts_of(const std::vector<DeviceId>& devices) {
   detail::CommunicationFacts facts;
   for (const DeviceId device : devices) {
     facts.devices.push_back("cuda:" + std::to_string(device.index));
@@ -15,6 +18,17 @@ std::vector<CudaWay> explain_cuda_communication(const std::vector<DeviceId>& dev
       peers.push_back(peer == device ? CudaPeerFacts{} : describe_cuda_peer(device, peer));
   }
   facts.peer_memory = settings().get<bool>("collectives.peer_memory");
+  return facts;
+}
+
+}  // namespace
+
+bool reduces_in_peer_memory(const std::vector<DeviceId>& devices) {
+  return !detail::why_not_in_peer_memory(facts_of(devices));
+}
+
+std::vector<CudaWay> explain_cuda_communication(const std::vector<DeviceId>& devices) {
+  detail::CommunicationFacts facts = facts_of(devices);
   const detail::FoundNccl& found = detail::find_nccl();
   if (found.nccl != nullptr) {
     facts.nccl = "NCCL " + detail::nccl_version_text(found.nccl->version) + " (" + found.nccl->file + ")";

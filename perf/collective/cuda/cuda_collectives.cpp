@@ -351,7 +351,7 @@ int measure_cuda_collectives(Options options, const CudaCollectives& measured) {
     return 0;
   }
   const bool quick = options.quick;
-  options.own = {"--cuda", "--gpus", std::to_string(ranks)};
+  options.own_arguments = {"--cuda", "--gpus", std::to_string(ranks)};
   Suite suite(std::move(options), "coxswain");
   CollectiveCases cases(suite, ranks, (quick ? 128 : 1024) * mebibyte, quick, measured.nccl_tests);
   for (const std::size_t bytes : {std::size_t{8}, kibibyte, 32 * kibibyte, 128 * kibibyte, 512 * kibibyte, 2 * mebibyte,

@@ -21,7 +21,8 @@ CudaWay transfer_way(const CommunicationFacts& facts, std::size_t a, std::size_t
   return way;
 }
 
-// Why small sums are NCCL's; nothing: they are not.
+}  // namespace
+
 std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& facts) {
   if (!facts.peer_memory) return "the setting collectives.peer_memory is false";
   if (facts.devices.size() > PeerReduce::most_ranks)
@@ -32,8 +33,6 @@ std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& fact
         return facts.devices[from] + " does not reach the memory of " + facts.devices[to];
   return std::nullopt;
 }
-
-}  // namespace
 
 std::vector<CudaWay> communication_ways(const CommunicationFacts& facts) {
   std::vector<CudaWay> ways;

@@ -3,6 +3,7 @@
 #include <coxswain/servers/cuda/cuda_communication.hpp>
 #include <coxswain/servers/cuda/cuda_devices.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct CommunicationFacts {
   std::string nccl;                               ///< "NCCL 2.28.9 (file)"; empty: there is none
   std::string why_no_nccl;
 };
+
+/// Why small collectives, and reductions that NCCL does not do, cannot go through peer memory; nothing: they do.
+[[nodiscard]] std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& facts);
 
 /// For two devices or more.
 [[nodiscard]] std::vector<CudaWay> communication_ways(const CommunicationFacts& facts);

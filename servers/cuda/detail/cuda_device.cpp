@@ -196,6 +196,12 @@ StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {
   return waits;
 }
 
+StreamPositions CudaDevice::waits_behind_all(CudaStream& on, const BufferUses& uses) {
+  StreamPositions waits = waits_of(on, uses);
+  for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
+  return waits;
+}
+
 void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task) {
   const StreamSlot slot = transfers_.next_slot();
   StreamPositions waits;

@@ -97,8 +97,7 @@ class CudaDevice {
   /// As that, behind the stream's transfers, too: for what tells that all work is done.
   template <class F>
   void submit_behind_all(CudaStream& on, const BufferUses& uses, const OperationName& name, F&& issue) {
-    StreamPositions waits = waits_of(on, uses);
-    for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
+    const StreamPositions waits = waits_behind_all(on, uses);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue));
     on.settle_owed();
     communicators_.note_waits(position, waits);
@@ -108,8 +107,7 @@ class CudaDevice {
   /// owes too. It is complete when that of the queue is, and these positions are: the stream does not wait for them.
   template <class F>
   void tell_when_issued(CudaStream& on, const std::source_location& site, F&& tell) {
-    StreamPositions waits = waits_of(on, {});
-    for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
+    const StreamPositions waits = waits_behind_all(on, {});
     const StreamPosition position = streams_.submit(
         on, waits, {nullptr, nullptr, site},
         [waits, tell = std::forward<F>(tell)](const IssueTarget& target) mutable { tell(target, waits); }, nullptr,
@@ -142,6 +140,8 @@ class CudaDevice {
     if (shared) streams_.mark(on);
   }
   [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
+  // And behind the stream's transfers.
+  [[nodiscard]] StreamPositions waits_behind_all(CudaStream& on, const BufferUses& uses);
   [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
   void drain() noexcept;
 

@@ -23,8 +23,8 @@ CudaGraph::~CudaGraph() {
 }
 
 void CudaGraph::finish(CUstream stream) {
-  natives_.reserve(work_.parts().size());
-  for (auto& part : work_.parts()) natives_.push_back(part.steps.empty() ? nullptr : capture(part.steps, stream));
+  natives_.reserve(parts().size());
+  for (Part& part : parts()) natives_.push_back(part.steps.empty() ? nullptr : capture(part.steps, stream));
 }
 
 CUgraphExec CudaGraph::capture(std::vector<CudaIssue>& steps, CUstream stream) {

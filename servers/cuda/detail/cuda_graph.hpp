@@ -23,7 +23,7 @@ using CudaInterlude = UniqueFunction<void(CudaDevice&, CudaStream&)>;
 ///
 /// The steps are captured all at once, in a stream of their own and in thread-local mode: between them the device
 /// thread serves others, whose work must neither join the capture nor break it.
-class CudaGraph {
+class CudaGraph : private RecordedWork<CudaIssue, CudaInterlude> {
  public:
   CudaGraph() = default;
   CudaGraph(const CudaGraph&) = delete;
@@ -31,10 +31,9 @@ class CudaGraph {
   /// The replays are over.
   ~CudaGraph();
 
-  /// As RecordedWork.
-  void keep(const ManagedMemory& memory) { work_.keep(memory); }
-  void add(const BufferUses& uses, CudaIssue step) { work_.add(uses, std::move(step)); }
-  void add_interlude(CudaInterlude interlude) { work_.add_interlude(std::move(interlude)); }
+  using RecordedWork::add;
+  using RecordedWork::add_interlude;
+  using RecordedWork::keep;
   /// Memory of the graph's own. Throws std::bad_alloc.
   void keep(WarmUpMemory::Buffer memory) { scratch_.push_back(std::move(memory)); }
   /// Captures all steps, and makes the graph ready to be launched. Throws CudaError, and what a step throws.
@@ -45,7 +44,7 @@ class CudaGraph {
   template <class Launch, class Between>
   void replay(Launch&& launch, Between&& interlude) {
     auto native = natives_.begin();
-    for (auto& part : work_.parts()) {
+    for (Part& part : parts()) {
       if (*native != nullptr) launch(*native, part.uses);
       if (part.then) interlude(part.then);
       ++native;
@@ -61,7 +60,6 @@ class CudaGraph {
  private:
   [[nodiscard]] CUgraphExec capture(std::vector<CudaIssue>& steps, CUstream stream);
 
-  RecordedWork<CudaIssue, CudaInterlude> work_;
   std::vector<Bytes> kept_;
   std::vector<WarmUpMemory::Buffer> scratch_;
   std::vector<CUgraphExec> natives_;  // of each part; null where it has no steps

@@ -40,12 +40,12 @@ void complete(Promise<void>& promise, const SyncEnd& end) {
 }
 
 /// Where durations are measured, the poller completes them in the order of the stream: it comes to this after them.
-void complete_behind_durations(const std::shared_ptr<Milestone>& event, Promise<void> promise, SyncEnd end) {
+void complete_behind_durations(const std::shared_ptr<Milestone>& milestone, Promise<void> promise, SyncEnd end) {
   const auto shared = std::make_shared<Promise<void>>(std::move(promise));
   try {
-    event->notify([shared, end] { complete(*shared, end); });
+    milestone->notify([shared, end] { complete(*shared, end); });
   } catch (...) {  // no memory for that: their table may come late
-    shared->settle_at(event, std::move(end));
+    shared->settle_at(milestone, std::move(end));
   }
 }
 

@@ -22,6 +22,7 @@ CommunicationFacts facts_of(std::size_t devices) {
 }  // namespace
 
 TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
+  CHECK_FALSE(why_not_in_peer_memory(facts_of(3)));
   const auto ways = communication_ways(facts_of(3));
   REQUIRE(ways.size() == 8);
   CHECK(ways[1].what == "transfers between cuda:0 and cuda:2");
@@ -51,6 +52,7 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
     facts = facts_of(PeerReduce::most_ranks + 1);
     why = "at most 8 GPUs";
   }
+  CHECK_THAT(why_not_in_peer_memory(facts).value_or(""), ContainsSubstring(why));
   const auto ways = communication_ways(facts);
   CHECK(ways[ways.size() - 3].way == "refused");
   const CudaWay& small = ways[ways.size() - 2];

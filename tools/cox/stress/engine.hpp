@@ -4,9 +4,9 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/byte_count.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/host/host_server.hpp>
 #if COX_HAS_CUDA
+#include <coxswain/servers/cuda/cuda_communication.hpp>
 #include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/tools/cox/stress/cuda_kernels.hpp>
 #endif
@@ -46,11 +46,7 @@ using LibraryBackend = ClientBackend<HostClient>;
 #if COX_HAS_CUDA
 struct CudaBackend : ClientBackend<CudaClient> {
   [[nodiscard]] static Reductions reductions(const std::vector<DeviceId>& devices) {
-    if (devices.size() > 8 || !settings().get<bool>("collectives.peer_memory")) return Reductions::Nccl;
-    for (const DeviceId from : devices)
-      for (const DeviceId to : devices)
-        if (from != to && !describe_cuda_peer(from, to).access) return Reductions::Nccl;
-    return Reductions::NcclAndPeerMemory;
+    return reduces_in_peer_memory(devices) ? Reductions::NcclAndPeerMemory : Reductions::Nccl;
   }
 };
 #endif
