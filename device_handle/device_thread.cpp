@@ -108,7 +108,7 @@ bool DeviceThread::run_until_closing() {
 
 // Runs what comes until nothing has come for the spin time or the mailbox is closing. Returns false if it was taken.
 bool DeviceThread::spin(bool slept) {
-  for (SpinWait idle(options_.spin);;) {
+  for (SpinWait idle(idle_spin_);;) {
     const bool ran = run_ready() != 0;
     if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return false;
     if (ran) {

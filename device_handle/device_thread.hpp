@@ -17,6 +17,7 @@
 #include <coxswain/device_handle/task_trace.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -28,7 +29,7 @@ namespace cox {
 /// The thread that owns one stage of one device: it runs the closures of its mailbox in order, and nothing else touches
 /// its services.
 ///
-///     run what is ready -> nothing for `spin`? -> park -> woken by a push -> run what is ready -> ...
+///     run what is ready -> nothing for a while? -> park -> woken by a push -> run what is ready -> ...
 ///                                        closing? -> run the rest -> close the services -> end
 class DeviceThread final : public WaitNode, public std::enable_shared_from_this<DeviceThread> {
  public:
@@ -109,6 +110,10 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   /// The same for whoever traces; see name_operation().
   void name_operation(const char* name) noexcept;
 
+  /// From the next time on that it is idle, this thread looks for work at least that long before it parks. For a
+  /// service whose clients come back after a while.
+  void spin_at_least(std::chrono::nanoseconds limit) noexcept { idle_spin_ = std::max(options_.spin, limit); }
+
   /// Accounts for a task that runs inside another one.
   void account_inline(Outcome outcome) noexcept {
     ledger_.accepted_inline();
@@ -180,6 +185,7 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   const DeviceId device_;
   const Stage stage_;
   const DeviceThreadOptions options_;
+  std::chrono::nanoseconds idle_spin_ = options_.spin;
   const std::uint64_t serial_ = ClientLanes::next_serial();
   Mailbox mailbox_;
   ServiceTable services_;

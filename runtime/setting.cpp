@@ -46,6 +46,9 @@ constexpr std::array settings_table{
             "pieces of work that a stream of a CUDA device is given at a time"},
     Setting{"cuda.copy_threads", "COX_CUDA_COPY_THREADS", Type::Count, 1, 64, "8", "",
             "threads of each CUDA device that copy to and from pageable memory"},
+    Setting{"cuda.device_thread_spin", "COX_CUDA_DEVICE_THREAD_SPIN", Type::Duration, 0, second, "5ms", "",
+            "how long the idle device thread of a CUDA device looks for work before it sleeps, if that is more than "
+            "device_thread.spin"},
     Setting{"cuda.driver", "COX_CUDA_DRIVER", Type::Text, 0, 0, "", "",
             "file of the CUDA driver's library; empty: libcuda.so.1, wherever the loader finds it"},
     Setting{"device_thread.queue_capacity", "COX_DEVICE_THREAD_QUEUE_CAPACITY", Type::Count, 1, 1ULL << 32U, "16384",

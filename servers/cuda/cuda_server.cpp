@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/profile/profile_failure.hpp>
@@ -14,6 +15,7 @@
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -103,6 +105,10 @@ CudaServer::CudaServer(DeviceId device) {
   context->make_current();
   auto utilities = describe(device, context->device());
   device_ = std::make_unique<CudaDevice>(std::move(utilities), std::move(context));
+  // Clients come back when what they have asked for is done, after milliseconds: a thread that sleeps by then takes
+  // tens of microseconds to wake.
+  if (DeviceThread* const thread = DeviceThread::current())
+    thread->spin_at_least(settings().get<std::chrono::nanoseconds>("cuda.device_thread_spin"));
 }
 CudaServer::CudaServer(CudaServer&&) noexcept = default;
 CudaServer& CudaServer::operator=(CudaServer&&) noexcept = default;

@@ -12,7 +12,7 @@ using cox::test::mentions;
 
 namespace {
 
-constexpr DeviceId device{.type = 0, .index = 53};
+constexpr DeviceId watched{.type = 0, .index = 53};
 
 struct Idle {
   explicit Idle(DeviceId) {}
@@ -21,8 +21,8 @@ struct Idle {
 }  // namespace
 
 TEST_CASE("What a device thread does is told with its task and what waits behind it") {
-  CHECK(device_activity(device) == "it is not open");
-  const auto handle = DeviceHandle<Idle>::get(device);
+  CHECK(device_activity(watched) == "it is not open");
+  const auto handle = DeviceHandle<Idle>::get(watched);
   handle.submit_blocking([](Idle&) {});
   std::promise<void> entered;
   std::promise<void> open;
@@ -34,7 +34,7 @@ TEST_CASE("What a device thread does is told with its task and what waits behind
       CallOptions{.label = "step"});
   entered.get_future().wait();
   for (int i = 0; i < 3; ++i) handle.submit([](Idle&) {});
-  CHECK(mentions(device_activity(device), {"in task step", "device_activity_test.cpp", "3 queued"}));
+  CHECK(mentions(device_activity(watched), {"in task step", "device_activity_test.cpp", "3 queued"}));
   open.set_value();
-  shutdown(device);
+  shutdown(watched);
 }

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 namespace {
 
 /// Two communicators of the same devices, and one of more than a line-up has room for without an allocation.
-struct Overlap : Bench {
+struct WideOverlap : Bench {
   CommunicatorNumber other = sequencer.open(among({0, 1}), 1h);
   CommunicatorNumber wide = sequencer.open(among({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}), 1h);
   Told earlier;
@@ -31,59 +31,60 @@ struct Overlap : Bench {
 
 struct Case {
   const char* name;
-  std::function<void(Overlap&)> before;
+  std::function<void(WideOverlap&)> before;
   std::size_t rank;
-  std::function<CollectiveArrival(Overlap&)> arrival;  ///< What is submitted while there is no memory.
+  std::function<CollectiveArrival(WideOverlap&)> arrival;  ///< What is submitted while there is no memory.
   std::optional<CollectiveError::Kind> refusal = std::nullopt;
-  CommunicatorNumber Overlap::* communicator = &Overlap::pair;
+  CommunicatorNumber WideOverlap::* communicator = &WideOverlap::pair;
 };
 
 CollectiveArrival of(Told& told, CollectiveRequests requests, Dependencies after = {}) {
   return {.requests = std::move(requests), .after = std::move(after), .launch = told.launch()};
 }
-CollectiveArrival one(Overlap& t) { return of(t.a, {of_count(1)}); }
-void first(Overlap& t) { t.sequencer.submit(t.pair, 0, one(t)); }
+CollectiveArrival one(WideOverlap& t) { return of(t.a, {of_count(1)}); }
+void first(WideOverlap& t) { t.sequencer.submit(t.pair, 0, one(t)); }
 
-CollectiveArrival failed(Overlap& t) {
+CollectiveArrival failed(WideOverlap& t) {
   CollectiveArrival given = one(t);
   given.failure = std::make_exception_ptr(std::runtime_error("a text that needs an allocation of its own"));
   return given;
 }
 
 const Case cases[] = {
-    {"the first of its operation", [](Overlap&) {}, 0, one},
+    {"the first of its operation", [](WideOverlap&) {}, 0, one},
     {"the last of its operation", first, 1, one},
-    {"the first of a group", [](Overlap&) {}, 0, [](Overlap& t) { return of(t.a, {of_count(1), of_count(2)}); }},
-    {"one that is held", first, 1, [](Overlap& t) { return of(t.a, {of_count(1)}, {{t.other, 9}}); }},
+    {"the first of a group", [](WideOverlap&) {}, 0,
+     [](WideOverlap& t) { return of(t.a, {of_count(1), of_count(2)}); }},
+    {"one that is held", first, 1, [](WideOverlap& t) { return of(t.a, {of_count(1)}, {{t.other, 9}}); }},
     {"the last of many ranks",
-     [](Overlap& t) {
+     [](WideOverlap& t) {
        for (std::size_t rank = 0; rank < 17; ++rank) t.submit(t.wide, rank, of_count(1), t.a.launch());
      },
-     17, one, std::nullopt, &Overlap::wide},
-    {"the last of a group", [](Overlap& t) { t.sequencer.submit(t.pair, 0, of(t.a, {of_count(1), of_count(2)})); }, 1,
-     [](Overlap& t) { return of(t.a, {of_count(1), of_count(2)}); }},
+     17, one, std::nullopt, &WideOverlap::wide},
+    {"the last of a group", [](WideOverlap& t) { t.sequencer.submit(t.pair, 0, of(t.a, {of_count(1), of_count(2)})); },
+     1, [](WideOverlap& t) { return of(t.a, {of_count(1), of_count(2)}); }},
     {"one that lets others go",
-     [](Overlap& t) {
+     [](WideOverlap& t) {
        first(t);
        t.submit(t.other, 0, of_count(1), t.a.launch(), {{t.pair, 1}, {t.pair, 1}, {t.pair, 1}});
        t.submit(t.other, 1, of_count(1), t.a.launch());
        t.submit(t.other, 1, of_count(1), t.b.launch());
      },
      1, one},
-    {"a mismatch", first, 1, [](Overlap& t) { return of(t.a, {of_count(2)}); }, CollectiveError::Kind::Mismatch},
+    {"a mismatch", first, 1, [](WideOverlap& t) { return of(t.a, {of_count(2)}); }, CollectiveError::Kind::Mismatch},
     {"a failure", first, 1, failed, CollectiveError::Kind::RankFailed},
     {"a ring",
-     [](Overlap& t) {
+     [](WideOverlap& t) {
        first(t);
        t.submit(t.other, 0, of_count(1), t.b.launch(), {{t.pair, 1}});
      },
-     1, [](Overlap& t) { return of(t.a, {of_count(1)}, {{t.other, 1}}); }, CollectiveError::Kind::WouldDeadlock},
-    {"one after an abort", [](Overlap& t) { t.sequencer.abort(t.pair, nullptr); }, 1, one,
+     1, [](WideOverlap& t) { return of(t.a, {of_count(1)}, {{t.other, 1}}); }, CollectiveError::Kind::WouldDeadlock},
+    {"one after an abort", [](WideOverlap& t) { t.sequencer.abort(t.pair, nullptr); }, 1, one,
      CollectiveError::Kind::Aborted},
 };
 
 /// What can be seen of the communicators.
-std::string seen(Overlap& t) {
+std::string seen(WideOverlap& t) {
   std::string text;
   for (const CommunicatorNumber number : {t.pair, t.other, t.wide}) text += t.sequencer.recorder(number)->to_json();
   const auto deadline = t.sequencer.expire(t.start);
@@ -93,7 +94,7 @@ std::string seen(Overlap& t) {
 /// After some operations, makes the submission with the k-th allocation failing, and again if it was not accepted.
 /// Returns whether it was accepted at once.
 bool accepted_at(int k, std::uint64_t earlier, const Case& tried, Told& told) {
-  Overlap t;
+  WideOverlap t;
   for (std::uint64_t i = 0; i < earlier; ++i)
     for (const std::size_t rank : {0U, 1U}) t.submit(t.pair, rank, of_count(1), t.earlier.launch());
   tried.before(t);
@@ -160,7 +161,7 @@ TEST_CASE("L2: with no memory everybody is answered all the same when a communic
   int left = -1;
   for (int k = 0; left < 0; ++k) {
     REQUIRE(k < 1000);
-    Overlap t;
+    WideOverlap t;
     t.submit(t.other, 0, of_count(1), t.a.launch());
     t.submit(t.pair, 0, of_count(1), t.b.launch(), {{t.other, 1}});
     t.submit(t.pair, 1, of_count(1), t.b.launch());

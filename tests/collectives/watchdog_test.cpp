@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 namespace {
 
 /// A clock that runs only when told to, ahead of the real one, so that no deadline comes by itself.
-class Clock {
+class WatchClock {
  public:
   [[nodiscard]] Watchdog::Time now() const { return start_ + std::chrono::hours(hours_.load()); }
   void advance(int hours) { hours_ += hours; }
@@ -31,7 +31,7 @@ void await_end(const Watchdog& watchdog) {
 }  // namespace
 
 TEST_CASE("A watchdog has a thread only while there is a deadline, and looks when it comes") {
-  Clock clock;
+  WatchClock clock;
   std::atomic<int> looks{0};
   std::atomic<int> looks_on_time{0};
   Watchdog watchdog(

@@ -116,6 +116,12 @@ struct Service {
 using Alpha = Service<0>;
 using Beta = Service<1>;
 
+/// One of the stage that is shut down first.
+struct Up {
+  static constexpr cox::Stage stage = cox::Stage::Upstream;
+  explicit Up(cox::DeviceId) {}
+};
+
 /// Occupies a handle's device with one task until released.
 template <class Handle>
 class Occupied {

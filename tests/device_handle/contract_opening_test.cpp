@@ -31,11 +31,6 @@ struct Informed {
   std::shared_ptr<const Facts> facts = std::make_shared<const Facts>(Facts{42});
 };
 
-struct Up {
-  static constexpr cox::Stage stage = cox::Stage::Upstream;
-  explicit Up(cox::DeviceId) {}
-};
-
 struct Ready {
   std::unique_ptr<int> value;  // no constructor from a DeviceId
 };

@@ -14,11 +14,6 @@ using namespace contract;
 
 namespace {
 
-struct Up {
-  static constexpr cox::Stage stage = cox::Stage::Upstream;
-  explicit Up(cox::DeviceId) {}
-};
-
 struct ThreadFigures {
   std::string name;
   long cpu_ticks = 0;
@@ -147,6 +142,22 @@ TEST_CASE("L8: the spin before parking is bounded by its option", "[L8]") {
     handle.submit_blocking([](Alpha&) {});
     CHECK(eventually([&] { return handle.statistics().parks > handle.statistics().wakes; }));
   }
+}
+
+TEST_CASE("A service may have its thread look for work longer than its options say", "[L8]") {
+  const TestDevice device(spinning_for(0ns));
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  handle.submit_blocking([](Alpha&) { cox::DeviceThread::current()->spin_at_least(1h); });
+  REQUIRE(eventually([&] { return handle.statistics().parks > handle.statistics().wakes; }));  // once more as before
+  handle.submit_blocking([](Alpha&) {});
+  const auto parks = handle.statistics().parks;
+  for (int i = 0; i < 100; ++i) {
+    const auto end = std::chrono::steady_clock::now() + 200us;
+    while (std::chrono::steady_clock::now() < end) {
+    }
+    handle.submit_blocking([](Alpha&) {});
+  }
+  CHECK(handle.statistics().parks == parks);
 }
 
 TEST_CASE("A device's threads carry its name", "[L8]") {

@@ -19,12 +19,12 @@ struct Sequence {
   std::uint64_t next = 0;
   std::uint64_t inversions = 0;
 };
-using Handle = cox::DeviceHandle<Sequence>;
+using SequenceHandle = cox::DeviceHandle<Sequence>;
 
 template <class Pass>
 void hand_off(int thread_count, std::uint64_t hand_offs, const Pass& pass) {
   const TestDevice device;
-  Handle handle = Handle::get(device);
+  SequenceHandle handle = SequenceHandle::get(device);
   std::atomic<std::uint64_t> token{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < thread_count; ++t) {
@@ -43,12 +43,12 @@ void hand_off(int thread_count, std::uint64_t hand_offs, const Pass& pass) {
   CHECK(sequence.inversions == 0);
 }
 
-void small(Handle& handle, std::uint64_t i) {
+void small(SequenceHandle& handle, std::uint64_t i) {
   handle.submit([i](Sequence& s) { s.take(i); });
 }
 
 /// Every size, and now and then somebody who waits.
-void mixed(Handle& handle, std::uint64_t i) {
+void mixed(SequenceHandle& handle, std::uint64_t i) {
   switch (i % 16) {
     case 3:
       handle.submit(
@@ -84,7 +84,7 @@ TEST_CASE("L1: 10^7 hand-offs between two threads come out in order", "[.long][L
 
 TEST_CASE("L1: hand-offs among threads that come and go come out in order", "[L1]") {
   const TestDevice device;
-  Handle handle = Handle::get(device);
+  SequenceHandle handle = SequenceHandle::get(device);
   std::uint64_t number = 0;
   for (int round = 0; round < scaled(4000); ++round) {
     std::thread([&] {
@@ -102,7 +102,7 @@ TEST_CASE("L1: hand-offs among threads that come and go come out in order", "[L1
 TEST_CASE("L1: hand-offs by a word that the device thread itself writes come out in order", "[L1]") {
   // Thread two submits after it has seen the effect of thread one's task.
   const TestDevice device;
-  Handle handle = Handle::get(device);
+  SequenceHandle handle = SequenceHandle::get(device);
   constexpr std::uint64_t rounds = a_million / 50;
   std::atomic<std::uint64_t> seen{0};
   std::vector<std::thread> threads;

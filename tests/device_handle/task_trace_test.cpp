@@ -18,8 +18,8 @@ using cox::TaskRecord;
 
 namespace {
 
-struct Service {
-  explicit Service(cox::DeviceId) {}
+struct Traced {
+  explicit Traced(cox::DeviceId) {}
   void on_task_error(const std::exception_ptr&, cox::StreamId) noexcept {}
 };
 
@@ -30,7 +30,7 @@ constexpr cox::TaskTracer keeping{.end = keep};
 /// A device of which every task is kept in `records`.
 class TracedDevice {
  public:
-  TracedDevice() : handle_(DeviceHandle<Service>::get({.type = 70, .index = 1})) {
+  TracedDevice() : handle_(DeviceHandle<Traced>::get({.type = 70, .index = 1})) {
     records.clear();
     cox::set_task_tracer(&keeping);
   }
@@ -42,10 +42,10 @@ class TracedDevice {
     cox::shutdown(handle_.device_id());
     cox::set_task_tracer(nullptr);
   }
-  DeviceHandle<Service>* operator->() { return &handle_; }
+  DeviceHandle<Traced>* operator->() { return &handle_; }
 
  private:
-  DeviceHandle<Service> handle_;
+  DeviceHandle<Traced> handle_;
 };
 
 std::string text(const char* text) { return text != nullptr ? text : "(none)"; }
@@ -55,10 +55,10 @@ std::string text(const char* text) { return text != nullptr ? text : "(none)"; }
 TEST_CASE("Each task is told of once, in order, with who submitted it, when and how it ended", "[task_trace]") {
   TracedDevice device;
   const cox::StreamId stream = cox::StreamId::allocate();
-  for (int i = 0; i < 100; ++i) device->submit([](Service&) {});
-  stream.executes([&] { device->submit([](Service&) { throw std::runtime_error("wanted"); }); });
+  for (int i = 0; i < 100; ++i) device->submit([](Traced&) {});
+  stream.executes([&] { device->submit([](Traced&) { throw std::runtime_error("wanted"); }); });
   std::uint32_t device_thread = 0;
-  device->submit_blocking([&](Service&) { device_thread = cox::this_thread_number(); });
+  device->submit_blocking([&](Traced&) { device_thread = cox::this_thread_number(); });
   device.shutdown();
 
   REQUIRE(records.size() == 102);
@@ -83,13 +83,13 @@ TEST_CASE("Each task is told of once, in order, with who submitted it, when and 
 
 TEST_CASE("A task is told of with its label, its call site and its operation", "[task_trace]") {
   TracedDevice device;
-  device->submit([](Service&) {}, CallOptions{.label = "weights"});
-  device->submit([](Service&) {}, CallOptions{});
-  device->submit([](Service&) {
+  device->submit([](Traced&) {}, CallOptions{.label = "weights"});
+  device->submit([](Traced&) {}, CallOptions{});
+  device->submit([](Traced&) {
     cox::name_operation("write");
     cox::name_operation("copy");
   });
-  device->submit([](Service&) {});
+  device->submit([](Traced&) {});
   const auto line = static_cast<std::uint32_t>(__LINE__ - 7);
   device.shutdown();
 
@@ -106,7 +106,7 @@ TEST_CASE("A task is told of with its label, its call site and its operation", "
 
 TEST_CASE("What runs inside exclusive does not name the task around it", "[task_trace]") {
   TracedDevice device;
-  device->exclusive([&] { device->submit_blocking([](Service&) { cox::name_operation("read"); }); });
+  device->exclusive([&] { device->submit_blocking([](Traced&) { cox::name_operation("read"); }); });
   device.shutdown();
   REQUIRE(records.size() == 1);
   CHECK(text(records[0].operation) == "(none)");
@@ -115,7 +115,7 @@ TEST_CASE("What runs inside exclusive does not name the task around it", "[task_
 TEST_CASE("A task of another thread is told of as that thread's", "[task_trace]") {
   TracedDevice device;
   const std::uint32_t other = std::async(std::launch::async, [&] {
-                                device->submit_blocking([](Service&) {});
+                                device->submit_blocking([](Traced&) {});
                                 return cox::this_thread_number();
                               }).get();
   device.shutdown();
@@ -129,15 +129,15 @@ TEST_CASE("A task that waited starts when the one before it ends, one that did n
   TracedDevice device;
   std::promise<void> entered;
   std::promise<void> gate;
-  device->submit([&](Service&) {
+  device->submit([&](Traced&) {
     entered.set_value();
     gate.get_future().wait();
   });
   entered.get_future().wait();
-  device->submit([](Service&) {});
+  device->submit([](Traced&) {});
   gate.set_value();
-  device->submit_blocking([](Service&) {});
-  device->submit_blocking([](Service&) {});
+  device->submit_blocking([](Traced&) {});
+  device->submit_blocking([](Traced&) {});
   device.shutdown();
   REQUIRE(records.size() == 4);
   if (cox::stamps_are_time()) CHECK(records[1].start == records[0].end);
@@ -149,7 +149,7 @@ TEST_CASE("Nobody is told once the tracer is gone, and an operation named elsewh
   TracedDevice device;
   cox::name_operation("on a client thread");
   cox::set_task_tracer(nullptr);
-  device->submit_blocking([](Service&) { cox::name_operation("untraced"); });
+  device->submit_blocking([](Traced&) { cox::name_operation("untraced"); });
   device.shutdown();
   CHECK(records.empty());
 }

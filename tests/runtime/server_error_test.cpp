@@ -10,14 +10,15 @@
 
 namespace {
 
-const cox::Place place{{.type = 0, .index = 2}, cox::StreamId{9}};
+const cox::Place elsewhere{{.type = 0, .index = 2}, cox::StreamId{9}};
 
 }  // namespace
 
 TEST_CASE("L12: an unhealthy stream names its device, its first cause, and keeps all of them") {
   const auto error = cox::ServerError::unhealthy(
-      place, {std::make_exception_ptr(std::runtime_error("one")), std::make_exception_ptr(std::runtime_error("two"))},
-      3, std::source_location::current());
+      elsewhere,
+      {std::make_exception_ptr(std::runtime_error("one")), std::make_exception_ptr(std::runtime_error("two"))}, 3,
+      std::source_location::current());
   REQUIRE(error.kind() == cox::ServerError::Kind::Unhealthy);
   REQUIRE(error.errors().size() == 2);
   REQUIRE(cox::describe(error.cause()) == "one");
@@ -27,7 +28,7 @@ TEST_CASE("L12: an unhealthy stream names its device, its first cause, and keeps
 }
 
 TEST_CASE("Out of memory says what was asked for, what is in use and what there is") {
-  const auto error = cox::IoError::out_of_memory(place, {.requested = 4096, .in_use = 512, .capacity = 2048},
+  const auto error = cox::IoError::out_of_memory(elsewhere, {.requested = 4096, .in_use = 512, .capacity = 2048},
                                                  std::source_location::current());
   REQUIRE(error.sizes()->requested == 4096);
   REQUIRE(

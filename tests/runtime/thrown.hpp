@@ -32,6 +32,16 @@ auto kind_of(F&& f) -> std::optional<decltype(std::declval<const E&>().kind())> 
   return std::nullopt;
 }
 
+/// The kind of `error`; nothing if it is no E.
+template <class E>
+auto kind_in(const std::exception_ptr& error) -> std::optional<decltype(std::declval<const E&>().kind())> {
+  try {
+    return kind_of<E>([&] { std::rethrow_exception(error); });
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
 /// Whether all `parts` occur in `text`.
 inline bool mentions(std::string_view text, std::initializer_list<std::string_view> parts) {
   return std::all_of(parts.begin(), parts.end(),

@@ -153,7 +153,7 @@ class CollectiveCases {
                 .contenders = std::move(contenders)});
   }
 
-  /// all_gather and reduce_scatter, of so many bytes in all.
+  /// all_gather and reduce_scatter, of so many bytes in all, and a broadcast of as many.
   void add_blocks(std::size_t bytes) {
     const std::size_t count = repetitions(bytes);
     const std::size_t block = bytes / ours_.devices.size() / 16 * 16;
@@ -163,26 +163,33 @@ class CollectiveCases {
     };
     const auto add = [&](const std::string& what, RankWork ours, RankWork raw) {
       suite_.add({.figure = "blocks",
-                  .name = what + " of " + size_name(bytes) + " in all",
+                  .name = what,
                   .metrics = {{"in a stream", "us"}, {"one at a time", "us"}},
                   .contenders = {{"coxswain", [=] { return sample(ours); }}, {"nccl", [=] { return sample(raw); }}}});
     };
     const std::size_t all = block * ours_.devices.size();
     const auto synchronize = [this](std::size_t rank) { raw_.synchronize(rank); };
-    add("all_gather",
+    add("all_gather of " + size_name(bytes) + " in all",
         {[=, this](std::size_t rank) {
            ours_.clients[rank].all_gather(window(sources_[rank], block), window(destinations_[rank], all),
                                           ElementType::F32, ours_.devices);
          },
          finish()},
         {[=, this](std::size_t rank) { raw_.all_gather(rank, block); }, synchronize});
-    add("reduce_scatter",
+    add("reduce_scatter of " + size_name(bytes) + " in all",
         {[=, this](std::size_t rank) {
            ours_.clients[rank].reduce_scatter(window(sources_[rank], all), window(destinations_[rank], block),
                                               ElementType::F32, ours_.devices);
          },
          finish()},
         {[=, this](std::size_t rank) { raw_.reduce_scatter(rank, block); }, synchronize});
+    add("broadcast of " + size_name(bytes),
+        {[=, this](std::size_t rank) {
+           ours_.clients[rank].broadcast(window(sources_[rank], bytes), window(destinations_[rank], bytes),
+                                         ElementType::F32, ours_.devices, ours_.devices.front());
+         },
+         finish()},
+        {[=, this](std::size_t rank) { raw_.broadcast(rank, bytes); }, synchronize});
   }
 
   void add_many(std::size_t tensors, std::size_t bytes) {
@@ -362,7 +369,8 @@ int measure_cuda_collectives(Options options, const CudaCollectives& measured) {
   }
   cases.add_many(64, 64 * kibibyte);
   for (const std::size_t bytes : {4 * kibibyte, mebibyte, 128 * mebibyte}) cases.add_transfer(bytes);
-  for (const std::size_t bytes : {32 * kibibyte, 512 * kibibyte, 2 * mebibyte, 8 * mebibyte}) cases.add_blocks(bytes);
+  for (const std::size_t bytes : {32 * kibibyte, 512 * kibibyte, mebibyte, 2 * mebibyte, 8 * mebibyte})
+    cases.add_blocks(bytes);
   suite.add({.figure = "F16",
              .name = "one of " + std::to_string(ranks) + " ranks does not come",
              .metrics = {{"told after the deadline", "ms"}, {"usable again after", "ms"}},

@@ -47,6 +47,12 @@ void RawNccl::reduce_scatter(std::size_t rank, std::size_t bytes) const {
                               detail::NcclType::Float32, detail::NcclReduction::Sum, its.comm, its.stream.native()));
 }
 
+void RawNccl::broadcast(std::size_t rank, std::size_t bytes) const {
+  const Rank& its = *ranks_[rank];
+  COX_NCCL_TRY(its.comm, broadcast(pointer(its.source.address()), pointer(its.destination.address()), bytes,
+                                   detail::NcclType::Uint8, 0, its.comm, its.stream.native()));
+}
+
 void RawNccl::fill(std::size_t rank, bool in_place, std::span<const float> data) const {
   const Rank& its = *ranks_[rank];
   const CUdeviceptr to = in_place ? its.destination.address() : its.source.address();

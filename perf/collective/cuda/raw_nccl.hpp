@@ -28,6 +28,8 @@ class RawNccl {
   /// ncclAllGather of that many bytes from each rank, and ncclReduceScatter of that many, as f32, for each.
   void all_gather(std::size_t rank, std::size_t bytes) const;
   void reduce_scatter(std::size_t rank, std::size_t bytes) const;
+  /// ncclBroadcast of that many bytes from the first rank.
+  void broadcast(std::size_t rank, std::size_t bytes) const;
   /// Fills what the rank's next all_reduce reads. Blocks.
   void fill(std::size_t rank, bool in_place, std::span<const float> data) const;
   /// What its last all_reduce gave. Blocks.

@@ -14,7 +14,7 @@ CliqueDevices::CliqueDevices(const CommunicationId& devices, const std::vector<i
       COX_CUDA_TRY(stream_create(&ranks_[rank].stream, CU_STREAM_NON_BLOCKING, 0));
       COX_CUDA_TRY(memory_alloc(&ranks_[rank].scratch, scratch_size));
     }
-    if (settings().get<bool>("collectives.peer_memory")) peer_reduce_ = PeerReduce::make(devices, contexts_);
+    if (settings().get<bool>("collectives.peer_memory")) peer_kernels_ = PeerKernels::make(devices, contexts_);
   } catch (...) {
     free();
     throw;

@@ -4,7 +4,7 @@
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
-#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -22,14 +22,14 @@ class CliqueDevices final : public OpenNcclDevices {
   ~CliqueDevices() override;
 
   void give_up() noexcept override {
-    if (peer_reduce_ != nullptr) peer_reduce_->give_up();
+    if (peer_kernels_ != nullptr) peer_kernels_->give_up();
   }
   [[nodiscard]] CUstream_st* stream(std::size_t rank) const noexcept override { return ranks_[rank].stream; }
   [[nodiscard]] void* scratch(std::size_t rank) const noexcept override;
   void synchronize(std::size_t rank) const override;
 
   /// Null: the setting collectives.peer_memory says so, the GPUs cannot reach each other, or there is no memory for it.
-  [[nodiscard]] PeerReduce* peer_reduce() const noexcept { return peer_reduce_.get(); }
+  [[nodiscard]] PeerKernels* peer_kernels() const noexcept { return peer_kernels_.get(); }
 
  private:
   struct Rank {
@@ -40,7 +40,7 @@ class CliqueDevices final : public OpenNcclDevices {
 
   std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<Rank> ranks_;
-  std::shared_ptr<PeerReduce> peer_reduce_;
+  std::shared_ptr<PeerKernels> peer_kernels_;
 };
 
 }  // namespace cox::detail

@@ -88,17 +88,17 @@ bool CudaCommunicator::may_ask(const CollectiveRequests& requests) {
 // The communicator has been made, and the code for such operations is there.
 bool CudaCommunicator::is_ready(const CollectiveRequests& requests) {
   if (!clique()->created() && !clique()->created(later())) return false;
-  if (PeerReduce::way_of(requests, world_size()) == CliqueWay::Nccl) return true;
+  if (PeerKernels::way_of(requests, world_size()) == CliqueWay::Nccl) return true;
   const auto prepared = [this](const CollectiveRequest& request) { return is_prepared(request); };
   return std::ranges::all_of(requests, prepared);
 }
 
 bool CudaCommunicator::is_prepared(const CollectiveRequest& request) {
-  if (ready_.contains(PeerReduce::code_of(request))) return true;
+  if (ready_.contains(PeerKernels::code_of(request))) return true;
   const auto devices = std::static_pointer_cast<CliqueDevices>(clique()->opened());  // null: it is broken
-  PeerReduce* const peers = devices != nullptr ? devices->peer_reduce() : nullptr;
+  PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;
   if (peers == nullptr || peers->prepared(request)) {
-    ready_.emplace(PeerReduce::code_of(request), peers != nullptr && peers->usable(request));
+    ready_.emplace(PeerKernels::code_of(request), peers != nullptr && peers->usable(request));
     return true;
   }
   clique()->run_apart("cox-nccl-code", [clique = clique(), devices, peers, request, then = later()]() mutable {
@@ -114,9 +114,9 @@ bool CudaCommunicator::is_prepared(const CollectiveRequest& request) {
 
 // How the operations are done, once they are ready: the same on all ranks.
 CliqueWay CudaCommunicator::way_of(const CollectiveRequests& requests) const {
-  const CliqueWay way = PeerReduce::way_of(requests, world_size());
+  const CliqueWay way = PeerKernels::way_of(requests, world_size());
   const auto usable = [this](const CollectiveRequest& request) {
-    const auto ready = ready_.find(PeerReduce::code_of(request));
+    const auto ready = ready_.find(PeerKernels::code_of(request));
     return ready != ready_.end() && ready->second;
   };
   return way != CliqueWay::Nccl && std::ranges::all_of(requests, usable) ? way : CliqueWay::Nccl;
@@ -127,7 +127,7 @@ std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& request
   if (clique() == nullptr || way_of(requests) != CliqueWay::Nccl) return nullptr;
   for (const CollectiveRequest& request : requests) {
     if (!facts_of(request.operation).reduces || request.count == 0) continue;
-    if (nccl_type(request.element_type) && !PeerReduce::is_needed(request)) continue;
+    if (nccl_type(request.element_type) && !PeerKernels::is_needed(request)) continue;
     return std::make_exception_ptr(CollectiveError(
         CollectiveError::Kind::Unsupported,
         "no " + to_string(request) + " between these GPUs: NCCL does not reduce them (exactly), and what does needs " +

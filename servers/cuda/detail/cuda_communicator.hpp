@@ -11,7 +11,7 @@
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
-#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -102,7 +102,7 @@ class CudaCommunicator : public Communicator {
   const std::shared_ptr<RankContext> context_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
-  std::map<PeerReduce::Code, bool> ready_;  // whether PeerReduce has the code for such operations
+  std::map<PeerKernels::Code, bool> ready_;  // whether PeerKernels has the code for such operations
   std::deque<Asking> put_off_;
   std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more put off
   const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone

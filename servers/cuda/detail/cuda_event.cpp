@@ -16,7 +16,7 @@ namespace {
 // others keep a processor until they are reached. A short wait keeps the processor; then it is offered to others
 // between looks; a long wait sleeps between them, the longer the longer it lasts (systems sleep some 50 us more).
 constexpr std::chrono::microseconds keep_processor{100};
-constexpr std::chrono::milliseconds look_for{10};
+constexpr std::chrono::milliseconds look_for{50};
 constexpr std::chrono::microseconds shortest_rest{1};
 constexpr std::chrono::microseconds longest_rest{50};
 constexpr int rests_in_wait = 512;  // a rest is at most this part of the wait so far

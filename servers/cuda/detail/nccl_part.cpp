@@ -53,7 +53,7 @@ void NcclPart::launch(const NcclOperation& operation, const IssueTarget& target)
   const NcclClique::Launching launching = of->clique->launching(of->rank);
   if (operation.way == CliqueWay::Nccl) return of->clique->launch(launching, of->rank, calls, target.stream);
   std::uint32_t& launched = of->launched[static_cast<std::size_t>(operation.way)];
-  const PeerReduce* const peers = static_cast<const CliqueDevices&>(launching.opened).peer_reduce();
+  const PeerKernels* const peers = static_cast<const CliqueDevices&>(launching.opened).peer_kernels();
   peers->launch(operation.way, of->rank, calls, launched, target.stream);
 }
 

@@ -1,4 +1,5 @@
 #include <coxswain/runtime/memory/block_map.hpp>
+#include <coxswain/tests/runtime/memory/paper_storage.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <cstddef>
@@ -6,19 +7,17 @@
 #include <vector>
 
 using namespace cox;
+using namespace cox::test;
 
 namespace {
-
-constexpr StreamSlot one{0};
-constexpr StreamSlot two{1};
 
 struct Clock {
   [[nodiscard]] std::uint64_t completed(StreamSlot) const noexcept { return done; }
   std::uint64_t done = 0;
 };
 
-struct Fixture {
-  Fixture() {
+struct BlocksFixture {
+  BlocksFixture() {
     blocks.admit(one);
     blocks.admit(two);
     blocks.reserve(100);
@@ -48,7 +47,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("A block that is taken leaves the rest free beside it", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   const MemoryBlockId first = f.free_range(8192, 4096, one, 7);
   CHECK(f.take(1024) == first);
   CHECK(f.blocks[first].size == 1024);
@@ -65,7 +64,7 @@ TEST_CASE("A block that is taken leaves the rest free beside it", "[memory]") {
 }
 
 TEST_CASE("Free neighbours of one stream are one block, which waits for the later use", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   f.free_range(8192, 3 * 512, one);
   const MemoryBlockId a = f.take(512);
   const MemoryBlockId b = f.take(512);
@@ -80,7 +79,7 @@ TEST_CASE("Free neighbours of one stream are one block, which waits for the late
 }
 
 TEST_CASE("Free neighbours of different streams stay apart until both are free of all", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   f.free_range(8192, 1024, one);
   const MemoryBlockId a = f.take(512);
   const MemoryBlockId b = f.take(512);
@@ -98,7 +97,7 @@ TEST_CASE("Free neighbours of different streams stay apart until both are free o
 }
 
 TEST_CASE("A stream's free memory is joined with what is free of all beside it where that helps", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   f.free_range(8192, 1024, one);
   const MemoryBlockId a = f.take(512);
   const MemoryBlockId b = f.take(512);
@@ -119,7 +118,7 @@ TEST_CASE("A stream's free memory is joined with what is free of all beside it w
 
 TEST_CASE("A whole run of a stream's and everybody's free memory is joined, however it begins", "[memory]") {
   const std::size_t begin = GENERATE(0U, 1U);
-  Fixture f;
+  BlocksFixture f;
   f.free_range(8192, 6 * 512, one);
   std::vector<MemoryBlockId> parts;
   for (int i = 0; i < 6; ++i) parts.push_back(f.take(512));
@@ -133,7 +132,7 @@ TEST_CASE("A whole run of a stream's and everybody's free memory is joined, howe
 }
 
 TEST_CASE("A kept block is found by its size alone, and joins others when it is listed", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   f.free_range(8192, 1024, one);
   const MemoryBlockId a = f.take(512);
   f.blocks.keep(a, one, 9);
@@ -151,7 +150,7 @@ TEST_CASE("A kept block is found by its size alone, and joins others when it is 
 }
 
 TEST_CASE("A block that is kept after another of its size has the other listed", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   f.free_range(8192, 1024, one);
   const MemoryBlockId a = f.take(512);
   const MemoryBlockId b = f.take(512);
@@ -162,7 +161,7 @@ TEST_CASE("A block that is kept after another of its size has the other listed",
 }
 
 TEST_CASE("A part cut out of a block leaves what is on either side listed", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   const MemoryBlockId all = f.free_range(4096 - 512, 3 * 4096, one, 2);
   const MemoryBlockId middle = f.blocks.cut_out(all, {4096, 4096});
   CHECK(middle != all);
@@ -183,7 +182,7 @@ TEST_CASE("A part cut out of a block leaves what is on either side listed", "[me
 }
 
 TEST_CASE("A dropped block is forgotten, and its record used again", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   const MemoryBlockId id = f.free_range(8192, 4096, no_stream);
   f.blocks.drop(id);
   CHECK(f.sizes().empty());
@@ -192,7 +191,7 @@ TEST_CASE("A dropped block is forgotten, and its record used again", "[memory]")
 }
 
 TEST_CASE("A block that is not listed where it belongs is not consistent", "[memory]") {
-  Fixture f;
+  BlocksFixture f;
   const MemoryBlockId id = f.free_range(8192, 4096, one);
   CHECK(f.blocks.consistent());
   f.blocks[id].owner = two;

@@ -11,11 +11,7 @@ using namespace cox::test;
 
 namespace {
 
-constexpr std::size_t granule = 4096;
-constexpr StreamSlot one{0};
-constexpr StreamSlot two{1};
-
-struct Fixture {
+struct MemoryFixture {
   using Memory = DeviceMemory<PaperMapping, PaperClock>;
   using Home = DeviceBuffer::Home;
 
@@ -35,7 +31,7 @@ struct Fixture {
 
 TEST_CASE("L11: a dropped buffer is the stream's own again at once, and everybody's when the stream has passed it",
           "[memory]") {
-  Fixture f;
+  MemoryFixture f;
   auto buffer = f.take(40 * granule);
   const MemoryAddress address = buffer->address();
   f.use(buffer, Access::Write, {one, 3});
@@ -53,7 +49,7 @@ TEST_CASE("L11: a dropped buffer is the stream's own again at once, and everybod
 }
 
 TEST_CASE("L11: a buffer that streams still read is nobody's until all of them are done", "[memory]") {
-  Fixture f;
+  MemoryFixture f;
   auto buffer = f.take(60 * granule);
   f.use(buffer, Access::Read, {one, 1});
   f.use(buffer, Access::Read, {two, 1});
@@ -66,8 +62,8 @@ TEST_CASE("L11: a buffer that streams still read is nobody's until all of them a
 }
 
 TEST_CASE("Persistent memory stands apart, under the same cap", "[memory]") {
-  Fixture f;
-  const auto weights = f.take(40 * granule, one, Fixture::Home::Persistent);
+  MemoryFixture f;
+  const auto weights = f.take(40 * granule, one, MemoryFixture::Home::Persistent);
   REQUIRE(weights != nullptr);
   auto activations = f.take(24 * granule);
   REQUIRE(activations != nullptr);
@@ -75,12 +71,12 @@ TEST_CASE("Persistent memory stands apart, under the same cap", "[memory]") {
   CHECK(f.memory.usage().bytes_in_use == 64 * granule);
   activations.reset();
   // What the one pool holds unused, the other may have.
-  CHECK(f.take(20 * granule, one, Fixture::Home::Persistent) != nullptr);
+  CHECK(f.take(20 * granule, one, MemoryFixture::Home::Persistent) != nullptr);
   CHECK(f.memory.report().capacity == 64 * granule);
 }
 
 TEST_CASE("No bytes take no memory, and a failure leaves nothing behind", "[memory]") {
-  Fixture f;
+  MemoryFixture f;
   const auto all = f.take(64 * granule);
   const auto none = f.take(0);
   REQUIRE(none != nullptr);
@@ -91,7 +87,7 @@ TEST_CASE("No bytes take no memory, and a failure leaves nothing behind", "[memo
 }
 
 TEST_CASE("Pools are installed anew only where nothing lives", "[memory]") {
-  Fixture f;
+  MemoryFixture f;
   auto buffer = f.take(granule);
   CHECK_FALSE(f.memory.install({.capacity = 8 * granule}));
   buffer.reset();
@@ -102,7 +98,7 @@ TEST_CASE("Pools are installed anew only where nothing lives", "[memory]") {
 }
 
 TEST_CASE("L11: pools are not installed anew while a stream still uses memory that was dropped", "[memory]") {
-  Fixture f;
+  MemoryFixture f;
   auto buffer = f.take(granule);
   f.use(buffer, Access::Write, {one, 1});
   buffer.reset();
@@ -112,7 +108,7 @@ TEST_CASE("L11: pools are not installed anew while a stream still uses memory th
 }
 
 TEST_CASE("A buffer that has been freed is known as such", "[memory]") {
-  Fixture f;
+  MemoryFixture f;
   auto buffer = f.take(granule);
   const DeviceBuffer& known = *buffer;
   const MemoryAllocation allocation = buffer->allocation;
@@ -126,9 +122,9 @@ TEST_CASE("A buffer that has been freed is known as such", "[memory]") {
 }
 
 TEST_CASE("L13: buffers may outlive the memory", "[memory]") {
-  std::vector<Fixture::Memory::Buffer> buffers;
+  std::vector<MemoryFixture::Memory::Buffer> buffers;
   {
-    Fixture f;
+    MemoryFixture f;
     for (int i = 0; i < 10; ++i) buffers.push_back(f.take(granule));
     buffers.resize(5);
   }

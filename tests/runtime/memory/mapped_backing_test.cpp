@@ -3,7 +3,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 using namespace cox;
@@ -11,13 +10,8 @@ using namespace cox::test;
 
 namespace {
 
-constexpr std::size_t granule = 4096;
-constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
-constexpr StreamSlot one{0};
-constexpr StreamSlot two{1};
-
-struct Fixture {
-  Fixture() {
+struct MappedBlocksFixture {
+  MappedBlocksFixture() {
     blocks.admit(one);
     blocks.admit(two);
   }
@@ -51,7 +45,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("Memory is mapped in granules, and free memory before it is part of it", "[memory]") {
-  Fixture f;
+  MappedBlocksFixture f;
   REQUIRE(f.backing.grow(granule + 1, one, no_limit));
   CHECK(f.reserved.now == 2 * granule);
   CHECK(f.storage.mapped == 2 * granule);
@@ -63,7 +57,7 @@ TEST_CASE("Memory is mapped in granules, and free memory before it is part of it
 }
 
 TEST_CASE("Memory that is free of all goes back to the storage, no more of it than asked for", "[memory]") {
-  Fixture f;
+  MappedBlocksFixture f;
   const auto scattered = f.scatter(4, no_stream);
   f.backing.reclaim(2 * granule);
   CHECK(f.storage.mapped == 6 * granule);
@@ -75,7 +69,7 @@ TEST_CASE("Memory that is free of all goes back to the storage, no more of it th
 }
 
 TEST_CASE("Memory of a stream does not go back to the storage", "[memory]") {
-  Fixture f;
+  MappedBlocksFixture f;
   static_cast<void>(f.scatter(4, one));
   f.backing.reclaim(no_limit);
   CHECK(f.reserved.now == 8 * granule);
@@ -83,7 +77,7 @@ TEST_CASE("Memory of a stream does not go back to the storage", "[memory]") {
 
 TEST_CASE("L11: beyond the limit a stream's own memory is moved, and left behind when its work has passed",
           "[memory]") {
-  Fixture f;
+  MappedBlocksFixture f;
   const auto scattered = f.scatter(4, one);
   REQUIRE(f.backing.grow(4 * granule, one, 8 * granule));
   CHECK(f.reserved.now == 8 * granule);
@@ -103,7 +97,7 @@ TEST_CASE("L11: beyond the limit a stream's own memory is moved, and left behind
 }
 
 TEST_CASE("Memory that the new memory continues stays where it is", "[memory]") {
-  Fixture f;
+  MappedBlocksFixture f;
   const auto scattered = f.scatter(4, one);
   const MemoryBlockId last = scattered.back();
   f.blocks.make_free(f.blocks[last].next, one, 5);
@@ -114,7 +108,7 @@ TEST_CASE("Memory that the new memory continues stays where it is", "[memory]") 
 }
 
 TEST_CASE("L11: memory of another stream is not moved", "[memory]") {
-  Fixture f;
+  MappedBlocksFixture f;
   static_cast<void>(f.scatter(4, one));
   REQUIRE(f.backing.grow(4 * granule, two, 8 * granule));
   CHECK(f.storage.aliased == 0);
@@ -122,7 +116,7 @@ TEST_CASE("L11: memory of another stream is not moved", "[memory]") {
 }
 
 TEST_CASE("L7: what the capacity or the storage does not have is refused, and nothing is lost", "[memory]") {
-  Fixture f;
+  MappedBlocksFixture f;
   f.reserved.capacity = 4 * granule;
   REQUIRE(f.backing.grow(4 * granule, one, no_limit));
   static_cast<void>(f.take(4 * granule));

@@ -78,9 +78,9 @@ void obeys(std::size_t memory) {
 }
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t enough = 100'000;
+constexpr std::size_t enough_steps = 100'000;
 #else
-constexpr std::size_t enough = 1'000'000;
+constexpr std::size_t enough_steps = 1'000'000;
 #endif
 
 }  // namespace
@@ -88,12 +88,12 @@ constexpr std::size_t enough = 1'000'000;
 TEST_CASE("L11 L7: a million random steps on mapped memory keep every law", "[memory]") {
   steps_taken = 0;
   moved = 0;
-  while (steps_taken < enough / 2) obeys<PaperMapping>(4U << 20U);
-  while (steps_taken < enough) obeys<PaperMapping>(256U << 10U);  // short of memory
-  CHECK(moved > enough / 1'000);
+  while (steps_taken < enough_steps / 2) obeys<PaperMapping>(4U << 20U);
+  while (steps_taken < enough_steps) obeys<PaperMapping>(256U << 10U);  // short of memory
+  CHECK(moved > enough_steps / 1'000);
 }
 
 TEST_CASE("L11 L7: random steps on regions keep every law", "[memory]") {
   steps_taken = 0;
-  while (steps_taken < enough / 5) obeys<PaperRegions>(256U << 20U);
+  while (steps_taken < enough_steps / 5) obeys<PaperRegions>(256U << 20U);
 }

@@ -12,12 +12,8 @@ using namespace cox::test;
 
 namespace {
 
-constexpr std::size_t granule = 4096;
-constexpr StreamSlot one{0};
-constexpr StreamSlot two{1};
-
-struct Fixture {
-  explicit Fixture(std::size_t memory = std::size_t{1} << 30U, MemoryPoolOptions options = {})
+struct PoolFixture {
+  explicit PoolFixture(std::size_t memory = std::size_t{1} << 30U, MemoryPoolOptions options = {})
       : storage(memory), pool(storage, clock, with_capacity(options, memory)) {}
 
   static MemoryPoolOptions with_capacity(MemoryPoolOptions options, std::size_t memory) {
@@ -42,7 +38,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("Memory freed on a stream is reused on it at once, and on others when its work is done", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   const MemoryAllocation first = f.take(40 * granule);
   f.free_at(first, one, 7);
   const MemoryAllocation again = f.take(40 * granule);
@@ -61,7 +57,7 @@ TEST_CASE("Memory freed on a stream is reused on it at once, and on others when 
 }
 
 TEST_CASE("Another stream gets memory of its own before it is made to wait", "[memory]") {
-  Fixture f;
+  PoolFixture f;
   const MemoryAllocation first = f.take(40 * granule);
   f.free_at(first, one, 7);
   const MemoryAllocation other = f.take(40 * granule, two);
@@ -70,7 +66,7 @@ TEST_CASE("Another stream gets memory of its own before it is made to wait", "[m
 }
 
 TEST_CASE("Memory that several streams use waits for all of them", "[memory]") {
-  Fixture f(8 * granule);
+  PoolFixture f(8 * granule);
   const MemoryAllocation shared = f.take(8 * granule);
   const std::array uses{StreamPosition{one, 1}, StreamPosition{two, 1}};
   f.pool.free(shared, uses);
@@ -83,7 +79,7 @@ TEST_CASE("Memory that several streams use waits for all of them", "[memory]") {
 }
 
 TEST_CASE("Joined memory waits for the later of its parts' uses", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   const MemoryAllocation first = f.take(30 * granule);
   const MemoryAllocation second = f.take(34 * granule);
   f.free_at(first, one, 1);
@@ -93,7 +89,7 @@ TEST_CASE("Joined memory waits for the later of its parts' uses", "[memory]") {
 }
 
 TEST_CASE("Split memory is one piece again when all parts are free", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   std::vector<MemoryAllocation> parts;
   for (int i = 0; i < 512; ++i) parts.push_back(f.take(512));
   for (std::size_t i = 0; i < parts.size(); i += 2) f.free_at(parts[i], one, 1);
@@ -103,7 +99,7 @@ TEST_CASE("Split memory is one piece again when all parts are free", "[memory]")
 }
 
 TEST_CASE("Scattered free memory is put behind new addresses rather than left lying", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   std::vector<MemoryAllocation> parts;
   for (int i = 0; i < 64; ++i) parts.push_back(f.take(granule));
   for (std::size_t i = 0; i < parts.size(); i += 2) f.free_at(parts[i], one, 1);
@@ -116,7 +112,7 @@ TEST_CASE("Scattered free memory is put behind new addresses rather than left ly
 
 TEST_CASE("L11: scattered memory that a stream has yet to use is used by it at new addresses beside the old",
           "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   std::vector<MemoryAllocation> parts;
   for (int i = 0; i < 64; ++i) parts.push_back(f.take(granule));
   for (std::size_t i = 0; i < parts.size(); i += 2) f.free_at(parts[i], one, 1 + i);
@@ -135,7 +131,7 @@ TEST_CASE("L11: scattered memory that a stream has yet to use is used by it at n
 }
 
 TEST_CASE("One allocation of nine tenths of the memory succeeds, however the rest was used before", "[memory]") {
-  Fixture f(1000 * granule);
+  PoolFixture f(1000 * granule);
   std::vector<MemoryAllocation> parts;
   for (int i = 0; i < 1000; ++i) parts.push_back(f.take(granule - 512));
   for (const MemoryAllocation& part : parts) f.free_at(part, one, 1);
@@ -144,7 +140,7 @@ TEST_CASE("One allocation of nine tenths of the memory succeeds, however the res
 }
 
 TEST_CASE("L7: no more is taken than the capacity, and the report says where it is", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   const MemoryAllocation weights = f.take(40 * granule, one, {"weights"});
   const MemoryAllocation gradients = f.take(20 * granule, one, {"gradients"});
   CHECK_FALSE(f.pool.allocate(8 * granule, one).has_value());
@@ -161,7 +157,7 @@ TEST_CASE("L7: no more is taken than the capacity, and the report says where it 
 }
 
 TEST_CASE("Cleanup gives back what no work touches any more, and nothing else", "[memory]") {
-  Fixture f;
+  PoolFixture f;
   const MemoryAllocation used = f.take(3 * granule);
   const MemoryAllocation done = f.take(5 * granule);
   const MemoryAllocation between = f.take(granule);  // free neighbours would be one block
@@ -181,7 +177,7 @@ TEST_CASE("Cleanup gives back what no work touches any more, and nothing else", 
 }
 
 TEST_CASE("An allocation is told from a later one of the same block", "[memory]") {
-  Fixture f;
+  PoolFixture f;
   const MemoryAllocation first = f.take(granule);
   CHECK(f.pool.alive(first));
   f.free_at(first, one, 1);
@@ -193,7 +189,7 @@ TEST_CASE("An allocation is told from a later one of the same block", "[memory]"
 }
 
 TEST_CASE("A storage that refuses leaves the pool as it was", "[memory]") {
-  Fixture f;
+  PoolFixture f;
   const MemoryAllocation first = f.take(granule);
   f.storage.refuse = true;
   CHECK_FALSE(f.pool.allocate(64 * granule, one).has_value());
@@ -217,7 +213,7 @@ TEST_CASE("Destroying a pool gives everything back, live allocations too", "[mem
 }
 
 TEST_CASE("An allocation that may not grow the pool is served from what is free, without the storage", "[memory]") {
-  Fixture f;
+  PoolFixture f;
   CHECK_FALSE(f.pool.allocate(granule, one, {}, Growth::Forbidden).has_value());
   CHECK(f.storage.calls == 0);
 
@@ -239,7 +235,7 @@ TEST_CASE("An allocation that may not grow the pool is served from what is free,
 }
 
 TEST_CASE("An allocation that may not grow the pool joins its stream's memory with settled memory", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   const MemoryAllocation first = f.take(32 * granule);
   const MemoryAllocation second = f.take(32 * granule);
   f.free_at(first, one, 1);
@@ -251,7 +247,7 @@ TEST_CASE("An allocation that may not grow the pool joins its stream's memory wi
 }
 
 TEST_CASE("An allocation that may not grow the pool leaves moved memory's old addresses alone", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   std::vector<MemoryAllocation> parts;
   for (int i = 0; i < 64; ++i) parts.push_back(f.take(granule));
   for (std::size_t i = 0; i < parts.size(); i += 2) f.free_at(parts[i], one, 1 + i);
@@ -267,7 +263,7 @@ TEST_CASE("An allocation that may not grow the pool leaves moved memory's old ad
 }
 
 TEST_CASE("L7: a capacity below what is reserved lets nothing new be taken until it fits", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   const MemoryAllocation kept = f.take(20 * granule);
   const MemoryAllocation gone = f.take(20 * granule);
   f.pool.set_capacity(30 * granule);
@@ -292,7 +288,7 @@ TEST_CASE("L7: a capacity below what is reserved lets nothing new be taken until
 }
 
 TEST_CASE("L7: memory can still be moved when the capacity is below what is reserved", "[memory]") {
-  Fixture f(64 * granule);
+  PoolFixture f(64 * granule);
   std::vector<MemoryAllocation> parts;
   for (int i = 0; i < 64; ++i) parts.push_back(f.take(granule));
   for (std::size_t i = 0; i < parts.size(); i += 2) f.free_at(parts[i], one, 1 + i);
@@ -303,7 +299,7 @@ TEST_CASE("L7: memory can still be moved when the capacity is below what is rese
 }
 
 TEST_CASE("The number of live allocations is told", "[memory]") {
-  Fixture f;
+  PoolFixture f;
   CHECK(f.pool.live() == 0);
   const MemoryAllocation first = f.take(granule);
   const MemoryAllocation second = f.take(granule);
@@ -315,7 +311,7 @@ TEST_CASE("The number of live allocations is told", "[memory]") {
 }
 
 TEST_CASE("Nothing is handed out for a size that no device has", "[memory]") {
-  Fixture f;
+  PoolFixture f;
   f.pool.set_capacity(std::numeric_limits<std::size_t>::max());
   f.free_at(f.take(granule), one, 1);
   for (const std::size_t less : {0U, 1U, 511U, 512U, 4096U, 1U << 30U})
@@ -340,7 +336,7 @@ TEST_CASE("Settled memory is not tied to a stream that gains nothing by it", "[m
 }
 
 TEST_CASE("What is free is found, however many blocks of nearly its size are looked at before", "[memory]") {
-  Fixture f;
+  PoolFixture f;
   std::vector<MemoryAllocation> parts;
   for (const std::size_t units : {65U, 65U, 64U, 64U, 64U, 64U, 64U, 64U, 64U, 64U, 64U, 64U}) {  // of one list
     parts.push_back(f.take(units * 512));

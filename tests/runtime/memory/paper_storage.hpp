@@ -15,6 +15,11 @@
 
 namespace cox::test {
 
+inline constexpr std::size_t granule = 4096;  ///< Of PaperMapping.
+inline constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+inline constexpr StreamSlot one{0};
+inline constexpr StreamSlot two{1};
+
 /// A range of bytes.
 struct Range {
   std::uint64_t begin;
@@ -25,7 +30,7 @@ struct Range {
 /// Addresses that nobody touches: what a pool does is seen without any memory. Says what was done wrong.
 class PaperMapping {
  public:
-  explicit PaperMapping(std::size_t memory = std::numeric_limits<std::size_t>::max(), std::size_t granularity = 4096)
+  explicit PaperMapping(std::size_t memory = no_limit, std::size_t granularity = granule)
       : memory_(memory), granularity_(granularity) {}
 
   [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
@@ -74,10 +79,10 @@ class PaperMapping {
   [[nodiscard]] std::vector<Range> memory_behind(MemoryAddress address, std::size_t bytes) const {
     std::vector<Range> ranges;
     for (MemoryAddress at = address; at < address + bytes;) {
-      const MemoryAddress granule = at / granularity_ * granularity_;
-      const MemoryAddress end = std::min<MemoryAddress>(granule + granularity_, address + bytes);
-      const std::uint64_t piece = granules_.at(granule) * granularity_;
-      ranges.push_back({piece + (at - granule), piece + (end - granule)});
+      const MemoryAddress first = at / granularity_ * granularity_;
+      const MemoryAddress end = std::min<MemoryAddress>(first + granularity_, address + bytes);
+      const std::uint64_t piece = granules_.at(first) * granularity_;
+      ranges.push_back({piece + (at - first), piece + (end - first)});
       at = end;
     }
     return ranges;

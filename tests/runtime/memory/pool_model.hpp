@@ -147,13 +147,13 @@ class PoolModel {
   std::string finish_work(StreamSlot stream) {
     finish();
     if constexpr (MappingStorage<Storage>) {
-      const std::size_t granule = storage_.granularity();
+      const std::size_t granularity = storage_.granularity();
       std::set<std::uint64_t> used;
-      for (const auto& [begin, end] : live_memory_) used.insert(begin / granule);  // a range is inside a granule
-      const std::size_t whole = pool_.capacity() / granule;
+      for (const auto& [begin, end] : live_memory_) used.insert(begin / granularity);  // a range is inside a granule
+      const std::size_t whole = pool_.capacity() / granularity;
       if (whole <= used.size()) return {};
       const std::size_t live = live_.size();
-      const std::string broken = allocate((whole - used.size()) * granule, stream);
+      const std::string broken = allocate((whole - used.size()) * granularity, stream);
       return broken.empty() && live_.size() == live ? "memory that is free cannot be had" : broken;
     }
     return {};

@@ -15,16 +15,16 @@ namespace {
 
 using Work = RecordedWork<UniqueFunction<void()>, UniqueFunction<void()>>;
 
-struct Fixture {
-  Fixture() {
+struct RecordingFixture {
+  RecordingFixture() {
     for (ManagedMemory& memory : memories) {
       memory = ManagedMemory::mint({});
       memory.state().resource.reset(new DeviceBuffer(returned));
     }
   }
-  Fixture(const Fixture&) = delete;
-  Fixture& operator=(const Fixture&) = delete;
-  ~Fixture() {
+  RecordingFixture(const RecordingFixture&) = delete;
+  RecordingFixture& operator=(const RecordingFixture&) = delete;
+  ~RecordingFixture() {
     memories = {};
     for (DeviceBuffer* buffer = returned->close(); buffer != nullptr;)
       delete std::exchange(buffer, buffer->next_returned);
@@ -56,7 +56,7 @@ void replay(Work& work) {
 }  // namespace
 
 TEST_CASE("Recorded work is replayed in its order, interludes in their place, as often as one likes") {
-  Fixture f;
+  RecordingFixture f;
   Work work;
   replay(work);
   work.add({}, f.say('a'));
@@ -74,7 +74,7 @@ TEST_CASE("Recorded work is replayed in its order, interludes in their place, as
 }
 
 TEST_CASE("Each part of recorded work uses each buffer once, as written if any of its steps writes it") {
-  Fixture f;
+  RecordingFixture f;
   Work work;
   work.add({f.use(0, Access::Read), f.use(1, Access::Write)}, f.say('a'));
   work.add({f.use(0, Access::Write), f.use(1, Access::Read)}, f.say('b'));
@@ -90,7 +90,7 @@ TEST_CASE("Each part of recorded work uses each buffer once, as written if any o
 }
 
 TEST_CASE("L11: recorded work keeps the memory of its steps, and what it is told to keep") {
-  Fixture f;
+  RecordingFixture f;
   {
     Work work;
     work.add({f.use(0, Access::Read)}, f.say('a'));

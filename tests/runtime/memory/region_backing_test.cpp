@@ -3,7 +3,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <cstddef>
-#include <limits>
 
 using namespace cox;
 using namespace cox::test;
@@ -11,11 +10,9 @@ using namespace cox::test;
 namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
-constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
-constexpr StreamSlot one{0};
 
-struct Fixture {
-  explicit Fixture(std::size_t memory = no_limit) : storage(memory) { blocks.admit(one); }
+struct RegionsFixture {
+  explicit RegionsFixture(std::size_t memory = no_limit) : storage(memory) { blocks.admit(one); }
 
   PaperRegions storage;
   BlockMap blocks{512, 4096};
@@ -26,7 +23,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("Small memory comes from regions that are shared, large memory has its own", "[memory]") {
-  Fixture f;
+  RegionsFixture f;
   REQUIRE(f.backing.grow(512, one, no_limit));
   CHECK(f.storage.mapped == 32 * mebibyte);
   REQUIRE(f.backing.grow(100 * mebibyte + 1, one, no_limit));
@@ -36,7 +33,7 @@ TEST_CASE("Small memory comes from regions that are shared, large memory has its
 }
 
 TEST_CASE("Only whole regions that are free of all go back", "[memory]") {
-  Fixture f;
+  RegionsFixture f;
   REQUIRE(f.backing.grow(100 * mebibyte, no_stream, no_limit));
   REQUIRE(f.backing.grow(200 * mebibyte, one, no_limit));
   REQUIRE(f.backing.grow(300 * mebibyte, no_stream, no_limit));
@@ -54,7 +51,7 @@ TEST_CASE("Only whole regions that are free of all go back", "[memory]") {
 }
 
 TEST_CASE("L7: a region that the capacity or the storage does not have is refused", "[memory]") {
-  Fixture f(64 * mebibyte);
+  RegionsFixture f(64 * mebibyte);
   f.reserved.capacity = 32 * mebibyte;
   REQUIRE(f.backing.grow(512, one, no_limit));
   CHECK_FALSE(f.backing.grow(512, one, no_limit));
@@ -64,7 +61,7 @@ TEST_CASE("L7: a region that the capacity or the storage does not have is refuse
 }
 
 TEST_CASE("L7: where the capacity has no room for a whole region, small memory has one of its own", "[memory]") {
-  Fixture f(64 * mebibyte);
+  RegionsFixture f(64 * mebibyte);
   f.reserved.capacity = 33 * mebibyte;
   REQUIRE(f.backing.grow(512, one, no_limit));
   const std::size_t whole = f.reserved.now;

@@ -1,3 +1,4 @@
+#include <coxswain/tests/runtime/profile/ticks.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
@@ -22,11 +23,6 @@ using Ticks = cox::Promise<ProfileTicks>;
 
 Ticks make_promise() { return Ticks(std::make_shared<cox::CompletionThread>(cox::DeviceId{})); }
 
-ProfileTicks took(std::chrono::nanoseconds time) {
-  const auto begin = std::chrono::steady_clock::time_point(1h);
-  return {begin, begin + time};
-}
-
 }  // namespace
 
 TEST_CASE("A profile's duration is there when the device is done, once, with the clock that took it") {
@@ -35,9 +31,9 @@ TEST_CASE("A profile's duration is there when the device is done, once, with the
   CHECK(duration.timing_method() == TimingMethod::Device);
   CHECK_FALSE(duration.ready());
   CHECK_FALSE(duration.wait_for(0ms));
-  std::jthread device([promise = std::move(promise)]() mutable { promise.set_value(took(15us)); });
+  std::jthread device([promise = std::move(promise)]() mutable { promise.set_value(cox::test::took(15us)); });
   const ProfileTicks ticks = duration.get();
-  CHECK(ticks == took(15us));
+  CHECK(ticks == cox::test::took(15us));
   CHECK(ticks.duration() == 15us);
   CHECK_FALSE(duration.valid());
 }
@@ -58,6 +54,6 @@ TEST_CASE("A profile's duration completes any token") {
   ProfileDuration duration(promise.future(), TimingMethod::System);
   auto result = duration.async_get(boost::asio::use_future);
   CHECK_FALSE(duration.valid());
-  promise.set_value(took(3ms));
+  promise.set_value(cox::test::took(3ms));
   CHECK(result.get().duration() == 3ms);
 }

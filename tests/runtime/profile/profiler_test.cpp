@@ -1,3 +1,4 @@
+#include <coxswain/tests/runtime/profile/ticks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/log_lines.hpp>
 
@@ -24,11 +25,6 @@ namespace {
 
 using Ticks = cox::Promise<ProfileTicks>;
 
-ProfileTicks took(std::chrono::nanoseconds time) {
-  const auto begin = std::chrono::steady_clock::time_point(1h);
-  return {begin, begin + time};
-}
-
 /// A device whose work completes when the test says so.
 struct Device {
   std::shared_ptr<cox::CompletionThread> helper = std::make_shared<cox::CompletionThread>(cox::DeviceId{});
@@ -41,7 +37,7 @@ struct Device {
   void run(Profiler& profiler, const std::string& name, std::chrono::nanoseconds time) const {
     auto [promise, duration] = work();
     profiler.record(name, std::move(duration));
-    promise.set_value(took(time));
+    promise.set_value(cox::test::took(time));
   }
 };
 
@@ -64,7 +60,7 @@ TEST_CASE("A profiler makes a table of what is done, leaves what is not to the n
   profiler.summarise();
   CHECK(profiler.table().empty());
   profiler.summarise();  // nothing to say
-  promise.set_value(took(3us));
+  promise.set_value(cox::test::took(3us));
   CHECK_THAT(profiler.table(), ContainsSubstring("| late  |  3.00 us |") && !ContainsSubstring("early"));
   const std::string second = profiler.table();
   profiler.summarise();
@@ -75,7 +71,7 @@ TEST_CASE("A duration that was there before it is recorded is in the table when 
   const Device device;
   Profiler profiler(ProfileLevel::Basic);
   auto [promise, duration] = device.work();
-  promise.set_value(took(7ns));
+  promise.set_value(cox::test::took(7ns));
   profiler.record("done", std::move(duration));
   CHECK_THAT(profiler.table(), ContainsSubstring("| done  |     7 ns |"));
 }
@@ -129,7 +125,7 @@ TEST_CASE("L7: a profiler keeps a bounded number of durations under way, and has
     profiler.record("work", std::move(duration));
     promises.push_back(std::move(promise));
   }
-  for (Ticks& promise : promises) promise.set_value(took(1us));
+  for (Ticks& promise : promises) promise.set_value(cox::test::took(1us));
   CHECK_THAT(profiler.table(), ContainsSubstring("| work     |  2.00 us |            2 |") &&
                                    ContainsSubstring("| Left out |        - |            1 |"));
   profiler.summarise();
@@ -143,7 +139,7 @@ TEST_CASE("A duration that completes after its profiler is gone is forgotten") {
   auto [promise, duration] = device.work();
   profiler->record("late", std::move(duration));
   profiler.reset();
-  promise.set_value(took(1us));
+  promise.set_value(cox::test::took(1us));
 }
 
 TEST_CASE("Every duration that many threads record and complete is counted once") {

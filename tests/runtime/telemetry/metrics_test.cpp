@@ -15,8 +15,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-struct Service {
-  explicit Service(cox::DeviceId) {}
+struct Measured {
+  explicit Measured(cox::DeviceId) {}
   void on_task_error(const std::exception_ptr&, cox::StreamId) noexcept {}
 };
 
@@ -26,11 +26,11 @@ const std::string labels = "{device=\"host:79\",stage=\"Downstream\"";
 
 TEST_CASE("The metrics show each open device thread's figures, and no longer once it is shut down") {
   const cox::DeviceId device{.type = 0, .index = 79};
-  auto handle = cox::DeviceHandle<Service>::get(device);
-  handle.submit([](Service&) { throw std::runtime_error("wanted"); });
-  for (int i = 0; i < 4; ++i) handle.submit_blocking([](Service&) {});
+  auto handle = cox::DeviceHandle<Measured>::get(device);
+  handle.submit([](Measured&) { throw std::runtime_error("wanted"); });
+  for (int i = 0; i < 4; ++i) handle.submit_blocking([](Measured&) {});
   // The caller is answered before its task is accounted for: the next task runs after that.
-  const std::string text = handle.submit_blocking([](Service&) { return metrics::text(); });
+  const std::string text = handle.submit_blocking([](Measured&) { return metrics::text(); });
 
   CHECK_THAT(text, ContainsSubstring("# TYPE cox_tasks_accepted_total counter\n"));
   CHECK_THAT(text, ContainsSubstring("cox_tasks_accepted_total" + labels + "} 7\n"));
@@ -67,7 +67,7 @@ TEST_CASE("A collector that throws is left out and counted, and the others are h
       metrics::register_collector([](metrics::MetricSet& set) { set.counter("cox_tasks_queued", "A gauge.", {}, 1); });
   const auto sound =
       metrics::register_collector([](metrics::MetricSet& set) { set.gauge("cox_sound", "Shown.", {}, 1); });
-  auto handle = cox::DeviceHandle<Service>::get({.type = 0, .index = 79});
+  auto handle = cox::DeviceHandle<Measured>::get({.type = 0, .index = 79});
   const std::string text = metrics::text();
   CHECK_THAT(text, ContainsSubstring("cox_sound 1\n") && !ContainsSubstring("cox_half_done"));
   CHECK(failed()[0].number == before + 4);  // two in each of two collections

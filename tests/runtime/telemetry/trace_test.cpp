@@ -24,8 +24,8 @@ using trace::Track;
 
 namespace {
 
-struct Service {
-  explicit Service(cox::DeviceId) {}
+struct Recorded {
+  explicit Recorded(cox::DeviceId) {}
 };
 
 std::vector<std::string> names(const Recording& recording) {
@@ -162,11 +162,11 @@ TEST_CASE("A trace may be started and stopped while threads record") {
 TEST_CASE("Each task becomes an event that says what it was, from where to where") {
   trace::start();
   const cox::DeviceId device{.type = 0, .index = 77};
-  auto handle = cox::DeviceHandle<Service>::get(device);
-  for (int i = 0; i < 1000; ++i) handle.submit([](Service&) { cox::name_operation("count"); });
-  handle.submit([handle](Service&) { handle.submit([](Service&) { cox::name_operation("again"); }); },
+  auto handle = cox::DeviceHandle<Recorded>::get(device);
+  for (int i = 0; i < 1000; ++i) handle.submit([](Recorded&) { cox::name_operation("count"); });
+  handle.submit([handle](Recorded&) { handle.submit([](Recorded&) { cox::name_operation("again"); }); },
                 cox::CallOptions{.label = "nest"});
-  handle.submit_blocking([](Service&) {});
+  handle.submit_blocking([](Recorded&) {});
   cox::shutdown(device);
   const Recording recording = trace::stop();
   std::ostringstream json;

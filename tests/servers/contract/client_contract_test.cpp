@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <future>
-#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -17,16 +16,6 @@ using namespace cox::test;
 using cox::Bytes;
 using cox::Handle;
 using cox::MemoryLayoutDescriptor;
-
-namespace {
-
-std::vector<std::uint32_t> counted(std::size_t count) {
-  std::vector<std::uint32_t> values(count);
-  std::iota(values.begin(), values.end(), 0U);
-  return values;
-}
-
-}  // namespace
 
 TEMPLATE_TEST_CASE("What is uploaded comes back", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);

@@ -31,11 +31,6 @@ using cox::StreamErrorMode;
 
 namespace {
 
-template <class E>
-std::optional<typename E::Kind> kind(const std::exception_ptr& error) {
-  return kind_of<E>([&] { std::rethrow_exception(error); });
-}
-
 template <class Client>
 std::optional<ServerError::Kind> met(const Client& client) {
   return kind_of<ServerError>([&] { client.sync().get(); });
@@ -194,9 +189,9 @@ TEMPLATE_TEST_CASE("L12: failures are told in the order of the stream, not in th
     FAIL("two failures were not told");
   } catch (const ServerError& error) {
     REQUIRE(error.errors().size() == 2);
-    CHECK(kind<LaunchError>(error.cause()) == TestType::late_kind);
-    CHECK(kind<LaunchError>(error.errors()[0]) == TestType::late_kind);
-    CHECK(kind<LaunchError>(error.errors()[1]) == LaunchError::Kind::ArgumentCount);
+    CHECK(kind_in<LaunchError>(error.cause()) == TestType::late_kind);
+    CHECK(kind_in<LaunchError>(error.errors()[0]) == TestType::late_kind);
+    CHECK(kind_in<LaunchError>(error.errors()[1]) == LaunchError::Kind::ArgumentCount);
     CHECK(mentions(error.what(), {TestType::late_text}));
   }
   CHECK(met(client) == ServerError::Kind::Unhealthy);
@@ -220,11 +215,11 @@ TEMPLATE_TEST_CASE("L12: every failure of queued work is told once, at once, wit
   CHECK(cox::stream_error_count() == before + 3);
   CHECK(errors[0].place.device == device.device());
   CHECK(errors[0].place.stream == first.stream_id());
-  CHECK(kind<LaunchError>(errors[0].error) == TestType::late_kind);
+  CHECK(kind_in<LaunchError>(errors[0].error) == TestType::late_kind);
   CHECK(errors[1].place.stream == second.stream_id());
-  CHECK(kind<LaunchError>(errors[1].error) == LaunchError::Kind::ArgumentCount);
+  CHECK(kind_in<LaunchError>(errors[1].error) == LaunchError::Kind::ArgumentCount);
   CHECK(errors[2].place.stream == second.stream_id());
-  CHECK(kind<IoError>(errors[2].error) == IoError::Kind::SizeMismatch);
+  CHECK(kind_in<IoError>(errors[2].error) == IoError::Kind::SizeMismatch);
   CHECK(met(second) == ServerError::Kind::Unhealthy);  // who is told takes nothing
   CHECK(told.get().size() == 3);                       // and who takes tells nobody
 }
@@ -245,7 +240,7 @@ TEMPLATE_TEST_CASE(
       std::rethrow_exception(error);
     } catch (const IoError& used) {
       return used.kind() == IoError::Kind::AllocationFailed &&
-             kind<IoError>(used.cause()) == IoError::Kind::OutOfMemory;
+             kind_in<IoError>(used.cause()) == IoError::Kind::OutOfMemory;
     }
   };
   const auto cause_of = [&](auto f) {
@@ -266,7 +261,7 @@ TEMPLATE_TEST_CASE(
     CHECK(carries_cause(cause_of([&] { client.sync().get(); })));
     launch(client, TestType::fill(tensor.memory, 1));
     const auto launch = cause_of([&] { client.flush(); });
-    CHECK(kind<LaunchError>(launch) == LaunchError::Kind::Io);
+    CHECK(kind_in<LaunchError>(launch) == LaunchError::Kind::Io);
     try {
       std::rethrow_exception(launch);
     } catch (const LaunchError& error) {

@@ -28,7 +28,7 @@ using cox::ServerError;
 
 namespace {
 
-using Numbers = std::vector<std::uint32_t>;
+using Words = std::vector<std::uint32_t>;
 
 /// What `work` queues on the client's stream, after one rehearsal.
 template <class Client, class Work>
@@ -50,11 +50,6 @@ cox::Graph<Client> captured_at_once(const Client& client, Work work) {
 
 std::optional<ServerError::Kind> refused(auto&& f) { return kind_of<ServerError>(f); }
 constexpr auto graph_error = ServerError::Kind::Graph;
-
-template <class E>
-std::optional<typename E::Kind> kind(const std::exception_ptr& error) {
-  return kind_of<E>([&] { std::rethrow_exception(error); });
-}
 
 /// What the end of a capture throws.
 template <class Client>
@@ -80,18 +75,18 @@ TEMPLATE_TEST_CASE("A captured launch runs when the graph is replayed, as often 
   const auto work = [&] { launch(client, TestType::plus_one(input, output)); };
   client.graph_prepare();
   work();
-  CHECK(content(client, output) == Numbers{2, 3, 4});  // a rehearsal runs
+  CHECK(content(client, output) == Words{2, 3, 4});  // a rehearsal runs
   client.write(output, Bytes::zeroed(12));
   client.graph_start_capture();
   work();
   const auto graph = client.graph_stop_capture();
-  CHECK(content(client, output) == Numbers{0, 0, 0});
+  CHECK(content(client, output) == Words{0, 0, 0});
   graph.replay();
-  CHECK(content(client, output) == Numbers{2, 3, 4});
-  client.write(input, Bytes::copy_of(Numbers{10, 20, 30}));
+  CHECK(content(client, output) == Words{2, 3, 4});
+  client.write(input, Bytes::copy_of(Words{10, 20, 30}));
   client.write(output, Bytes::zeroed(12));
   graph.replay();
-  CHECK(content(client, output) == Numbers{11, 21, 31});
+  CHECK(content(client, output) == Words{11, 21, 31});
 }
 
 TEMPLATE_TEST_CASE("Writes and allocations are captured, too: a replay writes the bytes of the capture again", "",
@@ -103,21 +98,21 @@ TEMPLATE_TEST_CASE("Writes and allocations are captured, too: a replay writes th
   const auto graph = captured(client, [&] {
     const Handle given = upload(client, {7, 8});
     const Handle doubled = client.empty(8);
-    client.write(doubled, Bytes::copy_of(Numbers{1, 1}));
+    client.write(doubled, Bytes::copy_of(Words{1, 1}));
     launch(client, TestType::add_to(given, doubled));
     launch(client, TestType::add_to(doubled, output));
   });
-  CHECK(content(client, output) == Numbers{8, 9});  // of the rehearsal
+  CHECK(content(client, output) == Words{8, 9});  // of the rehearsal
   graph.replay();
   graph.replay();
-  CHECK(content(client, output) == Numbers{24, 27});
+  CHECK(content(client, output) == Words{24, 27});
 }
 
 TEMPLATE_TEST_CASE("A graph has as many launches as one likes, each with its own arguments", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   OpenDevice<TestType> device;
   const auto& client = device.client();
-  Numbers expected{1, 2, 3};
+  Words expected{1, 2, 3};
   const Handle data = upload(client, expected);
   const auto graph = captured_at_once(client, [&] {
     for (std::uint32_t i = 0; i < 150; ++i) launch(client, TestType::multiply_add(data, 3, i));
@@ -135,9 +130,9 @@ TEMPLATE_TEST_CASE("L11: memory of a graph is nobody else's between replays, als
   COX_REQUIRE_DEVICES(TestType, 1);
   OpenDevice<TestType> device({.memory = std::max(std::size_t{64} << 10U, TestType::least_memory), .threads = 1});
   const auto& client = device.client();
-  const Handle input = upload(client, Numbers(256, 1));
+  const Handle input = upload(client, Words(256, 1));
   const Handle output = client.empty(1024);
-  std::optional<Handle> sum = upload(client, Numbers(256));
+  std::optional<Handle> sum = upload(client, Words(256));
   const auto graph = captured(client, [&] {
     const Handle passing = client.empty(1024);  // gone when the capture is over
     launch(client, TestType::plus_one(input, passing));
@@ -148,10 +143,10 @@ TEMPLATE_TEST_CASE("L11: memory of a graph is nobody else's between replays, als
   for (std::uint32_t replay = 1; replay <= 3; ++replay) {
     // Whatever is free is had by others, and keeps what they wrote.
     std::vector<Handle> others;
-    for (std::uint32_t i = 0; i < 40; ++i) others.push_back(upload(client, Numbers(256, 1000 + i)));
+    for (std::uint32_t i = 0; i < 40; ++i) others.push_back(upload(client, Words(256, 1000 + i)));
     graph.replay();
-    CHECK(content(client, output) == Numbers(256, 2 * (1 + replay) + 1));
-    for (std::uint32_t i = 0; i < 40; ++i) REQUIRE(content(client, others[i]) == Numbers(256, 1000 + i));
+    CHECK(content(client, output) == Words(256, 2 * (1 + replay) + 1));
+    for (std::uint32_t i = 0; i < 40; ++i) REQUIRE(content(client, others[i]) == Words(256, 1000 + i));
   }
 }
 
@@ -169,9 +164,9 @@ TEMPLATE_TEST_CASE("Growth of the pool in a capture is refused, and the capture 
   const ServerError error = failed_capture(client);
   CHECK(error.kind() == graph_error);
   CHECK(mentions(error.what(), {device.name(), "67108864 B", "graph_prepare"}));
-  CHECK(kind<ServerError>(error.cause()) == graph_error);
+  CHECK(kind_in<ServerError>(error.cause()) == graph_error);
   // The stream is out of the capture and healthy, and has done none of it.
-  CHECK(content(client, data) == Numbers{1});
+  CHECK(content(client, data) == Words{1});
   // With a rehearsal there is room.
   const auto graph = captured(client, [&] {
     const Handle large = client.empty(std::size_t{64} << 20U);
@@ -180,7 +175,7 @@ TEMPLATE_TEST_CASE("Growth of the pool in a capture is refused, and the capture 
   });
   client.write(data, Bytes::zeroed(4));
   graph.replay();
-  CHECK(content(client, data) == Numbers{9});
+  CHECK(content(client, data) == Words{9});
 }
 
 TEMPLATE_TEST_CASE("Calls of a capture that are out of order are refused and change nothing", "", COX_BACKENDS) {
@@ -203,9 +198,9 @@ TEMPLATE_TEST_CASE("Calls of a capture that are out of order are refused and cha
   launch(client, TestType::fill(data, 5));
   const auto graph = client.graph_stop_capture();
   CHECK(refused(stop) == graph_error);
-  CHECK(content(client, data) == Numbers{1});
+  CHECK(content(client, data) == Words{1});
   graph.replay();
-  CHECK(content(client, data) == Numbers{5});
+  CHECK(content(client, data) == Words{5});
 }
 
 TEMPLATE_TEST_CASE("What a graph cannot hold is refused in a capture, and the graph is of the rest", "", COX_BACKENDS) {
@@ -226,11 +221,11 @@ TEMPLATE_TEST_CASE("What a graph cannot hold is refused in a capture, and the gr
   CHECK(refused([&] { (void)client.profile([] {}); }) == graph_error);
   CHECK(mentions(message_of([&] { client.flush(); }), {"a flush", device.name(), "capturing"}));
   const auto graph = client.graph_stop_capture();
-  CHECK(content(client, data) == Numbers{1});
+  CHECK(content(client, data) == Words{1});
   graph.replay();
-  CHECK(content(client, data) == Numbers{5});
+  CHECK(content(client, data) == Words{5});
   earlier.replay();
-  CHECK(numbers(lazy) == Numbers{2});
+  CHECK(numbers(lazy) == Words{2});
 }
 
 TEMPLATE_TEST_CASE("A replay in a capture of its stream fails the capture, which can be made anew", "", COX_BACKENDS) {
@@ -243,11 +238,11 @@ TEMPLATE_TEST_CASE("A replay in a capture of its stream fails the capture, which
   client.graph_start_capture();
   graph.replay();
   const ServerError error = failed_capture(client);
-  CHECK(kind<ServerError>(error.cause()) == graph_error);
+  CHECK(kind_in<ServerError>(error.cause()) == graph_error);
   CHECK(mentions(error.what(), {"a replay"}));
-  CHECK(content(client, data) == Numbers{1});
+  CHECK(content(client, data) == Words{1});
   graph.replay();
-  CHECK(content(client, data) == Numbers{2});
+  CHECK(content(client, data) == Words{2});
 }
 
 TEMPLATE_TEST_CASE(
@@ -264,12 +259,12 @@ TEMPLATE_TEST_CASE(
   launch(client, TestType::fill(data, 5));
   const ServerError error = failed_capture(client);
   CHECK(error.kind() == graph_error);
-  CHECK(kind<LaunchError>(error.cause()) == LaunchError::Kind::ArgumentCount);
+  CHECK(kind_in<LaunchError>(error.cause()) == LaunchError::Kind::ArgumentCount);
   CHECK(mentions(error.what(), {"'misused'"}));
   client.sync().get();
-  CHECK(content(client, data) == Numbers{1});
+  CHECK(content(client, data) == Words{1});
   captured_at_once(client, [&] { launch(client, TestType::fill(data, 6)); }).replay();
-  CHECK(content(client, data) == Numbers{6});
+  CHECK(content(client, data) == Words{6});
 }
 
 TEMPLATE_TEST_CASE(
@@ -290,7 +285,7 @@ TEMPLATE_TEST_CASE(
   if (TestType::graphs_stay_for_replays)  // `one` is the graph's, which waits for its turn
     CHECK(client.memory_usage().number_allocs == 2);
   gate.open();
-  CHECK(content(client, data) == Numbers{3});
+  CHECK(content(client, data) == Words{3});
   client.sync().get();
   CHECK(client.memory_usage().number_allocs == 1);
 }
@@ -312,7 +307,7 @@ TEMPLATE_TEST_CASE("A replay waits for work of other streams on its buffers, and
   auto read = client.read_async(std::vector<Handle>{output});
   CHECK_FALSE(read.ready());
   write.open();
-  CHECK(numbers(read.get()[0]) == Numbers{6});
+  CHECK(numbers(read.get()[0]) == Words{6});
 
   // Write after read, read after write: the other stream waits for the replay, which stands behind a gate.
   typename TestType::Gate before(client);
@@ -326,8 +321,8 @@ TEMPLATE_TEST_CASE("A replay waits for work of other streams on its buffers, and
   auto seen = other.read_async(std::vector<Handle>{copied});
   CHECK_FALSE(seen.ready());
   before.open();
-  CHECK(numbers(seen.get()[0]) == Numbers{6});
-  CHECK(content(client, output) == Numbers{9});
+  CHECK(numbers(seen.get()[0]) == Words{6});
+  CHECK(content(client, output) == Words{9});
 }
 
 TEMPLATE_TEST_CASE("Graphs are replayed from any thread, and interleave with work of many streams without loss", "",
@@ -350,7 +345,7 @@ TEMPLATE_TEST_CASE("Graphs are replayed from any thread, and interleave with wor
         for (std::uint32_t i = 0; i < turns; ++i) launch(stream, TestType::add_to(one, data));
       });
   }
-  CHECK(content(client, data) == Numbers(2, 4 * turns));
+  CHECK(content(client, data) == Words(2, 4 * turns));
 }
 
 TEMPLATE_TEST_CASE("A stream captures alone: others run meanwhile, and capture graphs of their own", "", COX_BACKENDS) {
@@ -367,17 +362,17 @@ TEMPLATE_TEST_CASE("A stream captures alone: others run meanwhile, and capture g
   launch(first, TestType::fill(data, 1));
   second.graph_start_capture();
   launch(third, TestType::fill(others, 7));
-  CHECK(content(third, others) == Numbers{7});
+  CHECK(content(third, others) == Words{7});
   launch(second, TestType::fill(data, 2));
-  CHECK(content(third, data) == Numbers{0});
+  CHECK(content(third, data) == Words{0});
   const auto of_first = first.graph_stop_capture();
   CHECK(refused([&] { second.flush(); }) == graph_error);
   first.flush();
   const auto of_second = second.graph_stop_capture();
   of_second.replay();
-  CHECK(content(third, data) == Numbers{2});
+  CHECK(content(third, data) == Words{2});
   of_first.replay();
-  CHECK(content(third, data) == Numbers{1});
+  CHECK(content(third, data) == Words{1});
   CHECK(of_first.stream_id() == first.stream_id());
 }
 
@@ -424,7 +419,7 @@ TEMPLATE_TEST_CASE("L13: when graph and handles are dropped, all memory is there
     const auto copy = graph;
     graph.replay();
     copy.replay();
-    CHECK(content(client, output) == Numbers{3, 4});
+    CHECK(content(client, output) == Words{3, 4});
     CHECK(client.memory_usage().number_allocs == 4);
   }
   client.sync().get();

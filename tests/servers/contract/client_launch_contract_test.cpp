@@ -3,22 +3,11 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 using namespace cox::test;
 using cox::CubeCount;
 using cox::Handle;
-
-namespace {
-
-std::vector<std::uint32_t> counted(std::size_t count) {
-  std::vector<std::uint32_t> values(count);
-  std::iota(values.begin(), values.end(), 0U);
-  return values;
-}
-
-}  // namespace
 
 TEMPLATE_TEST_CASE("Kernels run for every unit, in the order of their stream", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);

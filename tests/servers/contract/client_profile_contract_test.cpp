@@ -55,22 +55,11 @@ struct Void {
   friend bool operator==(const Void&, const Void&) = default;
 };
 
-template <class E>
-std::optional<typename E::Kind> kind(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const E& known) {
-    return known.kind();
-  } catch (...) {
-    return std::nullopt;
-  }
-}
-
 Void void_of(ProfileDuration duration) {
   try {
     (void)duration.get();
   } catch (const ProfileError& error) {
-    return {error.kind(), kind<LaunchError>(error.cause()), kind<ServerError>(error.cause())};
+    return {error.kind(), kind_in<LaunchError>(error.cause()), kind_in<ServerError>(error.cause())};
   }
   return {};
 }

@@ -63,7 +63,7 @@ void all_reduce(const Pair& pair, std::size_t rank, const Handle& source, Handle
 }
 
 /// What each rank asks for; `there` is its memory of the sum, or of what it receives. Only `call` meets the failure.
-struct Operation {
+struct PairOperation {
   using Call = void (*)(const Pair& pair, std::size_t rank, const Handle& source, Handle& there);
   const char* name;
   Call before;
@@ -74,42 +74,42 @@ struct Operation {
   bool fails = false;  ///< In any case.
 };
 
-constexpr std::array operations{
-    Operation{"all_reduce", nothing, all_reduce, nothing},
-    Operation{"group", nothing,
-              [](const Pair& pair, std::size_t rank, const Handle& source, Handle& there) {
-                pair[rank].collective_group(pair.all(), [&](CollectiveGroup& group) {
-                  group.barrier();
-                  group.all_reduce(source, there, ElementType::I32);
-                  group.barrier();
-                });
-              },
-              nothing},
-    Operation{"ensure_init_collective", nothing,
-              [](const Pair& pair, std::size_t rank, const Handle&, Handle&) {
-                pair[rank].ensure_init_collective(pair.all());
-              },
-              all_reduce},
-    Operation{"sync_collective", all_reduce,
-              [](const Pair& pair, std::size_t rank, const Handle&, Handle&) { pair[rank].sync_collective(); },
-              nothing},
-    Operation{"send and receive", nothing,
-              [](const Pair& pair, std::size_t rank, const Handle& source, Handle& there) {
-                if (rank == 0) return pair[0].send(source, ElementType::I32, pair.device(1));
-                pair[1].receive(there, ElementType::I32, pair.device(0));
-              },
-              nothing, true},
-    Operation{"to_client", nothing,
-              [](const Pair& pair, std::size_t, const Handle& source, Handle& there) {
-                there = pair[0].to_client(source, pair[1], ElementType::I32);
-              },
-              nothing, true, true},
-    Operation{"mismatch", nothing,
-              [](const Pair& pair, std::size_t rank, const Handle& source, Handle& there) {
-                if (rank == 0) return all_reduce(pair, rank, source, there);
-                pair[rank].barrier(pair.all());
-              },
-              nothing, false, false, true},
+constexpr std::array pair_operations{
+    PairOperation{"all_reduce", nothing, all_reduce, nothing},
+    PairOperation{"group", nothing,
+                  [](const Pair& pair, std::size_t rank, const Handle& source, Handle& there) {
+                    pair[rank].collective_group(pair.all(), [&](CollectiveGroup& group) {
+                      group.barrier();
+                      group.all_reduce(source, there, ElementType::I32);
+                      group.barrier();
+                    });
+                  },
+                  nothing},
+    PairOperation{"ensure_init_collective", nothing,
+                  [](const Pair& pair, std::size_t rank, const Handle&, Handle&) {
+                    pair[rank].ensure_init_collective(pair.all());
+                  },
+                  all_reduce},
+    PairOperation{"sync_collective", all_reduce,
+                  [](const Pair& pair, std::size_t rank, const Handle&, Handle&) { pair[rank].sync_collective(); },
+                  nothing},
+    PairOperation{"send and receive", nothing,
+                  [](const Pair& pair, std::size_t rank, const Handle& source, Handle& there) {
+                    if (rank == 0) return pair[0].send(source, ElementType::I32, pair.device(1));
+                    pair[1].receive(there, ElementType::I32, pair.device(0));
+                  },
+                  nothing, true},
+    PairOperation{"to_client", nothing,
+                  [](const Pair& pair, std::size_t, const Handle& source, Handle& there) {
+                    there = pair[0].to_client(source, pair[1], ElementType::I32);
+                  },
+                  nothing, true, true},
+    PairOperation{"mismatch", nothing,
+                  [](const Pair& pair, std::size_t rank, const Handle& source, Handle& there) {
+                    if (rank == 0) return all_reduce(pair, rank, source, there);
+                    pair[rank].barrier(pair.all());
+                  },
+                  nothing, false, false, true},
 };
 
 /// The k-th allocation of that thread fails from here to end().
@@ -166,7 +166,7 @@ void require_service(const Pair& pair) {
 
 /// The operation with that one allocation of `rank` failing. Returns how many more there would have had to be for that;
 /// negative if it came to that.
-int survives(const Pair& pair, const Operation& operation, Victim victim, std::size_t rank, int k) {
+int survives(const Pair& pair, const PairOperation& operation, Victim victim, std::size_t rank, int k) {
   int left = 0;
   {
     std::array<Handle, 2> sources;
@@ -177,7 +177,7 @@ int survives(const Pair& pair, const Operation& operation, Victim victim, std::s
       get_soon(pair[i].sync());
     }
     const std::size_t other = 1 - rank;
-    const auto ask = [&](Operation::Call call, std::size_t by) {
+    const auto ask = [&](PairOperation::Call call, std::size_t by) {
       const std::size_t caller = operation.alone ? 0 : by;
       call(pair, caller, sources[caller], there[operation.alone ? 1 : by]);
     };
@@ -230,7 +230,7 @@ constexpr int most_more = 60;
 void all_allocations_may_fail(Victim victim, bool reopen, int at_least) {
   constexpr int never = 1'000'000;
   int failures = 0;
-  for (const Operation& operation : operations)
+  for (const PairOperation& operation : pair_operations)
     for (std::size_t rank = 0; rank < 2; ++rank) {
       auto pair = std::make_unique<Pair>();
       int last = 0;

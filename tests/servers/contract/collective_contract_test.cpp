@@ -1,42 +1,14 @@
 #include <coxswain/tests/servers/contract/fleet.hpp>
+#include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <thread>
 #include <vector>
 
 using namespace cox;
 using namespace cox::test;
-
-namespace {
-
-using Numbers = std::vector<std::int32_t>;
-
-/// `count` numbers that differ by rank and place.
-Numbers numbers_of(std::size_t rank, std::size_t count) {
-  Numbers numbers(count);
-  std::iota(numbers.begin(), numbers.end(), static_cast<std::int32_t>(1000 * rank));
-  return numbers;
-}
-
-Numbers sum_of(std::size_t ranks, std::size_t count) {
-  Numbers sum(count);
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const Numbers numbers = numbers_of(rank, count);
-    for (std::size_t i = 0; i < count; ++i) sum[i] += numbers[i];
-  }
-  return sum;
-}
-
-Numbers part_of(const Numbers& all, std::size_t part, std::size_t parts) {
-  const std::size_t size = all.size() / parts;
-  const auto first = all.begin() + static_cast<std::ptrdiff_t>(part * size);
-  return {first, first + static_cast<std::ptrdiff_t>(size)};
-}
-
-}  // namespace
 
 TEMPLATE_TEST_CASE("all_reduce gives every rank the reduction", "", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 4);
@@ -84,12 +56,12 @@ TEMPLATE_TEST_CASE("Every collective moves what its name says", "", COX_FLEETS) 
     const Results& its = results[rank];
     Numbers exchanged;
     for (std::size_t from = 0; from < 3; ++from) {
-      const Numbers part = part_of(numbers_of(from, count), rank, 3);
+      const Numbers part = part_of(numbers_of(from, count), rank, count / 3);
       exchanged.insert(exchanged.end(), part.begin(), part.end());
     }
     REQUIRE(from_device<std::int32_t>(client, its.broadcast) == numbers_of(1, count));
     REQUIRE(from_device<std::int32_t>(client, its.gather) == gathered);
-    REQUIRE(from_device<std::int32_t>(client, its.scatter) == part_of(sum_of(3, count), rank, 3));
+    REQUIRE(from_device<std::int32_t>(client, its.scatter) == part_of(sum_of(3, count), rank, count / 3));
     REQUIRE(from_device<std::int32_t>(client, its.exchange) == exchanged);
   });
 }

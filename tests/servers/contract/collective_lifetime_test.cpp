@@ -18,18 +18,13 @@ namespace {
 constexpr std::size_t world = 3;
 
 /// One operation of three ranks: how much a rank gives and gets, in parts of `count`, and what it gets.
-struct Operation {
+struct ThreeRankOperation {
   std::string name;
   std::size_t gives;
   std::size_t gets;
   std::function<void(CollectiveGroup&, const Handle& source, const Handle& destination, DeviceId root)> ask;
   std::function<Numbers(std::size_t rank, std::size_t count)> result;
 };
-
-Numbers part_of(const Numbers& all, std::size_t part, std::size_t size) {
-  const auto first = all.begin() + static_cast<std::ptrdiff_t>(part * size);
-  return {first, first + static_cast<std::ptrdiff_t>(size)};
-}
 
 Numbers joined(std::size_t count, const std::function<Numbers(std::size_t)>& of_rank) {
   Numbers all;
@@ -41,9 +36,9 @@ Numbers joined(std::size_t count, const std::function<Numbers(std::size_t)>& of_
   return all;
 }
 
-const std::vector<Operation>& operations() {
+const std::vector<ThreeRankOperation>& three_rank_operations() {
   constexpr auto type = ElementType::I32;
-  static const std::vector<Operation> all{
+  static const std::vector<ThreeRankOperation> all{
       {"all_reduce", 1, 1, [](auto& group, auto& from, auto& to, DeviceId) { group.all_reduce(from, to, type); },
        [](std::size_t, std::size_t count) { return sum_of(world, count); }},
       {"reduce", 1, 1,
@@ -84,7 +79,7 @@ TEMPLATE_TEST_CASE("L11: a collective has its sources though their handles are d
   TestType fleet(world);
   const CommunicationId all(fleet.devices());
   const DeviceId root = fleet.devices()[1];
-  for (const Operation& operation : operations())
+  for (const ThreeRankOperation& operation : three_rank_operations())
     for (const std::size_t count : {1UL, 100UL, 5'000UL, 300'000UL}) {
       INFO(operation.name << " of " << count);
       std::vector<Handle> results;
@@ -111,7 +106,7 @@ TEMPLATE_TEST_CASE("L11: a collective does not disturb whoever has the memory af
   TestType fleet(world);
   const CommunicationId all(fleet.devices());
   const DeviceId root = fleet.devices()[1];
-  for (const Operation& operation : operations())
+  for (const ThreeRankOperation& operation : three_rank_operations())
     for (const std::size_t count : {1UL, 100UL, 5'000UL, 300'000UL}) {
       INFO(operation.name << " of " << count);
       std::vector<std::vector<Handle>> later(world);

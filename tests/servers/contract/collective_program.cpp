@@ -7,7 +7,6 @@
 namespace cox::test {
 
 using enum CollectiveOperation;
-using Kind = ProgramStep::Kind;
 
 namespace {
 
@@ -109,7 +108,7 @@ ProgramStep CollectiveProgram::choose_step(Random& random) const {
   if (chance(random, 0.6)) return choose_communication(random);
   ProgramStep step;
   const std::size_t kind = below(random, 8);
-  step.kind = kind < 5 ? Kind::Kernel : kind < 7 ? Kind::Renew : Kind::Wait;
+  step.kind = kind < 5 ? StepKind::Kernel : kind < 7 ? StepKind::Renew : StepKind::Wait;
   step.number = static_cast<std::uint32_t>(random());
   const std::size_t buffer = below(random, shape_.buffers);
   step.parts.push_back({below(random, shape_.devices), below(random, shape_.streams), buffer, buffer});
@@ -122,8 +121,8 @@ ProgramStep CollectiveProgram::choose_communication(Random& random) const {
   constexpr ReduceOperation reductions[] = {ReduceOperation::Sum, ReduceOperation::Min, ReduceOperation::Max,
                                             ReduceOperation::Product};
   ProgramStep step;
-  step.kind = chance(random, 0.1) ? Kind::Group : Kind::Collective;
-  step.operation = step.kind == Kind::Group ? AllReduce : operations[below(random, std::size(operations))];
+  step.kind = chance(random, 0.1) ? StepKind::Group : StepKind::Collective;
+  step.operation = step.kind == StepKind::Group ? AllReduce : operations[below(random, std::size(operations))];
   step.reduce_operation = reductions[below(random, std::size(reductions))];
   choose_fault(step, random);
   std::vector<std::size_t> devices = communicators_[below(random, communicators_.size())];
@@ -155,7 +154,7 @@ void CollectiveProgram::choose_fault(ProgramStep& step, Random& random) const {
   if (!chance(random, shape_.faults) || step.operation == Barrier || step.operation == Send) return;
   constexpr ProgramFault faults[] = {ProgramFault::Mismatch, ProgramFault::StaleHandle, ProgramFault::MissingRank};
   step.fault = faults[below(random, std::size(faults))];
-  step.kind = Kind::Collective;
+  step.kind = StepKind::Collective;
   step.operation = AllReduce;
 }
 
@@ -169,7 +168,7 @@ void CollectiveProgram::reorder(std::vector<Call>& calls, Random& random) const 
 bool CollectiveProgram::may_swap(const Call& first, const Call& second) const {
   const ProgramStep& a = steps_[first.step];
   const ProgramStep& b = steps_[second.step];
-  if (a.kind == Kind::Wait || b.kind == Kind::Wait) return false;
+  if (a.kind == StepKind::Wait || b.kind == StepKind::Wait) return false;
   const auto devices = [](const ProgramStep& step) {
     std::vector<std::size_t> all;
     for (const ProgramStep::Part& part : step.parts) all.push_back(part.device);
@@ -194,13 +193,14 @@ std::vector<std::vector<CollectiveProgram::Buffer>> CollectiveProgram::outcome()
   for (std::size_t device = 0; device < shape_.devices; ++device)
     for (std::size_t buffer = 0; buffer < shape_.buffers; ++buffer) buffers[device].push_back(initial(device, buffer));
   for (const ProgramStep& step : steps_) {
-    if (step.fault != ProgramFault::None || step.kind == Kind::Wait) continue;
-    if (step.kind == Kind::Collective || step.kind == Kind::Group) {
+    if (step.fault != ProgramFault::None || step.kind == StepKind::Wait) continue;
+    if (step.kind == StepKind::Collective || step.kind == StepKind::Group) {
       communicate(step, buffers);
       continue;
     }
     Buffer& buffer = buffers[step.parts[0].device][step.parts[0].source];
-    for (std::uint32_t& element : buffer) element = step.kind == Kind::Renew ? step.number : element * 3 + step.number;
+    for (std::uint32_t& element : buffer)
+      element = step.kind == StepKind::Renew ? step.number : element * 3 + step.number;
   }
   return buffers;
 }

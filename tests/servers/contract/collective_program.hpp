@@ -51,6 +51,7 @@ struct ProgramStep {
   bool to_client = false;    ///< of Send: as one call of the sender's
   std::vector<Part> parts;   ///< of each device that takes part, in the order of ranks
 };
+using StepKind = ProgramStep::Kind;
 
 class CollectiveProgram {
  public:

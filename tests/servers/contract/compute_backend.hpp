@@ -18,7 +18,9 @@
 #include <coxswain/tests/servers/contract/cuda_backend.hpp>
 #endif
 
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -52,6 +54,13 @@ template <class Client>
   return client.create(Bytes::copy_of(values), site);
 }
 /// What the buffer holds when the client's stream comes to it.
+/// 0, 1, ... up to `count`.
+[[nodiscard]] inline std::vector<std::uint32_t> counted(std::size_t count) {
+  std::vector<std::uint32_t> values(count);
+  std::iota(values.begin(), values.end(), 0U);
+  return values;
+}
+
 template <class Client>
 [[nodiscard]] std::vector<std::uint32_t> content(const Client& client, const Handle& handle) {
   return numbers(client.read_one(handle));

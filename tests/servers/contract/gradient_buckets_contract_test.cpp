@@ -18,13 +18,13 @@ using namespace cox::test;
 
 namespace {
 
-constexpr std::size_t count = 300;  // numbers in a gradient
+constexpr std::size_t gradient_size = 300;  // numbers in a gradient
 
 std::vector<Gradient> model(std::size_t gradients) {
-  return {gradients, Gradient{.bytes = count * sizeof(std::int32_t), .type = ElementType::I32}};
+  return {gradients, Gradient{.bytes = gradient_size * sizeof(std::int32_t), .type = ElementType::I32}};
 }
 std::vector<std::int32_t> gradient(std::size_t rank, std::size_t index, std::size_t step) {
-  return std::vector<std::int32_t>(count, static_cast<std::int32_t>(1000 * step + 10 * index + rank));
+  return std::vector<std::int32_t>(gradient_size, static_cast<std::int32_t>(1000 * step + 10 * index + rank));
 }
 
 template <class Client>
@@ -64,9 +64,9 @@ TEMPLATE_TEST_CASE("Gradients that ranks add in different orders are reduced in 
     for (std::thread& rank : ranks) rank.join();
     fleet.each([&](std::size_t rank, auto& client) {
       for (std::size_t i = 0; i < gradients; ++i) {
-        std::vector<std::int32_t> sum(count);
+        std::vector<std::int32_t> sum(gradient_size);
         for (std::size_t from = 0; from < fleet.size(); ++from)
-          for (std::size_t k = 0; k < count; ++k) sum[k] += gradient(from, i, step)[k];
+          for (std::size_t k = 0; k < gradient_size; ++k) sum[k] += gradient(from, i, step)[k];
         REQUIRE(from_device<std::int32_t>(client, memory[rank][i]) == sum);
       }
     });
@@ -106,6 +106,6 @@ TEMPLATE_TEST_CASE("What is added wrongly is refused, and the step goes on", "",
   });
   for (auto& its : buckets) its->finish().get();
   fleet.each([&](std::size_t rank, auto& client) {
-    REQUIRE(from_device<std::int32_t>(client, memory[rank]) == std::vector<std::int32_t>(count, 1));
+    REQUIRE(from_device<std::int32_t>(client, memory[rank]) == std::vector<std::int32_t>(gradient_size, 1));
   });
 }

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 using namespace cox::test;
@@ -17,15 +16,9 @@ using cox::Handle;
 
 namespace {
 
-std::vector<std::uint32_t> counted(std::size_t count) {
-  std::vector<std::uint32_t> values(count);
-  std::iota(values.begin(), values.end(), 0U);
-  return values;
-}
-
 /// How many elements: copies of few bytes and of many go different ways.
 constexpr std::array<std::size_t, 3> sizes{1, 20'000, 1'200'000};
-using Numbers = std::vector<std::uint32_t>;
+using Words = std::vector<std::uint32_t>;
 
 }  // namespace
 
@@ -36,7 +29,7 @@ TEMPLATE_TEST_CASE("A buffer used on another stream is read after its writer", "
   const auto other = device.on_new_stream();
   for (const std::size_t size : sizes) {
     INFO(size << " elements");
-    const Handle data = upload(client, Numbers(size, 1));
+    const Handle data = upload(client, Words(size, 1));
     const Handle seen = client.empty(4 * size);
     typename TestType::Gate write(client);
     launch(client, write.fill(data, 2));
@@ -47,8 +40,8 @@ TEMPLATE_TEST_CASE("A buffer used on another stream is read after its writer", "
     CHECK_FALSE(copied.ready());
     CHECK_FALSE(itself.ready());
     write.open();
-    CHECK(numbers(copied.get()[0]) == Numbers(size, 2));
-    CHECK(numbers(itself.get()[0]) == Numbers(size, 2));
+    CHECK(numbers(copied.get()[0]) == Words(size, 2));
+    CHECK(numbers(itself.get()[0]) == Words(size, 2));
   }
 }
 
@@ -60,7 +53,7 @@ TEMPLATE_TEST_CASE("A buffer used on another stream is written after its readers
   const auto third = device.on_new_stream();
   for (const std::size_t size : sizes) {
     INFO(size << " elements");
-    const Handle data = upload(client, Numbers(size, 2));
+    const Handle data = upload(client, Words(size, 2));
     typename TestType::Gate first(client);
     typename TestType::Gate second(client);
     launch(other, first.sum(data));
@@ -78,19 +71,19 @@ TEMPLATE_TEST_CASE("A buffer used on another stream is written after its readers
     third.sync().get();
     CHECK(first.seen() == 2 * size);
     CHECK(second.seen() == 2 * size);
-    CHECK(content(client, data) == Numbers(size, 3));
+    CHECK(content(client, data) == Words(size, 3));
 
     typename TestType::Gate last(client);
     launch(other, last.sum(data));
     last.wait_until_entered();
-    client.write(data, Bytes::copy_of(Numbers(size, 4)));
+    client.write(data, Bytes::copy_of(Words(size, 4)));
     auto written = client.sync();
     CHECK_FALSE(written.ready());
     last.open();
     written.get();
     other.sync().get();
     CHECK(last.seen() == 3 * size);
-    CHECK(content(other, data) == Numbers(size, 4));
+    CHECK(content(other, data) == Words(size, 4));
   }
 }
 
@@ -101,17 +94,17 @@ TEMPLATE_TEST_CASE("A buffer used on another stream is written after its writer"
   const auto other = device.on_new_stream();
   for (const std::size_t size : sizes) {
     INFO(size << " elements");
-    const Handle data = upload(client, Numbers(size, 1));
+    const Handle data = upload(client, Words(size, 1));
     typename TestType::Gate slow(client);
     launch(client, slow.fill(data, 4));
-    other.write(data, Bytes::copy_of(Numbers(size, 5)));
+    other.write(data, Bytes::copy_of(Words(size, 5)));
     slow.open();
-    CHECK(content(client, data) == Numbers(size, 5));
+    CHECK(content(client, data) == Words(size, 5));
     typename TestType::Gate slower(client);
     launch(other, slower.fill(data, 6));
     launch(client, TestType::multiply_add(data, 2, 1));
     slower.open();
-    CHECK(content(other, data) == Numbers(size, 13));
+    CHECK(content(other, data) == Words(size, 13));
   }
 }
 
@@ -158,7 +151,7 @@ TEMPLATE_TEST_CASE(
   constexpr std::size_t elements = TestType::least_memory / 4 - 24;  // two buffers of as many fill the device
   typename TestType::Gate gate(client);
   {
-    const Handle data = upload(client, Numbers(elements, 1));
+    const Handle data = upload(client, Words(elements, 1));
     launch(client, gate.sum(data, Access::Write));
     (void)client.read_async(std::vector<Handle>{data});
   }
@@ -166,14 +159,14 @@ TEMPLATE_TEST_CASE(
   REQUIRE(client.memory_usage().number_allocs == 0);
   REQUIRE(client.memory_report().waiting >= 4 * elements);
   // One of these gets the memory that the kernel still reads: its first use waits.
-  const Handle first = upload(other, Numbers(elements, 2));
-  const Handle second = upload(other, Numbers(elements, 3));
+  const Handle first = upload(other, Words(elements, 2));
+  const Handle second = upload(other, Words(elements, 3));
   auto contents = other.read_async(std::vector<Handle>{first, second});
   REQUIRE_FALSE(contents.ready());
   gate.open();
   const auto found = contents.get();
-  CHECK(numbers(found[0]) == Numbers(elements, 2));
-  CHECK(numbers(found[1]) == Numbers(elements, 3));
+  CHECK(numbers(found[0]) == Words(elements, 2));
+  CHECK(numbers(found[1]) == Words(elements, 3));
   client.sync().get();
   REQUIRE(gate.seen() == elements);
   REQUIRE(client.memory_usage().peak_bytes_in_use == 2 * 4 * elements);

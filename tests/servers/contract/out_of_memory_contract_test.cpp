@@ -28,12 +28,12 @@ using cox::ServerError;
 namespace {
 
 template <class Backend>
-constexpr std::size_t capacity = Backend::fine_memory;
+constexpr std::size_t all_memory = Backend::fine_memory;
 /// A 64th of it: a mebibyte on the host.
 template <class Backend>
-constexpr std::size_t part = capacity<Backend> / 64;
+constexpr std::size_t part = all_memory<Backend> / 64;
 template <class Backend>
-constexpr DeviceOptions small{.memory = capacity<Backend>, .threads = 4};
+constexpr DeviceOptions four_threads{.memory = all_memory<Backend>, .threads = 4};
 
 /// What the stream failed with, if it did, and nothing else than allocations.
 template <class Client>
@@ -70,9 +70,9 @@ template <class Backend>
 std::vector<Handle> fill_device(const typename Backend::Client& client, std::size_t least) {
   std::mt19937_64 random(1);
   std::vector<Handle> buffers;
-  for (std::size_t used = 0; used < capacity<Backend> / 100 * 99;) {
+  for (std::size_t used = 0; used < all_memory<Backend> / 100 * 99;) {
     const std::size_t wanted = (least + random() % least) / 512 * 512;
-    const std::size_t size = std::min(wanted, capacity<Backend> / 1000 * 995 / 512 * 512 - used);
+    const std::size_t size = std::min(wanted, all_memory<Backend> / 1000 * 995 / 512 * 512 - used);
     buffers.push_back(client.empty(size));
     fill(client, buffers.back(), buffers.size());
     used += size;
@@ -83,9 +83,9 @@ std::vector<Handle> fill_device(const typename Backend::Client& client, std::siz
 /// One buffer of all there is; its ends are used.
 template <class Backend>
 void require_whole_device(const typename Backend::Client& client) {
-  const Handle all = client.empty(capacity<Backend>);
-  const Handle first = all.offset_end(capacity<Backend> - 4096);
-  const Handle last = all.offset_start(capacity<Backend> - 4096);
+  const Handle all = client.empty(all_memory<Backend>);
+  const Handle first = all.offset_end(all_memory<Backend> - 4096);
+  const Handle last = all.offset_start(all_memory<Backend> - 4096);
   fill(client, first, 3);
   fill(client, last, 4);
   REQUIRE(is_filled(client, first, 3));
@@ -97,11 +97,11 @@ void require_whole_device(const typename Backend::Client& client) {
 TEMPLATE_TEST_CASE("L12: a device that is full says what was asked for, what there is, and who has it", "",
                    COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device(small<TestType>);
+  OpenDevice<TestType> device(four_threads<TestType>);
   const auto& client = device.client();
   const std::vector<Handle> buffers = fill_device<TestType>(client, part<TestType> / 2);
   REQUIRE_FALSE(allocation_failure(client));
-  REQUIRE(client.memory_usage().bytes_in_use >= capacity<TestType> / 100 * 99);
+  REQUIRE(client.memory_usage().bytes_in_use >= all_memory<TestType> / 100 * 99);
 
   const Handle failed = client.empty(2 * part<TestType>);
   const Handle later = client.empty(1024);  // there is room for that
@@ -109,13 +109,13 @@ TEMPLATE_TEST_CASE("L12: a device that is full says what was asked for, what the
   REQUIRE(error);
   REQUIRE(error->kind() == IoError::Kind::OutOfMemory);
   REQUIRE(error->sizes()->requested == 2 * part<TestType>);
-  REQUIRE(error->sizes()->capacity == capacity<TestType>);
-  REQUIRE(error->sizes()->in_use >= capacity<TestType> / 100 * 99);
+  REQUIRE(error->sizes()->capacity == all_memory<TestType>);
+  REQUIRE(error->sizes()->in_use >= all_memory<TestType> / 100 * 99);
   INFO(error->what());
   const cox::MemoryReport report = client.memory_report();
   REQUIRE(mentions(error->what(),
                    {device.name(), "stream", std::to_string(2 * part<TestType>) + " B",
-                    std::to_string(capacity<TestType>) + " B", "in use", "reserved", "peak", "the largest piece",
+                    std::to_string(all_memory<TestType>) + " B", "in use", "reserved", "peak", "the largest piece",
                     "fragmentation", "biggest owners: out_of_memory_contract_test.cpp:"}));
   REQUIRE(report.by_label.size() == 2);
 
@@ -131,7 +131,7 @@ TEMPLATE_TEST_CASE("L12: a device that is full says what was asked for, what the
 
 TEMPLATE_TEST_CASE("One tensor of 90 % of the free memory is had, however many pieces that is in", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device(small<TestType>);
+  OpenDevice<TestType> device(four_threads<TestType>);
   const auto& client = device.client();
   // Free pieces of some 25 granules of 64 KiB: what is less than a granule at their ends cannot be moved together.
   std::vector<Handle> buffers = fill_device<TestType>(client, part<TestType>);
@@ -145,7 +145,7 @@ TEMPLATE_TEST_CASE("One tensor of 90 % of the free memory is had, however many p
       kept_bytes += buffers[i].size();
     }
   }
-  const std::size_t size = (capacity<TestType> - kept_bytes) / 10 * 9 / 4096 * 4096;
+  const std::size_t size = (all_memory<TestType> - kept_bytes) / 10 * 9 / 4096 * 4096;
   for (int round = 0; round < 3; ++round) {
     const auto tensor = client.empty_tensor({size / 4096, 1024}, 4);
     REQUIRE(tensor.memory.size() == size);
@@ -158,7 +158,7 @@ TEMPLATE_TEST_CASE("One tensor of 90 % of the free memory is had, however many p
 
 TEMPLATE_TEST_CASE("A device is used again after it was full, as often as one likes", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device(small<TestType>);
+  OpenDevice<TestType> device(four_threads<TestType>);
   const auto& client = device.client();
   for (int round = 0; round < 5; ++round) {
     std::vector<Handle> buffers;
@@ -178,7 +178,7 @@ TEMPLATE_TEST_CASE("A device is used again after it was full, as often as one li
 
 TEMPLATE_TEST_CASE("8 threads that fill one device together fail alone, and lose nothing", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device(small<TestType>);
+  OpenDevice<TestType> device(four_threads<TestType>);
   std::atomic<int> refused{0};
   std::atomic<int> wrong{0};
   std::atomic<int> right{0};

@@ -22,7 +22,6 @@
 
 using namespace cox;
 using namespace cox::test;
-using Kind = ProgramStep::Kind;
 using enum CollectiveOperation;
 
 namespace {
@@ -33,7 +32,7 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
-constexpr std::chrono::milliseconds deadline{30};
+constexpr std::chrono::milliseconds short_deadline{30};
 
 /// Runs a program on a fleet: several threads make the calls of all devices, those of each in its order.
 template <class Fleet>
@@ -96,15 +95,15 @@ class ProgramRun {
     const ProgramStep::Part& part = step.parts[rank];
     const Client& client = device.streams[part.stream];
     switch (step.kind) {
-      case Kind::Wait: return client.sync_collective();
-      case Kind::Renew:
+      case StepKind::Wait: return client.sync_collective();
+      case StepKind::Renew:
         device.buffers[part.source] = to_device(client, CollectiveProgram::Buffer(buffer_elements, step.number));
         return;
-      case Kind::Kernel: {
+      case StepKind::Kernel: {
         return launch(client, Fleet::Backend::multiply_add(device.buffers[part.source], 3, step.number));
       }
-      case Kind::Group: return group(device, client, step, part);
-      case Kind::Collective: return communicate(device, client, step, rank);
+      case StepKind::Group: return group(device, client, step, part);
+      case StepKind::Collective: return communicate(device, client, step, rank);
     }
   }
 
@@ -190,7 +189,7 @@ class ProgramRun {
 /// The sets with the last device, which does not come, get a deadline that a test can wait for.
 template <class Fleet>
 void open_impatiently(Fleet& fleet, const ProgramShape& shape) {
-  set_settings({{"collectives.timeout", std::chrono::nanoseconds(deadline)}});
+  set_settings({{"collectives.timeout", std::chrono::nanoseconds(short_deadline)}});
   std::vector<DeviceId> devices;
   for (std::size_t device = 0; device < shape.devices; ++device) devices.push_back(fleet.devices()[device]);
   devices.push_back(fleet.devices().back());

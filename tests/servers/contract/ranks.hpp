@@ -46,6 +46,12 @@ inline Numbers sum_of(std::size_t ranks, std::size_t count) {
   return sum;
 }
 
+/// The numbers of one part of several that have that size.
+inline Numbers part_of(const Numbers& all, std::size_t part, std::size_t size) {
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(part * size);
+  return {first, first + static_cast<std::ptrdiff_t>(size)};
+}
+
 /// Sets collectives.timeout for the communicators that the test opens.
 class CollectiveTimeout {
  public:

@@ -43,11 +43,6 @@ std::optional<ServerError> unhealthy(const Client& client) {
   return std::nullopt;
 }
 
-template <class E>
-std::optional<typename E::Kind> kind(const std::exception_ptr& error) {
-  return kind_of<E>([&] { std::rethrow_exception(error); });
-}
-
 /// The one LaunchError that launching leaves on the stream.
 template <class Client, class Work>
 LaunchError launch_failure(const Client& client, Work work) {
@@ -105,7 +100,7 @@ TEMPLATE_TEST_CASE(
   const auto error = unhealthy(client);
   REQUIRE(error);
   REQUIRE(error->errors().size() == 1);
-  REQUIRE(kind<IoError>(error->cause()) == IoError::Kind::OutOfMemory);
+  REQUIRE(kind_in<IoError>(error->cause()) == IoError::Kind::OutOfMemory);
   INFO(error->what());
   const auto bytes = [](std::size_t count) { return std::to_string(count) + " B"; };
   REQUIRE(mentions(error->what(), {device.name(), bytes(half), bytes(capacity / 4 * 3), bytes(capacity)}));
@@ -115,13 +110,13 @@ TEMPLATE_TEST_CASE(
     FAIL("read what was never allocated");
   } catch (const IoError& used) {
     REQUIRE(used.kind() == IoError::Kind::AllocationFailed);
-    REQUIRE(kind<IoError>(used.cause()) == IoError::Kind::OutOfMemory);
+    REQUIRE(kind_in<IoError>(used.cause()) == IoError::Kind::OutOfMemory);
   }
   const LaunchError failure = launch_failure(client, TestType::fill(failed, 1));
   REQUIRE(failure.kind() == LaunchError::Kind::Io);
-  REQUIRE(kind<IoError>(failure.cause()) == IoError::Kind::AllocationFailed);
+  REQUIRE(kind_in<IoError>(failure.cause()) == IoError::Kind::AllocationFailed);
   (void)client.empty(capacity + 904);
-  REQUIRE(kind<IoError>(unhealthy(client)->cause()) == IoError::Kind::BufferTooBig);
+  REQUIRE(kind_in<IoError>(unhealthy(client)->cause()) == IoError::Kind::BufferTooBig);
   REQUIRE(client.read_one(most).size() == capacity / 4 * 3 - 72);
 }
 
@@ -138,8 +133,8 @@ TEMPLATE_TEST_CASE("L12: failures of a stream surface once, all of them, first c
   const auto require_both = [](const ServerError& error) {
     REQUIRE(error.kind() == ServerError::Kind::Unhealthy);
     REQUIRE(error.errors().size() == 2);
-    REQUIRE(kind<LaunchError>(error.cause()) == LaunchError::Kind::ArgumentCount);
-    REQUIRE(kind<IoError>(error.errors()[1]) == IoError::Kind::SizeMismatch);
+    REQUIRE(kind_in<LaunchError>(error.cause()) == LaunchError::Kind::ArgumentCount);
+    REQUIRE(kind_in<IoError>(error.errors()[1]) == IoError::Kind::SizeMismatch);
     REQUIRE(mentions(cox::describe(error.errors()[1]), {"needs 4 B", "3 B were given", "stream"}));
   };
   fail_twice();
@@ -223,7 +218,7 @@ TEMPLATE_TEST_CASE("A handle of another device is refused by both names", "", CO
   REQUIRE(kind_of<IoError>([&] { (void)here.client().read_one(foreign); }) == IoError::Kind::WrongDevice);
   REQUIRE(mentions(message_of([&] { (void)here.client().read_one(foreign); }), {there.name(), here.name()}));
   here.client().write(foreign, Bytes::zeroed(4));
-  REQUIRE(kind<IoError>(unhealthy(here.client())->cause()) == IoError::Kind::WrongDevice);
+  REQUIRE(kind_in<IoError>(unhealthy(here.client())->cause()) == IoError::Kind::WrongDevice);
 }
 
 TEMPLATE_TEST_CASE("A handle that was moved from is refused", "", COX_BACKENDS) {

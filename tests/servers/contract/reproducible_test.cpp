@@ -19,27 +19,27 @@ using namespace cox::test;
 
 namespace {
 
-constexpr std::size_t count = 40'000;
+constexpr std::size_t elements = 40'000;
 constexpr std::size_t ranks = 4;
 
 /// Values of very different sizes, so that the order of additions shows.
 std::vector<float> floats_of(std::size_t rank) {
   std::mt19937 random(static_cast<std::uint32_t>(17 + rank));
   std::uniform_real_distribution<float> fraction(-1.0F, 1.0F);
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = fraction(random) * static_cast<float>(1ULL << (random() % 40));
+  std::vector<float> values(elements);
+  for (std::size_t i = 0; i < elements; ++i) values[i] = fraction(random) * static_cast<float>(1ULL << (random() % 40));
   return values;
 }
 
 std::vector<std::uint32_t> words_of(std::size_t rank) {
-  std::vector<std::uint32_t> words(count);
+  std::vector<std::uint32_t> words(elements);
   std::ranges::transform(floats_of(rank), words.begin(),
                          [](float value) { return std::bit_cast<std::uint32_t>(value); });
   return words;
 }
 
 std::vector<std::uint16_t> bf16_of(std::size_t rank) {
-  std::vector<std::uint16_t> halves(count);
+  std::vector<std::uint16_t> halves(elements);
   std::ranges::transform(words_of(rank), halves.begin(),
                          [](std::uint32_t word) { return static_cast<std::uint16_t>(word >> 16U); });
   return halves;

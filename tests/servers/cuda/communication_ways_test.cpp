@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/servers/cuda/detail/communication_ways.hpp>
-#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 
 #include <string>
 
@@ -49,7 +49,7 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
     CHECK_THAT(communication_ways(facts)[2].way, ContainsSubstring("through host memory"));
   }
   SECTION("too many GPUs") {
-    facts = facts_of(PeerReduce::most_ranks + 1);
+    facts = facts_of(PeerKernels::most_ranks + 1);
     why = "at most 8 GPUs";
   }
   CHECK_THAT(why_not_in_peer_memory(facts).value_or(""), ContainsSubstring(why));

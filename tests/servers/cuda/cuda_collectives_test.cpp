@@ -395,57 +395,6 @@ TEST_CASE("A group of tensors of any sizes is right, by one kernel, by several, 
   }
 }
 
-TEST_CASE("T3: a device that is far ahead of the others does not fill the driver's queue", "[gpu]") {
-  COX_REQUIRE_GPUS(2U);
-  const Gpus gpus(2);
-  std::vector<Handle> data;
-  for (std::size_t rank = 0; rank < 2; ++rank)
-    data.push_back(gpus[rank].create(bytes_of(ElementType::F32, Values(1000, 1))));
-  for (std::size_t rank = 0; rank < 2; ++rank)
-    gpus[rank].all_reduce(data[rank], data[rank], ElementType::F32, gpus.devices(), ReduceOperation::Max);
-  for (std::size_t rank = 0; rank < 2; ++rank) static_cast<void>(gpus[rank].read_one(data[rank]));  // all is prepared
-  // The second device comes to its part only when this has ended; the first waits in its kernels meanwhile.
-  const CudaKernel spin = CudaKernel::from_source("spin", CubeDim::of_1d(1), R"(
-    extern "C" __global__ void spin(char*) {
-      const long long begin = clock64();
-      while (clock64() - begin < 200000000) {}
-    })");
-  gpus[1].launch(spin, CubeCount::single(), KernelArguments().with_buffer(data[1].binding()));
-  CudaClient apart = gpus[0];
-  apart.set_stream(StreamId::allocate());
-  const Handle other = apart.create(bytes_of(ElementType::U8, {1, 2, 3}));
-  for (int i = 0; i < 20; ++i) {
-    for (int k = 0; k < 200; ++k)
-      for (std::size_t rank = 0; rank < 2; ++rank)
-        gpus[rank].all_reduce(data[rank], data[rank], ElementType::F32, gpus.devices(), ReduceOperation::Max);
-    // Other streams of the first device are not held up by what waits there.
-    CHECK(equal(apart, other, bytes_of(ElementType::U8, {1, 2, 3})));
-    // The threads themselves are kept in step: the first may not ask for more than collectives.max_ahead alone.
-    gpus[1].device_handle().submit_blocking([](auto&) {});
-  }
-  for (std::size_t rank = 0; rank < 2; ++rank)
-    CHECK(equal(gpus[rank], data[rank], bytes_of(ElementType::F32, Values(1000, 1))));
-}
-
-TEST_CASE("T6: memory that runs out while collectives are half begun holds nobody up", "[gpu]") {
-  COX_REQUIRE_GPUS(2U);
-  const Gpus gpus(2);
-  std::vector<Handle> data;
-  for (std::size_t rank = 0; rank < 2; ++rank)
-    data.push_back(gpus[rank].create(bytes_of(ElementType::F32, Values(100'000, 1))));
-  for (int i = 0; i < 20; ++i) {
-    for (int k = 0; k < 20; ++k)
-      gpus[0].all_reduce(data[0], data[0], ElementType::F32, gpus.devices(), ReduceOperation::Max);
-    // The first device has been asked, the second not: what is missing is there only when it has.
-    const auto too_much = gpus[0].properties().memory.capacity;
-    CHECK_THROWS_AS(gpus[0].read_one(gpus[0].empty(too_much)), ServerError);
-    for (int k = 0; k < 20; ++k)
-      gpus[1].all_reduce(data[1], data[1], ElementType::F32, gpus.devices(), ReduceOperation::Max);
-  }
-  for (std::size_t rank = 0; rank < 2; ++rank)
-    CHECK(equal(gpus[rank], data[rank], bytes_of(ElementType::F32, Values(100'000, 1))));
-}
-
 TEST_CASE("What nobody reduces is refused for all ranks, and the next sum is done", "[gpu]") {
   COX_REQUIRE_GPUS(2U);
   set_settings({{"collectives.peer_memory", false}});

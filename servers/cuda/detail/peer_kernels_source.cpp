@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
 
 #include <algorithm>
 #include <array>
@@ -170,12 +170,29 @@ struct Sum {
   }
 };
 
+// In the order of ranks.
+template <int BYTES>
+__device__ inline Unit<BYTES> sum_of(const Unit<BYTES> (&unit)[RANKS]) {
+  Sum<BYTES> sum;
+  sum.first(unit[0]);
+#pragma unroll
+  for (u32 r = 1; r < RANKS; ++r) sum.next(unit[r]);
+  return sum.result();
+}
+
 // The host has given the operation up. Asked for now and then: the word is in memory of the host.
 struct Patience {
   const volatile u32* given_up;
   u32 looks = 0;
   __device__ bool over() { return ++looks % 4096 == 0 && *given_up != 0; }
 };
+
+// Every unit is one thread's, of the same number wherever there are as many blocks.
+template <class Body>
+__device__ inline void each_unit(u64 units, const Body& body) {
+  for (u64 i = u64{blockIdx.x} * THREADS + threadIdx.x; i < units; i += u64{gridDim.x} * THREADS) body(i);
+}
+__device__ inline u64 units_in(u64 bytes) { return (bytes + 15) / 16; }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_one_shot(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u32 rank, u32 epoch, u64 rank_stride,
@@ -236,7 +253,7 @@ struct Whole {
   char* out;
   u64 bytes;
 
-  __device__ u64 units() const { return (bytes + 15) / 16; }
+  __device__ u64 units() const { return units_in(bytes); }
   __device__ void load(Unit<16>& unit, u64 i) const { unit.load(in, bytes, i); }
   __device__ void store(const Unit<16>& unit, u64 i) const {
     if (out != nullptr) unit.store(out, bytes, i);  // null: the result is for others
@@ -275,10 +292,8 @@ __device__ inline void two_shot(const Data& data, const Peers& flags, const Peer
                                 u32 rank, u32 epoch, const volatile u32* given_up) {
   const u64 units = data.units();
   const u64 share = (units + RANKS - 1) / RANKS;
-  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
-  const u64 step = u64{gridDim.x} * THREADS;
   Patience patience{given_up};
-  for (u64 j = first; j < share; j += step)
+  each_unit(share, [&](u64 j) {
 #pragma unroll
     for (u32 k = 1; k < RANKS; ++k) {
       const u32 s = (rank + k) % RANKS;  // not all to the same one first
@@ -288,26 +303,23 @@ __device__ inline void two_shot(const Data& data, const Peers& flags, const Peer
       data.load(unit, i);
       unit.store(inputs.at[s], ~u64{0}, rank * share + j);
     }
+  });
   if (!meet(flags, rank, 0, epoch, patience)) return;
-  for (u64 j = first; j < share; j += step) {
+  each_unit(share, [&](u64 j) {
     const u64 i = rank * share + j;
-    if (i >= units) continue;
+    if (i >= units) return;
     Unit<16> unit[RANKS];
 #pragma unroll
     for (u32 r = 0; r < RANKS; ++r)
       if (r == rank) data.load(unit[r], i); else unit[r].load(inputs.at[rank], ~u64{0}, r * share + j);
-    Sum<16> sum;
-    sum.first(unit[0]);
-#pragma unroll
-    for (u32 r = 1; r < RANKS; ++r) sum.next(unit[r]);
-    const Unit<16> result = sum.result();
+    const Unit<16> result = sum_of(unit);
     data.store(result, i);
 #pragma unroll
     for (u32 r = 0; r < RANKS; ++r)
       if (r != rank) result.store(results.at[r], ~u64{0}, i);
-  }
+  });
   if (!meet(flags, rank, 1, epoch, patience)) return;
-  for (u64 j = first; j < share; j += step)
+  each_unit(share, [&](u64 j) {
 #pragma unroll
     for (u32 k = 1; k < RANKS; ++k) {
       const u64 i = (rank + k) % RANKS * share + j;
@@ -316,6 +328,7 @@ __device__ inline void two_shot(const Data& data, const Peers& flags, const Peer
       unit.load(results.at[rank], ~u64{0}, i);
       data.store(unit, i);
     }
+  });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -331,11 +344,9 @@ cox_two_shot(const __grid_constant__ Whole data, const __grid_constant__ Peers f
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_reduce_scatter(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
                    const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up) {
-  const u64 units = (bytes + 15) / 16;
-  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
-  const u64 step = u64{gridDim.x} * THREADS;
+  const u64 units = units_in(bytes);
   Patience patience{given_up};
-  for (u64 j = first; j < units; j += step)
+  each_unit(units, [&](u64 j) {
 #pragma unroll
     for (u32 k = 1; k < RANKS; ++k) {
       const u32 s = (rank + k) % RANKS;
@@ -343,37 +354,32 @@ cox_reduce_scatter(const char* in, char* out, u64 bytes, const __grid_constant__
       unit.load(in + s * bytes, bytes, j);
       unit.store(inputs.at[s], ~u64{0}, rank * units + j);
     }
+  });
   if (!meet(flags, rank, 0, epoch, patience)) return;
-  for (u64 j = first; j < units; j += step) {
+  each_unit(units, [&](u64 j) {
     Unit<16> unit[RANKS];
 #pragma unroll
     for (u32 r = 0; r < RANKS; ++r)
       if (r == rank) unit[r].load(in + rank * bytes, bytes, j); else unit[r].load(inputs.at[rank], ~u64{0}, r * units + j);
-    Sum<16> sum;
-    sum.first(unit[0]);
-#pragma unroll
-    for (u32 r = 1; r < RANKS; ++r) sum.next(unit[r]);
-    sum.result().store(out, bytes, j);
-  }
+    sum_of(unit).store(out, bytes, j);
+  });
   meet(flags, rank, 1, epoch, patience);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
                const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up) {
-  const u64 units = (bytes + 15) / 16;
-  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
-  const u64 step = u64{gridDim.x} * THREADS;
+  const u64 units = units_in(bytes);
   Patience patience{given_up};
-  for (u64 j = first; j < units; j += step) {
+  each_unit(units, [&](u64 j) {
     Unit<16> unit;
     unit.load(in, bytes, j);
 #pragma unroll
     for (u32 k = 1; k < RANKS; ++k) unit.store(inputs.at[(rank + k) % RANKS], ~u64{0}, rank * units + j);
     if (in != out + rank * bytes) unit.store(out + rank * bytes, bytes, j);
-  }
+  });
   if (!meet(flags, rank, 0, epoch, patience)) return;
-  for (u64 j = first; j < units; j += step)
+  each_unit(units, [&](u64 j) {
 #pragma unroll
     for (u32 k = 1; k < RANKS; ++k) {
       const u32 r = (rank + k) % RANKS;
@@ -381,31 +387,30 @@ cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Pee
       unit.load(inputs.at[rank], ~u64{0}, r * units + j);
       unit.store(out + r * bytes, bytes, j);
     }
+  });
   meet(flags, rank, 1, epoch, patience);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
               const __grid_constant__ Peers inputs, u32 rank, u32 root, u32 epoch, const volatile u32* given_up) {
-  const u64 units = (bytes + 15) / 16;
-  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
-  const u64 step = u64{gridDim.x} * THREADS;
+  const u64 units = units_in(bytes);
   Patience patience{given_up};
   if (rank == root)
-    for (u64 j = first; j < units; j += step) {
+    each_unit(units, [&](u64 j) {
       Unit<16> unit;
       unit.load(in, bytes, j);
 #pragma unroll
       for (u32 k = 1; k < RANKS; ++k) unit.store(inputs.at[(rank + k) % RANKS], ~u64{0}, j);
       if (in != out) unit.store(out, bytes, j);
-    }
+    });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   if (rank != root)
-    for (u64 j = first; j < units; j += step) {
+    each_unit(units, [&](u64 j) {
       Unit<16> unit;
       unit.load(inputs.at[rank], ~u64{0}, j);
       unit.store(out, bytes, j);
-    }
+    });
   meet(flags, rank, 1, epoch, patience);
 }
 
@@ -419,11 +424,11 @@ cox_two_shot_group(const __grid_constant__ Pieces data, const __grid_constant__ 
 
 }  // namespace
 
-bool peer_reduce_has(ElementType type) noexcept {
+bool has_peer_kernels(ElementType type) noexcept {
   return std::ranges::find(codes_of_types, type, &CodeOfType::type) != codes_of_types.end();
 }
 
-std::string peer_reduce_source(ElementType type, ReduceOperation operation, std::size_t ranks) {
+std::string peer_kernels_source(ElementType type, ReduceOperation operation, std::size_t ranks) {
   std::string source;
   for (const CodeOfType& code : codes_of_types) {
     if (code.type != type) continue;
@@ -437,9 +442,9 @@ std::string peer_reduce_source(ElementType type, ReduceOperation operation, std:
     source = "using Element = " + std::string(code.element) + ";\nstruct Quotient;\nusing Accumulator = " +
              std::string(operation == ReduceOperation::Mean ? code.exact : code.accumulator) + ";\n";
     define("RANKS", std::to_string(ranks));
-    define("THREADS", std::to_string(peer_reduce_threads));
-    define("BLOCKS", std::to_string(peer_reduce_blocks));
-    define("PIECES", std::to_string(peer_reduce_pieces));
+    define("THREADS", std::to_string(peer_kernel_threads));
+    define("BLOCKS", std::to_string(peer_kernel_blocks));
+    define("PIECES", std::to_string(peer_kernel_pieces));
     const bool mean = operation == ReduceOperation::Mean;
     const bool quotient = mean && code.exact == by_quotient;
     define("LOAD", quotient ? "Quotient{static_cast<Element>(x / RANKS), static_cast<int>(x % RANKS)}"

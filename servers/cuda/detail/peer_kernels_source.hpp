@@ -14,17 +14,17 @@ inline constexpr std::size_t one_shot_line = 16;
 /// Bytes that a thread of the two-shot kernel moves at a time.
 inline constexpr std::size_t two_shot_unit = 16;
 /// Threads of a block, and blocks at most, of all.
-inline constexpr unsigned peer_reduce_threads = 512;
-inline constexpr unsigned peer_reduce_blocks = 64;
+inline constexpr unsigned peer_kernel_threads = 512;
+inline constexpr unsigned peer_kernel_blocks = 64;
 
 /// Tensors at most of a group that the two-shot kernel takes: a kernel's arguments are 4 KiB.
-inline constexpr unsigned peer_reduce_pieces = 128;
+inline constexpr unsigned peer_kernel_pieces = 128;
 
 /// Whether there are kernels for elements of this type.
-[[nodiscard]] bool peer_reduce_has(ElementType type) noexcept;
+[[nodiscard]] bool has_peer_kernels(ElementType type) noexcept;
 /// CUDA C++ with the kernels cox_one_shot, cox_two_shot, cox_two_shot_group and cox_reduce_scatter, which reduce
 /// elements of one type over that many GPUs, and with cox_all_gather and cox_broadcast, which have no type. No headers
 /// are included.
-[[nodiscard]] std::string peer_reduce_source(ElementType type, ReduceOperation operation, std::size_t ranks);
+[[nodiscard]] std::string peer_kernels_source(ElementType type, ReduceOperation operation, std::size_t ranks);
 
 }  // namespace cox::detail

@@ -26,7 +26,7 @@ namespace cox::detail {
 /// of small data, by kernels of our own, which write into the memory of the other GPUs: sooner there than NCCL. And
 /// reductions that NCCL does not do. Made for the ranks of one communicator; its operations are launched in one order
 /// on all of them. Any thread.
-class PeerReduce {
+class PeerKernels {
  public:
   static constexpr std::size_t most_ranks = 8;
   /// Bytes at most: of one shot (data goes to all ranks, in one meeting), and of two (each rank reduces a share).
@@ -47,13 +47,13 @@ class PeerReduce {
 
   /// Takes memory of all devices, whose contexts are open, and makes it known to the others. Null where they cannot
   /// reach each other, or there is no memory. Throws CudaError, std::bad_alloc.
-  [[nodiscard]] static std::shared_ptr<PeerReduce> make(const CommunicationId& devices,
-                                                        const std::vector<std::shared_ptr<CudaContext>>& contexts);
-  explicit PeerReduce(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts);
-  PeerReduce(const PeerReduce&) = delete;
-  PeerReduce& operator=(const PeerReduce&) = delete;
+  [[nodiscard]] static std::shared_ptr<PeerKernels> make(const CommunicationId& devices,
+                                                         const std::vector<std::shared_ptr<CudaContext>>& contexts);
+  explicit PeerKernels(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts);
+  PeerKernels(const PeerKernels&) = delete;
+  PeerKernels& operator=(const PeerKernels&) = delete;
   /// All that was launched has ended.
-  ~PeerReduce();
+  ~PeerKernels();
 
   /// Compiles the kernels of such operations and loads them on all devices, while what `quiet` returns is held: loading
   /// may wait for running kernels. Blocks for all that, the first time. What hinders it is logged. Throws what `quiet`

@@ -3,8 +3,8 @@
 
 #include <coxswain/runtime/communication/reducible_types.hpp>
 #include <coxswain/servers/cuda/detail/compile.hpp>
-#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
-#include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
 
 using namespace cox;
 using namespace cox::detail;
@@ -14,14 +14,14 @@ TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
                       ReduceOperation operation = ReduceOperation::Sum) {
     CollectiveRequests requests;
     requests.push_back({.element_type = type, .count = bytes / element_size(type), .reduce_operation = operation});
-    return PeerReduce::way_of(requests, 4);
+    return PeerKernels::way_of(requests, 4);
   };
   CHECK(way(0) == CliqueWay::Nccl);
   CHECK(way(8) == CliqueWay::OneShot);
-  CHECK(way(PeerReduce::most_in_one_shot) == CliqueWay::OneShot);
-  CHECK(way(PeerReduce::most_in_one_shot + 8) == CliqueWay::TwoShots);
-  CHECK(way(PeerReduce::most_in_two_shots) == CliqueWay::TwoShots);
-  CHECK(way(PeerReduce::most_in_two_shots + 8) == CliqueWay::Nccl);
+  CHECK(way(PeerKernels::most_in_one_shot) == CliqueWay::OneShot);
+  CHECK(way(PeerKernels::most_in_one_shot + 8) == CliqueWay::TwoShots);
+  CHECK(way(PeerKernels::most_in_two_shots) == CliqueWay::TwoShots);
+  CHECK(way(PeerKernels::most_in_two_shots + 8) == CliqueWay::Nccl);
   CHECK(way(8, ElementType::F8E4M3) == CliqueWay::Nccl);
   CHECK(way(8, ElementType::I32, ReduceOperation::Mean) == CliqueWay::OneShot);
   CHECK(way(8, ElementType::F16, ReduceOperation::Mean) == CliqueWay::OneShot);
@@ -29,18 +29,18 @@ TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
 
 TEST_CASE("A group is done like one operation, if its tensors are of one type and small together") {
   const CollectiveRequest sum{.count = 2};
-  const auto way = [](const CollectiveRequests& requests) { return PeerReduce::way_of(requests, 4); };
+  const auto way = [](const CollectiveRequests& requests) { return PeerKernels::way_of(requests, 4); };
   CollectiveRequests group{sum, sum};
   CHECK(way(group) == CliqueWay::TwoShots);
   CHECK(way({sum, {.element_type = ElementType::F16, .count = 2}}) == CliqueWay::Nccl);
   CHECK(way({sum, {.count = 2, .reduce_operation = ReduceOperation::Max}}) == CliqueWay::Nccl);
   CHECK(way({sum, {.operation = CollectiveOperation::Barrier}}) == CliqueWay::Nccl);
   CHECK(way({{.count = 0}, {.count = 0}}) == CliqueWay::Nccl);
-  const CollectiveRequest half{.count = PeerReduce::most_in_two_shots / sizeof(float) / 2};
+  const CollectiveRequest half{.count = PeerKernels::most_in_two_shots / sizeof(float) / 2};
   CHECK(way({half, half}) == CliqueWay::TwoShots);
   // Each tensor begins with a unit of its own.
   CHECK(way({half, {.count = half.count - 3}, {.count = 1}}) == CliqueWay::Nccl);
-  while (group.size() < peer_reduce_pieces) group.push_back(sum);
+  while (group.size() < peer_kernel_pieces) group.push_back(sum);
   CHECK(way(group) == CliqueWay::TwoShots);
   group.push_back(sum);
   CHECK(way(group) == CliqueWay::Nccl);
@@ -48,30 +48,30 @@ TEST_CASE("A group is done like one operation, if its tensors are of one type an
 
 TEST_CASE("Blocks are written to the other ranks as long as all of them are small") {
   const auto way = [](CollectiveOperation operation, std::size_t count, ElementType type = ElementType::U8) {
-    return PeerReduce::way_of({{.operation = operation, .element_type = type, .count = count}}, 4);
+    return PeerKernels::way_of({{.operation = operation, .element_type = type, .count = count}}, 4);
   };
-  constexpr std::size_t most = PeerReduce::most_in_two_shots / 4;
+  constexpr std::size_t most = PeerKernels::most_in_two_shots / 4;
   for (const auto operation : {CollectiveOperation::AllGather, CollectiveOperation::ReduceScatter}) {
     CHECK(way(operation, 0) == CliqueWay::Nccl);
     CHECK(way(operation, 1) == CliqueWay::TwoShots);
     CHECK(way(operation, most) == CliqueWay::TwoShots);
     CHECK(way(operation, most + 1) == CliqueWay::Nccl);
   }
-  CHECK(way(CollectiveOperation::Broadcast, PeerReduce::most_in_broadcast) == CliqueWay::TwoShots);
-  CHECK(way(CollectiveOperation::Broadcast, PeerReduce::most_in_broadcast + 1) == CliqueWay::Nccl);
+  CHECK(way(CollectiveOperation::Broadcast, PeerKernels::most_in_broadcast) == CliqueWay::TwoShots);
+  CHECK(way(CollectiveOperation::Broadcast, PeerKernels::most_in_broadcast + 1) == CliqueWay::Nccl);
   // What does not reduce has no type.
   CHECK(way(CollectiveOperation::AllGather, 1, ElementType::F8E4M3) == CliqueWay::TwoShots);
   CHECK(way(CollectiveOperation::ReduceScatter, 1, ElementType::F8E4M3) == CliqueWay::Nccl);
-  CHECK(PeerReduce::code_of({.operation = CollectiveOperation::AllGather, .element_type = ElementType::F64}) ==
-        PeerReduce::code_of({.operation = CollectiveOperation::Broadcast, .reduce_operation = ReduceOperation::Max}));
-  CHECK(PeerReduce::code_of({.element_type = ElementType::F64}) ==
-        PeerReduce::Code(ElementType::F64, ReduceOperation::Sum));
+  CHECK(PeerKernels::code_of({.operation = CollectiveOperation::AllGather, .element_type = ElementType::F64}) ==
+        PeerKernels::code_of({.operation = CollectiveOperation::Broadcast, .reduce_operation = ReduceOperation::Max}));
+  CHECK(PeerKernels::code_of({.element_type = ElementType::F64}) ==
+        PeerKernels::Code(ElementType::F64, ReduceOperation::Sum));
 }
 
 TEST_CASE("Another operation, and more ranks than there is memory for are NCCL's") {
-  CHECK(PeerReduce::way_of({{.operation = CollectiveOperation::AllToAll, .count = 2}}, 4) == CliqueWay::Nccl);
-  CHECK(PeerReduce::way_of({{.count = 2}}, 8) == CliqueWay::OneShot);
-  CHECK(PeerReduce::way_of({{.count = 2}}, 9) == CliqueWay::Nccl);
+  CHECK(PeerKernels::way_of({{.operation = CollectiveOperation::AllToAll, .count = 2}}, 4) == CliqueWay::Nccl);
+  CHECK(PeerKernels::way_of({{.count = 2}}, 8) == CliqueWay::OneShot);
+  CHECK(PeerKernels::way_of({{.count = 2}}, 9) == CliqueWay::Nccl);
 }
 
 TEST_CASE("What NCCL does not reduce, or not exactly, is done here, whatever its size") {
@@ -82,17 +82,17 @@ TEST_CASE("What NCCL does not reduce, or not exactly, is done here, whatever its
       .operation = CollectiveOperation::ReduceScatter, .element_type = ElementType::U16, .count = 5};
   const CollectiveRequest sum{.count = std::size_t{64} << 20U};
   const CollectiveRequest barrier{.operation = CollectiveOperation::Barrier};
-  const auto way = [](const CollectiveRequests& requests) { return PeerReduce::way_of(requests, 4); };
+  const auto way = [](const CollectiveRequests& requests) { return PeerKernels::way_of(requests, 4); };
   CHECK(way({shorts}) == CliqueWay::TwoShots);
   CHECK(way({mean}) == CliqueWay::TwoShots);
   CHECK(way({scatter}) == CliqueWay::TwoShots);
   CHECK(way({sum}) == CliqueWay::Nccl);
   CHECK(way({sum, shorts, scatter}) == CliqueWay::TwoShots);  // as NCCL's groups are launched as one
   CHECK(way({barrier, shorts}) == CliqueWay::Nccl);           // which cannot do it: refused
-  CHECK(PeerReduce::is_needed(shorts));
-  CHECK(PeerReduce::is_needed(mean));
-  CHECK_FALSE(PeerReduce::is_needed(sum));
-  CHECK_FALSE(PeerReduce::is_needed(barrier));
+  CHECK(PeerKernels::is_needed(shorts));
+  CHECK(PeerKernels::is_needed(mean));
+  CHECK_FALSE(PeerKernels::is_needed(sum));
+  CHECK_FALSE(PeerKernels::is_needed(barrier));
 }
 
 TEST_CASE("The kernels compile for every type and operation that they are for") {
@@ -103,10 +103,10 @@ TEST_CASE("The kernels compile for every type and operation that they are for") 
          {ReduceOperation::Sum, ReduceOperation::Mean, ReduceOperation::Min, ReduceOperation::Product}) {
       CollectiveRequests requests;
       requests.push_back({.element_type = facts.type, .count = 1, .reduce_operation = operation});
-      if (PeerReduce::way_of(requests, 3) == CliqueWay::Nccl) continue;
+      if (PeerKernels::way_of(requests, 3) == CliqueWay::Nccl) continue;
       INFO(to_string(operation) << " of " << to_string(facts.type));
       const KernelSource source{
-          .text = peer_reduce_source(facts.type, operation, 3), .name_expression = {}, .headers = {}, .options = {}};
+          .text = peer_kernels_source(facts.type, operation, 3), .name_expression = {}, .headers = {}, .options = {}};
       CHECK_NOTHROW(compile(*nvrtc, source, "sm_90"));
     }
 }

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/peer_reduce.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 
 #include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/device_handle/task_error.hpp>
@@ -10,7 +10,7 @@
 #include <coxswain/servers/cuda/detail/kernel_loader.hpp>
 #include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/detail/nvrtc.hpp>
-#include <coxswain/servers/cuda/detail/peer_reduce_source.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -23,17 +23,17 @@
 namespace cox::detail {
 namespace {
 
-constexpr std::size_t most_ranks = PeerReduce::most_ranks;
+constexpr std::size_t most_ranks = PeerKernels::most_ranks;
 
 // Where things are in a rank's memory. Lines of even and odd epochs; flags of two meetings.
-constexpr std::size_t lines_of_rank = PeerReduce::most_in_one_shot / one_shot_unit * one_shot_line;
+constexpr std::size_t lines_of_rank = PeerKernels::most_in_one_shot / one_shot_unit * one_shot_line;
 constexpr std::size_t lines_of_epoch = most_ranks * lines_of_rank;
 constexpr std::size_t flags_at = 2 * lines_of_epoch;
-constexpr std::size_t flags_size = std::size_t{2} * peer_reduce_blocks * most_ranks * sizeof(std::uint32_t);
+constexpr std::size_t flags_size = std::size_t{2} * peer_kernel_blocks * most_ranks * sizeof(std::uint32_t);
 constexpr std::size_t inputs_at = (flags_at + flags_size + 4095) / 4096 * 4096;
 // Shares are of whole units: the last may lie beyond the data.
-constexpr std::size_t results_at = inputs_at + PeerReduce::most_in_two_shots + most_ranks * two_shot_unit;
-constexpr std::size_t results_size = PeerReduce::most_in_two_shots + most_ranks * two_shot_unit;
+constexpr std::size_t results_at = inputs_at + PeerKernels::most_in_two_shots + most_ranks * two_shot_unit;
+constexpr std::size_t results_size = PeerKernels::most_in_two_shots + most_ranks * two_shot_unit;
 constexpr std::size_t granule = CudaStorage::granule;
 constexpr std::size_t memory_size = (results_at + results_size + granule - 1) / granule * granule;
 
@@ -49,10 +49,10 @@ struct Whole {
 /// The kernels' struct Pieces.
 struct Pieces {
   std::uint32_t count = 0;
-  std::array<std::uint32_t, peer_reduce_pieces + 1> first{};
-  std::array<std::uint32_t, peer_reduce_pieces> bytes{};
-  std::array<const void*, peer_reduce_pieces> in{};
-  std::array<void*, peer_reduce_pieces> out{};
+  std::array<std::uint32_t, peer_kernel_pieces + 1> first{};
+  std::array<std::uint32_t, peer_kernel_pieces> bytes{};
+  std::array<const void*, peer_kernel_pieces> in{};
+  std::array<void*, peer_kernel_pieces> out{};
 
   void add(const void* source, void* destination, std::size_t size) noexcept {
     first[count + 1] = first[count] + static_cast<std::uint32_t>(two_shot_units(size));
@@ -74,7 +74,7 @@ bool is_float(ElementType type) noexcept {
 
 unsigned blocks_for(std::size_t units) noexcept {
   return static_cast<unsigned>(
-      std::clamp<std::size_t>((units + peer_reduce_threads - 1) / peer_reduce_threads, 1, peer_reduce_blocks));
+      std::clamp<std::size_t>((units + peer_kernel_threads - 1) / peer_kernel_threads, 1, peer_kernel_blocks));
 }
 
 bool is_all_reduce(const CollectiveRequest& request) noexcept {
@@ -86,10 +86,10 @@ bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size
   const std::size_t bytes = size_of(request);
   if (bytes == 0) return false;
   switch (request.operation) {
-    case CollectiveOperation::AllGather: return bytes <= PeerReduce::most_in_two_shots / world_size;
+    case CollectiveOperation::AllGather: return bytes <= PeerKernels::most_in_two_shots / world_size;
     case CollectiveOperation::ReduceScatter:
-      return peer_reduce_has(request.element_type) && bytes <= PeerReduce::most_in_two_shots / world_size;
-    case CollectiveOperation::Broadcast: return bytes <= PeerReduce::most_in_broadcast;
+      return has_peer_kernels(request.element_type) && bytes <= PeerKernels::most_in_two_shots / world_size;
+    case CollectiveOperation::Broadcast: return bytes <= PeerKernels::most_in_broadcast;
     default: return false;
   }
 }
@@ -97,23 +97,23 @@ bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size
 /// Whether one kernel of two shots does all of these. `request(i)`: the i-th of so many.
 template <class Request>
 bool are_small_together(std::size_t count, const Request& request) noexcept {
-  if (count > peer_reduce_pieces) return false;
+  if (count > peer_kernel_pieces) return false;
   const CollectiveRequest& first = request(0);
   std::size_t bytes = 0;  // each from a whole unit on
   for (std::size_t i = 0; i < count; ++i) {
     const CollectiveRequest& each = request(i);
     if (!is_all_reduce(each) || each.element_type != first.element_type ||
-        each.reduce_operation != first.reduce_operation || size_of(each) > PeerReduce::most_in_two_shots)
+        each.reduce_operation != first.reduce_operation || size_of(each) > PeerKernels::most_in_two_shots)
       return false;
     bytes += two_shot_units(size_of(each)) * two_shot_unit;
   }
-  return bytes != 0 && bytes <= PeerReduce::most_in_two_shots;
+  return bytes != 0 && bytes <= PeerKernels::most_in_two_shots;
 }
 
 CUlaunchConfig config_of(unsigned blocks, CUstream stream) noexcept {
   CUlaunchConfig config{};
   config.gridDimX = blocks;
-  config.blockDimX = peer_reduce_threads;
+  config.blockDimX = peer_kernel_threads;
   config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
   config.hStream = stream;
   return config;
@@ -131,17 +131,17 @@ bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& conte
 
 }  // namespace
 
-bool PeerReduce::is_needed(const CollectiveRequest& request) noexcept {
-  if (!facts_of(request.operation).reduces || !peer_reduce_has(request.element_type)) return false;
+bool PeerKernels::is_needed(const CollectiveRequest& request) noexcept {
+  if (!facts_of(request.operation).reduces || !has_peer_kernels(request.element_type)) return false;
   return !nccl_type(request.element_type) ||
          (request.reduce_operation == ReduceOperation::Mean && !is_float(request.element_type));
 }
 
-CliqueWay PeerReduce::way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
+CliqueWay PeerKernels::way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
   if (world_size > most_ranks) return CliqueWay::Nccl;
   if (requests.size() == 1 && is_of_small_blocks(requests.front(), world_size)) return CliqueWay::TwoShots;
   const auto has_kernels = [](const CollectiveRequest& request) {
-    return facts_of(request.operation).reduces && peer_reduce_has(request.element_type);
+    return facts_of(request.operation).reduces && has_peer_kernels(request.element_type);
   };
   if (!std::ranges::all_of(requests, has_kernels)) return CliqueWay::Nccl;
   if (requests.size() == 1 && is_all_reduce(requests.front()) && size_of(requests.front()) <= most_in_one_shot)
@@ -151,16 +151,16 @@ CliqueWay PeerReduce::way_of(const CollectiveRequests& requests, std::size_t wor
   return std::ranges::any_of(requests, is_needed) ? CliqueWay::TwoShots : CliqueWay::Nccl;
 }
 
-PeerReduce::Code PeerReduce::code_of(const CollectiveRequest& request) noexcept {
+PeerKernels::Code PeerKernels::code_of(const CollectiveRequest& request) noexcept {
   if (!facts_of(request.operation).reduces) return {ElementType::U8, ReduceOperation::Sum};
   return {request.element_type, request.reduce_operation};
 }
 
-std::shared_ptr<PeerReduce> PeerReduce::make(const CommunicationId& devices,
-                                             const std::vector<std::shared_ptr<CudaContext>>& contexts) {
+std::shared_ptr<PeerKernels> PeerKernels::make(const CommunicationId& devices,
+                                               const std::vector<std::shared_ptr<CudaContext>>& contexts) {
   if (!all_reach_each_other(contexts)) return nullptr;
   try {
-    return std::make_shared<PeerReduce>(devices, contexts);
+    return std::make_shared<PeerKernels>(devices, contexts);
   } catch (const std::bad_alloc&) {
     log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
       return "no memory for small collectives of " + devices.to_string() + ": NCCL does them, which takes longer";
@@ -169,7 +169,7 @@ std::shared_ptr<PeerReduce> PeerReduce::make(const CommunicationId& devices,
   }
 }
 
-PeerReduce::PeerReduce(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts)
+PeerKernels::PeerKernels(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts)
     : devices_(devices), contexts_(contexts) {
   for (const auto& context : contexts_) {
     auto rank = std::make_unique<Rank>(context);
@@ -190,7 +190,7 @@ PeerReduce::PeerReduce(const CommunicationId& devices, const std::vector<std::sh
   ::new (given_up_) std::atomic<std::uint32_t>(0);
 }
 
-PeerReduce::~PeerReduce() {
+PeerKernels::~PeerKernels() {
   for (const auto& rank : ranks_) {
     rank->storage.unmap(rank->base, memory_size);
     rank->storage.release(rank->base, memory_size);
@@ -200,7 +200,7 @@ PeerReduce::~PeerReduce() {
   COX_CUDA_CHECK(host_free(given_up_));
 }
 
-void PeerReduce::prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet) {
+void PeerKernels::prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet) {
   const std::lock_guard lock(mutex_);
   if (prepared(request)) return;
   auto made = std::make_unique<Kernels>();
@@ -227,10 +227,10 @@ void PeerReduce::prepare(const CollectiveRequest& request, const std::function<s
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
 }
 
-std::vector<std::vector<std::byte>> PeerReduce::compile(const CollectiveRequest& request) const {
+std::vector<std::vector<std::byte>> PeerKernels::compile(const CollectiveRequest& request) const {
   const auto [type, operation] = code_of(request);
   const KernelSource source{
-      .text = peer_reduce_source(type, operation, ranks_.size()), .name_expression = {}, .headers = {}, .options = {}};
+      .text = peer_kernels_source(type, operation, ranks_.size()), .name_expression = {}, .headers = {}, .options = {}};
   std::map<std::string, std::vector<std::byte>> by_architecture;
   std::vector<std::vector<std::byte>> images;
   for (const auto& context : contexts_) {
@@ -249,10 +249,10 @@ std::vector<std::vector<std::byte>> PeerReduce::compile(const CollectiveRequest&
   return images;
 }
 
-void PeerReduce::load(Kernels& into, std::span<const std::byte> image, std::size_t rank) const {
+void PeerKernels::load(Kernels& into, std::span<const std::byte> image, std::size_t rank) const {
   const DeviceId device = devices_.devices()[rank];
   const auto add = [&](std::vector<CUfunction>& functions, const char* name) {
-    into.kept.push_back(CudaKernel::from_image(name, CubeDim::of_1d(peer_reduce_threads), image));
+    into.kept.push_back(CudaKernel::from_image(name, CubeDim::of_1d(peer_kernel_threads), image));
     into.kept.back().prepare(device);
     functions.push_back(
         require_loaded(into.kept.back(), {device, StreamId::current()}, std::source_location::current()).function);
@@ -265,8 +265,8 @@ void PeerReduce::load(Kernels& into, std::span<const std::byte> image, std::size
   add(into.broadcasts, "cox_broadcast");
 }
 
-void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
-                        CUstream stream) const {
+void PeerKernels::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
+                         CUstream stream) const {
   const NcclCall& first = calls.front();
   if (way == CliqueWay::OneShot)
     return launch_one_shot(find(first.request)->one_shots[rank], rank, first, ++launched, stream);
@@ -294,7 +294,7 @@ void PeerReduce::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls,
 }
 
 // In pieces that there is memory for.
-void PeerReduce::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, CUstream stream) const {
+void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, CUstream stream) const {
   const CollectiveRequest& request = call.request;
   const bool gets = is_all_reduce(request) || request.root == rank;
   const auto* const source = static_cast<const std::byte*>(call.source);
@@ -307,8 +307,8 @@ void PeerReduce::launch_whole(std::size_t rank, const NcclCall& call, std::uint3
   }
 }
 
-void PeerReduce::launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
-                                 CUstream stream) const {
+void PeerKernels::launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
+                                  CUstream stream) const {
   const void* source = call.source;
   void* destination = call.destination;
   std::uint64_t bytes = size_of(call.request);
@@ -321,7 +321,7 @@ void PeerReduce::launch_one_shot(CUfunction function, std::size_t rank, const Nc
   COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
 }
 
-void PeerReduce::launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const {
+void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const {
   const Kernels& kernels = *find(call.request);
   const void* source = call.source;
   void* destination = call.destination;
@@ -344,8 +344,8 @@ void PeerReduce::launch_blocks(std::size_t rank, const NcclCall& call, std::uint
 }
 
 // `data`: the kernel's first argument.
-void PeerReduce::launch_two_shots(CUfunction function, std::size_t rank, void* data, std::size_t units,
-                                  std::uint32_t epoch, CUstream stream) const {
+void PeerKernels::launch_two_shots(CUfunction function, std::size_t rank, void* data, std::size_t units,
+                                   std::uint32_t epoch, CUstream stream) const {
   Peers flags = all_at(flags_at);
   Peers inputs = all_at(inputs_at);
   Peers results = all_at(results_at);
@@ -356,12 +356,12 @@ void PeerReduce::launch_two_shots(CUfunction function, std::size_t rank, void* d
   COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
 }
 
-PeerReduce::Peers PeerReduce::all_at(std::size_t offset) const noexcept {
+PeerKernels::Peers PeerKernels::all_at(std::size_t offset) const noexcept {
   Peers peers{};
   for (std::size_t r = 0; r < ranks_.size(); ++r) peers[r] = ranks_[r]->base + offset;
   return peers;
 }
 
-void PeerReduce::give_up() noexcept { static_cast<std::atomic<std::uint32_t>*>(given_up_)->store(1); }
+void PeerKernels::give_up() noexcept { static_cast<std::atomic<std::uint32_t>*>(given_up_)->store(1); }
 
 }  // namespace cox::detail
