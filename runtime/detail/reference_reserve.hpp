@@ -7,7 +7,9 @@ namespace cox::detail {
 
 /// References that have been counted and not given out yet. For who gives references out on one thread that are dropped
 /// on another, again and again: were each counted where it is given out, the line with the count would go back and
-/// forth between the two threads' caches. Any number of threads may take from one reserve at a time.
+/// forth between the two threads' caches. Any number of threads may take from one reserve at a time. The first of them
+/// owns a part of it, from which it takes without an atomic operation: that would wait for all that the thread has
+/// written before, such as closures into lines that another processor has.
 class ReferenceReserve {
  public:
   ReferenceReserve() noexcept = default;
@@ -18,30 +20,62 @@ class ReferenceReserve {
   /// One more reference may be given out; `references`, which counts them all, is touched once for many. Who calls this
   /// holds one himself.
   void take(std::atomic<std::uint32_t>& references) noexcept {
-    // Relaxed: who holds a reference holds the object; the counts only have to add up.
-    std::uint32_t left = left_.load(std::memory_order_relaxed);
-    while (left != 0)
-      if (left_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) return;
-    references.fetch_add(counted_at_once, std::memory_order_relaxed);
-    left_.fetch_add(counted_at_once - 1, std::memory_order_relaxed);
+    // Relaxed, all: who holds a reference holds the object; the counts only have to add up.
+    const std::uint32_t thread = this_thread();
+    std::uint32_t owner = owner_.load(std::memory_order_relaxed);
+    if (owner == nobody && owner_.compare_exchange_strong(owner, thread, std::memory_order_relaxed)) owner = thread;
+    if (owner != thread) [[unlikely]]
+      return take_shared(references);
+    std::uint16_t left = owned_.load(std::memory_order_relaxed);
+    if (left == 0) {
+      // With what came from elsewhere, it is as many again: modulo 2^32, where that was more.
+      references.fetch_add(std::uint32_t{counted_at_once} - left_.exchange(0, std::memory_order_relaxed),
+                           std::memory_order_relaxed);
+      left = counted_at_once;
+    }
+    owned_.store(static_cast<std::uint16_t>(left - 1), std::memory_order_relaxed);
   }
   /// How many were left, which are the caller's to count out. While nobody else takes.
-  [[nodiscard]] std::uint32_t give_up() noexcept {
-    const std::uint32_t left = left_.load(std::memory_order_relaxed);
+  [[nodiscard]] std::uint16_t give_up() noexcept {
+    const auto left =
+        static_cast<std::uint16_t>(left_.load(std::memory_order_relaxed) + owned_.load(std::memory_order_relaxed));
     left_.store(0, std::memory_order_relaxed);
+    owned_.store(0, std::memory_order_relaxed);
+    owner_.store(nobody, std::memory_order_relaxed);
     return left;
   }
   /// While nobody takes from either.
   void swap(ReferenceReserve& other) noexcept {
-    const std::uint32_t left = other.give_up();
+    const std::uint16_t left = other.give_up();
     other.left_.store(give_up(), std::memory_order_relaxed);
     left_.store(left, std::memory_order_relaxed);
   }
 
  private:
-  static constexpr std::uint32_t counted_at_once = 32;
+  static constexpr std::uint16_t counted_at_once = 32;
+  static constexpr std::uint32_t nobody = 0;
 
-  std::atomic<std::uint32_t> left_{0};
+  void take_shared(std::atomic<std::uint32_t>& references) noexcept {
+    std::uint16_t left = left_.load(std::memory_order_relaxed);
+    while (left != 0)
+      if (left_.compare_exchange_weak(left, static_cast<std::uint16_t>(left - 1), std::memory_order_relaxed)) return;
+    references.fetch_add(counted_at_once, std::memory_order_relaxed);
+    if (!left_.compare_exchange_strong(left, counted_at_once - 1, std::memory_order_relaxed))
+      references.fetch_sub(counted_at_once - 1, std::memory_order_relaxed);  // another thread's are there already
+  }
+
+  // Not the number of another thread, unless 2^32 have been asked since.
+  [[nodiscard]] static std::uint32_t this_thread() noexcept {
+    static constinit thread_local std::uint32_t number = nobody;
+    while (number == nobody) [[unlikely]]
+      number = numbers_.fetch_add(1, std::memory_order_relaxed) + 1;
+    return number;
+  }
+  static inline std::atomic<std::uint32_t> numbers_{0};
+
+  std::atomic<std::uint32_t> owner_{nobody};
+  std::atomic<std::uint16_t> owned_{0};  // the owner alone writes it, as long as there is one
+  std::atomic<std::uint16_t> left_{0};   // for the others; and what came with a move
 };
 
 }  // namespace cox::detail

@@ -11,17 +11,15 @@ void StreamErrors::add(std::uint64_t position, std::exception_ptr error) noexcep
   const std::lock_guard lock(mutex_);
   if (failures_.size() < kept) {
     failures_.push_back({position, std::move(error)});
+    note_whether_any();
   } else {
     ++forgotten_;
   }
 }
 
-bool StreamErrors::empty() const {
-  const std::lock_guard lock(mutex_);
-  return failures_.empty();
-}
-
 std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Place& place, std::source_location site) {
+  if (empty()) [[likely]]
+    return nullptr;
   std::vector<Failure> taken;
   std::size_t forgotten = 0;
   {
@@ -30,12 +28,15 @@ std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Place
                                              [&](const Failure& failure) { return failure.position >= position; });
     taken.assign(std::move_iterator(later), std::move_iterator(failures_.end()));
     failures_.erase(later, failures_.end());
+    note_whether_any();
     if (!taken.empty()) forgotten = std::exchange(forgotten_, 0);
   }
   return unhealthy(std::move(taken), forgotten, place, site);
 }
 
 std::exception_ptr StreamErrors::forget_between(std::uint64_t first, std::uint64_t last) {
+  if (empty()) [[likely]]
+    return nullptr;
   const std::lock_guard lock(mutex_);
   const auto within = [&](const Failure& failure) { return failure.position > first && failure.position < last; };
   const Failure* earliest = nullptr;
@@ -43,10 +44,13 @@ std::exception_ptr StreamErrors::forget_between(std::uint64_t first, std::uint64
     if (within(failure) && (earliest == nullptr || failure.position < earliest->position)) earliest = &failure;
   std::exception_ptr error = earliest == nullptr ? nullptr : earliest->error;
   std::erase_if(failures_, within);
+  note_whether_any();
   return error;
 }
 
 std::exception_ptr StreamErrors::peek(const Place& place, std::source_location site) const {
+  if (empty()) [[likely]]
+    return nullptr;
   std::vector<Failure> copies;
   std::size_t forgotten = 0;
   {

@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/detail/reference_reserve.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -17,7 +18,7 @@ TEST_CASE("References that are given out and those in reserve are all that were 
     reserve.take(references);
     CHECK(references >= 1 + given);
   }
-  CHECK(references == 1 + 100 + reserve.give_up());
+  CHECK(references == 1U + 100 + reserve.give_up());
   CHECK(reserve.give_up() == 0);
 }
 
@@ -33,6 +34,22 @@ TEST_CASE("The count is touched once for many references") {
   CHECK(touched == 10);
 }
 
+TEST_CASE("The count is touched once for many references by threads that come later, too") {
+  std::atomic<std::uint32_t> references{1};
+  ReferenceReserve reserve;
+  reserve.take(references);
+  unsigned touched = 0;
+  std::thread([&] {
+    for (int i = 0; i < 320; ++i) {
+      const std::uint32_t before = references;
+      reserve.take(references);
+      touched += references != before ? 1U : 0U;
+    }
+  }).join();
+  CHECK(touched == 10);
+  CHECK(references == 1U + 1 + 320 + reserve.give_up());
+}
+
 TEST_CASE("A reserve goes with what is moved and swapped") {
   std::atomic<std::uint32_t> references{1};
   ReferenceReserve first;
@@ -42,17 +59,40 @@ TEST_CASE("A reserve goes with what is moved and swapped") {
   ReferenceReserve third;
   third.swap(second);
   CHECK(second.give_up() == 0);
-  CHECK(references == 1 + 1 + third.give_up());
+  third.take(references);  // from what came with it
+  CHECK(references == 1U + 2 + third.give_up());
+}
+
+TEST_CASE("A reserve does not grow, however often it is moved and whoever takes from it") {
+  std::atomic<std::uint32_t> references{1};
+  ReferenceReserve reserve;
+  std::uint32_t given = 0;
+  std::uint32_t most_left = 0;
+  std::thread([&] {
+    for (int i = 0; i < 100; ++i, ++given) reserve.take(references);
+  }).join();
+  for (int i = 0; i < 1000; ++i) {
+    std::thread([&] { reserve.take(references); }).join();  // whose it is now, or one of the others
+    reserve.take(references);
+    given += 2;
+    ReferenceReserve moved(std::move(reserve));
+    reserve.swap(moved);
+    most_left = std::max(most_left, references - 1 - given);
+  }
+  CHECK(most_left <= 128);
+  CHECK(references == 1U + given + reserve.give_up());
 }
 
 TEST_CASE("Any number of threads may take from a reserve at a time") {
   std::atomic<std::uint32_t> references{1};
   ReferenceReserve reserve;
   std::vector<std::thread> threads;
+  reserve.take(references);
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 10'000; ++i) reserve.take(references);
     });
+  for (int i = 0; i < 10'000; ++i) reserve.take(references);  // whose it is, all the while
   for (std::thread& thread : threads) thread.join();
-  CHECK(references == 1 + 40'000 + reserve.give_up());
+  CHECK(references == 1U + 50'001 + reserve.give_up());
 }

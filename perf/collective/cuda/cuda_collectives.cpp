@@ -95,7 +95,7 @@ Times time(ThreadTeam& team, std::size_t count, const RankWork& work) {
   };
   static_cast<void>(each_one(std::max<std::size_t>(count / 10, 2), false));
   const auto [in_stream, issue] = each_one(count, false);
-  const auto [alone, ignored] = each_one(std::max<std::size_t>(count / 10, 10), true);
+  const auto [alone, ignored] = each_one(std::max<std::size_t>(count / 10, 50), true);  // the team has to be woken, too
   return {in_stream, issue, alone};
 }
 

@@ -27,20 +27,29 @@ CudaEvent::~CudaEvent() { events_->give_back(native_); }
 
 bool CudaEvent::reached() noexcept {
   if (found_reached() || process_is_ending()) return true;
-  const CUresult result = driver().event_query(native_);
+  const CUresult result = driver().event_query(native_.event);
   if (result == CUDA_ERROR_NOT_READY && !gpu_faulted()) return false;
   if (result != CUDA_ERROR_NOT_READY) check_cuda(result, "event_query");
   reached_.store(true, std::memory_order_release);
   return true;
 }
 
+// In the driver, threads that look at the same time put each other to sleep.
+bool CudaEvent::look() noexcept {
+  if (looked_at_.exchange(true, std::memory_order_acquire)) return found_reached();
+  const bool found = reached();
+  looked_at_.store(false, std::memory_order_release);
+  return found;
+}
+
 void CudaEvent::wait() noexcept { static_cast<void>(wait_until(std::chrono::steady_clock::time_point::max())); }
 
 bool CudaEvent::wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
   const auto begin = std::chrono::steady_clock::now();
-  while (!reached()) {
+  // Now and then by itself: whoever else looks may have lost its processor.
+  for (unsigned looks = 1; looks % 1024 == 0 ? !reached() : !look(); ++looks) {
     const auto now = std::chrono::steady_clock::now();
-    if (now >= deadline) return false;
+    if (now >= deadline) return reached();
     if (now - begin >= look_for) {
       const auto rest =
           std::clamp<std::chrono::nanoseconds>((now - begin) / rests_in_wait, shortest_rest, longest_rest);
@@ -66,28 +75,34 @@ CudaEvents::CudaEvents(std::shared_ptr<CudaContext> context, std::shared_ptr<Cud
       flags_(timing == Timing::Off ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT) {}
 
 CudaEvents::~CudaEvents() {
-  if (free_.empty()) return;
+  if (made_.empty()) return;
   const CurrentContext current(*context_);
-  for (CUevent event : free_) COX_CUDA_CHECK(event_destroy(event));
+  for (const NativeEvent& native : made_) COX_CUDA_CHECK(event_destroy(native.event));
 }
 
 std::shared_ptr<CudaEvent> CudaEvents::take() {
-  CUevent native = nullptr;
+  NativeEvent* native = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      native = free_.back();
-      free_.pop_back();
-    } else {
-      if (free_.capacity() <= made_) free_.reserve(2 * made_ + 16);  // giving back needs no memory
-      COX_CUDA_TRY(event_create(&native, flags_));
-      ++made_;
+    // Acquire pairs with the release where they are given back.
+    if (free_ == nullptr) free_ = given_back_.exchange(nullptr, std::memory_order_acquire);
+    if (free_ == nullptr) {
+      CUevent made = nullptr;
+      COX_CUDA_TRY(event_create(&made, flags_));
+      try {
+        made_.push_back({made, nullptr});
+      } catch (...) {
+        COX_CUDA_CHECK(event_destroy(made));
+        throw;
+      }
+      free_ = &made_.back();
     }
+    native = std::exchange(free_, free_->next);
   }
   try {
-    return std::make_shared<CudaEvent>(shared_from_this(), native);
+    return std::make_shared<CudaEvent>(shared_from_this(), *native);
   } catch (...) {
-    give_back(native);
+    give_back(*native);
     throw;
   }
 }
@@ -98,9 +113,10 @@ std::shared_ptr<CudaEvent> CudaEvents::record(CUstream stream) {
   return event;
 }
 
-void CudaEvents::give_back(CUevent event) noexcept {
-  const std::lock_guard lock(mutex_);
-  free_.push_back(event);
+void CudaEvents::give_back(NativeEvent& event) noexcept {
+  event.next = given_back_.load(std::memory_order_relaxed);
+  while (!given_back_.compare_exchange_weak(event.next, &event, std::memory_order_release, std::memory_order_relaxed)) {
+  }
 }
 
 }  // namespace cox::detail

@@ -9,27 +9,36 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
-#include <vector>
+#include <utility>
 
 namespace cox::detail {
 
 class CudaEvents;
 
+/// An event of the driver, and its place among those that nobody has.
+struct NativeEvent {
+  CUevent event = nullptr;
+  NativeEvent* next = nullptr;
+};
+
 /// An event of the driver, recorded once, which goes back to the device's other events when nobody refers to it any
 /// more. Any thread.
 class CudaEvent final : public Milestone, public std::enable_shared_from_this<CudaEvent> {
  public:
-  CudaEvent(std::shared_ptr<CudaEvents> events, CUevent native) noexcept
+  CudaEvent(std::shared_ptr<CudaEvents> events, NativeEvent& native) noexcept
       : events_(std::move(events)), native_(native) {}
   ~CudaEvent() override;
 
-  [[nodiscard]] CUevent native() const noexcept { return native_; }
+  [[nodiscard]] CUevent native() const noexcept { return native_.event; }
 
   // As Milestone says. After a fault of the GPU everything counts as reached.
   [[nodiscard]] bool reached() noexcept override;
   /// Whether somebody has found it reached. No call of the driver.
   [[nodiscard]] bool found_reached() const noexcept { return reached_.load(std::memory_order_acquire); }
+  /// As reached(), for who looks again and again: where another thread looks just now, what that one finds will do.
+  [[nodiscard]] bool look() noexcept;
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;
   void notify(UniqueFunction<void()> function) override;
@@ -38,14 +47,16 @@ class CudaEvent final : public Milestone, public std::enable_shared_from_this<Cu
 
  private:
   std::shared_ptr<CudaEvents> events_;
-  CUevent native_;
+  NativeEvent& native_;
   std::atomic<bool> reached_{false};
+  std::atomic<bool> looked_at_{false};
 };
 
 class CudaPoller;
 
-/// The events of one device: pooled, since creating one costs more than recording it. Keeps the device's context. Any
-/// thread.
+/// The events of one device: pooled, since creating one costs more than recording it. They are taken by few threads,
+/// and given back by whoever has waited last: on a list that is taken over whole, when all others are in use, so that
+/// the two hardly meet. Keeps the device's context. Any thread.
 class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
  public:
   /// Timed events can tell how much time lies between two of them, and cost more.
@@ -66,14 +77,15 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
 
  private:
   friend class CudaEvent;
-  void give_back(CUevent event) noexcept;
+  void give_back(NativeEvent& event) noexcept;
 
   const std::shared_ptr<CudaContext> context_;
   const std::shared_ptr<CudaPoller> poller_;
   const unsigned flags_;
   AdaptiveMutex mutex_;
-  std::vector<CUevent> free_;  // guarded by mutex_; with room for all events there are
-  std::size_t made_ = 0;       // guarded by mutex_
+  std::deque<NativeEvent> made_;  // guarded by mutex_
+  NativeEvent* free_ = nullptr;   // guarded by mutex_
+  alignas(64) std::atomic<NativeEvent*> given_back_{nullptr};
 };
 
 }  // namespace cox::detail

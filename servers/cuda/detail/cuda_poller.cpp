@@ -89,7 +89,7 @@ bool CudaPoller::serve(std::vector<Entry>& entries) {
   waiting.reserve(entries.size());
   const std::size_t before = entries.size();
   for (Entry& entry : entries) {
-    if (entry.event->reached()) {
+    if (entry.event->look()) {
       entry.function();
       entry.function.reset();
     } else {
