@@ -36,12 +36,26 @@ class HostFleet {
   /// Holds a device's stream up until it is opened: launch(client) it, wait_until_entered(), open().
   class Hold {
    public:
-    void launch(const Client& client) { client.launch(gate_.kernel(0), CubeCount::Static{1, 1, 1}, {}); }
+    Hold() = default;
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    /// Opened at the latest: a test that has failed ends.
+    ~Hold() {
+      if (closed_) gate_.open();
+    }
+    void launch(const Client& client) {
+      client.launch(gate_.kernel(0), CubeCount::Static{1, 1, 1}, {});
+      closed_ = true;
+    }
     void wait_until_entered() { gate_.wait_until_entered(); }
-    void open() { gate_.open(); }
+    void open() {
+      closed_ = false;
+      gate_.open();
+    }
 
    private:
     Gate gate_;
+    bool closed_ = false;
   };
 
   explicit HostFleet(std::size_t devices) {
