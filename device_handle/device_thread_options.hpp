@@ -14,8 +14,8 @@ struct DeviceThreadOptions {
   /// Closures queued at most; enforced under QueuePolicy::Block and Fail.
   std::size_t queue_capacity = 16'384;
   QueuePolicy queue_policy = QueuePolicy::Grow;
-  /// How long an idle device thread looks for work before it parks, and how long a caller that waits for it spins
-  /// before it sleeps.
+  /// How long an idle device thread looks for work before it parks (a service may have it look longer), and how long a
+  /// caller that waits for it spins before it sleeps.
   std::chrono::nanoseconds spin = std::chrono::microseconds(250);
   /// Processors that the thread may run on; empty: any. For a GPU, those of its NUMA node.
   std::vector<int> cpus;

@@ -23,9 +23,9 @@
 namespace cox::detail {
 
 /// all_reduce of small data, or of a group of tensors that are small together, all_gather, reduce_scatter and broadcast
-/// of small data, by kernels of our own, which write into the memory of the other GPUs: sooner there than NCCL. And
-/// reductions that NCCL does not do. Made for the ranks of one communicator; its operations are launched in one order
-/// on all of them. Any thread.
+/// of small data, by kernels of our own, which write into the memory of the other GPUs: from about 1 MiB on sooner
+/// there than NCCL. And reductions that NCCL does not do. Made for the ranks of one communicator; its operations are
+/// launched in one order on all of them. Any thread.
 class PeerKernels {
  public:
   static constexpr std::size_t most_ranks = 8;

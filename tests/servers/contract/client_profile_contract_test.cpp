@@ -10,7 +10,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <source_location>
 #include <stdexcept>
