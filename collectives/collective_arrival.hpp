@@ -29,6 +29,7 @@ struct CollectiveArrival {
   std::exception_ptr failure = nullptr;    ///< Why this rank cannot take part: refused for all ranks then.
   std::shared_ptr<void> shared = nullptr;  ///< Of rank 0: what the launches of all ranks are given.
   CollectiveLaunch launch = {};            ///< Not empty.
+  bool attended = false;                   ///< It is for the device's attendant: see Sequencer::set_attendant.
 };
 
 }  // namespace cox

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,10 @@ class Communicator {
   /// Asks for the rank's next operation: see Sequencer::submit.
   std::uint64_t ask(CollectiveArrival arrival) {
     return group_->sequencer().submit(number_, rank_, std::move(arrival));
+  }
+  /// As that for each of them, up to the first that cannot be asked for. Returns how many were.
+  std::size_t ask(std::span<CollectiveArrival> arrivals) {
+    return group_->sequencer().submit(number_, rank_, arrivals).count;
   }
 
   /// The devices in the order in which an operation names them: of a transfer the sender, then the receiver; else all,

@@ -72,16 +72,12 @@ FlightRecorder::Entry* FlightRecorder::Rank::find(std::uint64_t sequence) noexce
 
 void FlightRecorder::submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequests& requests,
                                Time now) noexcept {
-  const std::uint64_t record = records_.fetch_add(1, std::memory_order_relaxed) + 1;
   Rank& of = ranks_[rank];
   const std::lock_guard lock(of.mutex);
   of.last_submitted = sequence;
   of.released[sequence % of.ring.size()].store(0, std::memory_order_relaxed);
-  of.ring[sequence % of.ring.size()] = {.sequence = sequence,
-                                        .record = record,
-                                        .request = requests.front(),
-                                        .group_size = requests.size(),
-                                        .submitted = now};
+  of.ring[sequence % of.ring.size()] = {
+      .sequence = sequence, .request = requests.front(), .group_size = requests.size(), .submitted = now};
 }
 
 void FlightRecorder::released(std::uint64_t sequence, std::size_t rank, Time now) noexcept {
@@ -165,8 +161,8 @@ void FlightRecorder::append(std::string& json, const RankEntry& of) const {
   json += json.back() == '[' ? "\n{" : ",\n{";
   json += fmt::format(
       R"("record_id":{},"pg_name":{},"process_group":[{},{}],"collective_seq_id":{},"op_id":{},"is_p2p":{},)",
-      entry.record, json_text(name_), json_text(name_), json_text(devices_.to_string()), entry.sequence, entry.sequence,
-      is_transfer(request.operation));
+      (entry.sequence - 1) * devices_.world_size() + rank + 1, json_text(name_), json_text(name_),
+      json_text(devices_.to_string()), entry.sequence, entry.sequence, is_transfer(request.operation));
   json += fmt::format(R"("profiling_name":"cox:{}","rank":{},"device":{},"stream":{},"timeout_ms":{},)",
                       to_string(request.operation), rank, json_text(devices_.devices()[rank].to_string()),
                       request.caller.stream.number(), timeout_.count());

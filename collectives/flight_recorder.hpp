@@ -50,7 +50,6 @@ class FlightRecorder {
  private:
   struct Entry {
     std::uint64_t sequence = 0;  // 0: none
-    std::uint64_t record = 0;    // counted from 1 by submission
     CollectiveRequest request{};
     std::size_t group_size = 0;
     State state = State::Scheduled;
@@ -93,7 +92,6 @@ class FlightRecorder {
   const std::size_t capacity_;
   const std::chrono::milliseconds timeout_;
   const std::unique_ptr<Rank[]> ranks_;
-  std::atomic<std::uint64_t> records_{0};
 };
 
 [[nodiscard]] constexpr std::string_view to_string(FlightRecorder::State state) noexcept {

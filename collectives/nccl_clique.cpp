@@ -54,15 +54,15 @@ bool has_come(const NcclOperation::Launched& part) noexcept {
 
 /// Operations that have ended, which are let go of with no lock held.
 struct NcclClique::Ended {
+  const std::function<void(const NcclOperation&)>& tell;
   std::array<std::shared_ptr<NcclOperation>, 64> operations;
   std::size_t count = 0;
 
-  Ended() = default;
+  explicit Ended(const NcclDevices& devices) noexcept : tell(devices.ended) {}
   Ended(const Ended&) = delete;
   Ended& operator=(const Ended&) = delete;
   ~Ended() {
-    for (std::size_t i = 0; i < count; ++i)
-      if (operations[i]->ended) operations[i]->ended();
+    for (std::size_t i = 0; i < count; ++i) tell(*operations[i]);
   }
 };
 
@@ -229,7 +229,7 @@ void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& 
 // event is dear.
 void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part,
                      std::uint64_t ended_before) {
-  Ended ended;
+  Ended ended(devices_);
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr) std::rethrow_exception(broken_);
   ended_before_[rank] = ended_before;
@@ -300,7 +300,7 @@ void NcclClique::take_ended(Ended& ended, const HasEnded& has_ended) noexcept {
 
 void NcclClique::note_ended() noexcept {
   for (bool all = false; !all;) {
-    Ended ended;
+    Ended ended(devices_);
     const std::lock_guard lock(mutex_);
     take_ended(ended, has_ended);
     all = ended.count < ended.operations.size();
@@ -311,7 +311,7 @@ std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
   std::exception_ptr failure;
   bool made = false;
   {
-    Ended ended;
+    Ended ended(devices_);
     const std::lock_guard lock(mutex_);
     made = state_ > State::Creating;
     if (broken_ != nullptr && aborted_) {
@@ -433,7 +433,7 @@ void NcclClique::begin_dismantling() noexcept {
 
 void NcclClique::dismantle() noexcept {
   const auto left = [this] {
-    Ended ended;
+    Ended ended(devices_);
     const std::lock_guard lock(mutex_);
     take_ended(ended, has_ended);
     return aborted_ ? nullptr : under_way_.empty() ? nullptr : under_way_.front();

@@ -53,6 +53,8 @@ struct NcclDevices {
   std::function<std::shared_ptr<void>()> quiet;
   /// Whether the process has lost its GPUs: NCCL is not called any more.
   std::function<bool()> lost;
+  /// An operation has ended on all devices and has not failed: called some time after. Must not block.
+  std::function<void(const NcclOperation&)> ended;
 };
 
 /// NCCL's communicators of all ranks of a group. The ranks are of this process, so their communicators are made, given

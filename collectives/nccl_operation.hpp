@@ -46,7 +46,6 @@ struct NcclOperation {
   NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : what(requests), launched(world_size) {}
 
   const detail::OperationSummary what;
-  UniqueFunction<void()> ended;            ///< Called when that is noticed, if it has not failed; must not block.
   CliqueWay way = CliqueWay::Nccl;         ///< Set before others know of it.
   std::atomic<std::uint64_t> sequence{0};  ///< On its communicator. Any thread.
   bool begun = false;                      ///< A rank has launched its part.

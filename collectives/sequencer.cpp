@@ -87,34 +87,60 @@ bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
   Arrivals answers;
   change(*among, answers);
   line_up(answers);
-  attend(lock);
+  empty_lines(lock);
   return true;
 }
 
-std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t rank, CollectiveArrival given) {
-  if (given.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
-  const std::string why = given.failure ? describe(given.failure) : std::string();
-  Arrivals arrival;  // If it is not taken, it goes with no lock held.
-  arrival.push_back(Arrival{communicator, rank, std::move(given)});
-  std::uint64_t sequence = 0;
-  const bool open = change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
-    Arrival& arriving = arrival.front();
-    among.number(arriving);
-    sequence = arriving.turn.sequence;
-    const Time now = options_.now();
-    const std::exception_ptr refusal = objection(among, arriving, why);
-    if (among.begins_operation(rank)) watchdog_.watch(now + among.timeout());
-    among.add(arrival, refusal, now, answers);
-    communicators_->note(arriving);
-    communicators_->settle(among, answers);
-  });
-  if (!open) throw closed(communicator);
-  return sequence;
+std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t rank, CollectiveArrival arrival) {
+  return submit(communicator, rank, std::span(&arrival, 1)).first;
 }
 
-std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const Arrival& arrival,
-                                        const std::string& why) const {
-  if (const std::exception_ptr own = among.objection(arrival, why)) return own;
+Sequencer::Taken Sequencer::submit(CommunicatorNumber communicator, std::size_t rank,
+                                   std::span<CollectiveArrival> arrivals) {
+  Arrivals untaken;  // What is left of it goes with no lock held.
+  for (const CollectiveArrival& given : arrivals) {
+    if (given.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
+    untaken.push_back(
+        {.communicator = communicator, .rank = rank, .why = given.failure ? describe(given.failure) : std::string()});
+  }
+  Taken taken{0, 0};
+  const bool open = change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
+    for (CollectiveArrival& given : arrivals) {
+      try {
+        take(among, untaken, given, answers);
+      } catch (...) {
+        if (taken.count == 0) throw;
+        break;  // who comes again with it is told
+      }
+      if (taken.count++ == 0) taken.first = among.next(rank) - 1;
+    }
+  });
+  if (!open) throw closed(communicator);
+  return taken;
+}
+
+// Under the lock. If it throws, nothing has changed.
+void Sequencer::take(CommunicatorSequence& among, Arrivals& untaken, CollectiveArrival& given, Arrivals& answers) {
+  Arrival& arriving = untaken.front();
+  among.number(arriving);
+  const Time now = options_.now();
+  arriving.given = std::move(given);
+  Arrivals arrival;
+  arrival.splice(arrival.end(), untaken, untaken.begin());
+  try {
+    const std::exception_ptr refusal = objection(among, arriving);
+    if (among.begins_operation(arriving.rank)) watchdog_.watch(now + among.timeout());
+    among.add(arrival, refusal, now, answers);
+  } catch (...) {
+    given = std::move(arriving.given);
+    throw;
+  }
+  communicators_->note(arriving);
+  communicators_->settle(among, answers);
+}
+
+std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const Arrival& arrival) const {
+  if (const std::exception_ptr own = among.objection(arrival)) return own;
   if (arrival.given.after.empty()) return nullptr;
   const std::optional<std::string> ring = detail::waiting_ring(*communicators_, arrival);
   if (!ring) return nullptr;
@@ -127,17 +153,26 @@ void Sequencer::line_up(Arrivals& answers) noexcept {
   while (!answers.empty()) {
     Line& line = lines_.find(answers.front().device)->second;
     line.turns.splice(line.turns.end(), answers, answers.begin());
-    filled_.splice(filled_.end(), line.ticket);
+    if (!line.told) filled_.splice(filled_.end(), line.ticket);
   }
 }
 
 // Under the lock, which is not held during the calls.
-void Sequencer::attend(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept {
+void Sequencer::empty_lines(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept {
   while (!filled_.empty()) {
     std::list<Line*> ticket;
     ticket.splice(ticket.end(), filled_, filled_.begin());
     Line& line = *ticket.front();
-    Arrivals turns = std::exchange(line.turns, {});
+    Arrivals turns = take_unattended(line);
+    if (turns.empty()) {
+      line.told = true;
+      line.ticket.splice(line.ticket.end(), ticket);
+      const auto tell = line.tell;
+      lock.unlock();
+      (*tell)();
+      lock.lock();
+      continue;
+    }
     lock.unlock();
     for (; !turns.empty(); turns.pop_front()) call(turns.front());
     lock.lock();
@@ -146,12 +181,51 @@ void Sequencer::attend(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept {
   }
 }
 
+// Those at the front that any thread may call.
+Sequencer::Arrivals Sequencer::take_unattended(Line& line) noexcept {
+  Arrivals turns;
+  const auto is_attended = [&](const Arrival& turn) { return line.tell != nullptr && turn.given.attended; };
+  turns.splice(turns.end(), line.turns, line.turns.begin(), std::ranges::find_if(line.turns, is_attended));
+  return turns;
+}
+
+void Sequencer::attend(DeviceId device) noexcept {
+  std::unique_lock lock(mutex_);
+  const auto found = lines_.find(device);
+  if (found == lines_.end()) return;
+  Line& line = found->second;
+  while (line.told) {
+    Arrivals turns = std::exchange(line.turns, {});
+    if (turns.empty()) {
+      line.told = false;
+      return;
+    }
+    lock.unlock();
+    for (; !turns.empty(); turns.pop_front()) call(turns.front());
+    lock.lock();
+  }
+}
+
+void Sequencer::set_attendant(DeviceId device, std::function<void()> tell) {
+  std::shared_ptr<const std::function<void()>> attendant;
+  if (tell) attendant = std::make_shared<const std::function<void()>>(std::move(tell));
+  std::unique_lock lock(mutex_);
+  Line& line = lines_.try_emplace(device).first->second;
+  line.tell.swap(attendant);  // the one before goes with no lock held
+  if (line.tell == nullptr && std::exchange(line.told, false) && !line.turns.empty())
+    filled_.splice(filled_.end(), line.ticket);
+  empty_lines(lock);
+}
+
 void Sequencer::call(Arrival& arrival) noexcept {
   try {
     arrival.given.launch(arrival.turn);
   } catch (...) {
-    arrival.recorder->failed(arrival.turn.sequence, arrival.rank, std::current_exception());
-    abort(arrival.communicator, std::current_exception());
+    const std::exception_ptr cause = std::current_exception();
+    change(arrival.communicator, [&](CommunicatorSequence& among, Arrivals&) {
+      among.recorder()->failed(arrival.turn.sequence, arrival.rank, cause);
+    });
+    abort(arrival.communicator, cause);
   }
 }
 

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,8 +65,8 @@ struct SequencerOptions {
 ///                                                          once
 ///
 /// The lines are emptied, with no lock held, by the threads that fill them, each line by one at a time: so a launch may
-/// be called by any thread, and shortly after the submit() that released it has returned. All functions may
-/// be called by any thread, also by a launch, and block for a short lock at most.
+/// be called by any thread, and shortly after the submit() that released it has returned; but for those that a device
+/// has attended to. All functions may be called by any thread, also by a launch, and block for a short lock at most.
 class Sequencer {
  public:
   using Time = Watchdog::Time;
@@ -85,6 +86,21 @@ class Sequencer {
   /// CollectiveError Validation (no such rank, no request) or Aborted (closed), std::system_error (no thread for the
   /// deadlines) and std::bad_alloc; then no number is used, the launch is not called, and nothing has changed.
   std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, CollectiveArrival arrival);
+  /// The rank's operations that were taken: `count` from number `first` on.
+  struct Taken {
+    std::uint64_t first;
+    std::size_t count;
+  };
+  /// As that for each of them, in their order, up to the first that cannot be taken, under one lock. Throws if that is
+  /// the very first. What is not taken stays as it is.
+  Taken submit(CommunicatorNumber communicator, std::size_t rank, std::span<CollectiveArrival> arrivals);
+  /// From now on the device's launches that are `attended`, and what comes after them, are called by attend() alone. So
+  /// each device thread does its own, whose memory it has at hand, instead of one doing all. `tell` is called when
+  /// there are some: it must have attend() called, and neither block nor wait nor throw. An empty function: as without
+  /// one.
+  void set_attendant(DeviceId device, std::function<void()> tell);
+  /// Calls the device's launches that it has been told of. One thread at a time for each device.
+  void attend(DeviceId device) noexcept;
   /// Refuses what is not released yet on the communicator, and all that comes, with CollectiveError Aborted and this
   /// cause. What was released stays so. Nothing happens if it is closed, timed out or aborted already.
   void abort(CommunicatorNumber communicator, const std::exception_ptr& cause);
@@ -116,22 +132,28 @@ class Sequencer {
   [[nodiscard]] bool watching() const { return watchdog_.running(); }
 
  private:
+  using Arrivals = std::list<detail::Arrival>;
+
   /// What a device has to launch next.
   struct Line {
-    std::list<detail::Arrival> turns;
+    Arrivals turns;
     std::list<Line*> ticket{this};  // its place in filled_: empty while it is there, or a thread empties the line
+    std::shared_ptr<const std::function<void()>> tell;  // that somebody is to attend to it; null: nobody would
+    bool told = false;                                  // attend() alone empties the line
   };
 
   /// Calls `change` with the communicator and the list of answers, under the lock, and hands the answers out after. If
   /// it throws, it has answered nothing. Returns false if the communicator is closed.
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
-  void line_up(std::list<detail::Arrival>& answers) noexcept;
-  void attend(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
+  void line_up(Arrivals& answers) noexcept;
+  void empty_lines(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
+  [[nodiscard]] static Arrivals take_unattended(Line& line) noexcept;
   void call(detail::Arrival& arrival) noexcept;
+  void take(detail::CommunicatorSequence& among, Arrivals& untaken, CollectiveArrival& given, Arrivals& answers);
   /// Why the operation must be refused when this arrival is added; nullptr if for nothing.
-  [[nodiscard]] std::exception_ptr objection(const detail::CommunicatorSequence& among, const detail::Arrival& arrival,
-                                             const std::string& why) const;
+  [[nodiscard]] std::exception_ptr objection(const detail::CommunicatorSequence& among,
+                                             const detail::Arrival& arrival) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
   void time_out(const CollectiveDependency& overdue);
   [[nodiscard]] detail::Stall stall(CommunicatorNumber communicator) const noexcept;

@@ -111,11 +111,14 @@ bool DeviceThread::spin(bool slept) {
   for (SpinWait idle(idle_spin_);;) {
     const bool ran = run_ready() != 0;
     if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return false;
+    if (!ran && row_.end != nullptr && !end_row_when_idle()) return false;
+    if (!ran && idle_work_ != nullptr && !idle_work_->look()) end_idle_work();
     if (ran) {
       idle.restart();
       // The client that woke this thread may be waiting for the processor that it is on.
       if (std::exchange(slept, false)) idle.yield_at_once();
     } else if (mailbox_.closing() || !idle.again()) {
+      end_idle_work();
       return true;
     }
   }
@@ -127,6 +130,10 @@ std::size_t DeviceThread::run_ready() {
 
 // Returns false if the mailbox was taken from this thread meanwhile.
 bool DeviceThread::run(const Mailbox::Item& item) {
+  running_.enter(item.ops->type);
+  end_idle_work();
+  if (row_.end != nullptr && row_.type != item.ops->type) [[unlikely]]
+    end_row();
   // Reading the clock costs more than all else here: while the thread is awake, one task in a few stands for the
   // others.
   const bool timed = timing_ && (std::exchange(time_next_, false) || untimed_ + 1 >= tasks_per_timed_one);
@@ -139,7 +146,6 @@ bool DeviceThread::run(const Mailbox::Item& item) {
     start = trace_stamp();
   }
   Outcome outcome = Outcome::Cancelled;
-  running_.enter(item.ops->type);
   if (discarding_.load(std::memory_order_relaxed)) [[unlikely]] {
     item.ops->discard(item.object, CallError::Kind::Closed);
   } else {
@@ -157,6 +163,24 @@ bool DeviceThread::run(const Mailbox::Item& item) {
   }
   if (tracer != nullptr) [[unlikely]]
     end_trace(item, outcome, start, end);
+  return still_has_custody();
+}
+
+void DeviceThread::end_row() noexcept {
+  const Row row = std::exchange(row_, {});
+  if (row.end != nullptr) row.end(row.context);
+}
+
+// For who looks at the thread it is one more task of the row. Returns as run().
+bool DeviceThread::end_row_when_idle() noexcept {
+  running_.enter(row_.type);
+  end_row();
+  running_.leave();
+  return still_has_custody();
+}
+
+// When the thread has left a task.
+bool DeviceThread::still_has_custody() noexcept {
   SystemPlatform::light_barrier();  // pairs with take_over(): we see the request or it sees us outside a task
   return custody_.load(std::memory_order_acquire) == Custody::Kept || keep_custody();
 }
@@ -218,6 +242,8 @@ void DeviceThread::finish() {
     if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return;
   }
   running_.enter(&typeid(ServiceTable));  // a destructor may get stuck as a task may
+  end_idle_work();
+  end_row();
   services_.close();
   running_.leave();
   ended_.signal();

@@ -6,6 +6,7 @@
 #include <coxswain/device_handle/completion.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
+#include <coxswain/device_handle/idle_work.hpp>
 #include <coxswain/device_handle/inline_calls.hpp>
 #include <coxswain/device_handle/ledger.hpp>
 #include <coxswain/device_handle/mailbox.hpp>
@@ -23,6 +24,8 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <typeinfo>
+#include <utility>
 
 namespace cox {
 
@@ -114,6 +117,21 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   /// service whose clients come back after a while.
   void spin_at_least(std::chrono::nanoseconds limit) noexcept { idle_spin_ = std::max(options_.spin, limit); }
 
+  /// Calls `function(context)` on this thread, once, when the row of tasks of the running one's type has ended: before
+  /// it runs a task of another type, or as soon as it finds none. For what tasks that come one behind the other had
+  /// better do together; it delays nothing that others have submitted in between. A later call replaces an earlier one.
+  /// Inside a task, but not inside exclusive(): what runs there may wait for it.
+  void at_end_of_row(void (*function)(void* context) noexcept, void* context) noexcept {
+    row_ = {running_.type(), function, context};
+  }
+
+  /// Does `work` while the thread finds no task, until that is done or the next task comes. It ends what was being done
+  /// before. Inside a task, but not inside exclusive(). `work` stays until its end() is called.
+  void while_idle(IdleWork& work) noexcept {
+    end_idle_work();
+    idle_work_ = &work;
+  }
+
   /// Accounts for a task that runs inside another one.
   void account_inline(Outcome outcome) noexcept {
     ledger_.accepted_inline();
@@ -165,6 +183,13 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
     ~LaneReturn() { mailbox.release_lane(lane); }
   };
 
+  // What is due when no more tasks of that type come.
+  struct Row {
+    const std::type_info* type = nullptr;
+    void (*end)(void* context) noexcept = nullptr;  // null: nothing is due
+    void* context = nullptr;
+  };
+
   void await_room(const CallOptions& options);
   void main();
   void prepare_thread() const noexcept;
@@ -172,8 +197,14 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   bool spin(bool slept);
   std::size_t run_ready();
   bool run(const Mailbox::Item& item);
+  void end_row() noexcept;
+  bool end_row_when_idle() noexcept;
+  void end_idle_work() noexcept {
+    if (IdleWork* const work = std::exchange(idle_work_, nullptr)) work->end();
+  }
   std::uint64_t begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept;
   void end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start, std::uint64_t end) noexcept;
+  bool still_has_custody() noexcept;
   bool keep_custody() noexcept;
   void finish();
   bool take_over();
@@ -191,6 +222,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   ServiceTable services_;
   Ledger ledger_;
   RunningTask running_;
+  Row row_;
+  IdleWork* idle_work_ = nullptr;
   const bool timing_;
   bool time_next_ = true;  // the first task after the thread has slept
   unsigned untimed_ = 0;   // tasks since the last one that was timed

@@ -112,6 +112,7 @@ class Lane {
     Cell* const cell = head_;
     const TaskOps* const ops = cell->ops;
     head_ = cell + ops->cells;
+    for (std::uint32_t i = 1; i < ops->cells; ++i) __builtin_prefetch(cell + i);  // all at a time
     prefetch_next(ops->cells);
     return {ops, reinterpret_cast<std::byte*>(cell) + ops->offset, cell->stream,
             cell->stamp.load(std::memory_order_relaxed), this};

@@ -22,6 +22,9 @@ class RunningTask {
   }
   void leave() noexcept { step(); }
 
+  /// Device thread: of the task that it is in or has left last.
+  [[nodiscard]] const std::type_info* type() const noexcept { return type_.load(std::memory_order_relaxed); }
+
   /// Device thread, inside a task that was given a label or a call site.
   void name(const char* label, const std::source_location& site) noexcept {
     file_.store(site.file_name(), std::memory_order_relaxed);

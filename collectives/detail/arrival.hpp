@@ -3,12 +3,11 @@
 #include <coxswain/collectives/collective_arrival.hpp>
 #include <coxswain/collectives/collective_launch.hpp>
 #include <coxswain/collectives/communicator_number.hpp>
-#include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 
 #include <cstddef>
 #include <list>
-#include <memory>
+#include <string>
 
 namespace cox::detail {
 
@@ -16,10 +15,10 @@ namespace cox::detail {
 struct Arrival {
   CommunicatorNumber communicator;
   std::size_t rank;
-  CollectiveArrival given;
+  std::string why = {};  ///< The text of what it failed for.
+  CollectiveArrival given = {};
   LaunchTurn turn = {};
   DeviceId device = {};
-  std::shared_ptr<FlightRecorder> recorder = nullptr;
 };
 
 /// An arrival is allocated once, before it is accepted. From then on it goes from list to list by splicing, which

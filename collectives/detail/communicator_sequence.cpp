@@ -37,15 +37,16 @@ void CommunicatorSequence::number(Arrival& arrival) const {
                               next_[rank] - first_, devices_.devices()[slowest].to_string()));
 }
 
-std::exception_ptr CommunicatorSequence::objection(const Arrival& arrival, const std::string& why) const {
+std::exception_ptr CommunicatorSequence::objection(const Arrival& arrival) const {
   const std::uint64_t sequence = arrival.turn.sequence;
   const CollectiveRequests& requests = arrival.given.requests;
   const std::source_location& site = requests.front().caller.site;
   if (arrival.given.failure)
-    return std::make_exception_ptr(CollectiveError(
-        CollectiveError::Kind::RankFailed,
-        fmt::format("operation {} of {}: {} could not take part: {}", sequence, name_, arrival.device.to_string(), why),
-        site, arrival.given.failure));
+    return std::make_exception_ptr(
+        CollectiveError(CollectiveError::Kind::RankFailed,
+                        fmt::format("operation {} of {}: {} could not take part: {}", sequence, name_,
+                                    arrival.device.to_string(), arrival.why),
+                        site, arrival.given.failure));
   const WaitingOperation* operation = waiting(sequence);
   if (operation == nullptr) return nullptr;
   const Arrival& first = operation->arrived.front();
@@ -64,7 +65,6 @@ void CommunicatorSequence::add(Arrivals& arrival, const std::exception_ptr& refu
   if (begins_operation(added.rank)) begin(sequence, now);
   // Nothing throws from here on: the arrival is accepted.
   recorder_->submitted(sequence, added.rank, added.given.requests);
-  added.recorder = recorder_;
   ++next_[added.rank];
   last_[added.rank] = OperationSummary(added.given.requests);
   if (sequence >= end()) {  // All that comes is refused, and nothing that came before waits.

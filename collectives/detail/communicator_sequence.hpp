@@ -45,9 +45,9 @@ class CommunicatorSequence {
   void number(Arrival& arrival) const;
   /// Whether the rank's next request is one that others will have to follow.
   [[nodiscard]] bool begins_operation(std::size_t rank) const noexcept { return !ended() && next_[rank] == end(); }
-  /// Why the operation must be refused when this arrival, a numbered one, is added: its failure, for which `why` is the
-  /// text, or a mismatch. nullptr if for neither.
-  [[nodiscard]] std::exception_ptr objection(const Arrival& arrival, const std::string& why) const;
+  /// Why the operation must be refused when this arrival, a numbered one, is added: its failure or a mismatch. nullptr
+  /// if for neither.
+  [[nodiscard]] std::exception_ptr objection(const Arrival& arrival) const;
   /// Takes the numbered arrival out of its list, and refuses its operation if there is a refusal
   /// and was none before. Answers the rank at
   /// once if all that it asked for is answered. If it throws (std::bad_alloc), nothing has changed.

@@ -196,7 +196,7 @@ class CollectiveCalls {
     client().submit(site, "collective",
                     [group = std::move(group), calls = std::move(calls).take_calls()](Server& server,
                                                                                       const Caller& caller) mutable {
-                      server.communicate(std::move(group), std::move(calls), caller);
+                      server.communicate(std::move(group), std::move(calls), caller, AskTime::AtEndOfRow);
                     });
   }
 

@@ -19,8 +19,8 @@ namespace cox {
 /// - communication_group(devices): finds the group or opens it. renew_communication_group(devices): as that, but one
 ///   that is of no use any more, since ranks were missing or it was aborted, is replaced. Any thread; do not wait for
 ///   other ranks. Throw CollectiveError.
-/// - communicate(group, calls, caller): the device's rank takes part in these operations, which begin when all work of
-///   the stream so far is done. Whatever is wrong is told to all ranks and joins the stream's errors.
+/// - communicate(group, calls, caller, when): the device's rank takes part in these operations, which begin when all
+///   work of the stream so far is done. Whatever is wrong is told to all ranks and joins the stream's errors.
 /// - sync_collective(caller): what the stream does from now on comes after all operations that the device has been
 ///   given so far, on any stream.
 template <class S>
@@ -28,10 +28,10 @@ concept ServerCommunication =
     std::same_as<decltype(S::communication_enabled), const bool> &&
     (!S::communication_enabled ||
      requires(S& server, const CommunicationId& devices, std::shared_ptr<typename S::CommunicationGroup> group,
-              CollectiveCallList calls, const Caller& caller, const std::exception_ptr& cause) {
+              CollectiveCallList calls, const Caller& caller, AskTime when, const std::exception_ptr& cause) {
        { S::communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
        { S::renew_communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
-       { server.communicate(group, std::move(calls), caller) } -> std::same_as<void>;
+       { server.communicate(group, std::move(calls), caller, when) } -> std::same_as<void>;
        { server.sync_collective(caller) } -> std::same_as<void>;
        { group->abort(cause) } -> std::same_as<void>;
      });

@@ -55,17 +55,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   /// Runs the continuation, if there is one, on this thread, without a lock held.
   void complete(std::exception_ptr error, std::optional<Value> value) {
     queued_.begin();
-    UniqueFunction<void()> continuation;
-    {
-      const std::lock_guard lock(mutex_);
-      error_ = std::move(error);
-      value_ = std::move(value);
-      stage_.store(Stage::Ready, std::memory_order_release);  // pairs with the acquire in spin()
-      continuation = std::move(continuation_);
-      // Under the lock: the waiter may destroy this state as soon as it sees that it is ready.
-      changed_.notify_all();
-    }
-    if (continuation) continuation();
+    finish(std::move(error), std::move(value));
   }
 
   /// Instead of complete(). Throws std::bad_alloc only if there is a continuation, which then waits for whoever waits.
@@ -77,28 +67,27 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       milestone_ = std::move(milestone);
       settle_ = std::move(settle);
       awaited = static_cast<bool>(continuation_);
-      stage_.store(Stage::Armed, std::memory_order_release);  // as in complete()
+      stage_.store(Stage::Armed, std::memory_order_release);  // as in finish()
       changed_.notify_all();
     }
     if (awaited) settle_when_reached();
   }
 
   [[nodiscard]] bool ready() {
-    if (stage_.load(std::memory_order_acquire) == Stage::Armed && milestone_->reached()) settle();
+    if (stage_.load(std::memory_order_acquire) == Stage::Armed && milestone_->reached() && settle()) return true;
     const std::lock_guard lock(mutex_);
     return is(Stage::Ready);
   }
   /// Throws CallError WouldDeadlock.
   void wait() {
     const QueuedOperation::Wait waiting(queued_);
-    spin();
-    {
+    if (!spin_until_armed()) {
       std::unique_lock lock(mutex_);
       static_cast<void>(wait_while_pending(lock, std::chrono::steady_clock::time_point::max()));
       if (is(Stage::Ready)) return;
     }
     static_cast<void>(wait_for_milestone(std::chrono::steady_clock::time_point::max()));
-    settle();
+    if (settle()) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is(Stage::Ready); });
   }
@@ -111,7 +100,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       if (is(Stage::Ready)) return true;
     }
     if (!wait_for_milestone(deadline)) return false;
-    settle();
+    if (settle()) return true;
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, deadline, [this] { return is(Stage::Ready); });
   }
@@ -143,6 +132,20 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   static constexpr std::chrono::microseconds help_interval{50};
 
   [[nodiscard]] bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
+
+  void finish(std::exception_ptr error, std::optional<Value> value) {
+    UniqueFunction<void()> continuation;
+    {
+      const std::lock_guard lock(mutex_);
+      error_ = std::move(error);
+      value_ = std::move(value);
+      stage_.store(Stage::Ready, std::memory_order_release);  // pairs with the acquire in spin_until_armed()
+      continuation = std::move(continuation_);
+      // Under the lock: the waiter may destroy this state as soon as it sees that it is ready.
+      changed_.notify_all();
+    }
+    if (continuation) continuation();
+  }
 
   // Returns whether it is pending no more.
   bool wait_while_pending(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::time_point deadline) {
@@ -177,31 +180,36 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
 
   // Without the lock: where the device is closed, the milestone calls at once. Whoever waits may have been faster.
   void settle_when_reached() {
-    milestone_->notify([self = this->shared_from_this()] { self->settle(); });
+    milestone_->notify([self = this->shared_from_this()] { static_cast<void>(self->settle()); });
   }
 
   // A result that is about to come is not worth a sleep.
-  void spin() const noexcept {
+  bool spin_until_armed() const noexcept {
     SpinWait spin(spin_limit);
-    // Acquire pairs with the release where the stage changes.
-    while (stage_.load(std::memory_order_acquire) == Stage::Pending)
-      if (!spin.again()) return;
+    for (;;) {
+      // Acquire pairs with the release where the stage changes.
+      const Stage found = stage_.load(std::memory_order_acquire);
+      if (found != Stage::Pending) return found == Stage::Armed;
+      if (!spin.again()) return false;
+    }
   }
 
-  // The milestone is reached. The first to come makes the result; the others find it when that one is done.
-  void settle() {
+  // The milestone is reached. The first to come makes the result, and returns true; the others find it when that one is
+  // done.
+  bool settle() {
     Settle settle;
     {
       const std::lock_guard lock(mutex_);
       settle = std::exchange(settle_, {});
     }
-    if (!settle) return;
+    if (!settle) return false;
     const auto self = this->shared_from_this();
     try {
-      complete(nullptr, settle());
+      finish(nullptr, settle());
     } catch (...) {
-      complete(std::current_exception(), std::nullopt);
+      finish(std::current_exception(), std::nullopt);
     }
+    return true;
   }
 
   QueuedOperation queued_;

@@ -325,10 +325,10 @@ std::shared_ptr<CommunicationGroup> CudaServer::renew_communication_group(const 
 }
 
 void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
-                             const Caller& caller) {
+                             const Caller& caller, AskTime when) {
   CudaStream& on = device_->enter(caller);
   try {
-    detail::queue_collective(*device_, on, group, calls, caller);
+    detail::queue_collective(*device_, on, group, calls, caller, when);
     device_->advance();  // if this was the last rank it is the operation's turn
   } catch (...) {
     on.fail(std::current_exception());

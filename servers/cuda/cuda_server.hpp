@@ -96,7 +96,8 @@ class CudaServer {
   // As ServerCommunication says: transfers by peer copies, all else by NCCL or, for small sums, by kernels of our own.
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
-  void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller);
+  void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller,
+                   AskTime when);
   void sync_collective(const Caller& caller);
 
  private:

@@ -101,7 +101,12 @@ class Bench {
                                                               return std::make_shared<Opened>(*this);
                                                             },
                                                         .quiet = [] { return std::make_shared<int>(); },
-                                                        .lost = lost},
+                                                        .lost = lost,
+                                                        .ended =
+                                                            [this](const NcclOperation& operation) {
+                                                              const std::lock_guard lock(begun);
+                                                              ++operations[operation.sequence - 1]->ended;
+                                                            }},
                                             timeout)) {}
   ~Bench() {
     end_all();
@@ -135,7 +140,6 @@ class Bench {
     auto& made = *operations.emplace_back(std::make_unique<Operation>());
     made.operation = std::make_shared<NcclOperation>(CollectiveRequests(requests_of(requests)), ranks);
     made.operation->sequence = operations.size();
-    made.operation->ended = [&made] { ++made.ended; };
     return made;
   }
   /// As a device thread does. Returns whether the rank has launched its part.

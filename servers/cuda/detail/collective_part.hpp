@@ -54,7 +54,8 @@ class CollectivePart {
   CollectivePart& operator=(const CollectivePart&) = delete;
   virtual ~CollectivePart() = default;
 
-  /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread; does not block.
+  /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread, if not said otherwise; does not
+  /// block.
   virtual void take_turn(std::shared_ptr<void> shared) = 0;
   /// Device thread. The part has been issued, and ends with `event`; or it has failed.
   void end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;

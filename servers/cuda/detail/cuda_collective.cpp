@@ -42,8 +42,8 @@ NcclCall resolve(const CudaDevice& device, const CollectiveCall& call, const Cal
   return resolved;
 }
 
-void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, const CollectiveCallList& calls,
-         const Caller& caller) {
+void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, const CollectiveCallList& calls,
+            const Caller& caller) {
   CudaStreams& streams = device.streams();
   const bool transfers = is_transfer(calls.front().request.operation);
   CudaCollective collective;
@@ -87,21 +87,23 @@ void ask(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, con
 }  // namespace
 
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
-                      const CollectiveCallList& calls, const Caller& caller) {
+                      const CollectiveCallList& calls, const Caller& caller, AskTime when) {
   if (on.capture.capturing() && !is_transfer(calls.front().request.operation))
     return on.capture.graph().add_interlude(
         [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying) {
           queue_collective(its, replaying, CudaServer::communication_group(devices), calls,
-                           {replaying.place().stream, site});
+                           {replaying.place().stream, site}, AskTime::Now);
         });
   const Doorbell::Attending attending = device.attend();
   CudaCommunicator* communicator = nullptr;
   try {
     communicator = &device.communicators().of(group, calls.front().request);
-    ask(device, on, *communicator, calls, caller);
+    submit(device, on, *communicator, calls, caller);
   } catch (...) {
     give_up_unasked(*group, communicator);
   }
+  // Both ends of a transfer are asked for one by one as a rule, and wait for each other.
+  device.ask(*communicator, is_transfer(calls.front().request.operation) ? AskTime::Now : when);
   device.answer();
 }
 

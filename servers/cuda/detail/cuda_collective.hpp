@@ -13,9 +13,9 @@ class CudaStream;
 
 /// The device's rank takes part in these operations, behind all work of the caller's stream so far and all other uses
 /// of the memory. What is wrong with them is told to all ranks, and ends with the stream's errors. Device thread; does
-/// not wait. Throws CollectiveError Aborted, or std::bad_alloc, if the rank could not even ask (too far ahead, no
-/// memory, closed): its communicator has then been given up for all ranks.
+/// not wait. Throws CollectiveError Aborted, or std::bad_alloc, if they could not even be noted (no memory, closed, too
+/// many wait already): their communicator has then been given up for all ranks.
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
-                      const CollectiveCallList& calls, const Caller& caller);
+                      const CollectiveCallList& calls, const Caller& caller, AskTime when);
 
 }  // namespace cox::detail

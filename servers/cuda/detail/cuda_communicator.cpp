@@ -22,14 +22,20 @@ constexpr std::size_t most_put_off = 16;
 // What others may take to begin with what they have put off. Meanwhile the rank looks again and again.
 constexpr std::chrono::seconds patience_with_others{1};
 
-NcclDevices nccl_devices(const CommunicationId& devices) {
+NcclDevices nccl_devices(const CommunicationId& devices, const std::shared_ptr<FlightRecorder>& recorder) {
   std::vector<int> ordinals;
   for (const DeviceId device : devices.devices()) ordinals.push_back(device.index);
   return {.devices = devices,
           .ordinals = ordinals,
           .open = [devices, ordinals] { return std::make_shared<CliqueDevices>(devices, ordinals); },
           .quiet = [] { return LaunchGate::of_process().quiet(); },
-          .lost = gpu_faulted};
+          .lost = gpu_faulted,
+          .ended =
+              [recorder](const NcclOperation& operation) {
+                const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
+                for (std::size_t rank = 0; rank < operation.launched.size(); ++rank)
+                  recorder->completed(sequence, rank);
+              }};
 }
 
 }  // namespace
@@ -46,7 +52,7 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
                       .recorder = recorder(),
                       .communication = std::move(communication),
                       .clique = number() == group()->number()
-                                    ? NcclClique::of(number(), nccl_devices(devices()), group()->timeout())
+                                    ? NcclClique::of(number(), nccl_devices(devices(), recorder()), group()->timeout())
                                     : nullptr,
                       .launched = {}})),
       begin_(context_->communication->streams.timeline(slot).submitted()),
@@ -60,47 +66,123 @@ CudaCommunicator::~CudaCommunicator() {
   if (clique() != nullptr) clique()->close();
 }
 
+// The operation's number is that of the position: a rank's n-th.
 StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& on) {
-  CudaTimeline& timeline = context_->communication->streams.timeline(slot_);
+  if (unasked_.size() >= most_put_off &&
+      unasked_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
+    throw CallError(CallError::Kind::QueueFull, devices().devices()[rank()].to_string() + ": " +
+                                                    std::to_string(unasked_.size()) +
+                                                    " operations wait for their communicator to be made already");
   const std::shared_ptr<CollectivePart> part = make_part(collective, on);
-  Asking asking{std::move(collective.requests), std::move(collective.after), std::move(collective.failure), part};
   part->position = {slot_, last_ + 1};
-  if (put_off_.empty() && may_ask(asking.requests)) {
-    ask_for(asking);
-  } else {
-    if (put_off_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
-      throw CallError(CallError::Kind::QueueFull, devices().devices()[rank()].to_string() + ": " +
-                                                      std::to_string(put_off_.size()) +
-                                                      " operations wait for their communicator to be made already");
-    put_off_.push_back(std::move(asking));
-  }
+  CollectiveLaunch launch = [part](const LaunchTurn& turn) {
+    part->sequence = turn.sequence;
+    if (turn.refusal == nullptr) return part->take_turn(turn.shared);
+    part->of->communication->doorbell->post([part, refusal = turn.refusal] { part->refuse(refusal); });
+  };
+  unasked_.push_back({{.requests = std::move(collective.requests),
+                       .after = std::move(collective.after),
+                       .failure = std::move(collective.failure),
+                       .launch = std::move(launch),
+                       .attended = clique() != nullptr},
+                      part.get()});
   ++last_;
-  timeline.submit();
+  context_->communication->streams.timeline(slot_).submit();
   return last_position();
 }
 
-// Transfers pass the gate, too: whoever asks may be the one who takes another's turn.
-bool CudaCommunicator::may_ask(const CollectiveRequests& requests) {
+void CudaCommunicator::ask() noexcept {
+  while (!unasked_.empty()) {
+    try {
+      if (called_later_ || !ask_for_some()) return;
+      ahead_since_.reset();
+    } catch (const CallError& error) {
+      if (error.kind() == CallError::Kind::QueueFull && held_up_ && wait_for_others()) return;
+      return refuse_unasked(give_up());
+    } catch (...) {
+      return refuse_unasked(give_up());
+    }
+  }
+  held_up_ = false;
+}
+
+// Returns false if none may be asked for yet: then ask() will be called. Transfers pass the gate, too: whoever asks may
+// be the one who takes another's turn.
+bool CudaCommunicator::ask_for_some() {
   LaunchGate& gate = LaunchGate::of_process();
-  return (clique() == nullptr || is_ready(requests)) && (gate.try_enter() || gate.try_enter(later()));
+  const std::size_t count = prepare();
+  if (count == 0) return false;
+  if (!gate.try_enter() && (called_later_ || !gate.try_enter(later()))) {
+    called_later_ = held_up_ = true;
+    return false;
+  }
+  struct Leave {
+    explicit Leave(LaunchGate& entered) noexcept : gate(entered) {}
+    Leave(const Leave&) = delete;
+    Leave& operator=(const Leave&) = delete;
+    ~Leave() { gate.leave(); }
+    LaunchGate& gate;
+  } const leave(gate);
+  asked_.clear();
+  asked_.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) asked_.push_back(std::move(unasked_[i].arrival));
+  std::size_t taken = 0;
+  try {
+    taken = Communicator::ask(asked_);
+  } catch (...) {
+    for (std::size_t i = 0; i < count; ++i) unasked_[i].arrival = std::move(asked_[i]);
+    throw;
+  }
+  for (std::size_t i = taken; i < count; ++i) unasked_[i].arrival = std::move(asked_[i]);
+  unasked_.erase(unasked_.begin(), unasked_.begin() + static_cast<std::ptrdiff_t>(taken));
+  return true;
 }
 
-// The communicator has been made, and the code for such operations is there.
-bool CudaCommunicator::is_ready(const CollectiveRequests& requests) {
-  if (!clique()->created() && !clique()->created(later())) return false;
-  if (PeerKernels::way_of(requests, world_size()) == CliqueWay::Nccl) return true;
-  const auto prepared = [this](const CollectiveRequest& request) { return is_prepared(request); };
-  return std::ranges::all_of(requests, prepared);
+// Returns how many of those that have been submitted first can be asked for. If it is not all, ask() will be called.
+std::size_t CudaCommunicator::prepare() {
+  const std::size_t most = std::min(unasked_.size(), most_at_a_time);
+  if (clique() == nullptr) {
+    for (std::size_t i = 0; i < most; ++i)
+      if (CollectiveArrival& arrival = unasked_[i].arrival; rank() == 0 && arrival.failure == nullptr)
+        arrival.shared = std::make_shared<PeerCopy>();
+    return most;
+  }
+  for (std::size_t i = 0; i < most; ++i) {
+    CollectiveArrival& arrival = unasked_[i].arrival;
+    const std::optional<CliqueWay> way = find_way(arrival.requests);
+    if (!way) {
+      called_later_ = held_up_ = true;
+      return i;
+    }
+    if (arrival.failure == nullptr) arrival.failure = objection(arrival.requests, *way);
+    if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_shared_part(arrival.requests, *way);
+  }
+  return most;
 }
 
-bool CudaCommunicator::is_prepared(const CollectiveRequest& request) {
-  if (ready_.contains(PeerKernels::code_of(request))) return true;
+// How the operations will be done: the same on all ranks. Nothing as long as NCCL's communicator has not been made, or
+// the code for them is not there.
+std::optional<CliqueWay> CudaCommunicator::find_way(const CollectiveRequests& requests) {
+  if (!clique()->created() && !clique()->created(later())) return std::nullopt;
+  const CliqueWay way = PeerKernels::way_of(requests, world_size());
+  if (way == CliqueWay::Nccl) return way;
+  bool usable = true;
+  for (const CollectiveRequest& request : requests) {
+    const std::optional<bool> has = has_code(request);
+    if (!has) return std::nullopt;
+    usable = usable && *has;
+  }
+  return usable ? way : CliqueWay::Nccl;
+}
+
+// Nothing: it is being compiled.
+std::optional<bool> CudaCommunicator::has_code(const CollectiveRequest& request) {
+  const PeerKernels::Code code = PeerKernels::code_of(request);
+  if (const auto known = has_code_.find(code); known != has_code_.end()) return known->second;
   const auto devices = std::static_pointer_cast<CliqueDevices>(clique()->opened());  // null: it is broken
   PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;
-  if (peers == nullptr || peers->prepared(request)) {
-    ready_.emplace(PeerKernels::code_of(request), peers != nullptr && peers->usable(request));
-    return true;
-  }
+  if (peers == nullptr || peers->prepared(request))
+    return has_code_.emplace(code, peers != nullptr && peers->usable(request)).first->second;
   clique()->run_apart("cox-nccl-code", [clique = clique(), devices, peers, request, then = later()]() mutable {
     try {
       peers->prepare(request, [] { return LaunchGate::of_process().quiet(); });
@@ -109,22 +191,12 @@ bool CudaCommunicator::is_prepared(const CollectiveRequest& request) {
     }
     then();
   });
-  return false;
-}
-
-// How the operations are done, once they are ready: the same on all ranks.
-CliqueWay CudaCommunicator::way_of(const CollectiveRequests& requests) const {
-  const CliqueWay way = PeerKernels::way_of(requests, world_size());
-  const auto usable = [this](const CollectiveRequest& request) {
-    const auto ready = ready_.find(PeerKernels::code_of(request));
-    return ready != ready_.end() && ready->second;
-  };
-  return way != CliqueWay::Nccl && std::ranges::all_of(requests, usable) ? way : CliqueWay::Nccl;
+  return std::nullopt;
 }
 
 // Why nobody can do the operations; null: NCCL or we can.
-std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& requests) const {
-  if (clique() == nullptr || way_of(requests) != CliqueWay::Nccl) return nullptr;
+std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& requests, CliqueWay way) const {
+  if (way != CliqueWay::Nccl) return nullptr;
   for (const CollectiveRequest& request : requests) {
     if (!facts_of(request.operation).reduces || request.count == 0) continue;
     if (nccl_type(request.element_type) && !PeerKernels::is_needed(request)) continue;
@@ -140,53 +212,11 @@ std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& request
 UniqueFunction<void()> CudaCommunicator::later() {
   return [doorbell = context_->communication->doorbell, self = self_] {
     doorbell->post([self] {
-      if (*self != nullptr) (*self)->go_on();
+      if (*self == nullptr) return;
+      (*self)->called_later_ = false;
+      (*self)->ask();
     });
   };
-}
-
-// The operation's number is that of the position: a rank's n-th.
-void CudaCommunicator::ask_for(Asking& asking) {
-  struct Leave {
-    Leave() = default;
-    Leave(const Leave&) = delete;
-    Leave& operator=(const Leave&) = delete;
-    ~Leave() { LaunchGate::of_process().leave(); }
-  } const leave;
-  if (asking.failure == nullptr) asking.failure = objection(asking.requests);
-  std::shared_ptr<void> shared;
-  if (rank() == 0 && asking.failure == nullptr) shared = make_shared_part(asking);
-  static_cast<void>(ask({.requests = std::move(asking.requests),
-                         .after = std::move(asking.after),
-                         .failure = std::move(asking.failure),
-                         .shared = std::move(shared),
-                         .launch = [part = asking.part](const LaunchTurn& turn) {
-                           part->sequence = turn.sequence;
-                           if (turn.refusal == nullptr) return part->take_turn(turn.shared);
-                           part->of->communication->doorbell->post(
-                               [part, refusal = turn.refusal] { part->refuse(refusal); });
-                         }}));
-}
-
-void CudaCommunicator::go_on() noexcept {
-  while (!put_off_.empty()) {
-    try {
-      if (!may_ask(put_off_.front().requests)) return;
-    } catch (...) {
-      return refuse_put_off(give_up());
-    }
-    try {
-      Asking next = put_off_.front();  // a copy: it may have to be asked for again
-      ask_for(next);
-    } catch (const CallError& error) {
-      if (error.kind() == CallError::Kind::QueueFull && wait_for_others()) return;
-      return refuse_put_off(give_up());
-    } catch (...) {
-      return refuse_put_off(give_up());
-    }
-    put_off_.pop_front();
-    ahead_since_.reset();
-  }
 }
 
 // The rank is as far ahead as it may be; but the others, too, may have much that they could not ask for before.
@@ -195,6 +225,7 @@ bool CudaCommunicator::wait_for_others() {
   if (!ahead_since_) ahead_since_ = now;
   if (now - *ahead_since_ > patience_with_others) return false;
   later()();
+  called_later_ = true;
   return true;
 }
 
@@ -207,20 +238,15 @@ std::exception_ptr CudaCommunicator::give_up() noexcept {
   }
 }
 
-void CudaCommunicator::refuse_put_off(const std::exception_ptr& refusal) noexcept {
-  for (const Asking& asking : put_off_) asking.part->refuse(refusal);
-  put_off_.clear();
+void CudaCommunicator::refuse_unasked(const std::exception_ptr& refusal) noexcept {
+  for (const Unasked& each : unasked_) each.part->refuse(refusal);
+  unasked_.clear();
 }
 
 // Where the ranks meet.
-std::shared_ptr<void> CudaCommunicator::make_shared_part(const Asking& asking) const {
-  if (clique() == nullptr) return std::make_shared<PeerCopy>();
-  auto operation = std::make_shared<NcclOperation>(asking.requests, world_size());
-  operation->way = way_of(asking.requests);
-  operation->ended = [recorder = recorder(), of = operation.get()] {
-    const std::uint64_t sequence = of->sequence.load(std::memory_order_relaxed);
-    for (std::size_t rank = 0; rank < of->launched.size(); ++rank) recorder->completed(sequence, rank);
-  };
+std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests, CliqueWay way) const {
+  auto operation = std::make_shared<NcclOperation>(requests, world_size());
+  operation->way = way;
   return operation;
 }
 

@@ -51,14 +51,19 @@ class CudaCommunicator : public Communicator {
   /// All that was asked for is complete.
   ~CudaCommunicator();
 
-  /// Asks for it on behalf of a stream, whose errors get what becomes of it; or puts that off until NCCL has made the
-  /// communicator, the code is there, and the gate is open. Returns where its end will be. Throws as Sequencer::submit,
-  /// and std::bad_alloc; then nothing was asked for.
+  /// The rank's next operation, on behalf of a stream, whose errors get what becomes of it. Returns where its end will
+  /// be; then ask() must be called. Throws CallError QueueFull (too much waits to be asked for), std::bad_alloc; then
+  /// nothing was submitted.
   StreamPosition submit(CudaCollective collective, CudaStream& on);
-  /// Something was put off that has not been asked for.
-  [[nodiscard]] bool has_put_off() const noexcept { return !put_off_.empty(); }
-  /// What was put off will not be asked for.
-  void refuse_put_off(const std::exception_ptr& refusal) noexcept;
+  /// Asks for what has been submitted; or for some of it, and for the rest by itself when NCCL has made the
+  /// communicator, the code is there, and the gate is open. If that fails, the communicator is given up for all ranks.
+  void ask() noexcept;
+  /// There is something to ask for.
+  [[nodiscard]] bool has_unasked() const noexcept { return !unasked_.empty(); }
+  /// As much as is asked for at a time.
+  [[nodiscard]] bool has_many() const noexcept { return unasked_.size() >= most_at_a_time; }
+  /// What was submitted will not be asked for.
+  void refuse_unasked(const std::exception_ptr& refusal) noexcept;
 
   /// The operation whose end is at that position.
   [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
@@ -76,24 +81,20 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return context_->clique; }
 
  private:
-  /// A request that is made, now or later.
-  struct Asking {
-    CollectiveRequests requests;
-    CollectiveDependencies after;
-    std::exception_ptr failure;
-    std::shared_ptr<CollectivePart> part;
+  static constexpr std::size_t most_at_a_time = 8;
+
+  struct Unasked {
+    CollectiveArrival arrival;
+    CollectivePart* part;  // its launch keeps it
   };
 
   [[nodiscard]] std::shared_ptr<CollectivePart> make_part(CudaCollective& collective, CudaStream& on) const;
-  [[nodiscard]] std::shared_ptr<void> make_shared_part(const Asking& asking) const;
-  /// Whether it may be asked for; then the gate must be left. If not, go_on() will be called.
-  [[nodiscard]] bool may_ask(const CollectiveRequests& requests);
-  [[nodiscard]] bool is_ready(const CollectiveRequests& requests);
-  [[nodiscard]] bool is_prepared(const CollectiveRequest& request);
-  [[nodiscard]] CliqueWay way_of(const CollectiveRequests& requests) const;
-  [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests) const;
-  void ask_for(Asking& asking);
-  void go_on() noexcept;
+  [[nodiscard]] std::shared_ptr<void> make_shared_part(const CollectiveRequests& requests, CliqueWay way) const;
+  [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests, CliqueWay way) const;
+  [[nodiscard]] std::optional<CliqueWay> find_way(const CollectiveRequests& requests);
+  [[nodiscard]] std::optional<bool> has_code(const CollectiveRequest& request);
+  [[nodiscard]] std::size_t prepare();
+  [[nodiscard]] bool ask_for_some();
   [[nodiscard]] bool wait_for_others();
   [[nodiscard]] std::exception_ptr give_up() noexcept;
   [[nodiscard]] UniqueFunction<void()> later();
@@ -102,9 +103,12 @@ class CudaCommunicator : public Communicator {
   const std::shared_ptr<RankContext> context_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
-  std::map<PeerKernels::Code, bool> ready_;  // whether PeerKernels has the code for such operations
-  std::deque<Asking> put_off_;
-  std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more put off
+  std::map<PeerKernels::Code, bool> has_code_;  // whether PeerKernels has that for such operations, where that is known
+  std::deque<Unasked> unasked_;
+  std::vector<CollectiveArrival> asked_;  // while that is done
+  bool called_later_ = false;             // what later() has given will be called: it asks
+  bool held_up_ = false;                  // since there was nothing unasked, something had to be asked for later
+  std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more unasked
   const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
 };
 

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/servers/cuda/detail/launch_gate.hpp>
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
 
 #include <algorithm>
@@ -12,6 +13,11 @@
 #include <utility>
 
 namespace cox::detail {
+namespace {
+
+Sequencer& sequencer() { return CommunicationGroups::of_process().sequencer(); }
+
+}  // namespace
 
 CudaCommunicator& CudaCommunicators::of(const std::shared_ptr<CommunicationGroup>& group,
                                         const CollectiveRequest& request) {
@@ -86,9 +92,9 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
   try {
     cause = std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
-    const auto has_put_off = [](const auto& entry) { return entry.second->has_put_off(); };
+    const auto has_unasked = [](const auto& entry) { return entry.second->has_unasked(); };
     const auto asked_by = std::chrono::steady_clock::now() + patience_with_nccl;
-    while (std::ranges::any_of(communicators_, has_put_off) && std::chrono::steady_clock::now() < asked_by) {
+    while (std::ranges::any_of(communicators_, has_unasked) && std::chrono::steady_clock::now() < asked_by) {
       look();
       std::this_thread::yield();
     }
@@ -104,17 +110,30 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
     cause = std::current_exception();
     report_task_error({device_, StreamId::current(), cause});
   }
-  for (const auto& [number, communicator] : communicators_) communicator->refuse_put_off(communicator->abort(cause));
+  for (const auto& [number, communicator] : communicators_) communicator->refuse_unasked(communicator->abort(cause));
   while (!all_issued()) {
     look();
     std::this_thread::yield();
   }
+  if (communication_ == nullptr) return;
+  sequencer().set_attendant(device_, {});
+  doorbell_->make_calls();  // it may have been told, of what there is no more
 }
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
-  if (communication_ == nullptr)
-    communication_ = std::make_shared<const CudaCommunication>(
-        CudaCommunication{streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_)});
+  if (communication_ != nullptr) return communication_;
+  auto made = std::make_shared<const CudaCommunication>(
+      CudaCommunication{streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_)});
+  // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
+  doorbell_->set_standing([device = device_] {
+    sequencer().attend(device);
+    LaunchGate::of_process().remove_part();
+  });
+  sequencer().set_attendant(device_, [doorbell = doorbell_] {
+    LaunchGate::of_process().add_part();
+    doorbell->call_standing();
+  });
+  communication_ = std::move(made);
   return communication_;
 }
 

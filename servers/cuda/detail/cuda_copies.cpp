@@ -88,10 +88,14 @@ bool take_pinned(CudaDevice& device, Download& download, const Caller& caller) {
   }
 }
 
+/// `bytes` has room for them.
+void move_contents(std::vector<CopyTask::Part>& parts, std::vector<Bytes>& bytes) noexcept {
+  for (CopyTask::Part& part : parts) bytes.push_back(std::move(part.host));
+}
 std::vector<Bytes> contents(std::vector<CopyTask::Part>& parts) {
   std::vector<Bytes> bytes;
   bytes.reserve(parts.size());
-  for (CopyTask::Part& part : parts) bytes.push_back(std::move(part.host));
+  move_contents(parts, bytes);
   return bytes;
 }
 
@@ -105,20 +109,24 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
        site = caller.site, promise = std::move(promise)](const IssueTarget& target) mutable {
         if (auto error = stream->take_errors_before(sequence, site)) return promise.set_error(std::move(error));
         try {
+          std::vector<Bytes> bytes;  // the result, put together here: who waits for it has it at once
+          bytes.reserve(parts.size());
           for (CopyTask::Part& part : parts)
             if (part.plan.size() != 0)
               copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
                                 target.stream);
           auto event = target.queue->mark(device.events());
+          device.watch().begin(event);
           // What was uploaded before has been given back when the content is there.
           auto held = target.queue->held();
-          promise.settle_at(std::move(event), [parts = std::move(parts), held = std::move(held),
+          move_contents(parts, bytes);
+          promise.settle_at(std::move(event), [bytes = std::move(bytes), held = std::move(held),
                                                stream = std::move(stream), sequence, site]() mutable {
             if (held != nullptr) held->give_back();
             if (gpu_faulted()) throw_gpu_fault(site);
             // What was issued before may have failed since: a collective that was given up.
             if (const auto late = stream->take_errors_before(sequence, site)) std::rethrow_exception(late);
-            return contents(parts);
+            return std::move(bytes);
           });
         } catch (...) {
           promise.set_error(std::current_exception());

@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/detail/cuda_device.hpp>
 
+#include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
@@ -112,6 +113,22 @@ void CudaDevice::answer() noexcept {
   } catch (...) {
     report_task_error({utilities_->owner.device, StreamId::current(), std::current_exception()});
   }
+}
+
+void CudaDevice::ask(CudaCommunicator& communicator, AskTime when) noexcept {
+  if (gathering_ != &communicator) ask_gathered();
+  DeviceThread* const thread = DeviceThread::current();
+  if (when == AskTime::Now || thread == nullptr || thread->exclusive() || communicator.has_many())
+    return communicator.ask();
+  gathering_ = &communicator;
+  thread->at_end_of_row([](void* device) noexcept { static_cast<CudaDevice*>(device)->ask_gathered(); }, this);
+}
+
+void CudaDevice::ask_gathered() noexcept {
+  if (gathering_ == nullptr) return;
+  const Doorbell::Attending attending = attend();
+  std::exchange(gathering_, nullptr)->ask();
+  answer();
 }
 
 void CudaDevice::advance() {

@@ -16,6 +16,7 @@
 #include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/detail/event_watch.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/pinned_storage.hpp>
 
@@ -59,6 +60,10 @@ class CudaDevice {
   /// Makes the calls that have been left for the device thread, and issues what they make possible. It need not wait
   /// for the doorbell, behind all that clients have submitted meanwhile. What fails is reported, as there.
   void answer() noexcept;
+  /// The rank asks for what it has submitted: now; or at the end of this thread's row of tasks, with what it will have
+  /// submitted by then. Who is told of its turn looks into answer().
+  void ask(CudaCommunicator& communicator, AskTime when) noexcept;
+  [[nodiscard]] EventWatch& watch() noexcept { return watch_; }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
   [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }
   [[nodiscard]] CudaCommunicators& communicators() noexcept { return communicators_; }
@@ -143,6 +148,7 @@ class CudaDevice {
   // And behind the stream's transfers.
   [[nodiscard]] StreamPositions waits_behind_all(CudaStream& on, const BufferUses& uses);
   [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
+  void ask_gathered() noexcept;
   void drain() noexcept;
 
   const Utilities utilities_;
@@ -155,6 +161,8 @@ class CudaDevice {
   CopyEngine engine_;
   CudaTransfers transfers_;
   CudaCommunicators communicators_;
+  EventWatch watch_;
+  CudaCommunicator* gathering_ = nullptr;  // which may have submitted what it has not asked for
   const std::unique_ptr<CudaMemory> memory_;
   std::shared_ptr<CudaPinnedMemory> pinned_;  // with the bytes that it gave out
   std::shared_ptr<CudaPinnedMemory> results_;

@@ -36,9 +36,10 @@ bool CudaEvent::reached() noexcept {
 
 // In the driver, threads that look at the same time put each other to sleep.
 bool CudaEvent::look() noexcept {
-  if (looked_at_.exchange(true, std::memory_order_acquire)) return found_reached();
+  // Loaded first: who looks writes there, and must not find the line taken again and again.
+  if (looked_at_.load(std::memory_order_relaxed) || !begin_watch()) return found_reached();
   const bool found = reached();
-  looked_at_.store(false, std::memory_order_release);
+  end_watch();
   return found;
 }
 

@@ -39,6 +39,10 @@ class CudaEvent final : public Milestone, public std::enable_shared_from_this<Cu
   [[nodiscard]] bool found_reached() const noexcept { return reached_.load(std::memory_order_acquire); }
   /// As reached(), for who looks again and again: where another thread looks just now, what that one finds will do.
   [[nodiscard]] bool look() noexcept;
+  /// The caller looks by reached() from here to end_watch(), and look() leaves it to him; false: somebody else looks
+  /// just now.
+  [[nodiscard]] bool begin_watch() noexcept { return !looked_at_.exchange(true, std::memory_order_acquire); }
+  void end_watch() noexcept { looked_at_.store(false, std::memory_order_release); }
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;
   void notify(UniqueFunction<void()> function) override;

@@ -75,6 +75,7 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
           }
           end.held = target.queue->held();
           if (events.empty()) return complete(promise, end);
+          device.watch().begin(events.front());
           if (behind_durations)
             return complete_behind_durations(MilestoneSet::of(std::move(events)), std::move(promise), std::move(end));
           promise.settle_at(MilestoneSet::of(std::move(events)), std::move(end));

@@ -28,6 +28,8 @@ struct Doorbell::Shared {
   AdaptiveMutex mutex;
   std::vector<Call> calls;  // guarded by mutex
   std::vector<Call> spare;  // device thread: empty, with room
+  Call standing;            // device thread
+  std::atomic<bool> standing_is_due{false};
 
   void look() {
     if (!answer) return;
@@ -43,21 +45,24 @@ struct Doorbell::Shared {
       {
         const std::lock_guard lock(mutex);
         taken.swap(calls);
-        left.store(false, std::memory_order_relaxed);
+        left.exchange(false, std::memory_order_acquire);  // pairs with call_standing()
       }
-      for (Call& call : taken) {
-        try {
-          call();
-        } catch (...) {
-          report_task_error({device, StreamId::current(), std::current_exception()});
-        }
-      }
+      for (Call& each : taken) call(each);
       taken.clear();
       spare = std::move(taken);
+      if (standing_is_due.exchange(false, std::memory_order_acquire)) call(standing);
       any = true;
     }
     attended = outer;
     return any;
+  }
+
+  void call(Call& function) const noexcept {
+    try {
+      function();
+    } catch (...) {
+      report_task_error({device, StreamId::current(), std::current_exception()});
+    }
   }
 
   // The Shared whose calls this thread will look for by itself.
@@ -124,6 +129,15 @@ void Doorbell::post(Call call) {
     shared_->calls.push_back(std::move(call));
     shared_->left.store(true, std::memory_order_relaxed);
   }
+  if (Shared::attended != shared_.get()) ring();
+}
+
+void Doorbell::set_standing(Call call) noexcept { shared_->standing = std::move(call); }
+
+void Doorbell::call_standing() noexcept {
+  // Release pairs with make_calls(): who finds that something is left finds what it is.
+  shared_->standing_is_due.store(true, std::memory_order_release);
+  shared_->left.store(true, std::memory_order_release);
   if (Shared::attended != shared_.get()) ring();
 }
 

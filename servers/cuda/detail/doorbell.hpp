@@ -31,6 +31,10 @@ class Doorbell {
   /// Calls `call` on the device thread, in the order of the posts; what it throws is a TaskError of the device. Any
   /// thread. Throws std::bad_alloc.
   void post(Call call);
+  /// What call_standing() calls, on the device thread; what it throws is a TaskError of the device. Device thread.
+  void set_standing(Call call) noexcept;
+  /// As post() of that, once for all that come before it is called. Any thread. Throws nothing.
+  void call_standing() noexcept;
   /// Makes the calls that have been posted, and those that they post. Returns whether there were any. Device thread;
   /// not inside a call.
   bool make_calls() noexcept;

@@ -27,9 +27,9 @@ class LaunchGate {
   /// The same; if not, `then` is called when it may; it must not block. Throws std::bad_alloc.
   [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
   void leave() noexcept { count_down(); }
-  /// A part has been released: by a rank that has entered, or by one that waits for it.
+  /// A part has been released, or a device told of some: by a rank that has entered, or by one that waits for it.
   void add_part() noexcept { count_up(); }
-  /// It has been launched, or never will be.
+  /// It has been launched, or never will be; the device has taken up what it was told of.
   void remove_part() noexcept { count_down(); }
 
   /// Nothing is asked for as long as somebody holds what is returned. Blocks until all that was released has been

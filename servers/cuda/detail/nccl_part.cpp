@@ -31,7 +31,7 @@ void NcclPart::take_turn(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_part();
   operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
   operation_->sequence.store(sequence, std::memory_order_relaxed);  // the same from all ranks
-  of->communication->doorbell->post([part = shared_from_this()] { part->of->communication->nccl->submit(part); });
+  of->communication->nccl->submit(shared_from_this());
 }
 
 // What the stream waits for has been issued.

@@ -13,6 +13,7 @@ namespace cox::detail {
 /// A rank's part in an operation that all ranks do together: by NCCL, or by kernels of our own.
 class NcclPart final : public CollectivePart, public std::enable_shared_from_this<NcclPart> {
  public:
+  /// Device thread.
   void take_turn(std::shared_ptr<void> shared) override;
 
   NcclCalls calls;

@@ -1,0 +1,193 @@
+// Launches that only the attendant of their device calls, and several requests at a time.
+
+#include <coxswain/tests/collectives/sequencer_bench.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/sequencer.hpp>
+#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+using namespace std::chrono_literals;
+using Kind = CollectiveError::Kind;
+
+namespace {
+
+struct Attended : Bench {
+  int told = 0;
+
+  Attended() {
+    sequencer.set_attendant(device(0), [this] { ++told; });
+  }
+  void submit_attended(std::size_t rank, CollectiveLaunch launch) {
+    sequencer.submit(pair, rank, {.requests = {of_count(1)}, .launch = std::move(launch), .attended = true});
+  }
+};
+
+std::vector<CollectiveArrival> several(std::size_t count, Told& told) {
+  std::vector<CollectiveArrival> arrivals;
+  for (std::size_t i = 0; i < count; ++i) arrivals.push_back({.requests = {of_count(1)}, .launch = told.launch()});
+  return arrivals;
+}
+
+}  // namespace
+
+TEST_CASE("Attended launches are called by attend() alone, which is told once of all that wait") {
+  Attended t;
+  for (int i = 0; i < 2; ++i) {
+    t.submit_attended(0, t.a.launch());
+    t.submit_attended(1, t.b.launch());
+  }
+  CHECK(t.b.times() == 2);  // the other device has no attendant
+  CHECK(t.a.times() == 0);
+  CHECK(t.told == 1);
+  t.sequencer.attend(device(0));
+  CHECK(t.a.times() == 2);
+  CHECK(t.a.turns.back().sequence == 2);
+  t.submit_attended(0, t.a.launch());
+  t.submit_attended(1, t.b.launch());
+  CHECK(t.told == 2);
+  t.sequencer.attend(device(0));
+  CHECK(t.a.times() == 3);
+  t.sequencer.attend(device(0));
+  t.sequencer.attend(device(7));  // of which nobody has heard
+  CHECK(t.a.times() == 3);
+}
+
+TEST_CASE("What is not attended is called at once, but not before an attended launch that comes before it") {
+  Attended t;
+  std::string order;
+  const auto note = [&](char c) { return [&order, c](const LaunchTurn&) { order += c; }; };
+  t.submit(t.pair, 0, of_count(1), note('1'));
+  t.submit(t.pair, 1, of_count(1), t.b.launch());
+  CHECK(order == "1");
+  t.submit_attended(0, note('2'));
+  t.submit_attended(1, t.b.launch());
+  t.submit(t.pair, 0, of_count(1), note('3'));
+  t.submit(t.pair, 1, of_count(1), t.b.launch());
+  CHECK(order == "1");
+  t.sequencer.attend(device(0));
+  CHECK(order == "123");
+  t.submit(t.pair, 0, of_count(1), note('4'));
+  t.submit(t.pair, 1, of_count(1), t.b.launch());
+  CHECK(order == "1234");
+  CHECK(t.told == 1);
+}
+
+TEST_CASE(
+    "Without its attendant a device's launches are called by whoever releases them, and those that wait at once") {
+  Attended t;
+  t.submit_attended(0, t.a.launch());
+  t.submit_attended(1, t.b.launch());
+  CHECK(t.a.times() == 0);
+  t.sequencer.set_attendant(device(0), {});
+  CHECK(t.a.times() == 1);
+  t.submit_attended(0, t.a.launch());
+  t.submit_attended(1, t.b.launch());
+  CHECK(t.a.times() == 2);
+}
+
+TEST_CASE("An attended launch may submit, and is refused like any") {
+  Attended t;
+  t.submit_attended(0, [&](const LaunchTurn&) { t.submit_attended(0, t.a.launch()); });
+  t.submit_attended(1, t.b.launch());
+  t.sequencer.attend(device(0));
+  t.submit_attended(1, t.b.launch());
+  t.sequencer.attend(device(0));
+  CHECK(t.a.times() == 1);
+  t.submit_attended(0, t.a.launch());
+  t.sequencer.abort(t.pair, std::make_exception_ptr(std::runtime_error("enough")));
+  CHECK(t.a.times() == 1);
+  t.sequencer.attend(device(0));
+  CHECK(t.a.refusal() == Kind::Aborted);
+}
+
+TEST_CASE("Attendants of several threads get every launch once, in one order") {
+  constexpr std::size_t ranks = 3;
+  constexpr std::uint64_t count = 2000;
+  Sequencer sequencer({.max_ahead = 64});
+  const std::vector<CommunicatorNumber> communicators{sequencer.open(among({0, 1, 2}), 1h),
+                                                      sequencer.open(among({0, 1, 2}), 1h)};
+  std::vector<std::vector<std::uint64_t>> orders(ranks);
+  std::vector<std::atomic<bool>> rung(ranks);
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    sequencer.set_attendant(device(static_cast<std::uint16_t>(rank)), [&rung, rank] { rung[rank] = true; });
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto attend = [&] {
+        if (rung[rank].exchange(false)) sequencer.attend(device(static_cast<std::uint16_t>(rank)));
+      };
+      std::vector<std::uint64_t> left(communicators.size(), count);
+      while (orders[rank].size() < communicators.size() * count) {
+        for (std::size_t c = 0; c < communicators.size(); ++c) {
+          std::vector<CollectiveArrival> arrivals;
+          for (std::size_t i = 0; i < std::min<std::uint64_t>(left[c], 1 + rank); ++i)
+            arrivals.push_back(
+                {.requests = {of_count(1)},
+                 .launch = [&orders, rank](const LaunchTurn& turn) { orders[rank].push_back(turn.order); },
+                 .attended = true});
+          try {
+            if (!arrivals.empty()) left[c] -= sequencer.submit(communicators[c], rank, arrivals).count;
+          } catch (const CallError&) {  // too far ahead: the others must come first
+            std::this_thread::yield();
+          }
+          attend();
+        }
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    CHECK(orders[rank].size() == communicators.size() * count);
+    CHECK(orders[rank] == orders[0]);
+    CHECK(std::ranges::is_sorted(orders[rank]));
+  }
+}
+
+TEST_CASE("Several requests of a rank are taken as if they came one by one") {
+  Bench t;
+  auto mine = several(2, t.a);
+  const auto taken = t.sequencer.submit(t.pair, 0, mine);
+  CHECK(taken.first == 1);
+  CHECK(taken.count == 2);
+  t.submit(t.pair, 1, of_count(1), t.b.launch());
+  CHECK(t.a.times() == 1);
+  auto theirs = several(2, t.b);
+  theirs.front().requests.front().count = 2;  // the second of the other
+  CHECK(t.sequencer.submit(t.pair, 1, theirs).first == 2);
+  REQUIRE(t.a.times() == 2);
+  CHECK(t.a.refusal() == Kind::Mismatch);
+  t.submit(t.pair, 0, of_count(1), t.a.launch());
+  CHECK(t.a.times() == 3);
+  CHECK_FALSE(t.a.turns.back().refusal);
+}
+
+TEST_CASE("Of several requests those before the first that cannot be taken are, and the others stay as they are") {
+  Bench t;
+  auto arrivals = several(5, t.a);
+  const auto taken = t.sequencer.submit(t.pair, 0, arrivals);
+  CHECK(taken.count == 3);  // Bench: a rank may be 3 ahead
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    CHECK(arrivals[i].requests.empty() == (i < 3));
+    CHECK(static_cast<bool>(arrivals[i].launch) == (i >= 3));
+  }
+  arrivals.erase(arrivals.begin(), arrivals.begin() + 3);
+  CHECK(kind_of<CallError>([&] { t.sequencer.submit(t.pair, 0, arrivals); }) == CallError::Kind::QueueFull);
+  CHECK(static_cast<bool>(arrivals.front().launch));
+  t.submit(t.pair, 1, of_count(1), t.b.launch());
+  const auto next = t.sequencer.submit(t.pair, 0, arrivals);
+  CHECK(next.first == 4);
+  CHECK(next.count == 1);
+}
