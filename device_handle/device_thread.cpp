@@ -131,7 +131,8 @@ std::size_t DeviceThread::run_ready() {
 // Returns false if the mailbox was taken from this thread meanwhile.
 bool DeviceThread::run(const Mailbox::Item& item) {
   running_.enter(item.ops->type);
-  end_idle_work();
+  if (idle_work_ != nullptr) [[unlikely]]
+    end_idle_work();
   if (row_.end != nullptr && row_.type != item.ops->type) [[unlikely]]
     end_row();
   // Reading the clock costs more than all else here: while the thread is awake, one task in a few stands for the

@@ -2,12 +2,33 @@
 
 #include <coxswain/device_handle/task_error.hpp>
 
+#include <utility>
+
 namespace cox::detail {
 
 // The error comes before the end: who waits for that finds it.
 void CollectivePart::end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   if (error != nullptr) fail(error);
-  of->communication->streams.timeline(position.stream).end(position.position, event);
+  CudaTimeline& timeline = of->communication->streams.timeline(position.stream);
+  TurnOrder& turns = *of->communication->turns;
+  if (turns.all_issued(behind_)) return timeline.end(position.position, event);
+  try {
+    turns.when_issued(behind_, [&timeline, at = position.position, event] { timeline.end(at, event); });
+  } catch (...) {  // no memory to keep the order
+    report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
+    timeline.end(position.position, event);
+  }
+}
+
+void CollectivePart::leave_place() noexcept {
+  const std::uint64_t turn = std::exchange(turn_, 0);
+  if (turn == 0) return;
+  try {
+    of->communication->turns->issued(turn);
+  } catch (...) {  // no memory: what waits for its end would wait for ever
+    report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
+    fail(std::current_exception());
+  }
 }
 
 void CollectivePart::refuse(const std::exception_ptr& refusal) noexcept {

@@ -7,6 +7,7 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/detail/turn_order.hpp>
 
 #include <array>
 #include <atomic>
@@ -30,6 +31,7 @@ struct CudaCommunication {
   std::shared_ptr<Doorbell> doorbell;
   std::shared_ptr<CudaStream> stream;  ///< for copies to other devices
   std::shared_ptr<NcclLine> nccl;
+  std::shared_ptr<TurnOrder> turns;
 };
 
 /// What the parts of one rank of a communicator share: they may outlive the rank. Set once, before the first part; any
@@ -74,8 +76,22 @@ class CollectivePart {
   std::source_location site;
   std::uint64_t sequence = 0;  ///< known when it is its turn
 
+ protected:
+  /// The part has its turn, and will be issued later.
+  void take_place() noexcept {
+    turn_ = of->communication->turns->take();
+    behind_ = turn_ - 1;
+  }
+  /// The part has its turn, and all that it waits for is known as events: it holds nobody up.
+  void take_no_place() noexcept { behind_ = of->communication->turns->last(); }
+  /// Device thread. The part has been issued, or never will be. Idempotent.
+  void leave_place() noexcept;
+
  private:
   void tell(const std::exception_ptr& error) noexcept;
+
+  std::uint64_t turn_ = 0;    // among those that others' ends come behind; 0: none, or it has been issued
+  std::uint64_t behind_ = 0;  // its end comes behind that turn
 
   std::atomic<bool> failed_{false};
 };

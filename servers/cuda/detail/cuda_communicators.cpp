@@ -122,8 +122,8 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
   if (communication_ != nullptr) return communication_;
-  auto made = std::make_shared<const CudaCommunication>(
-      CudaCommunication{streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_)});
+  auto made = std::make_shared<const CudaCommunication>(CudaCommunication{
+      streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_), std::make_shared<TurnOrder>()});
   // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
   doorbell_->set_standing([device = device_] {
     sequencer().attend(device);

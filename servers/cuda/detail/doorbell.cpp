@@ -50,7 +50,8 @@ struct Doorbell::Shared {
       for (Call& each : taken) call(each);
       taken.clear();
       spare = std::move(taken);
-      if (standing_is_due.exchange(false, std::memory_order_acquire)) call(standing);
+      if (standing_is_due.load(std::memory_order_relaxed) && standing_is_due.exchange(false, std::memory_order_acquire))
+        call(standing);
       any = true;
     }
     attended = outer;

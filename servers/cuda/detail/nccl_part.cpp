@@ -29,6 +29,7 @@ struct NcclPart::Turn {
 
 void NcclPart::take_turn(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_part();
+  take_place();
   operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
   operation_->sequence.store(sequence, std::memory_order_relaxed);  // the same from all ranks
   of->communication->nccl->submit(shared_from_this());
@@ -42,6 +43,7 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
     launch(*operation, target);
     note_launch(operation, target);
     over_ = true;
+    leave_place();
     LaunchGate::of_process().remove_part();
   } catch (...) {
     give_up(std::current_exception());
@@ -87,6 +89,7 @@ void NcclPart::give_up(const std::exception_ptr& error) noexcept {
   if (std::exchange(over_, true)) return;
   of->clique->abort(error);
   end(error, nullptr);
+  leave_place();
   LaunchGate::of_process().remove_part();
 }
 

@@ -16,7 +16,11 @@ constexpr std::uint64_t most_in_flight = 256;
 // If all that the rank waits for has been issued, its device's thread need not be woken before the end.
 void TransferPart::take_turn(std::shared_ptr<void> shared) {
   meeting_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
-  if (ready) return come(std::move(*ready), nullptr);
+  if (ready) {
+    take_no_place();
+    return come(std::move(*ready), nullptr);
+  }
+  take_place();
   of->communication->doorbell->post([part = shared_from_this()] { part->wait_for_issue(); });
 }
 
@@ -36,10 +40,12 @@ void TransferPart::wait_for_issue() {
             failure = std::current_exception();
           }
           part->come(std::move(behind), failure);
+          part->leave_place();
         },
         room());
   } catch (...) {
     come({}, std::current_exception());
+    leave_place();
   }
 }
 

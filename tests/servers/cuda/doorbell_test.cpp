@@ -35,3 +35,18 @@ TEST_CASE("A call that throws takes no other with it") {
   CHECK(doorbell.make_calls());
   CHECK(made == 1);
 }
+
+TEST_CASE("The standing call is made once for all that asked for it, behind the calls that were posted") {
+  Doorbell doorbell({1, 0}, [] {});
+  std::vector<int> made;
+  doorbell.set_standing([&] {
+    made.push_back(0);
+    if (made.size() == 2) doorbell.call_standing();
+  });
+  doorbell.call_standing();
+  doorbell.post([&] { made.push_back(1); });
+  doorbell.call_standing();
+  CHECK(doorbell.make_calls());
+  CHECK(made == std::vector<int>{1, 0, 0});
+  CHECK_FALSE(doorbell.make_calls());
+}

@@ -1,0 +1,66 @@
+// The order in which a device makes the ends of its collectives known.
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/servers/cuda/detail/turn_order.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+using cox::detail::TurnOrder;
+
+TEST_CASE("An end is made known when all turns before it have been issued, in whatever order they were") {
+  TurnOrder order;
+  CHECK(order.all_issued(order.last()));
+  const std::uint64_t first = order.take();
+  const std::uint64_t second = order.take();
+  const std::uint64_t third = order.take();
+  CHECK(order.last() == third);
+  CHECK(order.all_issued(first - 1));
+  CHECK_FALSE(order.all_issued(first));
+  std::string ends;
+  order.when_issued(third, [&] { ends += 'c'; });
+  order.when_issued(first, [&] { ends += 'a'; });
+  order.when_issued(second, [&] { ends += 'b'; });
+  order.issued(third);
+  order.issued(second);
+  CHECK(ends.empty());
+  order.issued(first);
+  CHECK(ends == "abc");
+  CHECK(order.all_issued(order.last()));
+}
+
+TEST_CASE("What waits for one turn comes in the order in which it came") {
+  TurnOrder order;
+  const std::uint64_t turn = order.take();
+  std::string ends;
+  for (const char c : {'a', 'b', 'c'}) order.when_issued(turn, [&ends, c] { ends += c; });
+  order.issued(turn);
+  CHECK(ends == "abc");
+}
+
+TEST_CASE("Turns issued in any order make every end known once, and none too soon") {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 200; ++round) {
+    TurnOrder order;
+    std::vector<std::uint64_t> turns(1 + random() % 20);
+    for (std::uint64_t& turn : turns) turn = order.take();
+    std::vector<bool> issued(turns.size() + 1);
+    std::vector<int> known(turns.size() + 1);
+    bool too_soon = false;
+    for (const std::uint64_t turn : turns)
+      order.when_issued(turn, [&, turn] {
+        ++known[turn];
+        for (std::uint64_t before = 1; before <= turn; ++before) too_soon = too_soon || !issued[before];
+      });
+    std::ranges::shuffle(turns, random);
+    for (const std::uint64_t turn : turns) {
+      issued[turn] = true;
+      order.issued(turn);
+    }
+    REQUIRE_FALSE(too_soon);
+    REQUIRE(std::ranges::count(known, 1) == static_cast<std::ptrdiff_t>(turns.size()));
+  }
+}
