@@ -61,7 +61,7 @@ class CudaDevice {
   /// for the doorbell, behind all that clients have submitted meanwhile. What fails is reported, as there.
   void answer() noexcept;
   /// The rank asks for what it has submitted: now; or at the end of this thread's row of tasks, with what it will have
-  /// submitted by then. Who is told of its turn looks into answer().
+  /// submitted by then, and sooner if that is much. What has its turn by that is launched by answer().
   void ask(CudaCommunicator& communicator, AskTime when) noexcept;
   [[nodiscard]] EventWatch& watch() noexcept { return watch_; }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
