@@ -208,11 +208,11 @@ NcclClique::Launching NcclClique::launching(std::size_t rank) const {
   std::unique_lock in_use(comm.in_use);
   // Who takes opened_ away has taken this away before.
   if (comm.native == nullptr) std::rethrow_exception(broken());
-  return {std::move(in_use), comm.native, *opened_};
+  return {std::move(in_use), comm.native, opened_};
 }
 
 void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const {
-  void* const scratch = on.opened.scratch(rank);
+  void* const scratch = on.opened->scratch(rank);
   if (calls.size() == 1) return enqueue(on.native, scratch, calls.front(), stream);
   COX_NCCL_TRY(on.native, group_start());
   try {

@@ -96,7 +96,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   struct Launching {
     std::unique_lock<std::mutex> in_use;
     detail::NcclComm native;
-    OpenNcclDevices& opened;
+    std::shared_ptr<OpenNcclDevices> opened;
   };
   /// Once it has been created. Throws broken().
   [[nodiscard]] Launching launching(std::size_t rank) const;

@@ -10,6 +10,7 @@
 #include <coxswain/runtime/device_allocation.hpp>
 #include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/graph.hpp>
+#include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/managed_resource.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
@@ -416,7 +417,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
       device_.submit([kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode,
                       caller = Caller{stream_id(), site}](Server& server) mutable {
         name_operation("launch");
-        server.launch(std::move(kernel), count, std::move(arguments), mode, caller);
+        server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::AtEndOfRow);
       });
     });
   }
@@ -665,8 +666,9 @@ bool ComputeClient<Server, HandleTemplate>::launch_measured(const std::string& n
   const Caller caller{stream_id(), site};
   if (device_.submit_blocking([&](Server& server) { return server.capturing(caller); })) return false;
   const auto run = [&] {
-    device_.submit_blocking(
-        [&](Server& server) { server.launch(std::move(kernel), count, std::move(arguments), mode, caller); });
+    device_.submit_blocking([&](Server& server) {
+      server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::Now);
+    });
   };
   utilities_->profiler.record(name, measure(run, ProfileFailures::OfStream, site));
   return true;

@@ -7,6 +7,7 @@
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/runtime/graph_id.hpp>
+#include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/allocation_mode.hpp>
@@ -42,7 +43,7 @@ namespace cox {
 /// - read(downloads, caller, promise): completes the promise with one Bytes for each download, when the stream has
 ///   come to it. If work queued before on the stream failed, completes it with ServerError Unhealthy instead and clears
 ///   those errors; a fault of the request itself is an IoError.
-/// - launch(kernel, count, arguments, mode, caller): queues the kernel. Any failure joins the stream's errors.
+/// - launch(kernel, count, arguments, mode, caller, when): queues the kernel. Any failure joins the stream's errors.
 /// - sync(caller, promise): completes the promise when all work of the stream so far is done, after summarising the
 ///   profiler; errors as in read.
 /// - flush(caller): throws the stream's errors so far as ServerError Unhealthy, and clears them.
@@ -73,15 +74,15 @@ concept ComputeServer =
     requires(S& server, const S& constant, ManagedMemory memory, std::size_t size, const Caller& caller,
              Uploads uploads, Downloads downloads, Promise<std::vector<Bytes>> contents, Promise<void> done,
              typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
-             std::exception_ptr error, StreamId stream, std::uint16_t type, std::span<const std::size_t> sizes,
-             const Binding& binding, AllocationMode allocation_mode, const MemoryPoolLayout& layout,
-             ProfilingToken token, ProfileFailures failures, GraphId graph) {
+             IssueTime when, std::exception_ptr error, StreamId stream, std::uint16_t type,
+             std::span<const std::size_t> sizes, const Binding& binding, AllocationMode allocation_mode,
+             const MemoryPoolLayout& layout, ProfilingToken token, ProfileFailures failures, GraphId graph) {
       typename S::Info;
       typename S::Resource;
       { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
       { server.write(std::move(uploads), caller) } -> std::same_as<void>;
       { server.read(std::move(downloads), caller, std::move(contents)) } -> std::same_as<void>;
-      { server.launch(std::move(kernel), count, std::move(arguments), mode, caller) } -> std::same_as<void>;
+      { server.launch(std::move(kernel), count, std::move(arguments), mode, caller, when) } -> std::same_as<void>;
       { server.sync(caller, std::move(done)) } -> std::same_as<void>;
       { server.flush(caller) } -> std::same_as<void>;
       { server.memory_usage(caller) } -> std::same_as<MemoryUsage>;

@@ -44,6 +44,9 @@ constexpr std::array settings_table{
             "streams of each CUDA device that all StreamIds share"},
     Setting{"cuda.launches_in_flight", "COX_CUDA_LAUNCHES_IN_FLIGHT", Type::Count, 16, 960, "512", "",
             "pieces of work that a stream of a CUDA device is given at a time"},
+    Setting{"cuda.launches_at_a_time", "COX_CUDA_LAUNCHES_AT_A_TIME", Type::Count, 1, 16, "16", "",
+            "kernels at most that the CUDA driver is given together, as a graph, where they come one behind the other; "
+            "1: each is launched by itself"},
     Setting{"cuda.copy_threads", "COX_CUDA_COPY_THREADS", Type::Count, 1, 64, "8", "",
             "threads of each CUDA device that copy to and from pageable memory"},
     Setting{"cuda.device_thread_spin", "COX_CUDA_DEVICE_THREAD_SPIN", Type::Duration, 0, second, "5ms", "",

@@ -8,6 +8,7 @@
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/memory_layout.hpp>
 
 #include <concepts>
@@ -196,7 +197,7 @@ class CollectiveCalls {
     client().submit(site, "collective",
                     [group = std::move(group), calls = std::move(calls).take_calls()](Server& server,
                                                                                       const Caller& caller) mutable {
-                      server.communicate(std::move(group), std::move(calls), caller, AskTime::AtEndOfRow);
+                      server.communicate(std::move(group), std::move(calls), caller, IssueTime::AtEndOfRow);
                     });
   }
 

@@ -151,7 +151,7 @@ void CudaServer::read(Downloads downloads, const Caller& caller, Promise<std::ve
 }
 
 void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const KernelArguments& arguments,
-                        ExecutionMode, const Caller& caller) {
+                        ExecutionMode, const Caller& caller, IssueTime when) {
   if (count.is_empty()) return;
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
@@ -160,6 +160,7 @@ void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const 
   } catch (...) {
     on.fail(std::current_exception());
   }
+  device_->give_launches(when);
 }
 
 void CudaServer::sync(const Caller& caller, Promise<void> promise) {
@@ -240,7 +241,7 @@ ProfilingToken CudaServer::start_profile(const Caller& caller) {
   device_->submit(on, {}, {nullptr, nullptr, caller.site},
                   [profile, stream = on.shared_from_this()](const IssueTarget& target) {
                     stream->running_profiles.push_back(profile);
-                    COX_CUDA_TRY(event_record(profile->begin->native(), target.stream));
+                    COX_CUDA_TRY(event_record(profile->begin->native(), target.stream()));
                   });
   return token;
 }
@@ -261,7 +262,7 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
         if (failures == ProfileFailures::OfProfile)
           if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence)) failure = std::move(first);
         try {
-          COX_CUDA_TRY(event_record(profile->end->native(), target.stream));
+          COX_CUDA_TRY(event_record(profile->end->native(), target.stream()));
           promise.settle_at(profile->end, [profile, failure = std::move(failure), stream = std::move(stream), sequence,
                                            site, failures]() mutable {
             if (detail::gpu_faulted()) failure = detail::gpu_fault_error(site);
@@ -325,7 +326,7 @@ std::shared_ptr<CommunicationGroup> CudaServer::renew_communication_group(const 
 }
 
 void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
-                             const Caller& caller, AskTime when) {
+                             const Caller& caller, IssueTime when) {
   CudaStream& on = device_->enter(caller);
   try {
     detail::queue_collective(*device_, on, group, calls, caller, when);

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/communication_group.hpp>
 #include <coxswain/runtime/compute_client.hpp>
 #include <coxswain/runtime/compute_server.hpp>
+#include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/pitched_layout_policy.hpp>
 #include <coxswain/servers/cuda/cuda_devices.hpp>
 #include <coxswain/servers/cuda/cuda_kernel.hpp>
@@ -73,7 +74,7 @@ class CudaServer {
   void write(Uploads uploads, const Caller& caller);
   void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
   void launch(const CudaKernel& kernel, const CubeCount& count, const KernelArguments& arguments, ExecutionMode mode,
-              const Caller& caller);
+              const Caller& caller, IssueTime when);
   void sync(const Caller& caller, Promise<void> promise);
   void flush(const Caller& caller);
   [[nodiscard]] MemoryUsage memory_usage(const Caller& caller);
@@ -97,7 +98,7 @@ class CudaServer {
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
   void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller,
-                   AskTime when);
+                   IssueTime when);
   void sync_collective(const Caller& caller);
 
  private:

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/communication_group.hpp>
 #include <coxswain/runtime/compute_client.hpp>
 #include <coxswain/runtime/compute_server.hpp>
+#include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/pitched_layout_policy.hpp>
 #include <coxswain/servers/host/host_kernel.hpp>
 #include <coxswain/servers/host/host_options.hpp>
@@ -57,7 +58,7 @@ class HostServer {
   void write(Uploads uploads, const Caller& caller);
   void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
   void launch(HostKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
-              const Caller& caller);
+              const Caller& caller, IssueTime when);
   void sync(const Caller& caller, Promise<void> promise);
   void flush(const Caller& caller);
   [[nodiscard]] MemoryUsage memory_usage(const Caller& caller);
@@ -81,7 +82,7 @@ class HostServer {
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
   void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller,
-                   AskTime when);
+                   IssueTime when);
   void sync_collective(const Caller& caller);
 
  private:

@@ -87,12 +87,12 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
 }  // namespace
 
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
-                      const CollectiveCallList& calls, const Caller& caller, AskTime when) {
+                      const CollectiveCallList& calls, const Caller& caller, IssueTime when) {
   if (on.capture.capturing() && !is_transfer(calls.front().request.operation))
     return on.capture.graph().add_interlude(
         [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying) {
           queue_collective(its, replaying, CudaServer::communication_group(devices), calls,
-                           {replaying.place().stream, site}, AskTime::Now);
+                           {replaying.place().stream, site}, IssueTime::Now);
         });
   const Doorbell::Attending attending = device.attend();
   CudaCommunicator* communicator = nullptr;
@@ -103,7 +103,7 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
     give_up_unasked(*group, communicator);
   }
   // Both ends of a transfer are asked for one by one as a rule, and wait for each other.
-  device.ask(*communicator, is_transfer(calls.front().request.operation) ? AskTime::Now : when);
+  device.ask(*communicator, is_transfer(calls.front().request.operation) ? IssueTime::Now : when);
   device.answer();
 }
 

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/communication_group.hpp>
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/communication/collective_call.hpp>
+#include <coxswain/runtime/issue_time.hpp>
 
 #include <memory>
 
@@ -16,6 +17,6 @@ class CudaStream;
 /// not wait. Throws CollectiveError Aborted, or std::bad_alloc, if they could not even be noted (no memory, closed, too
 /// many wait already): their communicator has then been given up for all ranks.
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
-                      const CollectiveCallList& calls, const Caller& caller, AskTime when);
+                      const CollectiveCallList& calls, const Caller& caller, IssueTime when);
 
 }  // namespace cox::detail

@@ -38,7 +38,7 @@ void upload_from_pinned(CudaDevice& device, CudaStream& on, const BufferUses& us
   device.submit(on, uses, {"write", nullptr, caller.site},
                 [address, rows, source = std::move(source)](const IssueTarget& target) mutable {
                   copy_rows_to_device(address, std::as_const(source).data(), rows.rows, rows.row_bytes, rows.pitch,
-                                      target.stream);
+                                      target.stream());
                   target.hold(std::move(source));
                 });
   if (!on.capture.capturing()) device.streams().mark(on);  // readers on other streams wait for this, and no more
@@ -114,7 +114,7 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
           for (CopyTask::Part& part : parts)
             if (part.plan.size() != 0)
               copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
-                                target.stream);
+                                target.stream());
           auto event = target.queue->mark(device.events());
           device.watch().begin(event);
           // What was uploaded before has been given back when the content is there.

@@ -28,7 +28,8 @@ std::string thread_name(const char* what, DeviceId device) {
 CudaStreamOptions stream_options() {
   const Settings now = settings();
   return {.streams = now.get<std::uint64_t>("cuda.streams"),
-          .in_flight = now.get<std::uint64_t>("cuda.launches_in_flight")};
+          .in_flight = now.get<std::uint64_t>("cuda.launches_in_flight"),
+          .launches_at_a_time = now.get<std::uint64_t>("cuda.launches_at_a_time")};
 }
 
 MemoryPoolOptions pinned_options() {
@@ -115,13 +116,30 @@ void CudaDevice::answer() noexcept {
   }
 }
 
-void CudaDevice::ask(CudaCommunicator& communicator, AskTime when) noexcept {
+void CudaDevice::ask(CudaCommunicator& communicator, IssueTime when) noexcept {
   if (gathering_ != &communicator) ask_gathered();
-  DeviceThread* const thread = DeviceThread::current();
-  if (when == AskTime::Now || thread == nullptr || thread->exclusive() || communicator.has_many())
-    return communicator.ask();
+  if (when == IssueTime::Now || communicator.has_many() || !will_end_row()) return communicator.ask();
   gathering_ = &communicator;
-  thread->at_end_of_row([](void* device) noexcept { static_cast<CudaDevice*>(device)->ask_gathered(); }, this);
+}
+
+void CudaDevice::give_launches(IssueTime when) noexcept {
+  if (!streams_.has_launches() || (when == IssueTime::AtEndOfRow && will_end_row())) return;
+  streams_.flush_launches();
+}
+
+bool CudaDevice::will_end_row() noexcept {
+  DeviceThread* const thread = DeviceThread::current();
+  if (thread == nullptr || thread->exclusive()) return false;
+  thread->at_end_of_row([](void* device) noexcept { static_cast<CudaDevice*>(device)->end_row(); }, this);
+  return true;
+}
+
+void CudaDevice::end_row() noexcept {
+  if (streams_.has_launches()) {
+    if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));  // a task may have changed it
+    streams_.flush_launches();
+  }
+  ask_gathered();
 }
 
 void CudaDevice::ask_gathered() noexcept {
@@ -139,7 +157,7 @@ void CudaDevice::advance() {
   for (bool any = true; any;) {
     any = doorbell_->make_calls();
     any = transfers_.advance() || any;
-    any = streams_.advance() || any;
+    any = streams_.advance() || any;  // and gives the driver what the calls have launched
   }
 }
 
@@ -258,7 +276,7 @@ void CudaDevice::replay(GraphId id, const Caller& caller) {
   graph->replay(
       [&](CUgraphExec native, const BufferUses& uses) {
         submit(on, uses, {"replay", nullptr, caller.site},
-               [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream)); });
+               [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream())); });
       },
       [&](CudaInterlude& interlude) { interlude(*this, on); });
 }

@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/graph_id.hpp>
+#include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
@@ -62,7 +63,10 @@ class CudaDevice {
   void answer() noexcept;
   /// The rank asks for what it has submitted: now; or at the end of this thread's row of tasks, with what it will have
   /// submitted by then, and sooner if that is much. What has its turn by that is launched by answer().
-  void ask(CudaCommunicator& communicator, AskTime when) noexcept;
+  void ask(CudaCommunicator& communicator, IssueTime when) noexcept;
+  /// The driver is given the launches so far: now; or at the end of this thread's row of tasks, with those that come by
+  /// then.
+  void give_launches(IssueTime when) noexcept;
   [[nodiscard]] EventWatch& watch() noexcept { return watch_; }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
   [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }
@@ -149,6 +153,9 @@ class CudaDevice {
   [[nodiscard]] StreamPositions waits_behind_all(CudaStream& on, const BufferUses& uses);
   [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
   void ask_gathered() noexcept;
+  // Has end_row() called when the device thread's row of tasks ends. Returns false where that is not possible.
+  [[nodiscard]] bool will_end_row() noexcept;
+  void end_row() noexcept;
   void drain() noexcept;
 
   const Utilities utilities_;

@@ -6,6 +6,7 @@
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
 #include <array>
+#include <exception>
 
 namespace cox::detail {
 namespace {
@@ -48,7 +49,35 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
 
 }  // namespace
 
-void CudaLaunch::issue(CUstream stream, const Place& place, const char* name, std::source_location site) const {
+void CudaLaunch::issue(const IssueTarget& target, CudaStream& on, const Place& place, const char* name,
+                       std::source_location site) const {
+  if (target.queue != nullptr && can_be_together()) return issue_together(*target.queue, on, name, site);
+  issue_alone(target.stream(), place, name, site);
+}
+
+void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, const char* name, std::source_location site) const {
+  SmallVector<KernelLaunch::Argument, 12> arguments;
+  arguments.reserve(parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::size_t end = i + 1 < parameters.size() ? parameters[i + 1].first : words.size();
+    arguments.push_back({&words[parameters[i].first], (end - parameters[i].first) * sizeof(std::uint64_t)});
+  }
+  queue.native().launch({.function = function,
+                         .grid = {count.x, count.y, count.z},
+                         .block = {dim.x, dim.y, dim.z},
+                         .shared_memory = static_cast<unsigned>(options->dynamic_shared_memory),
+                         .arguments = {arguments.data(), arguments.size()}},
+                        [&on, sequence = on.next_sequence(), name, site](CUresult result) {
+                          if (result == CUDA_SUCCESS) return;
+                          try {
+                            throw_launch_error(result, on.place(), name, site);
+                          } catch (...) {
+                            on.fail_late(sequence, std::current_exception());
+                          }
+                        });
+}
+
+void CudaLaunch::issue_alone(CUstream stream, const Place& place, const char* name, std::source_location site) const {
   SmallVector<void*, 16> values;
   values.reserve(parameters.size());
   for (const Parameter& parameter : parameters) {

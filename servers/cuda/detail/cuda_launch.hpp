@@ -5,8 +5,9 @@
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/detail/cuda_stream.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
-#include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
+#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +36,20 @@ struct CudaLaunch {
     parameters.push_back({static_cast<std::uint32_t>(words.size()), false});
     words.push_back(value);
   }
-  /// Gives the launch to the driver. Throws LaunchError, with the driver's as its cause.
-  void issue(CUstream stream, const Place& place, const char* name, std::source_location site) const;
+  /// Gives the launch to the driver, or to the stream's other launches, which it is given together: then what it makes
+  /// of it may become known later, as an error of `on`. In a capture `on` need not be there any more. Throws
+  /// LaunchError, std::bad_alloc.
+  void issue(const IssueTarget& target, CudaStream& on, const Place& place, const char* name,
+             std::source_location site) const;
+
+ private:
+  /// As the others, which have attributes or tensor maps, are not.
+  [[nodiscard]] bool can_be_together() const noexcept {
+    return tensor_maps.empty() && options->cluster_dim[0] == 0 && !options->cooperative &&
+           !options->programmatic_launch;
+  }
+  void issue_together(StreamQueue& queue, CudaStream& on, const char* name, std::source_location site) const;
+  void issue_alone(CUstream stream, const Place& place, const char* name, std::source_location site) const;
 };
 
 }  // namespace cox::detail

@@ -5,6 +5,7 @@
 #include <coxswain/servers/cuda/detail/cuda_launch.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
+#include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/detail/tensor_map_encoding.hpp>
 
 #include <algorithm>
@@ -191,27 +192,28 @@ class LaunchIssue {
   LaunchIssue(Preparation& preparation, Count count) : preparation_(preparation), count_(std::move(count)) {}
 
   void operator()(const IssueTarget& target) {
-    issue(target, preparation_.launch, preparation_.metadata_source, metadata_address(), count_,
+    issue(target, preparation_.on, preparation_.launch, preparation_.metadata_source, metadata_address(), count_,
           preparation_.on.place(), preparation_.kernel.label(), preparation_.caller.site);
   }
   [[nodiscard]] auto later() && {
     return [launch = std::move(preparation_.launch), kernel = preparation_.kernel,
             metadata = std::move(preparation_.metadata_source), address = metadata_address(), count = std::move(count_),
-            place = preparation_.on.place(), site = preparation_.caller.site](const IssueTarget& target) mutable {
-      issue(target, launch, metadata, address, count, place, kernel.label(), site);
+            &on = preparation_.on, place = preparation_.on.place(),
+            site = preparation_.caller.site](const IssueTarget& target) mutable {
+      issue(target, on, launch, metadata, address, count, place, kernel.label(), site);
     };
   }
 
  private:
-  static void issue(const IssueTarget& target, CudaLaunch& launch, Bytes& metadata, CUdeviceptr address, Count& count,
-                    const Place& place, const char* name, const std::source_location& site) {
+  static void issue(const IssueTarget& target, CudaStream& on, CudaLaunch& launch, Bytes& metadata, CUdeviceptr address,
+                    Count& count, const Place& place, const char* name, const std::source_location& site) {
     launch.count = count();
     if (launch.count.is_empty()) return;
     if (!metadata.empty()) {
-      COX_CUDA_TRY(copy_to_device(address, std::as_const(metadata).data(), metadata.size(), target.stream));
+      COX_CUDA_TRY(copy_to_device(address, std::as_const(metadata).data(), metadata.size(), target.stream()));
       target.hold(std::move(metadata));
     }
-    launch.issue(target.stream, place, name, site);
+    launch.issue(target, on, place, name, site);
   }
   [[nodiscard]] CUdeviceptr metadata_address() const {
     return preparation_.metadata == nullptr ? 0 : static_cast<DeviceBuffer&>(*preparation_.metadata).address();
@@ -244,8 +246,8 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
   const std::shared_ptr<CudaEvent> there = preparation.device.events().take();
   preparation.device.submit(preparation.on, uses, {"read of a cube count", nullptr, preparation.caller.site},
                             [on_host, there, address = range.address](const IssueTarget& target) {
-                              COX_CUDA_TRY(copy_to_host(on_host->data(), address, size, target.stream));
-                              COX_CUDA_TRY(event_record(there->native(), target.stream));
+                              COX_CUDA_TRY(copy_to_host(on_host->data(), address, size, target.stream()));
+                              COX_CUDA_TRY(event_record(there->native(), target.stream()));
                             });
   submit_launch(preparation, there,
                 [on_host, hardware = &preparation.device.utilities()->properties.hardware, kernel = preparation.kernel,

@@ -28,7 +28,7 @@ NativeStream& CudaStreams::native_for_new(StreamPriority priority) {
 }
 
 NativeStream& CudaStreams::make_native(StreamPriority priority) {
-  natives_.push_back(std::make_unique<NativeStream>(priority));
+  natives_.push_back(std::make_unique<NativeStream>(priority, options_.launches_at_a_time));
   native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
   return *natives_.back();
 }
@@ -147,6 +147,7 @@ bool CudaStreams::issue_pending(StreamQueue& queue) {
     try {
       if (first.kind == PieceKind::Work) wait_for(queue.native(), first.waits);
       first.issue(queue.target());
+      note_launches(queue.native());
       mark_now_and_then(queue);
     } catch (...) {
       first.owner->fail_late(first.sequence, std::current_exception());
@@ -155,12 +156,24 @@ bool CudaStreams::issue_pending(StreamQueue& queue) {
   return any;
 }
 
+bool CudaStreams::flush_launches() noexcept {
+  const bool any = !with_launches_.empty();
+  while (!with_launches_.empty()) {  // who is told of a launch may add another
+    NativeStream& native = *with_launches_.back();
+    with_launches_.pop_back();
+    native.is_listed = false;
+    native.flush();
+  }
+  return any;
+}
+
 bool CudaStreams::advance() {
-  if (waiting_.empty()) return false;
-  bool issued = false;
+  bool issued = flush_launches();
+  if (waiting_.empty()) return issued;
   for (bool any = true; any;) {  // what one stream issues, another may have waited for
     any = false;
     for (std::size_t i = 0; i < waiting_.size(); ++i) any = issue_pending(*waiting_[i]) || any;
+    any = flush_launches() || any;
     issued = issued || any;
   }
   std::erase_if(waiting_, [](StreamQueue* queue) {
@@ -205,10 +218,12 @@ void CudaStreams::abandon() noexcept {
       queue.timeline().issue();
       try {
         first.issue(queue.target());
+        note_launches(queue.native());
       } catch (...) {  // the fault, which everybody knows of
       }
     }
   }
+  flush_launches();
 }
 
 void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {

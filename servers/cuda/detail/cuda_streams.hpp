@@ -24,6 +24,7 @@ struct CudaStreamOptions {
   std::size_t streams = 16;  ///< of the driver, at most; one more if none of them has the priority that is asked for
   std::size_t in_flight =
       512;  ///< pieces that a stream is given at a time: the driver's own queue must not fill up (T3)
+  std::size_t launches_at_a_time = LaunchBatch::most;  ///< kernels, at most, that the driver is given together
 };
 
 /// The streams of a device, and how far they have come. Work is issued at once where that is possible; else it waits in
@@ -35,6 +36,7 @@ class CudaStreams {
               const CudaStreamOptions& options)
       : device_(device), events_(std::move(events)), doorbell_(std::move(doorbell)), options_(options) {
     natives_.reserve(options_.streams + 1 + most_apart);  // they stay where they are: see add_suspects()
+    with_launches_.reserve(natives_.capacity());
   }
   CudaStreams(const CudaStreams&) = delete;
   CudaStreams& operator=(const CudaStreams&) = delete;
@@ -87,6 +89,7 @@ class CudaStreams {
     const StreamPosition position{queue.slot(), queue.timeline().submit()};
     begin_issue(queue, kind, name, on);
     issue(queue.target());
+    note_launches(native);
     mark_now_and_then(queue);
     return position;
   }
@@ -97,8 +100,12 @@ class CudaStreams {
     if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued())
       on.queue().mark(*events_);
   }
-  /// Issues what can be issued by now. Returns whether there was anything.
+  /// Issues what can be issued by now, and gives the driver all launches. Returns whether there was anything.
   bool advance();
+  /// The driver has not been given all launches.
+  [[nodiscard]] bool has_launches() const noexcept { return !with_launches_.empty(); }
+  /// Gives it all of them. Returns whether there were any.
+  bool flush_launches() noexcept;
   /// The doorbell has rung: what waits for the device has it ring anew.
   void answer() noexcept {
     for (StreamQueue* const queue : waiting_) queue->wake_up_is_due = false;
@@ -169,6 +176,13 @@ class CudaStreams {
   void mark_now_and_then(StreamQueue& queue) {
     if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) queue.mark(*events_);
   }
+  void note_launches(NativeStream& native) noexcept {
+    if (!native.has_launches() || native.is_listed) [[likely]]
+      return;
+    if (options_.launches_at_a_time == 1) return native.flush();
+    with_launches_.push_back(&native);  // there is room for all
+    native.is_listed = true;
+  }
   StreamPosition put_off(CudaStream& on, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
                          std::shared_ptr<CudaEvent> ready, PieceKind kind);
   static void begin_issue(StreamQueue& queue, PieceKind kind, const OperationName& name,
@@ -193,8 +207,9 @@ class CudaStreams {
   std::size_t apart_ = 0;                                 // of these
   std::atomic<std::size_t> native_count_{0};              // that other threads may look at
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
-  CudaStream* last_ = nullptr;         // that was asked for
-  std::vector<StreamQueue*> waiting_;  // that have pending work
+  std::vector<NativeStream*> with_launches_;  // that the driver has not been given, as far as nobody has had it do so
+  CudaStream* last_ = nullptr;                // that was asked for
+  std::vector<StreamQueue*> waiting_;         // that have pending work
   std::size_t sweep_at_ = 1024;
 };
 

@@ -3,11 +3,15 @@
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
+#include <algorithm>
+
 namespace cox::detail {
 
 // After a fault there are no more streams; who asks for work is told so, and needs one to be told on.
-NativeStream::NativeStream(StreamPriority priority) : priority_(priority) {
+NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_time)
+    : priority_(priority), launches_at_a_time_(std::min(launches_at_a_time, LaunchBatch::most)) {
   timeline_.set_in_order(true);
+  if (launches_at_a_time_ == 1) batch_.use_no_graphs();
   if (gpu_faulted()) return;
   try {
     int lowest = 0;
@@ -15,6 +19,7 @@ NativeStream::NativeStream(StreamPriority priority) : priority_(priority) {
     COX_CUDA_TRY(stream_priorities(&lowest, &highest));
     const int wanted = priority == StreamPriority::High ? highest : lowest;
     COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, wanted));
+    batch_.set_priority(wanted);
   } catch (...) {
     if (!gpu_faulted()) throw;
   }
@@ -25,8 +30,9 @@ NativeStream::~NativeStream() {
 }
 
 const std::shared_ptr<CudaEvent>& NativeStream::event_behind_all(CudaEvents& events) {
+  const CUstream stream = native();
   const std::uint64_t issued = timeline_.issued();
-  if (timeline_.last_mark() < issued || timeline_.completed() == issued) timeline_.mark(issued, events.record(stream_));
+  if (timeline_.last_mark() < issued || timeline_.completed() == issued) timeline_.mark(issued, events.record(stream));
   return timeline_.covering(issued)->event;
 }
 

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 #include <coxswain/servers/cuda/detail/cuda_timeline.hpp>
+#include <coxswain/servers/cuda/detail/launch_batch.hpp>
 #include <coxswain/servers/cuda/detail/operation_history.hpp>
 
 #include <cstddef>
@@ -16,15 +17,34 @@ namespace cox::detail {
 /// A stream of the driver, which several StreamIds may share, and what it was given. Device thread only.
 class NativeStream {
  public:
-  /// Throws CudaError, but not for a fault of the GPU, after which nothing is issued.
-  explicit NativeStream(StreamPriority priority);
+  /// `launches_at_a_time`: kernels at most that the driver is given together. Throws CudaError, but not for a fault of
+  /// the GPU, after which nothing is issued.
+  NativeStream(StreamPriority priority, std::size_t launches_at_a_time);
   NativeStream(const NativeStream&) = delete;
   NativeStream& operator=(const NativeStream&) = delete;
   /// All work is complete.
   ~NativeStream();
 
   [[nodiscard]] StreamPriority priority() const noexcept { return priority_; }
-  [[nodiscard]] CUstream native() const noexcept { return stream_; }
+  /// For who issues something on it: behind all launches.
+  [[nodiscard]] CUstream native() noexcept {
+    if (!batch_.empty()) [[unlikely]]
+      flush();
+    return stream_;
+  }
+  /// The piece that was noted last is this kernel. The driver is given it with what comes behind it: at the latest when
+  /// anything else is issued on the stream, or by flush(). `launched`: what came of it, which it may be called with
+  /// here. Throws std::bad_alloc.
+  void launch(const KernelLaunch& launch, LaunchBatch::Launched launched) {
+    if (batch_.size() >= launches_at_a_time_) flush();
+    batch_.add(launch, std::move(launched));
+  }
+  /// `end` is recorded behind the kernel that launch() was called with last, and `launched` is called instead of what
+  /// it was given. Nobody may know of `end` before.
+  void end_launch(CUevent end, LaunchBatch::Launched launched) noexcept { batch_.end_with(end, std::move(launched)); }
+  /// The driver has not been given all launches.
+  [[nodiscard]] bool has_launches() const noexcept { return !batch_.empty(); }
+  void flush() noexcept { batch_.launch(stream_); }
   /// Of all that the stream was given, whoever's it is.
   [[nodiscard]] const CudaTimeline& timeline() const noexcept { return timeline_; }
   /// The next piece is about to be issued.
@@ -38,6 +58,8 @@ class NativeStream {
   [[nodiscard]] const std::shared_ptr<CudaEvent>& event_behind_all(CudaEvents& events);
   /// The event that covers so much of what was issued; null if that is complete. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaEvent> event_behind(std::uint64_t position, CudaEvents& events);
+  /// All that was issued up to `position` is complete when `event` is reached. Throws std::bad_alloc.
+  void mark(std::uint64_t position, const std::shared_ptr<CudaEvent>& event) { timeline_.mark(position, event); }
   /// Looks how far the device has come.
   void poll() noexcept { timeline_.poll(); }
 
@@ -53,12 +75,15 @@ class NativeStream {
     for (auto& operation : history_.after(timeline_.completed(), timeline_.submitted(), most)) add(operation);
   }
 
-  std::size_t users = 0;  ///< StreamIds that share the stream
-  bool apart = false;     ///< no other StreamId is ever put on it
+  std::size_t users = 0;   ///< StreamIds that share the stream
+  bool apart = false;      ///< no other StreamId is ever put on it
+  bool is_listed = false;  ///< among those with launches that the driver has not been given
 
  private:
   const StreamPriority priority_;
+  const std::size_t launches_at_a_time_;
   CUstream stream_ = nullptr;  // null after a fault
+  LaunchBatch batch_;
   CudaTimeline timeline_;
   OperationHistory history_;
   std::vector<std::uint64_t> waited_;  // by slot

@@ -1,8 +1,10 @@
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
 
 #include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/detail/clique_devices.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/launch_gate.hpp>
 
@@ -20,11 +22,11 @@ struct NcclPart::Turn {
   Turn(Turn&&) noexcept = default;
   Turn& operator=(Turn&&) = delete;
   ~Turn() {
-    if (part == nullptr || part->over_) return;
+    if (part == nullptr) return;
     part->give_up(std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::Backend, "the driver could not be told what it waits for", part->site)));
   }
-  void operator()(const IssueTarget& target) const { part->issue(target); }
+  void operator()(const IssueTarget& target) { std::exchange(part, nullptr)->issue(target); }
 };
 
 void NcclPart::take_turn(std::shared_ptr<void> shared) {
@@ -37,33 +39,73 @@ void NcclPart::take_turn(std::shared_ptr<void> shared) {
 
 // What the stream waits for has been issued.
 void NcclPart::issue(const IssueTarget& target) noexcept {
-  const auto operation = std::move(operation_);  // which will keep this part, to tell it of a failure
   try {
     of->recorder->started(sequence, of->rank);
-    launch(*operation, target);
-    note_launch(operation, target);
-    over_ = true;
-    leave_place();
-    LaunchGate::of_process().remove_part();
+    if (gpu_faulted()) throw_gpu_fault(site);
+    NcclClique::Launching launching = of->clique->launching(of->rank);
+    opened_ = launching.opened;
+    if (operation_->way != CliqueWay::Nccl) {
+      launching.in_use.unlock();
+      return launch_kernels(target);
+    }
+    of->clique->launch(launching, of->rank, calls, target.stream());
+    launching.in_use.unlock();
+    note_launch(target.queue->mark(of->communication->streams.events()));
   } catch (...) {
-    give_up(std::current_exception());
+    fail_launch(std::current_exception());
   }
 }
 
-void NcclPart::launch(const NcclOperation& operation, const IssueTarget& target) {
-  if (gpu_faulted()) throw_gpu_fault(site);
-  const NcclClique::Launching launching = of->clique->launching(of->rank);
-  if (operation.way == CliqueWay::Nccl) return of->clique->launch(launching, of->rank, calls, target.stream);
-  std::uint32_t& launched = of->launched[static_cast<std::size_t>(operation.way)];
-  const PeerKernels* const peers = static_cast<const CliqueDevices&>(launching.opened).peer_kernels();
-  peers->launch(operation.way, of->rank, calls, launched, target.stream);
+// The driver is given them with those of the parts that come behind, and says then what it makes of them.
+void NcclPart::launch_kernels(const IssueTarget& target) {
+  NativeStream& native = target.queue->native();
+  event_ = of->communication->streams.events().take();
+  queue_ = target.queue;
+  issued_ = queue_->timeline().issued();
+  issued_on_native_ = native.timeline().issued();
+  const auto note = [part = shared_from_this()](CUresult result) { part->note_result(result); };
+  std::uint32_t& launched = of->launched[static_cast<std::size_t>(operation_->way)];
+  static_cast<const CliqueDevices&>(*opened_).peer_kernels()->launch(
+      operation_->way, of->rank, calls, launched, [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
+  native.end_launch(event_->native(), [part = shared_from_this()](CUresult result) {
+    part->note_result(result);
+    part->end_launch();
+  });
 }
 
-void NcclPart::note_launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target) {
+void NcclPart::note_result(CUresult result) noexcept {
+  if (result_ == CUDA_SUCCESS) result_ = result;
+}
+
+void NcclPart::end_launch() noexcept {
+  if (over_) return;  // not all of its kernels could be noted, and it was given up
+  try {
+    if (result_ != CUDA_SUCCESS) throw_cuda_error(result_, "launch", site);
+    queue_->mark(issued_, issued_on_native_, event_);
+    note_launch(event_);
+  } catch (...) {
+    fail_launch(std::current_exception());
+  }
+}
+
+// Some of its kernels may run: they need their memory until they have ended.
+void NcclPart::fail_launch(const std::exception_ptr& error) noexcept {
+  try {
+    if (queue_ != nullptr && opened_ != nullptr)
+      queue_->mark(of->communication->streams.events())->notify([opened = std::move(opened_)] {});
+  } catch (...) {
+    report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
+  }
+  give_up(error);
+}
+
+// Its end is `event`, which has been recorded.
+void NcclPart::note_launch(const std::shared_ptr<CudaEvent>& event) {
+  const auto operation = std::move(operation_);  // which will keep this part, to tell it of a failure
+  const auto opened = std::move(opened_);
   NcclLine& line = *of->communication->nccl;
   CudaStreams& streams = of->communication->streams;
   CudaTimeline& timeline = streams.timeline(position.stream);
-  const std::shared_ptr<CudaEvent> event = target.queue->mark(streams.events());
   NcclOperation::Launched launched;
   line.awaited_.clear();
   if (line.last_end_ != nullptr) line.awaited_.push_back(line.last_end_);
@@ -79,23 +121,34 @@ void NcclPart::note_launch(const std::shared_ptr<NcclOperation>& operation, cons
     of->clique->add(operation, of->rank, std::move(launched), std::max(timeline.completed(), begin) - begin);
   } catch (...) {
     error = std::current_exception();  // given up meanwhile; what has been launched still has to end
+    event->notify([opened] {});        // and has its memory until then
     if (of->clique->broken() == nullptr) of->clique->abort(error);  // nobody would notice if it did not
   }
   end(error, event);
+  over_ = true;
+  leave_place();
+  LaunchGate::of_process().remove_part();
 }
 
 // The others wait for this rank, perhaps on their devices.
 void NcclPart::give_up(const std::exception_ptr& error) noexcept {
   if (std::exchange(over_, true)) return;
+  operation_ = nullptr;
   of->clique->abort(error);
   end(error, nullptr);
   leave_place();
   LaunchGate::of_process().remove_part();
 }
 
+// Nothing has the driver wait for parts that are on the stream before: several can be given it together.
 void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
   try {
     if (stream_ == nullptr) stream_ = streams_.make_apart();
+    StreamPositions others;
+    for (const StreamPosition& wait : part->waits)
+      if (wait.position > taken_of(wait.stream)) others.push_back(wait);
+    part->waits = std::move(others);
+    taken_of(part->position.stream) = part->position.position;
     streams_.submit(*stream_, part->waits, {nullptr, nullptr, part->site}, NcclPart::Turn(part));
   } catch (...) {
     part->give_up(std::current_exception());

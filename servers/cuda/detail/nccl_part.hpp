@@ -1,9 +1,12 @@
 #pragma once
 
+#include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/collectives/nccl_operation.hpp>
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
 #include <coxswain/servers/cuda/detail/stream_queue.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <vector>
@@ -23,12 +26,22 @@ class NcclPart final : public CollectivePart, public std::enable_shared_from_thi
   struct Turn;
 
   void issue(const IssueTarget& target) noexcept;
-  void launch(const NcclOperation& operation, const IssueTarget& target);
-  void note_launch(const std::shared_ptr<NcclOperation>& operation, const IssueTarget& target);
+  void launch_kernels(const IssueTarget& target);
+  void note_result(CUresult result) noexcept;
+  void end_launch() noexcept;
+  void note_launch(const std::shared_ptr<CudaEvent>& event);
+  void fail_launch(const std::exception_ptr& error) noexcept;
   void give_up(const std::exception_ptr& error) noexcept;
 
-  std::shared_ptr<NcclOperation> operation_;  // from its turn until it is issued
+  std::shared_ptr<NcclOperation> operation_;  // from its turn until it has been launched
   bool over_ = false;                         // it has been launched, or given up
+  // From when it is issued until it has been launched:
+  std::shared_ptr<OpenNcclDevices> opened_;  // what its kernels use
+  std::shared_ptr<CudaEvent> event_;         // its end
+  StreamQueue* queue_ = nullptr;             // that it is issued on, with
+  std::uint64_t issued_ = 0;                 // so much
+  std::uint64_t issued_on_native_ = 0;       // and that on its stream of the driver
+  CUresult result_ = CUDA_SUCCESS;           // of its kernels' launches: the first failure
 };
 
 /// The communication stream of a device, which all its communicators share: parts come to it in the sequencer's order.
@@ -45,8 +58,16 @@ class NcclLine {
  private:
   friend class NcclPart;
 
+  // How far the parts of a slot have come to the line.
+  [[nodiscard]] std::uint64_t& taken_of(StreamSlot slot) {
+    const auto index = static_cast<std::size_t>(slot);
+    if (index >= taken_.size()) taken_.resize(index + 1);
+    return taken_[index];
+  }
+
   CudaStreams& streams_;
   std::shared_ptr<CudaStream> stream_;               // made by the first part
+  std::vector<std::uint64_t> taken_;                 // by slot
   std::shared_ptr<CudaEvent> last_end_;              // of what was launched
   std::vector<std::shared_ptr<CudaEvent>> awaited_;  // by the part that is being noted: its memory is used again
 };

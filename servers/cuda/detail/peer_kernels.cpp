@@ -110,13 +110,12 @@ bool are_small_together(std::size_t count, const Request& request) noexcept {
   return bytes != 0 && bytes <= PeerKernels::most_in_two_shots;
 }
 
-CUlaunchConfig config_of(unsigned blocks, CUstream stream) noexcept {
-  CUlaunchConfig config{};
-  config.gridDimX = blocks;
-  config.blockDimX = peer_kernel_threads;
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.hStream = stream;
-  return config;
+/// A kernel whose arguments are these values, of the kernel's types.
+template <class... Values>
+void launch_kernel(const PeerKernels::Launch& launch, CUfunction function, unsigned blocks, const Values&... values) {
+  const std::array<KernelLaunch::Argument, sizeof...(Values)> arguments{
+      KernelLaunch::Argument{&values, sizeof(values)}...};
+  launch({.function = function, .grid = {blocks, 1, 1}, .block = {peer_kernel_threads, 1, 1}, .arguments = arguments});
 }
 
 bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts) {
@@ -265,36 +264,46 @@ void PeerKernels::load(Kernels& into, std::span<const std::byte> image, std::siz
   add(into.broadcasts, "cox_broadcast");
 }
 
+// `data`: the kernel's first argument.
+template <class Data>
+void PeerKernels::launch_two_shots(CUfunction function, std::size_t rank, const Data& data, std::size_t units,
+                                   std::uint32_t epoch, const Launch& launch) const {
+  launch_kernel(launch, function, blocks_for((units + ranks_.size() - 1) / ranks_.size()), data, all_at(flags_at),
+                all_at(inputs_at), all_at(results_at), static_cast<std::uint32_t>(rank), epoch,
+                static_cast<const void*>(given_up_));
+}
+
 void PeerKernels::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
-                         CUstream stream) const {
+                         const Launch& launch) const {
   const NcclCall& first = calls.front();
   if (way == CliqueWay::OneShot)
-    return launch_one_shot(find(first.request)->one_shots[rank], rank, first, ++launched, stream);
+    return launch_one_shot(find(first.request)->one_shots[rank], rank, first, ++launched, launch);
   if (calls.size() > 1 &&
       are_small_together(calls.size(), [&](std::size_t i) -> const auto& { return calls[i].request; })) {
     Pieces data;
     for (const NcclCall& call : calls) data.add(call.source, call.destination, size_of(call.request));
     const std::size_t units = data.first[data.count];
-    return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, &data, units, ++launched, stream);
+    return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, data, units, ++launched, launch);
   }
   if (calls.size() == 1 && is_of_small_blocks(first.request, ranks_.size()))
-    return launch_blocks(rank, first, ++launched, stream);
+    return launch_blocks(rank, first, ++launched, launch);
   for (const NcclCall& call : calls) {
     if (call.request.operation == CollectiveOperation::ReduceScatter) {
       NcclCall part = call;
       part.request.operation = CollectiveOperation::Reduce;
       for (part.request.root = 0; part.request.root < ranks_.size(); ++part.request.root) {
-        launch_whole(rank, part, launched, stream);
+        launch_whole(rank, part, launched, launch);
         part.source = static_cast<const std::byte*>(part.source) + size_of(call.request);
       }
     } else {
-      launch_whole(rank, call, launched, stream);
+      launch_whole(rank, call, launched, launch);
     }
   }
 }
 
 // In pieces that there is memory for.
-void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, CUstream stream) const {
+void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched,
+                               const Launch& launch) const {
   const CollectiveRequest& request = call.request;
   const bool gets = is_all_reduce(request) || request.root == rank;
   const auto* const source = static_cast<const std::byte*>(call.source);
@@ -302,13 +311,13 @@ void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint
   const CUfunction function = find(request)->two_shots[rank];
   const std::size_t size = size_of(request);
   for (std::size_t at = 0; at < size; at += most_in_two_shots) {
-    Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_in_two_shots)};
-    launch_two_shots(function, rank, &data, two_shot_units(data.bytes), ++launched, stream);
+    const Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_in_two_shots)};
+    launch_two_shots(function, rank, data, two_shot_units(data.bytes), ++launched, launch);
   }
 }
 
 void PeerKernels::launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
-                                  CUstream stream) const {
+                                  const Launch& launch) const {
   const void* source = call.source;
   void* destination = call.destination;
   std::uint64_t bytes = size_of(call.request);
@@ -316,12 +325,12 @@ void PeerKernels::launch_one_shot(CUfunction function, std::size_t rank, const N
   auto this_rank = static_cast<std::uint32_t>(rank);
   std::uint64_t stride = lines_of_rank;
   void* given_up = given_up_;
-  std::array<void*, 8> values{&source, &destination, &bytes, &lines, &this_rank, &epoch, &stride, &given_up};
-  CUlaunchConfig config = config_of(blocks_for((bytes + one_shot_unit - 1) / one_shot_unit), stream);
-  COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
+  launch_kernel(launch, function, blocks_for((bytes + one_shot_unit - 1) / one_shot_unit), source, destination, bytes,
+                lines, this_rank, epoch, stride, given_up);
 }
 
-void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const {
+void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch,
+                                const Launch& launch) const {
   const Kernels& kernels = *find(call.request);
   const void* source = call.source;
   void* destination = call.destination;
@@ -331,29 +340,13 @@ void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uin
   auto this_rank = static_cast<std::uint32_t>(rank);
   auto root = static_cast<std::uint32_t>(call.request.root);
   void* given_up = given_up_;
-  CUlaunchConfig config = config_of(blocks_for(two_shot_units(bytes)), stream);
-  if (call.request.operation == CollectiveOperation::Broadcast) {
-    std::array<void*, 9> values{&source, &destination, &bytes, &flags, &inputs, &this_rank, &root, &epoch, &given_up};
-    COX_CUDA_TRY(launch(&config, kernels.broadcasts[rank], values.data(), nullptr));
-    return;
-  }
+  const unsigned blocks = blocks_for(two_shot_units(bytes));
+  if (call.request.operation == CollectiveOperation::Broadcast)
+    return launch_kernel(launch, kernels.broadcasts[rank], blocks, source, destination, bytes, flags, inputs, this_rank,
+                         root, epoch, given_up);
   const bool gathers = call.request.operation == CollectiveOperation::AllGather;
-  const CUfunction function = gathers ? kernels.all_gathers[rank] : kernels.reduce_scatters[rank];
-  std::array<void*, 8> values{&source, &destination, &bytes, &flags, &inputs, &this_rank, &epoch, &given_up};
-  COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
-}
-
-// `data`: the kernel's first argument.
-void PeerKernels::launch_two_shots(CUfunction function, std::size_t rank, void* data, std::size_t units,
-                                   std::uint32_t epoch, CUstream stream) const {
-  Peers flags = all_at(flags_at);
-  Peers inputs = all_at(inputs_at);
-  Peers results = all_at(results_at);
-  auto this_rank = static_cast<std::uint32_t>(rank);
-  void* given_up = given_up_;
-  std::array<void*, 7> values{data, &flags, &inputs, &results, &this_rank, &epoch, &given_up};
-  CUlaunchConfig config = config_of(blocks_for((units + ranks_.size() - 1) / ranks_.size()), stream);
-  COX_CUDA_TRY(launch(&config, function, values.data(), nullptr));
+  launch_kernel(launch, gathers ? kernels.all_gathers[rank] : kernels.reduce_scatters[rank], blocks, source,
+                destination, bytes, flags, inputs, this_rank, epoch, given_up);
 }
 
 PeerKernels::Peers PeerKernels::all_at(std::size_t offset) const noexcept {

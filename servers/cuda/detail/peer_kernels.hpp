@@ -8,6 +8,7 @@
 #include <coxswain/servers/cuda/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
 #include <coxswain/servers/cuda/detail/cuda_storage.hpp>
+#include <coxswain/servers/cuda/detail/launch_batch.hpp>
 
 #include <array>
 #include <atomic>
@@ -67,9 +68,11 @@ class PeerKernels {
     return found != nullptr && found->usable;
   }
 
-  /// Launches the rank's part on a stream of its device, whose context is current: as kernels that are numbered on all
-  /// ranks alike, for each way from 1. `launched`: how many there were; those of this part are added. Throws CudaError.
-  void launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched, CUstream stream) const;
+  using Launch = std::function<void(const KernelLaunch&)>;
+  /// Calls `launch` for each kernel of the rank's part, in their order. They are numbered on all ranks alike, for each
+  /// way from 1. `launched`: how many there were; those of this part are added. Throws what `launch` throws.
+  void launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
+              const Launch& launch) const;
   /// Kernels that wait for other ranks end, with whatever they have.
   void give_up() noexcept;
 
@@ -96,12 +99,13 @@ class PeerKernels {
   [[nodiscard]] std::vector<std::vector<std::byte>> compile(const CollectiveRequest& request) const;
   /// Adds the functions of the image, on the rank's device.
   void load(Kernels& into, std::span<const std::byte> image, std::size_t rank) const;
-  void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, CUstream stream) const;
+  void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Launch& launch) const;
   void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
-                       CUstream stream) const;
-  void launch_two_shots(CUfunction function, std::size_t rank, void* data, std::size_t units, std::uint32_t epoch,
-                        CUstream stream) const;
-  void launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, CUstream stream) const;
+                       const Launch& launch) const;
+  template <class Data>
+  void launch_two_shots(CUfunction function, std::size_t rank, const Data& data, std::size_t units, std::uint32_t epoch,
+                        const Launch& launch) const;
+  void launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, const Launch& launch) const;
   [[nodiscard]] Peers all_at(std::size_t offset) const noexcept;
   [[nodiscard]] static std::size_t index_of(const CollectiveRequest& request) noexcept {
     const auto [type, operation] = code_of(request);

@@ -22,10 +22,12 @@ class StreamQueue;
 
 /// Where a piece of work is issued: a stream, or a stream that is being captured.
 struct IssueTarget {
-  CUstream stream = nullptr;
+  CUstream captured = nullptr;         ///< null: it is none that is being captured
   StreamQueue* queue = nullptr;        ///< null in a capture
   std::vector<Bytes>* kept = nullptr;  ///< by the graph, in a capture
 
+  /// What the driver is to be given work on.
+  [[nodiscard]] CUstream stream() const noexcept;
   /// Keeps host memory until the work issued so far has passed it. Throws std::bad_alloc.
   void hold(Bytes bytes) const;
 };
@@ -73,7 +75,7 @@ class StreamQueue {
   [[nodiscard]] NativeStream& native() const noexcept { return native_; }
   [[nodiscard]] CudaTimeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] const CudaTimeline& timeline() const noexcept { return timeline_; }
-  [[nodiscard]] IssueTarget target() noexcept { return {native_.native(), this, nullptr}; }
+  [[nodiscard]] IssueTarget target() noexcept { return {nullptr, this, nullptr}; }
   /// Behind all that was submitted so far.
   [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, timeline_.submitted()}; }
   /// Nothing is pending or under way.
@@ -88,6 +90,12 @@ class StreamQueue {
     const std::shared_ptr<CudaEvent>& event = native_.event_behind_all(events);
     timeline_.mark(timeline_.issued(), event);
     return event;
+  }
+  /// As if mark() had been called when so much had been issued, of this and of the stream of the driver: with `event`,
+  /// which was recorded then. There is no later mark. Throws std::bad_alloc.
+  void mark(std::uint64_t issued, std::uint64_t issued_on_native, const std::shared_ptr<CudaEvent>& event) {
+    native_.mark(issued_on_native, event);
+    timeline_.mark(issued, event);
   }
   /// Keeps host memory until all that was issued so far is complete. Throws std::bad_alloc.
   void hold(Bytes bytes) { held_.push_back({timeline_.issued(), std::move(bytes)}); }
@@ -116,6 +124,8 @@ class StreamQueue {
   std::deque<HeldTogether> held_together_;  // that somebody who waits may give back, too
   std::deque<Held> held_;                   // the later ones
 };
+
+inline CUstream IssueTarget::stream() const noexcept { return queue != nullptr ? queue->native().native() : captured; }
 
 inline void IssueTarget::hold(Bytes bytes) const {
   if (queue != nullptr) return queue->hold(std::move(bytes));

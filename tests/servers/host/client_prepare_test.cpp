@@ -58,9 +58,9 @@ class PreparingServer : public HostServer {
     return ours;
   }
   void launch(PreparedKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
-              const Caller& caller) {
+              const Caller& caller, IssueTime when) {
     kernel.record().add("launch");
-    HostServer::launch(kernel, count, std::move(arguments), mode, caller);
+    HostServer::launch(kernel, count, std::move(arguments), mode, caller, when);
   }
 };
 

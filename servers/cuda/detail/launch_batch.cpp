@@ -1,0 +1,165 @@
+#include <coxswain/servers/cuda/detail/launch_batch.hpp>
+
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+constexpr std::size_t argument_alignment = 16;
+
+constexpr std::size_t aligned(std::size_t size) noexcept {
+  return (size + argument_alignment - 1) / argument_alignment * argument_alignment;
+}
+
+}  // namespace
+
+LaunchBatch::~LaunchBatch() {
+  for (Graph& graph : kernels_) destroy(graph);
+  for (Graph& graph : with_ends_) destroy(graph);
+}
+
+void LaunchBatch::destroy(Graph& graph) noexcept {
+  if (graph.native != nullptr) COX_CUDA_CHECK(graph_exec_destroy(graph.native));
+  if (graph.graph != nullptr) COX_CUDA_CHECK(graph_destroy(graph.graph));
+  graph = {};
+}
+
+void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
+  const std::size_t count = launch.arguments.size();
+  const std::size_t first = offsets_.size();
+  std::size_t at = arguments_.size();
+  std::size_t size = at;
+  for (const KernelLaunch::Argument& argument : launch.arguments) size += aligned(argument.size);
+  entries_.reserve(std::max(entries_.size() + 1, most));
+  offsets_.reserve(std::max(first + count, most * 8));
+  values_.reserve(std::max(count, most));
+  arguments_.resize(size);
+  for (const KernelLaunch::Argument& argument : launch.arguments) {
+    std::memcpy(arguments_.data() + at, argument.value, argument.size);
+    offsets_.push_back(static_cast<std::uint32_t>(at));
+    at += aligned(argument.size);
+  }
+  entries_.push_back({launch.function, launch.grid, launch.block, launch.shared_memory,
+                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first + count), nullptr,
+                      std::move(launched)});
+}
+
+// What is called may add the next ones: these are taken out before.
+void LaunchBatch::launch(CUstream stream) noexcept {
+  std::vector<Entry> taken = std::exchange(entries_, std::exchange(spare_, {}));
+  std::array<CUresult, most> results{};
+  for (std::size_t at = 0; at < taken.size();) {
+    const std::span<const Entry> left = std::span<const Entry>(taken).subspan(at);
+    const bool with_end = left.front().end != nullptr;
+    const auto other =
+        std::ranges::find_if(left, [&](const Entry& entry) { return (entry.end != nullptr) != with_end; });
+    const std::size_t count = std::bit_floor(static_cast<std::size_t>(other - left.begin()));
+    launch(left.first(count), std::span(results).subspan(at, count), stream);
+    at += count;
+  }
+  offsets_.clear();
+  arguments_.clear();
+  for (std::size_t i = 0; i < taken.size(); ++i) taken[i].launched(results[i]);
+  taken.clear();
+  spare_ = std::move(taken);
+}
+
+// To have the graph of one kernel launch another than before costs more than a launch: where kernels take turns, each
+// is launched by itself.
+void LaunchBatch::launch(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept {
+  const Entry& first = entries.front();
+  const bool alone = entries.size() == 1;
+  const bool changes = alone && std::exchange(last_alone_, first.function) != first.function;
+  const auto length = static_cast<std::size_t>(std::countr_zero(entries.size()));
+  Graph& graph = (alone || first.end == nullptr ? kernels_ : with_ends_)[length];
+  if (!uses_graphs_ || changes || !prepare(graph, entries)) {
+    for (std::size_t i = 0; i < entries.size(); ++i) results[i] = launch_by_itself(entries[i], stream);
+    return;
+  }
+  CUresult result = driver().graph_launch(graph.native, stream);
+  if (result == CUDA_SUCCESS && alone && first.end != nullptr) result = driver().event_record(first.end, stream);
+  std::ranges::fill(results, result);
+}
+
+CUresult LaunchBatch::launch_by_itself(const Entry& entry, CUstream stream) noexcept {
+  const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entry);
+  CUlaunchConfig config{};
+  config.gridDimX = parameters.gridDimX;
+  config.gridDimY = parameters.gridDimY;
+  config.gridDimZ = parameters.gridDimZ;
+  config.blockDimX = parameters.blockDimX;
+  config.blockDimY = parameters.blockDimY;
+  config.blockDimZ = parameters.blockDimZ;
+  config.sharedMemBytes = parameters.sharedMemBytes;
+  config.hStream = stream;
+  const CUresult result = driver().launch(&config, entry.function, parameters.kernelParams, nullptr);
+  return result != CUDA_SUCCESS || entry.end == nullptr ? result : driver().event_record(entry.end, stream);
+}
+
+// Returns whether the graph will do what the entries say.
+bool LaunchBatch::prepare(Graph& graph, std::span<const Entry> entries) noexcept {
+  if (graph.failed) return false;
+  if (graph.native != nullptr) return change(graph, entries);
+  if (make(graph, entries)) return true;
+  destroy(graph);
+  graph.failed = true;
+  return false;
+}
+
+bool LaunchBatch::make(Graph& graph, std::span<const Entry> entries) noexcept {
+  const Driver& its = driver();
+  if (its.graph_create(&graph.graph, 0) != CUDA_SUCCESS) return false;
+  CUgraphNode last = nullptr;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entries[i]);
+    if (its.graph_add_kernel(&graph.kernels[i], graph.graph, &last, i == 0 ? 0 : 1, &parameters) != CUDA_SUCCESS)
+      return false;
+    last = graph.kernels[i];
+    CUkernelNodeAttrValue value{};
+    value.priority = priority_;
+    if (priority_ != 0 && its.graph_set_attribute(last, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value) != CUDA_SUCCESS)
+      return false;
+    if (entries.size() == 1 || entries[i].end == nullptr) continue;
+    if (its.graph_add_event_record(&graph.ends[i], graph.graph, &last, 1, entries[i].end) != CUDA_SUCCESS) return false;
+    last = graph.ends[i];
+  }
+  const auto flags = static_cast<unsigned>(priority_ != 0 ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
+  return its.graph_instantiate(&graph.native, graph.graph, flags) == CUDA_SUCCESS;
+}
+
+bool LaunchBatch::change(const Graph& graph, std::span<const Entry> entries) noexcept {
+  const Driver& its = driver();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entries[i]);
+    if (its.graph_change_kernel(graph.native, graph.kernels[i], &parameters) != CUDA_SUCCESS) return false;
+    if (graph.ends[i] != nullptr &&
+        its.graph_change_event_record(graph.native, graph.ends[i], entries[i].end) != CUDA_SUCCESS)
+      return false;
+  }
+  return true;
+}
+
+// Good until the next call.
+CUDA_KERNEL_NODE_PARAMS LaunchBatch::parameters_of(const Entry& entry) noexcept {
+  values_.clear();
+  for (std::uint32_t i = entry.first_argument; i < entry.end_of_arguments; ++i)
+    values_.push_back(arguments_.data() + offsets_[i]);  // there is room
+  CUDA_KERNEL_NODE_PARAMS parameters{};
+  parameters.func = entry.function;
+  parameters.gridDimX = entry.grid[0];
+  parameters.gridDimY = entry.grid[1];
+  parameters.gridDimZ = entry.grid[2];
+  parameters.blockDimX = entry.block[0];
+  parameters.blockDimY = entry.block[1];
+  parameters.blockDimZ = entry.block[2];
+  parameters.sharedMemBytes = entry.shared_memory;
+  parameters.kernelParams = values_.data();
+  return parameters;
+}
+
+}  // namespace cox::detail
