@@ -227,22 +227,27 @@ void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& 
 // The first rank to tell of an operation has told of those before it: they are added in their order. It is ahead of the
 // others, so it is the one that lets go of what has ended, by what the device threads know of themselves: a look at an
 // event is dear.
-void NcclClique::add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part,
-                     std::uint64_t ended_before) {
+void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t ended_before) {
   Ended ended(devices_);
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr) std::rethrow_exception(broken_);
-  ended_before_[rank] = ended_before;
-  if (!operation->begun) {
-    watch();
-    under_way_.push_back(operation);
-    operation->begun = true;
-    if (under_way_.size() >= most_unlooked_at) {
-      const std::uint64_t on_all = *std::ranges::min_element(ended_before_);
-      take_ended(ended, [&](const NcclOperation& each) { return each.sequence.load() <= on_all; });
-    }
+  watch();
+  const std::size_t known = under_way_.size();
+  try {
+    for (const Part& part : parts)
+      if (!part.operation->begun) under_way_.push_back(part.operation);
+  } catch (...) {
+    under_way_.resize(known);
+    throw;
   }
-  operation->launched[rank] = std::move(part);
+  for (Part& part : parts) {
+    part.operation->begun = true;
+    part.operation->launched[rank] = std::move(part.launched);
+  }
+  ended_before_[rank] = ended_before;
+  if (under_way_.size() == known || under_way_.size() < most_unlooked_at) return;
+  const std::uint64_t on_all = *std::ranges::min_element(ended_before_);
+  take_ended(ended, [&](const NcclOperation& each) { return each.sequence.load() <= on_all; });
 }
 
 // What only moves elements moves bytes.

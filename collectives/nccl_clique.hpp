@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -102,11 +103,15 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   [[nodiscard]] Launching launching(std::size_t rank) const;
   /// Launches the rank's part, by NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
-  /// The rank's part has been launched: those of a rank in the sequencer's order; its parts up to number
-  /// `ended_before` on the communicator are known to have ended. Throws broken(): then its end may never come, and it
-  /// is not told; std::system_error.
-  void add(const std::shared_ptr<NcclOperation>& operation, std::size_t rank, NcclOperation::Launched part,
-           std::uint64_t ended_before);
+  /// A rank's part that has been launched.
+  struct Part {
+    std::shared_ptr<NcclOperation> operation;
+    NcclOperation::Launched launched;
+  };
+  /// The rank's parts have been launched, in the sequencer's order; its parts up to number `ended_before` on the
+  /// communicator are known to have ended. Throws broken(): then their ends may never come, and they are not told;
+  /// std::system_error, std::bad_alloc: then nothing has changed.
+  void add(std::size_t rank, std::span<Part> parts, std::uint64_t ended_before);
 
   /// Tells all who have launched what has not ended, then gives NCCL's communicators up. Idempotent.
   void abort(const std::exception_ptr& cause) noexcept;

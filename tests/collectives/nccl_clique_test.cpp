@@ -144,24 +144,30 @@ class Bench {
   }
   /// As a device thread does. Returns whether the rank has launched its part.
   bool launch(Operation& of, std::size_t rank, std::size_t requests = 1) {
-    Part& part = of.parts[rank];
+    return launch(std::vector<Operation*>{&of}, rank, requests);
+  }
+  /// Its parts of all these, which are noted together.
+  bool launch(const std::vector<Operation*>& all, std::size_t rank, std::size_t requests = 1) {
     try {
-      NcclCalls calls;
-      for (const CollectiveRequest& request : requests_of(requests)) calls.push_back({.request = request});
-      {
+      std::vector<NcclClique::Part> launched;
+      for (Operation* const of : all) {
+        NcclCalls calls;
+        for (const CollectiveRequest& request : requests_of(requests)) calls.push_back({.request = request});
         const NcclClique::Launching launching = clique->launching(rank);
         clique->launch(launching, rank, calls, nullptr);
+        Part& part = of->parts[rank];
+        launched.push_back(
+            {of->operation, {.behind = {}, .end = part.end, .fail = [&part](const std::exception_ptr& error) {
+                               part.error = error;
+                               ++part.told;
+                             }}});
+        launched.back().launched.behind.push_back(part.before);
       }
-      NcclOperation::Launched launched{.behind = {}, .end = part.end, .fail = [&part](const std::exception_ptr& error) {
-                                         part.error = error;
-                                         ++part.told;
-                                       }};
-      launched.behind.push_back(part.before);
-      clique->add(of.operation, rank, std::move(launched), ended_before[rank]);
+      clique->add(rank, launched, ended_before[rank]);
       return true;
     } catch (...) {
-      part.error = std::current_exception();
-      clique->abort(part.error);
+      for (Operation* const of : all) of->parts[rank].error = std::current_exception();
+      clique->abort(std::current_exception());
       return false;
     }
   }
@@ -307,6 +313,23 @@ TEST_CASE("What one rank has not ended is kept, whatever the others have") {
   }
   bench.clique->note_ended();
   CHECK(std::ranges::none_of(bench.operations, [](const auto& each) { return each->ended == 1; }));
+}
+
+TEST_CASE("Parts that a rank launches together end, or are told, one by one") {
+  Bench bench;
+  REQUIRE(bench.create());
+  std::vector<Bench::Operation*> all;
+  for (int i = 0; i < 40; ++i) all.push_back(&bench.begin());
+  REQUIRE(bench.launch(all, 0));
+  for (std::size_t rank = 1; rank < ranks; ++rank)
+    for (Bench::Operation* const of : all) REQUIRE(bench.launch(*of, rank));
+  Bench::end(*all[0]);
+  Bench::end(*all[1]);
+  bench.clique->note_ended();
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->ended == (i < 2 ? 1 : 0));
+  bench.clique->abort(std::make_exception_ptr(std::runtime_error("enough")));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (const auto& part : all[i]->parts) CHECK(part.told == (i < 2 ? 0 : 1));
 }
 
 TEST_CASE("A creation that fails is told to all who wait for it, and leaves nothing behind") {

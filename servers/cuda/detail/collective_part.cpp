@@ -20,15 +20,18 @@ void CollectivePart::end(const std::exception_ptr& error, const std::shared_ptr<
   }
 }
 
+CollectivePart::CollectivePart(std::shared_ptr<RankContext> whose) : of(std::move(whose)) {
+  of->communication->turns->expect();
+}
+
+CollectivePart::~CollectivePart() {
+  if (is_expected_) of->communication->turns->forget();
+}
+
 void CollectivePart::leave_place() noexcept {
   const std::uint64_t turn = std::exchange(turn_, 0);
   if (turn == 0) return;
-  try {
-    of->communication->turns->issued(turn);
-  } catch (...) {  // no memory: what waits for its end would wait for ever
-    report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
-    fail(std::current_exception());
-  }
+  of->communication->turns->issued(turn);
 }
 
 void CollectivePart::refuse(const std::exception_ptr& refusal) noexcept {

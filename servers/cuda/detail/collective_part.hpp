@@ -51,10 +51,11 @@ struct RankContext {
 /// A rank's part in one operation, from when it is asked for to its end: what all kinds of them have.
 class CollectivePart {
  public:
-  CollectivePart() = default;
+  /// Device thread. Throws std::bad_alloc.
+  explicit CollectivePart(std::shared_ptr<RankContext> whose);
   CollectivePart(const CollectivePart&) = delete;
   CollectivePart& operator=(const CollectivePart&) = delete;
-  virtual ~CollectivePart() = default;
+  virtual ~CollectivePart();
 
   /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread, if not said otherwise; does not
   /// block.
@@ -67,7 +68,7 @@ class CollectivePart {
   /// longer agree on what comes next. Any thread.
   void fail(const std::exception_ptr& error) noexcept;
 
-  std::shared_ptr<RankContext> of;
+  const std::shared_ptr<RankContext> of;
   StreamPosition position;               ///< of the end
   StreamPositions waits;                 ///< what must be done before
   std::shared_ptr<CudaStream> asked_on;  ///< whose errors get what becomes of it
@@ -80,6 +81,7 @@ class CollectivePart {
   /// The part has its turn, and will be issued later.
   void take_place() noexcept {
     turn_ = of->communication->turns->take();
+    is_expected_ = false;
     behind_ = turn_ - 1;
   }
   /// The part has its turn, and all that it waits for is known as events: it holds nobody up.
@@ -90,6 +92,7 @@ class CollectivePart {
  private:
   void tell(const std::exception_ptr& error) noexcept;
 
+  bool is_expected_ = true;   // to take a place
   std::uint64_t turn_ = 0;    // among those that others' ends come behind; 0: none, or it has been issued
   std::uint64_t behind_ = 0;  // its end comes behind that turn
 

@@ -70,7 +70,7 @@ class CopyEngine::Copier {
   /// An event behind all of these.
   std::shared_ptr<CudaEvent> join(std::vector<std::shared_ptr<CudaEvent>> ends) {
     if (ends.size() == 1) return std::move(ends.front());
-    for (const auto& end : ends) COX_CUDA_TRY(stream_wait_event(stream_, end->native(), CU_EVENT_WAIT_DEFAULT));
+    for (const auto& end : ends) end->delay(stream_);
     return events_.record(stream_);
   }
 

@@ -254,18 +254,17 @@ std::shared_ptr<CollectivePart> CudaCommunicator::make_part(CudaCollective& coll
   const CollectiveRequest& request = collective.requests.front();
   std::shared_ptr<CollectivePart> part;
   if (clique() == nullptr) {
-    auto transfer = std::make_shared<TransferPart>();
+    auto transfer = std::make_shared<TransferPart>(context_);
     transfer->place = place(request);
     transfer->memory = std::move(collective.memory);
     if (TransferPart::has_room(context_->communication->streams.timeline(slot_)))
       transfer->ready = std::move(collective.ready);
     part = std::move(transfer);
   } else {
-    auto all = std::make_shared<NcclPart>();
+    auto all = std::make_shared<NcclPart>(context_);
     all->calls = std::move(collective.calls);
     part = std::move(all);
   }
-  part->of = context_;
   part->waits = std::move(collective.waits);
   part->asked_on = on.shared_from_this();
   part->error_sequence = on.next_sequence();

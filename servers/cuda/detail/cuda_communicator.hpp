@@ -10,6 +10,7 @@
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
+#include <coxswain/servers/cuda/detail/launch_batch.hpp>
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 
@@ -81,7 +82,7 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return context_->clique; }
 
  private:
-  static constexpr std::size_t most_at_a_time = 8;
+  static constexpr std::size_t most_at_a_time = LaunchBatch::most;  // its device can be given their kernels together
 
   struct Unasked {
     CollectiveArrival arrival;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -23,11 +24,26 @@ constexpr int rests_in_wait = 512;  // a rest is at most this part of the wait s
 
 }  // namespace
 
-CudaEvent::~CudaEvent() { events_->give_back(native_); }
+CudaEvent::~CudaEvent() {
+  if (native_ != nullptr) events_->give_back(*native_);
+}
+
+void CudaEvent::delay(CUstream stream) const {
+  if (native_ != nullptr) {
+    COX_CUDA_TRY(stream_wait_event(stream, native_->event, CU_EVENT_WAIT_DEFAULT));
+  } else {
+    COX_CUDA_TRY(stream_wait_value(stream, events_->counter(), count_, CU_STREAM_WAIT_VALUE_GEQ));
+  }
+}
 
 bool CudaEvent::reached() noexcept {
   if (found_reached() || process_is_ending()) return true;
-  const CUresult result = driver().event_query(native_.event);
+  if (native_ == nullptr) {
+    if (!events_->has_counted(count_) && !later_->reached()) return false;  // which finds a fault
+    reached_.store(true, std::memory_order_release);
+    return true;
+  }
+  const CUresult result = driver().event_query(native_->event);
   if (result == CUDA_ERROR_NOT_READY && !gpu_faulted()) return false;
   if (result != CUDA_ERROR_NOT_READY) check_cuda(result, "event_query");
   reached_.store(true, std::memory_order_release);
@@ -76,9 +92,10 @@ CudaEvents::CudaEvents(std::shared_ptr<CudaContext> context, std::shared_ptr<Cud
       flags_(timing == Timing::Off ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT) {}
 
 CudaEvents::~CudaEvents() {
-  if (made_.empty()) return;
+  if (made_.empty() && counter_ == nullptr) return;
   const CurrentContext current(*context_);
   for (const NativeEvent& native : made_) COX_CUDA_CHECK(event_destroy(native.event));
+  if (counter_ != nullptr) COX_CUDA_CHECK(host_free(counter_));
 }
 
 std::shared_ptr<CudaEvent> CudaEvents::take() {
@@ -112,6 +129,19 @@ std::shared_ptr<CudaEvent> CudaEvents::record(CUstream stream) {
   auto event = take();
   COX_CUDA_TRY(event_record(event->native(), stream));
   return event;
+}
+
+CUdeviceptr CudaEvents::counter() {
+  if (counter_ == nullptr) {
+    void* made = nullptr;
+    COX_CUDA_TRY(host_alloc(&made, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    counter_ = ::new (made) std::atomic<std::uint32_t>(0);
+  }
+  return reinterpret_cast<CUdeviceptr>(counter_);  // one address for all: unified addressing
+}
+
+std::shared_ptr<CudaEvent> CudaEvents::counted(std::shared_ptr<CudaEvent> later, std::uint32_t count) {
+  return std::make_shared<CudaEvent>(shared_from_this(), std::move(later), count);
 }
 
 void CudaEvents::give_back(NativeEvent& event) noexcept {

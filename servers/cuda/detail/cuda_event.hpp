@@ -23,15 +23,20 @@ struct NativeEvent {
   NativeEvent* next = nullptr;
 };
 
-/// An event of the driver, recorded once, which goes back to the device's other events when nobody refers to it any
-/// more. Any thread.
+/// A place in a stream: an event of the driver, recorded once, which goes back to the device's other events when nobody
+/// refers to it any more; or a piece of work before such an event that counts itself (CudaEvents::counted). Any thread.
 class CudaEvent final : public Milestone, public std::enable_shared_from_this<CudaEvent> {
  public:
   CudaEvent(std::shared_ptr<CudaEvents> events, NativeEvent& native) noexcept
-      : events_(std::move(events)), native_(native) {}
+      : events_(std::move(events)), native_(&native) {}
+  CudaEvent(std::shared_ptr<CudaEvents> events, std::shared_ptr<CudaEvent> later, std::uint32_t count) noexcept
+      : events_(std::move(events)), later_(std::move(later)), count_(count) {}
   ~CudaEvent() override;
 
-  [[nodiscard]] CUevent native() const noexcept { return native_.event; }
+  /// What is given to the stream from here on comes behind the event. Throws CudaError.
+  void delay(CUstream stream) const;
+  /// Precondition: it is none that counts itself.
+  [[nodiscard]] CUevent native() const noexcept { return native_->event; }
 
   // As Milestone says. After a fault of the GPU everything counts as reached.
   [[nodiscard]] bool reached() noexcept override;
@@ -51,7 +56,9 @@ class CudaEvent final : public Milestone, public std::enable_shared_from_this<Cu
 
  private:
   std::shared_ptr<CudaEvents> events_;
-  NativeEvent& native_;
+  NativeEvent* native_ = nullptr;     // null: it counts itself
+  std::shared_ptr<CudaEvent> later_;  // null: it does not
+  std::uint32_t count_ = 0;           // which says that it is over
   std::atomic<bool> reached_{false};
   std::atomic<bool> looked_at_{false};
 };
@@ -76,19 +83,31 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
   /// The same, recorded on `stream`.
   [[nodiscard]] std::shared_ptr<CudaEvent> record(CUstream stream);
 
+  /// Where kernels of one stream count: a word that the device writes and all may read; it counts around. At first 0.
+  /// Made by the first call. Throws CudaError.
+  [[nodiscard]] CUdeviceptr counter();
+  /// The end of the kernel that comes before what sets the counter to `count`, on the stream where that and then
+  /// `later` come. Throws std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<CudaEvent> counted(std::shared_ptr<CudaEvent> later, std::uint32_t count);
+
   [[nodiscard]] const CudaContext& context() const noexcept { return *context_; }
   [[nodiscard]] CudaPoller& poller() noexcept { return *poller_; }
 
  private:
   friend class CudaEvent;
   void give_back(NativeEvent& event) noexcept;
+  // Acquire: what the device did before is there.
+  [[nodiscard]] bool has_counted(std::uint32_t count) const noexcept {
+    return static_cast<std::int32_t>(counter_->load(std::memory_order_acquire) - count) >= 0;
+  }
 
   const std::shared_ptr<CudaContext> context_;
   const std::shared_ptr<CudaPoller> poller_;
   const unsigned flags_;
   AdaptiveMutex mutex_;
-  std::deque<NativeEvent> made_;  // guarded by mutex_
-  NativeEvent* free_ = nullptr;   // guarded by mutex_
+  std::deque<NativeEvent> made_;                   // guarded by mutex_
+  NativeEvent* free_ = nullptr;                    // guarded by mutex_
+  std::atomic<std::uint32_t>* counter_ = nullptr;  // in page-locked memory; set before events that count themselves
   alignas(64) std::atomic<NativeEvent*> given_back_{nullptr};
 };
 

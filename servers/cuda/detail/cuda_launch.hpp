@@ -24,6 +24,7 @@ struct CudaLaunch {
   };
 
   CUfunction function = nullptr;
+  bool has_clusters = false;  ///< LoadedKernel::has_clusters
   CubeCount::Static count;
   CubeDim dim;
   const CudaKernelOptions* options = nullptr;
@@ -45,7 +46,7 @@ struct CudaLaunch {
  private:
   /// As the others, which have attributes or tensor maps, are not.
   [[nodiscard]] bool can_be_together() const noexcept {
-    return tensor_maps.empty() && options->cluster_dim[0] == 0 && !options->cooperative &&
+    return tensor_maps.empty() && !has_clusters && options->cluster_dim[0] == 0 && !options->cooperative &&
            !options->programmatic_launch;
   }
   void issue_together(StreamQueue& queue, CudaStream& on, const char* name, std::source_location site) const;

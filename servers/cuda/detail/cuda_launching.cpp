@@ -267,6 +267,7 @@ void queue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, 
   const LoadedKernel& loaded = require_loaded(device, kernel, on, caller);
   Preparation preparation{device, on, kernel, loaded, arguments, caller};
   preparation.launch.function = loaded.function;
+  preparation.launch.has_clusters = loaded.has_clusters;
   preparation.launch.dim = kernel.cube_dim();
   preparation.launch.options = &kernel.options();
   require_limits(preparation);

@@ -90,9 +90,7 @@ void CudaStreams::wait_for(NativeStream& native, const StreamPosition& wait) {
   if (const StreamQueue* const other = queue_of(wait.stream); other != nullptr && &other->native() == &native) return;
   std::uint64_t& waited = native.waited_for(wait.stream);
   if (waited >= wait.position) return;
-  waited = each_event(wait, [&](const std::shared_ptr<CudaEvent>& event) {
-    COX_CUDA_TRY(stream_wait_event(native.native(), event->native(), CU_EVENT_WAIT_DEFAULT));
-  });
+  waited = each_event(wait, [&](const std::shared_ptr<CudaEvent>& event) { event->delay(native.native()); });
 }
 
 void CudaStreams::add_events(const StreamPositions& positions, std::vector<std::shared_ptr<CudaEvent>>& events) {
@@ -158,6 +156,7 @@ bool CudaStreams::issue_pending(StreamQueue& queue) {
 
 bool CudaStreams::flush_launches() noexcept {
   const bool any = !with_launches_.empty();
+  launches_kept_ = 0;
   while (!with_launches_.empty()) {  // who is told of a launch may add another
     NativeStream& native = *with_launches_.back();
     with_launches_.pop_back();

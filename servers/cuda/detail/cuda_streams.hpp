@@ -177,11 +177,10 @@ class CudaStreams {
     if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) queue.mark(*events_);
   }
   void note_launches(NativeStream& native) noexcept {
-    if (!native.has_launches() || native.is_listed) [[likely]]
-      return;
-    if (options_.launches_at_a_time == 1) return native.flush();
-    with_launches_.push_back(&native);  // there is room for all
-    native.is_listed = true;
+    if (!native.has_launches()) return;
+    if (!std::exchange(native.is_listed, true)) with_launches_.push_back(&native);  // there is room for all
+    // Of all streams: launches of one are not kept while others come without end.
+    if (++launches_kept_ >= options_.launches_at_a_time) flush_launches();
   }
   StreamPosition put_off(CudaStream& on, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
                          std::shared_ptr<CudaEvent> ready, PieceKind kind);
@@ -207,7 +206,8 @@ class CudaStreams {
   std::size_t apart_ = 0;                                 // of these
   std::atomic<std::size_t> native_count_{0};              // that other threads may look at
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
-  std::vector<NativeStream*> with_launches_;  // that the driver has not been given, as far as nobody has had it do so
+  std::vector<NativeStream*> with_launches_;  // that the driver may not have been given
+  std::size_t launches_kept_ = 0;             // at most so many are in them
   CudaStream* last_ = nullptr;                // that was asked for
   std::vector<StreamQueue*> waiting_;         // that have pending work
   std::size_t sweep_at_ = 1024;

@@ -76,6 +76,8 @@ void load(const KernelDefinition& definition, const CudaContext& context, Loaded
       static_cast<std::uint32_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   loaded.registers = static_cast<std::uint32_t>(attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_NUM_REGS));
   loaded.parameter_sizes = parameter_sizes(loaded.function);
+  loaded.has_clusters = attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) != 0 ||
+                        attribute_of(loaded.function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) != 0;
   raise_attributes(definition, context, loaded);
 }
 

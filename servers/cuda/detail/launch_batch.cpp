@@ -19,13 +19,14 @@ constexpr std::size_t aligned(std::size_t size) noexcept {
 }  // namespace
 
 LaunchBatch::~LaunchBatch() {
-  for (Graph& graph : kernels_) destroy(graph);
-  for (Graph& graph : with_ends_) destroy(graph);
+  for (Graph& graph : graphs_) destroy(graph);
 }
 
-void LaunchBatch::destroy(Graph& graph) noexcept {
-  if (graph.native != nullptr) COX_CUDA_CHECK(graph_exec_destroy(graph.native));
-  if (graph.graph != nullptr) COX_CUDA_CHECK(graph_destroy(graph.graph));
+void LaunchBatch::destroy(Graph& graph) const noexcept {
+  if (!process_is_ending()) {
+    if (graph.native != nullptr) check_cuda(driver_.graph_exec_destroy(graph.native), "graph_exec_destroy");
+    if (graph.graph != nullptr) check_cuda(driver_.graph_destroy(graph.graph), "graph_destroy");
+  }
   graph = {};
 }
 
@@ -45,7 +46,7 @@ void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
     at += aligned(argument.size);
   }
   entries_.push_back({launch.function, launch.grid, launch.block, launch.shared_memory,
-                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first + count), nullptr,
+                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first + count),
                       std::move(launched)});
 }
 
@@ -55,10 +56,7 @@ void LaunchBatch::launch(CUstream stream) noexcept {
   std::array<CUresult, most> results{};
   for (std::size_t at = 0; at < taken.size();) {
     const std::span<const Entry> left = std::span<const Entry>(taken).subspan(at);
-    const bool with_end = left.front().end != nullptr;
-    const auto other =
-        std::ranges::find_if(left, [&](const Entry& entry) { return (entry.end != nullptr) != with_end; });
-    const std::size_t count = std::bit_floor(static_cast<std::size_t>(other - left.begin()));
+    const std::size_t count = std::bit_floor(left.size());
     launch(left.first(count), std::span(results).subspan(at, count), stream);
     at += count;
   }
@@ -72,18 +70,12 @@ void LaunchBatch::launch(CUstream stream) noexcept {
 // To have the graph of one kernel launch another than before costs more than a launch: where kernels take turns, each
 // is launched by itself.
 void LaunchBatch::launch(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept {
-  const Entry& first = entries.front();
-  const bool alone = entries.size() == 1;
-  const bool changes = alone && std::exchange(last_alone_, first.function) != first.function;
-  const auto length = static_cast<std::size_t>(std::countr_zero(entries.size()));
-  Graph& graph = (alone || first.end == nullptr ? kernels_ : with_ends_)[length];
-  if (!uses_graphs_ || changes || !prepare(graph, entries)) {
-    for (std::size_t i = 0; i < entries.size(); ++i) results[i] = launch_by_itself(entries[i], stream);
-    return;
-  }
-  CUresult result = driver().graph_launch(graph.native, stream);
-  if (result == CUDA_SUCCESS && alone && first.end != nullptr) result = driver().event_record(first.end, stream);
-  std::ranges::fill(results, result);
+  const CUfunction first = entries.front().function;
+  const bool changes = entries.size() == 1 && std::exchange(last_alone_, first) != first;
+  Graph& graph = graphs_[static_cast<std::size_t>(std::countr_zero(entries.size()))];
+  if (uses_graphs_ && !changes && prepare(graph, entries))
+    return static_cast<void>(std::ranges::fill(results, driver_.graph_launch(graph.native, stream)));
+  for (std::size_t i = 0; i < entries.size(); ++i) results[i] = launch_by_itself(entries[i], stream);
 }
 
 CUresult LaunchBatch::launch_by_itself(const Entry& entry, CUstream stream) noexcept {
@@ -97,8 +89,7 @@ CUresult LaunchBatch::launch_by_itself(const Entry& entry, CUstream stream) noex
   config.blockDimZ = parameters.blockDimZ;
   config.sharedMemBytes = parameters.sharedMemBytes;
   config.hStream = stream;
-  const CUresult result = driver().launch(&config, entry.function, parameters.kernelParams, nullptr);
-  return result != CUDA_SUCCESS || entry.end == nullptr ? result : driver().event_record(entry.end, stream);
+  return driver_.launch(&config, entry.function, parameters.kernelParams, nullptr);
 }
 
 // Returns whether the graph will do what the entries say.
@@ -112,34 +103,26 @@ bool LaunchBatch::prepare(Graph& graph, std::span<const Entry> entries) noexcept
 }
 
 bool LaunchBatch::make(Graph& graph, std::span<const Entry> entries) noexcept {
-  const Driver& its = driver();
-  if (its.graph_create(&graph.graph, 0) != CUDA_SUCCESS) return false;
+  if (driver_.graph_create(&graph.graph, 0) != CUDA_SUCCESS) return false;
   CUgraphNode last = nullptr;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entries[i]);
-    if (its.graph_add_kernel(&graph.kernels[i], graph.graph, &last, i == 0 ? 0 : 1, &parameters) != CUDA_SUCCESS)
+    if (driver_.graph_add_kernel(&graph.kernels[i], graph.graph, &last, i == 0 ? 0 : 1, &parameters) != CUDA_SUCCESS)
       return false;
     last = graph.kernels[i];
     CUkernelNodeAttrValue value{};
     value.priority = priority_;
-    if (priority_ != 0 && its.graph_set_attribute(last, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value) != CUDA_SUCCESS)
+    if (priority_ != 0 && driver_.graph_set_attribute(last, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value) != CUDA_SUCCESS)
       return false;
-    if (entries.size() == 1 || entries[i].end == nullptr) continue;
-    if (its.graph_add_event_record(&graph.ends[i], graph.graph, &last, 1, entries[i].end) != CUDA_SUCCESS) return false;
-    last = graph.ends[i];
   }
   const auto flags = static_cast<unsigned>(priority_ != 0 ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
-  return its.graph_instantiate(&graph.native, graph.graph, flags) == CUDA_SUCCESS;
+  return driver_.graph_instantiate(&graph.native, graph.graph, flags) == CUDA_SUCCESS;
 }
 
 bool LaunchBatch::change(const Graph& graph, std::span<const Entry> entries) noexcept {
-  const Driver& its = driver();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entries[i]);
-    if (its.graph_change_kernel(graph.native, graph.kernels[i], &parameters) != CUDA_SUCCESS) return false;
-    if (graph.ends[i] != nullptr &&
-        its.graph_change_event_record(graph.native, graph.ends[i], entries[i].end) != CUDA_SUCCESS)
-      return false;
+    if (driver_.graph_change_kernel(graph.native, graph.kernels[i], &parameters) != CUDA_SUCCESS) return false;
   }
   return true;
 }

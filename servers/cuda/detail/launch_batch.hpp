@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -35,7 +34,7 @@ class LaunchBatch {
   /// What the driver made of the launch. Must not throw.
   using Launched = UniqueFunction<void(CUresult)>;
 
-  LaunchBatch() = default;
+  explicit LaunchBatch(const Driver& driver) noexcept : driver_(driver) {}
   LaunchBatch(const LaunchBatch&) = delete;
   LaunchBatch& operator=(const LaunchBatch&) = delete;
   /// Nothing is left, and all that was launched has ended.
@@ -51,12 +50,6 @@ class LaunchBatch {
   /// Adds a kernel, with a copy of its arguments, to fewer than `most`. Throws std::bad_alloc; then nothing has
   /// changed.
   void add(const KernelLaunch& launch, Launched launched);
-  /// Has `end` recorded behind the last kernel that was added, and calls `launched` instead of what was given with
-  /// that. Nobody else may know of `end` before.
-  void end_with(CUevent end, Launched launched) noexcept {
-    entries_.back().end = end;
-    entries_.back().launched = std::move(launched);
-  }
   /// Gives them to the driver, in their order, and says what came of each.
   void launch(CUstream stream) noexcept;
 
@@ -70,15 +63,13 @@ class LaunchBatch {
     unsigned shared_memory;
     std::uint32_t first_argument;  // in offsets_
     std::uint32_t end_of_arguments;
-    CUevent end;
     Launched launched;
   };
-  /// A chain of kernels, or of kernels and events in turn.
+  /// A chain of kernels.
   struct Graph {
     CUgraph graph = nullptr;
     CUgraphExec native = nullptr;
     std::array<CUgraphNode, most> kernels{};
-    std::array<CUgraphNode, most> ends{};
     bool failed = false;  // it could not be made: it is not tried again
   };
 
@@ -88,18 +79,18 @@ class LaunchBatch {
   [[nodiscard]] bool make(Graph& graph, std::span<const Entry> entries) noexcept;
   [[nodiscard]] bool change(const Graph& graph, std::span<const Entry> entries) noexcept;
   [[nodiscard]] CUDA_KERNEL_NODE_PARAMS parameters_of(const Entry& entry) noexcept;
-  static void destroy(Graph& graph) noexcept;
+  void destroy(Graph& graph) const noexcept;
 
+  const Driver& driver_;
   int priority_ = 0;
   bool uses_graphs_ = true;
   std::vector<Entry> entries_;
-  std::vector<Entry> spare_;              // empty, with room
-  std::vector<std::byte> arguments_;      // of all entries
-  std::vector<std::uint32_t> offsets_;    // in arguments_
-  std::vector<void*> values_;             // of the entry that the driver is given
-  std::array<Graph, lengths> kernels_;    // by logarithm of the length
-  std::array<Graph, lengths> with_ends_;  // as these, with an event behind each kernel
-  CUfunction last_alone_ = nullptr;       // that was launched by itself
+  std::vector<Entry> spare_;            // empty, with room
+  std::vector<std::byte> arguments_;    // of all entries
+  std::vector<std::uint32_t> offsets_;  // in arguments_
+  std::vector<void*> values_;           // of the entry that the driver is given
+  std::array<Graph, lengths> graphs_;   // by logarithm of the length
+  CUfunction last_alone_ = nullptr;     // that was in a batch of its own
 };
 
 }  // namespace cox::detail

@@ -19,6 +19,7 @@ struct LoadedKernel {
   std::uint32_t max_threads_per_block = 0;   ///< with as many registers as it takes
   std::uint32_t registers = 0;               ///< of each thread
   std::vector<std::size_t> parameter_sizes;  ///< bytes, in order
+  bool has_clusters = false;                 ///< of a size that the kernel declares, or has to be given
   std::exception_ptr failure;                ///< LaunchError, CudaError, or what a resolver threw
   std::weak_ptr<const CudaContext> context;  ///< gone once the device was shut down: `function` is void then
 };

@@ -9,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -39,12 +41,14 @@ class NativeStream {
     if (batch_.size() >= launches_at_a_time_) flush();
     batch_.add(launch, std::move(launched));
   }
-  /// `end` is recorded behind the kernel that launch() was called with last, and `launched` is called instead of what
-  /// it was given. Nobody may know of `end` before.
-  void end_launch(CUevent end, LaunchBatch::Launched launched) noexcept { batch_.end_with(end, std::move(launched)); }
   /// The driver has not been given all launches.
   [[nodiscard]] bool has_launches() const noexcept { return !batch_.empty(); }
-  void flush() noexcept { batch_.launch(stream_); }
+  void flush() noexcept {
+    batch_.launch(stream_);
+    if (flushed_) flushed_();
+  }
+  /// Has `flushed`, which must not throw, called after each flush(), when it is known what came of the launches.
+  void when_flushed(std::function<void()> flushed) noexcept { flushed_ = std::move(flushed); }
   /// Of all that the stream was given, whoever's it is.
   [[nodiscard]] const CudaTimeline& timeline() const noexcept { return timeline_; }
   /// The next piece is about to be issued.
@@ -83,7 +87,8 @@ class NativeStream {
   const StreamPriority priority_;
   const std::size_t launches_at_a_time_;
   CUstream stream_ = nullptr;  // null after a fault
-  LaunchBatch batch_;
+  LaunchBatch batch_{driver()};
+  std::function<void()> flushed_;
   CudaTimeline timeline_;
   OperationHistory history_;
   std::vector<std::uint64_t> waited_;  // by slot

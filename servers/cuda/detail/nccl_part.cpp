@@ -39,6 +39,7 @@ void NcclPart::take_turn(std::shared_ptr<void> shared) {
 
 // What the stream waits for has been issued.
 void NcclPart::issue(const IssueTarget& target) noexcept {
+  NcclLine& line = *of->communication->nccl;
   try {
     of->recorder->started(sequence, of->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
@@ -46,104 +47,65 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
     opened_ = launching.opened;
     if (operation_->way != CliqueWay::Nccl) {
       launching.in_use.unlock();
-      return launch_kernels(target);
+      return line.launch_kernels(*this);
     }
     of->clique->launch(launching, of->rank, calls, target.stream());
     launching.in_use.unlock();
-    note_launch(target.queue->mark(of->communication->streams.events()));
+    event_ = target.queue->mark(of->communication->streams.events());
+    const std::shared_ptr<NcclPart> self = shared_from_this();
+    line.note({&self, 1});
   } catch (...) {
     fail_launch(std::current_exception());
   }
 }
 
-// The driver is given them with those of the parts that come behind, and says then what it makes of them.
-void NcclPart::launch_kernels(const IssueTarget& target) {
-  NativeStream& native = target.queue->native();
-  event_ = of->communication->streams.events().take();
-  queue_ = target.queue;
-  issued_ = queue_->timeline().issued();
-  issued_on_native_ = native.timeline().issued();
-  const auto note = [part = shared_from_this()](CUresult result) { part->note_result(result); };
-  std::uint32_t& launched = of->launched[static_cast<std::size_t>(operation_->way)];
-  static_cast<const CliqueDevices&>(*opened_).peer_kernels()->launch(
-      operation_->way, of->rank, calls, launched, [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
-  native.end_launch(event_->native(), [part = shared_from_this()](CUresult result) {
-    part->note_result(result);
-    part->end_launch();
-  });
-}
-
-void NcclPart::note_result(CUresult result) noexcept {
-  if (result_ == CUDA_SUCCESS) result_ = result;
-}
-
-void NcclPart::end_launch() noexcept {
-  if (over_) return;  // not all of its kernels could be noted, and it was given up
-  try {
-    if (result_ != CUDA_SUCCESS) throw_cuda_error(result_, "launch", site);
-    queue_->mark(issued_, issued_on_native_, event_);
-    note_launch(event_);
-  } catch (...) {
-    fail_launch(std::current_exception());
-  }
-}
-
-// Some of its kernels may run: they need their memory until they have ended.
+// It may have kernels that run: they need their memory until they have ended.
 void NcclPart::fail_launch(const std::exception_ptr& error) noexcept {
+  if (over_) return;
   try {
-    if (queue_ != nullptr && opened_ != nullptr)
-      queue_->mark(of->communication->streams.events())->notify([opened = std::move(opened_)] {});
+    if (opened_ != nullptr) of->communication->nccl->end_of_all()->notify([opened = std::move(opened_)] {});
   } catch (...) {
     report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
   }
   give_up(error);
 }
 
-// Its end is `event`, which has been recorded.
-void NcclPart::note_launch(const std::shared_ptr<CudaEvent>& event) {
-  const auto operation = std::move(operation_);  // which will keep this part, to tell it of a failure
-  const auto opened = std::move(opened_);
-  NcclLine& line = *of->communication->nccl;
-  CudaStreams& streams = of->communication->streams;
-  CudaTimeline& timeline = streams.timeline(position.stream);
-  NcclOperation::Launched launched;
-  line.awaited_.clear();
-  if (line.last_end_ != nullptr) line.awaited_.push_back(line.last_end_);
-  streams.add_events(waits, line.awaited_);
-  for (const auto& awaited : line.awaited_) launched.behind.push_back(awaited);
-  launched.end = event;
-  launched.fail = [part = shared_from_this()](const std::exception_ptr& error) { part->fail(error); };
-  line.last_end_ = event;
-  if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 == 0) timeline.poll();
-  const std::uint64_t begin = position.position - sequence;  // the rank's n-th part ends there + n
-  std::exception_ptr error;
+std::exception_ptr NcclPart::launch_failure() const noexcept {
   try {
-    of->clique->add(operation, of->rank, std::move(launched), std::max(timeline.completed(), begin) - begin);
+    throw_cuda_error(result_, "launch", site);
   } catch (...) {
-    error = std::current_exception();  // given up meanwhile; what has been launched still has to end
-    event->notify([opened] {});        // and has its memory until then
-    if (of->clique->broken() == nullptr) of->clique->abort(error);  // nobody would notice if it did not
+    return std::current_exception();
   }
-  end(error, event);
-  over_ = true;
-  leave_place();
-  LaunchGate::of_process().remove_part();
 }
 
 // The others wait for this rank, perhaps on their devices.
 void NcclPart::give_up(const std::exception_ptr& error) noexcept {
   if (std::exchange(over_, true)) return;
-  operation_ = nullptr;
   of->clique->abort(error);
-  end(error, nullptr);
+  close(error, nullptr);
+}
+
+// It has been launched, and ends with `event`; or has failed.
+void NcclPart::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
+  over_ = true;
+  operation_ = nullptr;
+  opened_ = nullptr;
+  end(error, event);
   leave_place();
   LaunchGate::of_process().remove_part();
+}
+
+NcclLine::~NcclLine() {
+  if (stream_ != nullptr) stream_->queue().native().when_flushed(nullptr);
 }
 
 // Nothing has the driver wait for parts that are on the stream before: several can be given it together.
 void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
   try {
-    if (stream_ == nullptr) stream_ = streams_.make_apart();
+    if (stream_ == nullptr) {
+      stream_ = streams_.make_apart();
+      stream_->queue().native().when_flushed([this] { note_launched(); });
+    }
     StreamPositions others;
     for (const StreamPosition& wait : part->waits)
       if (wait.position > taken_of(wait.stream)) others.push_back(wait);
@@ -154,5 +116,87 @@ void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
     part->give_up(std::current_exception());
   }
 }
+
+// The driver is given them with those of the parts that come behind, and says then what it makes of them.
+void NcclLine::launch_kernels(NcclPart& part) {
+  StreamQueue& queue = stream_->queue();
+  NativeStream& native = queue.native();
+  unlaunched_.reserve(unlaunched_.size() + 1);
+  const auto note = [&part](CUresult result) {
+    if (part.result_ == CUDA_SUCCESS) part.result_ = result;
+  };
+  const PeerKernels& kernels = *static_cast<const CliqueDevices&>(*part.opened_).peer_kernels();
+  kernels.launch(part.operation_->way, part.of->rank, part.calls,
+                 part.of->launched[static_cast<std::size_t>(part.operation_->way)],
+                 {.counter = streams_.events().counter(), .value = counted_},
+                 [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
+  part.count_ = ++counted_;
+  unlaunched_.push_back(part.shared_from_this());
+  last_unlaunched_ = {queue.timeline().issued(), native.timeline().issued()};
+}
+
+// All but the last end where the kernel of the next begins, which counts them: an event for each would cost more than
+// its kernel.
+void NcclLine::note_launched() noexcept {
+  if (unlaunched_.empty()) return;
+  std::vector<std::shared_ptr<NcclPart>> parts = std::exchange(unlaunched_, std::exchange(noted_, {}));
+  try {
+    StreamQueue& queue = stream_->queue();
+    CudaEvents& events = streams_.events();
+    const std::shared_ptr<CudaEvent> end = events.record(queue.native().native());
+    queue.mark(last_unlaunched_.issued, last_unlaunched_.issued_on_native, end);
+    const bool all_count = std::ranges::all_of(parts, [](const auto& part) { return part->result_ == CUDA_SUCCESS; });
+    for (const auto& part : parts)
+      part->event_ = all_count && part != parts.back() ? events.counted(end, part->count_) : end;
+    for (std::span<const std::shared_ptr<NcclPart>> left(parts); !left.empty();) {
+      const auto other = std::ranges::find_if(
+          left, [&](const auto& part) { return part->of != left.front()->of || part->result_ != CUDA_SUCCESS; });
+      const auto alike = static_cast<std::size_t>(other - left.begin());
+      if (alike == 0) {
+        left.front()->fail_launch(left.front()->launch_failure());
+      } else {
+        note(left.first(alike));
+      }
+      left = left.subspan(std::max<std::size_t>(alike, 1));
+    }
+  } catch (...) {
+    for (const auto& part : parts) part->fail_launch(std::current_exception());
+  }
+  parts.clear();
+  noted_ = std::move(parts);
+}
+
+// Parts of one rank, whose ends are known.
+void NcclLine::note(std::span<const std::shared_ptr<NcclPart>> parts) {
+  NcclPart& last = *parts.back();
+  const RankContext& of = *last.of;
+  CudaTimeline& timeline = streams_.timeline(last.position.stream);
+  if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < parts.size()) timeline.poll();
+  launched_.clear();
+  for (const auto& part : parts) {
+    awaited_.clear();
+    if (last_end_ != nullptr) awaited_.push_back(last_end_);
+    streams_.add_events(part->waits, awaited_);
+    NcclOperation::Launched launched;
+    for (const auto& awaited : awaited_) launched.behind.push_back(awaited);
+    launched.end = last_end_ = part->event_;
+    launched.fail = [part](const std::exception_ptr& error) { part->fail(error); };
+    launched_.push_back({part->operation_, std::move(launched)});
+  }
+  const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part ends there + n
+  std::exception_ptr error;
+  try {
+    of.clique->add(of.rank, launched_, std::max(timeline.completed(), begin) - begin);
+  } catch (...) {
+    error = std::current_exception();                 // given up meanwhile; what has been launched still has to end
+    last.event_->notify([opened = last.opened_] {});  // and has its memory until then
+    if (of.clique->broken() == nullptr) of.clique->abort(error);  // nobody would notice if it did not
+  }
+  launched_.clear();
+  awaited_.clear();
+  for (const auto& part : parts) part->close(error, part->event_);
+}
+
+std::shared_ptr<CudaEvent> NcclLine::end_of_all() { return stream_->queue().mark(streams_.events()); }
 
 }  // namespace cox::detail

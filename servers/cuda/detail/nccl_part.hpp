@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace cox::detail {
@@ -16,6 +17,7 @@ namespace cox::detail {
 /// A rank's part in an operation that all ranks do together: by NCCL, or by kernels of our own.
 class NcclPart final : public CollectivePart, public std::enable_shared_from_this<NcclPart> {
  public:
+  using CollectivePart::CollectivePart;
   /// Device thread.
   void take_turn(std::shared_ptr<void> shared) override;
 
@@ -26,21 +28,16 @@ class NcclPart final : public CollectivePart, public std::enable_shared_from_thi
   struct Turn;
 
   void issue(const IssueTarget& target) noexcept;
-  void launch_kernels(const IssueTarget& target);
-  void note_result(CUresult result) noexcept;
-  void end_launch() noexcept;
-  void note_launch(const std::shared_ptr<CudaEvent>& event);
   void fail_launch(const std::exception_ptr& error) noexcept;
+  [[nodiscard]] std::exception_ptr launch_failure() const noexcept;
   void give_up(const std::exception_ptr& error) noexcept;
+  void close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
 
-  std::shared_ptr<NcclOperation> operation_;  // from its turn until it has been launched
-  bool over_ = false;                         // it has been launched, or given up
-  // From when it is issued until it has been launched:
-  std::shared_ptr<OpenNcclDevices> opened_;  // what its kernels use
-  std::shared_ptr<CudaEvent> event_;         // its end
-  StreamQueue* queue_ = nullptr;             // that it is issued on, with
-  std::uint64_t issued_ = 0;                 // so much
-  std::uint64_t issued_on_native_ = 0;       // and that on its stream of the driver
+  bool over_ = false;  // it has been launched, or given up; until then, from its turn:
+  std::shared_ptr<NcclOperation> operation_;
+  std::shared_ptr<OpenNcclDevices> opened_;  // what its kernels use, from when it is issued
+  std::shared_ptr<CudaEvent> event_;         // its end, from when it has been launched
+  std::uint32_t count_ = 0;                  // of the parts on the line, if it is one of kernels
   CUresult result_ = CUDA_SUCCESS;           // of its kernels' launches: the first failure
 };
 
@@ -51,6 +48,7 @@ class NcclLine {
   explicit NcclLine(CudaStreams& streams) noexcept : streams_(streams) {}
   NcclLine(const NcclLine&) = delete;
   NcclLine& operator=(const NcclLine&) = delete;
+  ~NcclLine();
 
   /// It is the turn of the next part: it is launched when what it waits for has been issued.
   void submit(const std::shared_ptr<NcclPart>& part) noexcept;
@@ -58,6 +56,10 @@ class NcclLine {
  private:
   friend class NcclPart;
 
+  void launch_kernels(NcclPart& part);
+  void note_launched() noexcept;
+  void note(std::span<const std::shared_ptr<NcclPart>> parts);
+  [[nodiscard]] std::shared_ptr<CudaEvent> end_of_all();
   // How far the parts of a slot have come to the line.
   [[nodiscard]] std::uint64_t& taken_of(StreamSlot slot) {
     const auto index = static_cast<std::size_t>(slot);
@@ -66,10 +68,19 @@ class NcclLine {
   }
 
   CudaStreams& streams_;
-  std::shared_ptr<CudaStream> stream_;               // made by the first part
-  std::vector<std::uint64_t> taken_;                 // by slot
-  std::shared_ptr<CudaEvent> last_end_;              // of what was launched
-  std::vector<std::shared_ptr<CudaEvent>> awaited_;  // by the part that is being noted: its memory is used again
+  std::shared_ptr<CudaStream> stream_;                 // made by the first part
+  std::vector<std::uint64_t> taken_;                   // by slot
+  std::shared_ptr<CudaEvent> last_end_;                // of what was launched
+  std::uint32_t counted_ = 0;                          // parts of kernels, so far
+  std::vector<std::shared_ptr<NcclPart>> unlaunched_;  // with all their kernels, which the driver has not been given
+  struct {
+    std::uint64_t issued = 0;
+    std::uint64_t issued_on_native = 0;
+  } last_unlaunched_;  // where the last of them is
+  // Empty, with room:
+  std::vector<std::shared_ptr<NcclPart>> noted_;
+  std::vector<NcclClique::Part> launched_;
+  std::vector<std::shared_ptr<CudaEvent>> awaited_;
 };
 
 }  // namespace cox::detail

@@ -56,8 +56,7 @@ void PeerCopy::come(std::size_t place, Side side) {
     const CurrentContext current(sender.events->context());
     try {
       for (const Side* waited_for : {&sender, &receiver})
-        for (const auto& event : waited_for->ready)
-          COX_CUDA_TRY(stream_wait_event(sender.stream, event->native(), CU_EVENT_WAIT_DEFAULT));
+        for (const auto& event : waited_for->ready) event->delay(sender.stream);
       for (std::size_t i = 0; i < std::min(sender.memory.size(), receiver.memory.size()); ++i)
         copy(sender.memory[i], sender.events->context().native(), receiver.memory[i],
              receiver.events->context().native(), sender.stream);

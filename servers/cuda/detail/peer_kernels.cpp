@@ -267,42 +267,42 @@ void PeerKernels::load(Kernels& into, std::span<const std::byte> image, std::siz
 // `data`: the kernel's first argument.
 template <class Data>
 void PeerKernels::launch_two_shots(CUfunction function, std::size_t rank, const Data& data, std::size_t units,
-                                   std::uint32_t epoch, const Launch& launch) const {
+                                   std::uint32_t epoch, const Count& count, const Launch& launch) const {
   launch_kernel(launch, function, blocks_for((units + ranks_.size() - 1) / ranks_.size()), data, all_at(flags_at),
                 all_at(inputs_at), all_at(results_at), static_cast<std::uint32_t>(rank), epoch,
-                static_cast<const void*>(given_up_));
+                static_cast<const void*>(given_up_), count);
 }
 
 void PeerKernels::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
-                         const Launch& launch) const {
+                         const Count& count, const Launch& launch) const {
   const NcclCall& first = calls.front();
   if (way == CliqueWay::OneShot)
-    return launch_one_shot(find(first.request)->one_shots[rank], rank, first, ++launched, launch);
+    return launch_one_shot(find(first.request)->one_shots[rank], rank, first, ++launched, count, launch);
   if (calls.size() > 1 &&
       are_small_together(calls.size(), [&](std::size_t i) -> const auto& { return calls[i].request; })) {
     Pieces data;
     for (const NcclCall& call : calls) data.add(call.source, call.destination, size_of(call.request));
     const std::size_t units = data.first[data.count];
-    return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, data, units, ++launched, launch);
+    return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, data, units, ++launched, count, launch);
   }
   if (calls.size() == 1 && is_of_small_blocks(first.request, ranks_.size()))
-    return launch_blocks(rank, first, ++launched, launch);
+    return launch_blocks(rank, first, ++launched, count, launch);
   for (const NcclCall& call : calls) {
     if (call.request.operation == CollectiveOperation::ReduceScatter) {
       NcclCall part = call;
       part.request.operation = CollectiveOperation::Reduce;
       for (part.request.root = 0; part.request.root < ranks_.size(); ++part.request.root) {
-        launch_whole(rank, part, launched, launch);
+        launch_whole(rank, part, launched, count, launch);
         part.source = static_cast<const std::byte*>(part.source) + size_of(call.request);
       }
     } else {
-      launch_whole(rank, call, launched, launch);
+      launch_whole(rank, call, launched, count, launch);
     }
   }
 }
 
 // In pieces that there is memory for.
-void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched,
+void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Count& count,
                                const Launch& launch) const {
   const CollectiveRequest& request = call.request;
   const bool gets = is_all_reduce(request) || request.root == rank;
@@ -312,12 +312,12 @@ void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint
   const std::size_t size = size_of(request);
   for (std::size_t at = 0; at < size; at += most_in_two_shots) {
     const Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_in_two_shots)};
-    launch_two_shots(function, rank, data, two_shot_units(data.bytes), ++launched, launch);
+    launch_two_shots(function, rank, data, two_shot_units(data.bytes), ++launched, count, launch);
   }
 }
 
 void PeerKernels::launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
-                                  const Launch& launch) const {
+                                  const Count& count, const Launch& launch) const {
   const void* source = call.source;
   void* destination = call.destination;
   std::uint64_t bytes = size_of(call.request);
@@ -326,10 +326,10 @@ void PeerKernels::launch_one_shot(CUfunction function, std::size_t rank, const N
   std::uint64_t stride = lines_of_rank;
   void* given_up = given_up_;
   launch_kernel(launch, function, blocks_for((bytes + one_shot_unit - 1) / one_shot_unit), source, destination, bytes,
-                lines, this_rank, epoch, stride, given_up);
+                lines, this_rank, epoch, stride, given_up, count);
 }
 
-void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch,
+void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, const Count& count,
                                 const Launch& launch) const {
   const Kernels& kernels = *find(call.request);
   const void* source = call.source;
@@ -343,10 +343,10 @@ void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uin
   const unsigned blocks = blocks_for(two_shot_units(bytes));
   if (call.request.operation == CollectiveOperation::Broadcast)
     return launch_kernel(launch, kernels.broadcasts[rank], blocks, source, destination, bytes, flags, inputs, this_rank,
-                         root, epoch, given_up);
+                         root, epoch, given_up, count);
   const bool gathers = call.request.operation == CollectiveOperation::AllGather;
   launch_kernel(launch, gathers ? kernels.all_gathers[rank] : kernels.reduce_scatters[rank], blocks, source,
-                destination, bytes, flags, inputs, this_rank, epoch, given_up);
+                destination, bytes, flags, inputs, this_rank, epoch, given_up, count);
 }
 
 PeerKernels::Peers PeerKernels::all_at(std::size_t offset) const noexcept {

@@ -69,9 +69,14 @@ class PeerKernels {
   }
 
   using Launch = std::function<void(const KernelLaunch&)>;
+  /// What a kernel does first: it sets a word (CudaEvents::counter), behind all that comes before it on its stream.
+  struct Count {
+    CUdeviceptr counter = 0;
+    std::uint32_t value = 0;
+  };
   /// Calls `launch` for each kernel of the rank's part, in their order. They are numbered on all ranks alike, for each
   /// way from 1. `launched`: how many there were; those of this part are added. Throws what `launch` throws.
-  void launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
+  void launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched, const Count& count,
               const Launch& launch) const;
   /// Kernels that wait for other ranks end, with whatever they have.
   void give_up() noexcept;
@@ -99,13 +104,15 @@ class PeerKernels {
   [[nodiscard]] std::vector<std::vector<std::byte>> compile(const CollectiveRequest& request) const;
   /// Adds the functions of the image, on the rank's device.
   void load(Kernels& into, std::span<const std::byte> image, std::size_t rank) const;
-  void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Launch& launch) const;
+  void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Count& count,
+                    const Launch& launch) const;
   void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
-                       const Launch& launch) const;
+                       const Count& count, const Launch& launch) const;
   template <class Data>
   void launch_two_shots(CUfunction function, std::size_t rank, const Data& data, std::size_t units, std::uint32_t epoch,
-                        const Launch& launch) const;
-  void launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, const Launch& launch) const;
+                        const Count& count, const Launch& launch) const;
+  void launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, const Count& count,
+                     const Launch& launch) const;
   [[nodiscard]] Peers all_at(std::size_t offset) const noexcept;
   [[nodiscard]] static std::size_t index_of(const CollectiveRequest& request) noexcept {
     const auto [type, operation] = code_of(request);

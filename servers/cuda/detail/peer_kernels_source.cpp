@@ -180,6 +180,16 @@ __device__ inline Unit<BYTES> sum_of(const Unit<BYTES> (&unit)[RANKS]) {
   return sum.result();
 }
 
+// What comes before on the stream is over. By a thread that small data leaves idle: the others need not wait for it.
+struct Count {
+  u32* counter;
+  u32 value;
+  __device__ void set() const {
+    if (blockIdx.x == 0 && threadIdx.x == THREADS - 1)
+      asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
+  }
+};
+
 // The host has given the operation up. Asked for now and then: the word is in memory of the host.
 struct Patience {
   const volatile u32* given_up;
@@ -196,7 +206,8 @@ __device__ inline u64 units_in(u64 bytes) { return (bytes + 15) / 16; }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_one_shot(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u32 rank, u32 epoch, u64 rank_stride,
-             const volatile u32* given_up) {
+             const volatile u32* given_up, const Count count) {
+  count.set();
   const u64 units = (bytes + 7) / 8;
   Patience patience{given_up};
   for (u64 i = u64{blockIdx.x} * THREADS + threadIdx.x; i < units; i += u64{gridDim.x} * THREADS) {
@@ -334,7 +345,8 @@ __device__ inline void two_shot(const Data& data, const Peers& flags, const Peer
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_two_shot(const __grid_constant__ Whole data, const __grid_constant__ Peers flags,
              const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
-             const volatile u32* given_up) {
+             const volatile u32* given_up, const Count count) {
+  count.set();
   two_shot(data, flags, inputs, results, rank, epoch, given_up);
 }
 
@@ -343,7 +355,9 @@ cox_two_shot(const __grid_constant__ Whole data, const __grid_constant__ Peers f
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_reduce_scatter(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
-                   const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up) {
+                   const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
+                   const Count count) {
+  count.set();
   const u64 units = units_in(bytes);
   Patience patience{given_up};
   each_unit(units, [&](u64 j) {
@@ -368,7 +382,9 @@ cox_reduce_scatter(const char* in, char* out, u64 bytes, const __grid_constant__
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
-               const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up) {
+               const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
+                   const Count count) {
+  count.set();
   const u64 units = units_in(bytes);
   Patience patience{given_up};
   each_unit(units, [&](u64 j) {
@@ -393,7 +409,9 @@ cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Pee
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
-              const __grid_constant__ Peers inputs, u32 rank, u32 root, u32 epoch, const volatile u32* given_up) {
+              const __grid_constant__ Peers inputs, u32 rank, u32 root, u32 epoch, const volatile u32* given_up,
+                   const Count count) {
+  count.set();
   const u64 units = units_in(bytes);
   Patience patience{given_up};
   if (rank == root)
@@ -417,7 +435,8 @@ cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peer
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_two_shot_group(const __grid_constant__ Pieces data, const __grid_constant__ Peers flags,
                    const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
-                   const volatile u32* given_up) {
+                   const volatile u32* given_up, const Count count) {
+  count.set();
   two_shot(data, flags, inputs, results, rank, epoch, given_up);
 }
 )cuda";

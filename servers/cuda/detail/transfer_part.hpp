@@ -14,6 +14,8 @@ namespace cox::detail {
 /// A rank's part in a transfer, which is a copy from one GPU to the other.
 class TransferPart final : public CollectivePart, public std::enable_shared_from_this<TransferPart> {
  public:
+  using CollectivePart::CollectivePart;
+
   void take_turn(std::shared_ptr<void> shared) override;
 
   /// Whether the driver can be given another copy: its own queue must not fill up (T3).

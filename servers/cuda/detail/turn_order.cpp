@@ -1,18 +1,26 @@
 #include <coxswain/servers/cuda/detail/turn_order.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace cox::detail {
 
-void TurnOrder::issued(std::uint64_t turn) {
-  if (turn != issued_ + 1) {
-    ahead_.insert(turn);
-    return;
+void TurnOrder::expect() {
+  const std::size_t expected = expected_.load(std::memory_order_acquire);  // pairs with take(): before taken_
+  if (taken_.load(std::memory_order_acquire) - issued_ + expected >= ahead_.size()) {
+    std::vector<bool> larger(std::max<std::size_t>(2 * ahead_.size(), 64));
+    for (std::uint64_t turn = issued_ + 1; turn <= issued_ + ahead_.size(); ++turn)
+      larger[turn % larger.size()] = ahead_[turn % ahead_.size()];
+    ahead_.swap(larger);
   }
-  issued_ = turn;
-  while (!ahead_.empty() && *ahead_.begin() == issued_ + 1) {
-    ahead_.erase(ahead_.begin());
-    ++issued_;
+  expected_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void TurnOrder::issued(std::uint64_t turn) noexcept {
+  ahead_[turn % ahead_.size()] = true;
+  for (std::uint64_t next = issued_ + 1; ahead_[next % ahead_.size()]; ++next) {
+    ahead_[next % ahead_.size()] = false;
+    issued_ = next;
   }
   while (!waiting_.empty() && waiting_.begin()->first <= issued_) {
     auto next = waiting_.extract(waiting_.begin());

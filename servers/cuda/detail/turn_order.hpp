@@ -3,10 +3,11 @@
 #include <coxswain/runtime/unique_function.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <utility>
+#include <vector>
 
 namespace cox::detail {
 
@@ -20,14 +21,21 @@ namespace cox::detail {
 /// before A is.
 class TurnOrder {
  public:
+  /// Makes room for a turn: before each take(). Device thread. Throws std::bad_alloc; then nothing has changed.
+  void expect();
+  /// The turn that was expected will not come. Any thread.
+  void forget() noexcept { expected_.fetch_sub(1, std::memory_order_relaxed); }
   /// The next turn, of what will be issued later: counted from 1. In the order of the turns; any thread.
-  [[nodiscard]] std::uint64_t take() noexcept { return taken_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  [[nodiscard]] std::uint64_t take() noexcept {
+    const std::uint64_t turn = taken_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    expected_.fetch_sub(1, std::memory_order_release);  // after it: expect() finds the one or the other
+    return turn;
+  }
   /// The last turn so far, of what will be. In the order of the turns; any thread.
   [[nodiscard]] std::uint64_t last() const noexcept { return taken_.load(std::memory_order_relaxed); }
 
-  /// The turn's part has been issued, or never will be. Calls what waited for that. Device thread. Throws
-  /// std::bad_alloc; then nothing has changed.
-  void issued(std::uint64_t turn);
+  /// The turn's part has been issued, or never will be. Calls what waited for that. Device thread.
+  void issued(std::uint64_t turn) noexcept;
   /// Whether all up to that turn have been issued. Device thread.
   [[nodiscard]] bool all_issued(std::uint64_t turn) const noexcept { return turn <= issued_; }
   /// Calls `then`, which must not throw, when all up to that turn have been issued, which they have not yet. Device
@@ -35,9 +43,10 @@ class TurnOrder {
   void when_issued(std::uint64_t turn, UniqueFunction<void()> then) { waiting_.emplace(turn, std::move(then)); }
 
  private:
-  std::atomic<std::uint64_t> taken_{0};  // relaxed: the sequencer's lock orders the turns
-  std::uint64_t issued_ = 0;             // all up to here
-  std::set<std::uint64_t> ahead_;        // of those after it
+  std::atomic<std::uint64_t> taken_{0};
+  std::atomic<std::size_t> expected_{0};  // turns that have not been taken
+  std::uint64_t issued_ = 0;              // all up to here
+  std::vector<bool> ahead_;  // whether those after it have been: by turn modulo the size, for all taken and expected
   std::multimap<std::uint64_t, UniqueFunction<void()>> waiting_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/reducible_types.hpp>
@@ -11,9 +12,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <latch>
 #include <limits>
 #include <span>
 #include <string>
@@ -333,6 +336,48 @@ TEST_CASE("Many small sums of changing sizes come out right, one behind the othe
       REQUIRE(equal(gpus[rank], results[rank][i],
                     bytes_of(ElementType::I32, {sum.begin(), sum.begin() + static_cast<std::ptrdiff_t>(sizes[i])})));
     }
+}
+
+// What is sent between two sums of the sender, and received between those of the receiver, is legal: if the sender's
+// sums were over for others only together, each rank would wait for the other.
+TEST_CASE("A sum is over for what follows it, also where the driver was given the next one with it", "[gpu]") {
+  COX_REQUIRE_GPUS(2U);
+  set_settings({{"collectives.timeout", std::chrono::nanoseconds(std::chrono::seconds(10))}});
+  {
+    const Gpus gpus(2);
+    const CommunicationId both(gpus.devices());
+    constexpr std::size_t count = 1000;
+    constexpr ElementType type = ElementType::U32;
+    const auto pass = [&](std::size_t rank) {
+      DeviceHandle<CudaServer>::get(gpus.devices()[rank]).submit_blocking([](CudaServer&) {});
+    };
+    for (int round = 0; round < 50; ++round) {
+      std::vector<Handle> first;
+      std::vector<Handle> second;
+      for (std::size_t rank = 0; rank < 2; ++rank) {
+        first.push_back(gpus[rank].create(bytes_of(type, Values(count, 1))));
+        second.push_back(gpus[rank].create(bytes_of(type, Values(count, 1))));
+      }
+      gpus[0].all_reduce(first[0], first[0], type, both);
+      gpus[0].all_reduce(second[0], second[0], type, both);
+      gpus[0].send(first[0], type, gpus.devices()[1]);
+      pass(0);
+      // Device 0 finds all of its turns at a time.
+      std::latch asked(1);
+      DeviceHandle<CudaServer>::get(gpus.devices()[0]).submit([&asked](CudaServer&) { asked.wait(); });
+      gpus[1].all_reduce(first[1], first[1], type, both);
+      gpus[1].receive(second[1], type, gpus.devices()[0]);
+      gpus[1].all_reduce(second[1], second[1], type, both);
+      pass(1);
+      asked.count_down();
+      INFO("round " << round);
+      for (std::size_t rank = 0; rank < 2; ++rank) {
+        REQUIRE(equal(gpus[rank], first[rank], bytes_of(type, Values(count, 2))));
+        REQUIRE(equal(gpus[rank], second[rank], bytes_of(type, Values(count, 3))));
+      }
+    }
+  }
+  reset_settings({"collectives.timeout"});
 }
 
 TEST_CASE("The mean of integers is exact on GPUs, also where their sum is no such integer", "[gpu]") {

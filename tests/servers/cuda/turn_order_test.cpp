@@ -11,12 +11,21 @@
 
 using cox::detail::TurnOrder;
 
+namespace {
+
+std::uint64_t take(TurnOrder& order) {
+  order.expect();
+  return order.take();
+}
+
+}  // namespace
+
 TEST_CASE("An end is made known when all turns before it have been issued, in whatever order they were") {
   TurnOrder order;
   CHECK(order.all_issued(order.last()));
-  const std::uint64_t first = order.take();
-  const std::uint64_t second = order.take();
-  const std::uint64_t third = order.take();
+  const std::uint64_t first = take(order);
+  const std::uint64_t second = take(order);
+  const std::uint64_t third = take(order);
   CHECK(order.last() == third);
   CHECK(order.all_issued(first - 1));
   CHECK_FALSE(order.all_issued(first));
@@ -34,7 +43,7 @@ TEST_CASE("An end is made known when all turns before it have been issued, in wh
 
 TEST_CASE("What waits for one turn comes in the order in which it came") {
   TurnOrder order;
-  const std::uint64_t turn = order.take();
+  const std::uint64_t turn = take(order);
   std::string ends;
   for (const char c : {'a', 'b', 'c'}) order.when_issued(turn, [&ends, c] { ends += c; });
   order.issued(turn);
@@ -46,7 +55,7 @@ TEST_CASE("Turns issued in any order make every end known once, and none too soo
   for (int round = 0; round < 200; ++round) {
     TurnOrder order;
     std::vector<std::uint64_t> turns(1 + random() % 20);
-    for (std::uint64_t& turn : turns) turn = order.take();
+    for (std::uint64_t& turn : turns) turn = take(order);
     std::vector<bool> issued(turns.size() + 1);
     std::vector<int> known(turns.size() + 1);
     bool too_soon = false;
@@ -63,4 +72,23 @@ TEST_CASE("Turns issued in any order make every end known once, and none too soo
     REQUIRE_FALSE(too_soon);
     REQUIRE(std::ranges::count(known, 1) == static_cast<std::ptrdiff_t>(turns.size()));
   }
+}
+
+TEST_CASE("Any number of turns may be issued before the first, and more come meanwhile") {
+  TurnOrder order;
+  const std::uint64_t first = take(order);
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t turn = take(order);
+    order.expect();
+    order.forget();
+    order.issued(turn);
+    REQUIRE_FALSE(order.all_issued(turn));
+    REQUIRE_FALSE(order.all_issued(first));
+  }
+  order.issued(first);
+  CHECK(order.all_issued(order.last()));
+  const std::uint64_t next = take(order);
+  CHECK_FALSE(order.all_issued(next));
+  order.issued(next);
+  CHECK(order.all_issued(next));
 }
