@@ -101,6 +101,7 @@ NcclLine::~NcclLine() {
 
 // Nothing has the driver wait for parts that are on the stream before: several can be given it together.
 void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
+  NcclPart::Turn turn(part);
   try {
     if (stream_ == nullptr) {
       stream_ = streams_.make_apart();
@@ -111,9 +112,9 @@ void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
       if (wait.position > taken_of(wait.stream)) others.push_back(wait);
     part->waits = std::move(others);
     taken_of(part->position.stream) = part->position.position;
-    streams_.submit(*stream_, part->waits, {nullptr, nullptr, part->site}, NcclPart::Turn(part));
+    streams_.submit(*stream_, part->waits, {nullptr, nullptr, part->site}, std::move(turn));
   } catch (...) {
-    part->give_up(std::current_exception());
+    part->give_up(std::current_exception());  // which says more than its turn would
   }
 }
 

@@ -168,18 +168,23 @@ std::shared_ptr<PeerKernels> PeerKernels::make(const CommunicationId& devices,
   }
 }
 
+PeerKernels::Rank::Rank(const std::shared_ptr<CudaContext>& context)
+    : storage(context), base(storage.reserve(memory_size)) {
+  if (storage.map(base, memory_size)) return;
+  storage.release(base, memory_size);
+  throw std::bad_alloc();
+}
+
+PeerKernels::Rank::~Rank() {
+  storage.unmap(base, memory_size);
+  storage.release(base, memory_size);
+}
+
 PeerKernels::PeerKernels(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts)
     : devices_(devices), contexts_(contexts) {
   for (const auto& context : contexts_) {
-    auto rank = std::make_unique<Rank>(context);
-    rank->base = rank->storage.reserve(memory_size);
     const CurrentContext current(*context);
-    const bool mapped = rank->storage.map(rank->base, memory_size);
-    if (!mapped) {
-      rank->storage.release(rank->base, memory_size);
-      throw std::bad_alloc();
-    }
-    ranks_.push_back(std::move(rank));
+    ranks_.push_back(std::make_unique<Rank>(context));
     // Epochs begin with 1. What is there is of no other program, but of whom it may be is not known.
     COX_CUDA_TRY(memory_set(ranks_.back()->base, 0, memory_size / sizeof(std::uint32_t)));
     COX_CUDA_TRY(stream_synchronize(nullptr));
@@ -190,11 +195,6 @@ PeerKernels::PeerKernels(const CommunicationId& devices, const std::vector<std::
 }
 
 PeerKernels::~PeerKernels() {
-  for (const auto& rank : ranks_) {
-    rank->storage.unmap(rank->base, memory_size);
-    rank->storage.release(rank->base, memory_size);
-  }
-  if (given_up_ == nullptr) return;
   const CurrentContext current(*contexts_.front());
   COX_CUDA_CHECK(host_free(given_up_));
 }

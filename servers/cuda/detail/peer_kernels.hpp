@@ -94,10 +94,16 @@ class PeerKernels {
     std::vector<CUfunction> broadcasts;
     bool usable = false;  // all could be compiled and loaded
   };
+  /// The memory of a rank, which all can reach.
   struct Rank {
-    explicit Rank(const std::shared_ptr<CudaContext>& context) : storage(context) {}
+    /// Throws CudaError, std::bad_alloc.
+    explicit Rank(const std::shared_ptr<CudaContext>& context);
+    Rank(const Rank&) = delete;
+    Rank& operator=(const Rank&) = delete;
+    ~Rank();
+
     CudaStorage storage;
-    CUdeviceptr base = 0;
+    const CUdeviceptr base;
   };
 
   /// By rank: each for its device's architecture.

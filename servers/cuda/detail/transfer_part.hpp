@@ -27,7 +27,10 @@ class TransferPart final : public CollectivePart, public std::enable_shared_from
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready;
 
  private:
+  struct Turn;
+
   void wait_for_issue();
+  void issue(const IssueTarget& target);
   [[nodiscard]] std::shared_ptr<CudaEvent> room() const;
   void come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
 

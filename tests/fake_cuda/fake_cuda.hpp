@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cox::test {
+
+/// What a test and the library that stands in for the CUDA driver (fake_cuda.cpp) both know: the test finds it with
+/// dlsym, by the name of the function cox_fake_cuda. Streams do their work in order and wait for events, on the threads
+/// that call; memory of devices is memory of the host; kernels are functions here.
+struct FakeCuda {
+  /// A kernel as it runs: looked at again and again until it returns true. `arguments` as the launch has them.
+  using Kernel = std::function<bool(void* const* arguments, bool first_look)>;
+  struct KernelType {
+    std::vector<std::size_t> parameters;  ///< bytes of each
+    /// Makes what runs, once for each launch.
+    std::function<Kernel()> make;
+  };
+
+  std::mutex mutex;                           // of all below
+  std::map<std::string, KernelType> kernels;  ///< by name: kernels of other names are not found
+  int calls_until_failure = -1;               ///< of those that can fail: so many succeed, then one fails; -1: none
+  int calls = 0;                              ///< of those that can fail
+  const char* failed = nullptr;               ///< the function that has, since that was set
+  int launches = 0;                           ///< of kernels, each by itself
+  int graph_launches = 0;
+  int live = 0;                     ///< streams, events, graphs, memory that have been made and not given back
+  std::vector<std::string> misuse;  ///< of the driver's rules
+};
+
+}  // namespace cox::test

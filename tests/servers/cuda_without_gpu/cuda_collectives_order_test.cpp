@@ -1,0 +1,254 @@
+// Collectives of the CUDA server over stand-ins for the driver and NCCL: what must be given to the driver when.
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/cuda/cuda_devices.hpp>
+#include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+
+/// Kernels of our own are compiled, though a stand-in runs in their place.
+#define COX_REQUIRE_NVRTC()                                                                   \
+  if (const auto nvrtc = describe_nvrtc(); !nvrtc.found) {                                    \
+    WARN("skipped: needs NVRTC, to compile kernels of small collectives. " << nvrtc.why_not); \
+    return;                                                                                   \
+  }
+
+namespace {
+
+constexpr ElementType type = ElementType::U32;
+constexpr std::size_t count = 100;
+
+Bytes filled(std::uint32_t value) { return Bytes::copy_of(std::vector<std::uint32_t>(count, value)); }
+
+bool holds(const CudaClient& client, const Handle& memory, std::uint32_t value) {
+  return client.read_one(memory).to_vector<std::uint32_t>() == std::vector<std::uint32_t>(count, value);
+}
+
+/// What hangs is an error after 5 s.
+class ShortTimeout {
+ public:
+  ShortTimeout() { set_settings({{"collectives.timeout", std::chrono::nanoseconds(std::chrono::seconds(5))}}); }
+  ShortTimeout(const ShortTimeout&) = delete;
+  ShortTimeout& operator=(const ShortTimeout&) = delete;
+  ~ShortTimeout() { reset_settings({"collectives.timeout"}); }
+};
+
+const CommunicationId& both() {
+  static const CommunicationId devices({FakeGpus::device(0), FakeGpus::device(1)});
+  return devices;
+}
+
+/// A sum and a transfer; from the first on the communicators are there, and the code is.
+struct Exchanged {
+  bool summed = false;
+  bool sent = false;
+};
+Exchanged exchange(const CudaClient& one, const CudaClient& other) {
+  const Handle first = one.create(filled(1));
+  const Handle second = other.create(filled(2));
+  one.all_reduce(first, first, type, both());
+  other.all_reduce(second, second, type, both());
+  Exchanged exchanged;
+  exchanged.summed = holds(one, first, 3) && holds(other, second, 3);
+  one.write(first, filled(4));
+  one.send(first, type, FakeGpus::device(1));
+  other.receive(second, type, FakeGpus::device(0));
+  exchanged.sent = holds(other, second, 4);
+  return exchanged;
+}
+
+void warm_up(const CudaClient& one, const CudaClient& other) {
+  const Exchanged exchanged = exchange(one, other);
+  REQUIRE(exchanged.summed);
+  REQUIRE(exchanged.sent);
+}
+
+}  // namespace
+
+TEST_CASE("Sums that come one behind the other are given to the driver together, and are right") {
+  FakeGpus gpus;
+  COX_REQUIRE_NVRTC();
+  const ShortTimeout timeout;
+  const CudaClient one = gpus.client(0);
+  const CudaClient other = gpus.client(1);
+  warm_up(one, other);
+  std::vector<Handle> first;
+  std::vector<Handle> second;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    first.push_back(one.create(filled(i)));
+    second.push_back(other.create(filled(1000)));
+  }
+  one.sync().get();
+  other.sync().get();
+  {
+    const std::lock_guard lock(gpus.fake.mutex);
+    gpus.fake.launches = gpus.fake.graph_launches = 0;
+  }
+  for (const Handle& memory : first) one.all_reduce(memory, memory, type, both());
+  gpus.pass(0);
+  {
+    const BusyDevice busy(0);  // until all of its turns have come
+    for (const Handle& memory : second) other.all_reduce(memory, memory, type, both());
+    gpus.pass(1);
+  }
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    REQUIRE(holds(one, first[i], 1000 + i));
+    REQUIRE(holds(other, second[i], 1000 + i));
+  }
+  const std::lock_guard lock(gpus.fake.mutex);
+  CHECK(gpus.fake.launches == 0);
+  CHECK(gpus.fake.graph_launches < 20);  // of 80 kernels
+}
+
+// As on GPUs (cuda_collectives_test.cpp).
+TEST_CASE("A sum is over for what follows it, though the driver was given the next one with it") {
+  FakeGpus gpus;
+  COX_REQUIRE_NVRTC();
+  const ShortTimeout timeout;
+  const CudaClient one = gpus.client(0);
+  const CudaClient other = gpus.client(1);
+  warm_up(one, other);
+  for (int round = 0; round < 5; ++round) {
+    const std::vector<Handle> first{one.create(filled(1)), one.create(filled(1))};
+    const std::vector<Handle> second{other.create(filled(1)), other.create(filled(1))};
+    one.all_reduce(first[0], first[0], type, both());
+    one.all_reduce(first[1], first[1], type, both());
+    one.send(first[0], type, gpus.device(1));
+    gpus.pass(0);
+    {
+      const BusyDevice busy(0);
+      other.all_reduce(second[0], second[0], type, both());
+      other.receive(second[1], type, gpus.device(0));
+      other.all_reduce(second[1], second[1], type, both());
+      gpus.pass(1);
+    }
+    REQUIRE(holds(one, first[0], 2));
+    REQUIRE(holds(other, second[0], 2));
+    REQUIRE(holds(one, first[1], 3));
+    REQUIRE(holds(other, second[1], 3));
+  }
+}
+
+// The transfer waits for a launch that cannot be issued yet. The sum comes behind it on device 1, where it needs what
+// is received; on device 0 it can be issued at once. If a launch that waits for the sum were issued there, on the
+// stream of the driver that all share, the other launch would come to stand behind it: and the transfer behind the sum,
+// which waits for the transfer.
+TEST_CASE("What waits for a sum is not issued before what an earlier transfer waits for") {
+  FakeGpus gpus;
+  COX_REQUIRE_NVRTC();
+  const ShortTimeout timeout;
+  set_settings({{"cuda.streams", std::uint64_t{1}}});
+  {
+    const CudaClient one = gpus.client(0);
+    const CudaClient beside = gpus.client(0);
+    const CudaClient other = gpus.client(1);
+    warm_up(one, other);
+    const Handle cubes = one.create(Bytes::copy_of(std::vector<std::uint32_t>{1, 1, 1}));
+    const Handle sent = one.create(filled(7));
+    const Handle summed = beside.create(filled(1));
+    const Handle received = other.create(filled(0));
+    one.sync().get();
+    beside.sync().get();
+    gpus.hold(one, cubes);
+    gpus.append_dynamic(one, cubes, sent, 1);
+    one.send(sent, type, gpus.device(1));
+    other.receive(received, type, gpus.device(0));
+    gpus.pass(0);
+    gpus.pass(1);
+    beside.all_reduce(summed, summed, type, both());
+    other.all_reduce(received, received, type, both());
+    gpus.pass(0);
+    gpus.pass(1);
+    gpus.append(beside, summed, 2);
+    gpus.pass(0);
+    gpus.pass(1);
+    gpus.pass(0);
+    gpus.release();
+    CHECK(holds(other, received, 8));
+    CHECK(holds(beside, summed, 8));
+    CHECK(gpus.appended() == std::vector<std::uint32_t>{1, 2});
+  }
+  reset_settings({"cuda.streams"});
+}
+
+TEST_CASE("Whichever call of the driver fails, every rank of every operation is told or has the right sum") {
+  FakeGpus::find();
+  COX_REQUIRE_NVRTC();
+  const ShortTimeout timeout;
+  for (int calls = 0;; ++calls) {
+    FakeGpus gpus;
+    INFO("call " << calls);
+    std::optional<CudaClient> one = gpus.client(0);
+    std::optional<CudaClient> other = gpus.client(1);
+    const bool is_warm = calls % 2 == 0;
+    if (is_warm) warm_up(*one, *other);
+    std::vector<Handle> first;
+    std::vector<Handle> second;
+    for (std::uint32_t i = 0; i < 5; ++i) {
+      first.push_back(one->create(filled(i)));
+      second.push_back(other->create(filled(10)));
+    }
+    one->sync().get();
+    other->sync().get();
+    bool told = false;
+    const auto attempt = [&](const std::function<void()>& what) {
+      try {
+        what();
+      } catch (const std::exception&) {
+        told = true;
+      }
+    };
+    gpus.fail_after(calls / 2);
+    for (const Handle& memory : first) attempt([&] { one->all_reduce(memory, memory, type, both()); });
+    for (const Handle& memory : second) attempt([&] { other->all_reduce(memory, memory, type, both()); });
+    attempt([&] { one->send(first[0], type, gpus.device(1)); });
+    attempt([&] { other->receive(second[0], type, gpus.device(0)); });
+    bool right = true;
+    for (std::uint32_t i = 0; i < 5; ++i) {
+      attempt([&] { right = holds(*one, first[i], 10 + i) && right; });
+      attempt([&] { right = holds(*other, second[i], 10 + i) && right; });
+    }
+    for (const CudaClient* const client : {&*one, &*other})
+      attempt([&] {
+        client->sync_collective();
+        client->sync().get();
+      });
+    const char* const failed = gpus.stop_failing();
+    INFO((failed != nullptr ? failed : "nothing") << " has failed");
+    // Where there was no memory for kernels of our own NCCL sums, and what stands in for it does not.
+    if (!told && is_warm) REQUIRE(right);
+    if (failed == nullptr) REQUIRE(!told);
+    // The group works again.
+    CommunicationId devices = both();
+    for (const CudaClient* const client : {&*one, &*other}) client->ensure_init_collective(devices);
+    const Exchanged exchanged = exchange(*one, *other);
+    if (is_warm) REQUIRE(exchanged.summed);
+    REQUIRE(exchanged.sent);
+    one.reset();
+    other.reset();
+    first.clear();
+    second.clear();
+    shutdown_all();
+    // What an abandoned kernel used is given back when that has ended, perhaps a moment after the shutdown.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (gpus.live() != 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    REQUIRE(gpus.live() == 0);
+    const std::lock_guard lock(gpus.fake.mutex);
+    REQUIRE(gpus.fake.misuse.empty());
+    if (failed == nullptr && !is_warm) break;
+  }
+}

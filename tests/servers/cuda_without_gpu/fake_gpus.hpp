@@ -1,0 +1,93 @@
+#pragma once
+
+#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/tests/fake_cuda/fake_cuda.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <latch>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace cox::test {
+
+/// The stand-ins for the CUDA driver and NCCL, as if nothing had happened yet, with the kernels below and those of
+/// small collectives, which sum elements of 32 bits whatever they are compiled for. Devices are shut down at the end.
+class FakeGpus {
+ public:
+  FakeGpus();
+  FakeGpus(const FakeGpus&) = delete;
+  FakeGpus& operator=(const FakeGpus&) = delete;
+  ~FakeGpus();
+
+  [[nodiscard]] static DeviceId device(std::uint16_t index) { return {.type = cuda_device_type, .index = index}; }
+  /// A client of the device, on a stream of its own.
+  [[nodiscard]] static CudaClient client(std::uint16_t index = 0) {
+    CudaClient made = CudaClient::load(device(index));
+    made.set_stream(StreamId::allocate());
+    return made;
+  }
+  /// All that was submitted to the device so far has been run by its thread.
+  static void pass(std::uint16_t index) {
+    DeviceHandle<CudaServer>::get(device(index)).submit_blocking([](CudaServer&) {});
+  }
+
+  /// Adds a number to what append() has seen.
+  static void append(const CudaClient& client, const Handle& buffer, std::uint32_t number);
+  /// The same, with as many cubes as `cubes` says when it is its turn: the launch is issued when the device has come so
+  /// far. It also writes `buffer`, as far as the order of streams goes.
+  static void append_dynamic(const CudaClient& client, const Handle& cubes, const Handle& buffer, std::uint32_t number);
+  /// Runs until release().
+  static void hold(const CudaClient& client, const Handle& buffer);
+  void release() noexcept { released_.store(true); }
+  /// The numbers of append(), in the order in which the kernels ran.
+  [[nodiscard]] std::vector<std::uint32_t> appended();
+  /// What the driver has made that has not been given back.
+  [[nodiscard]] int live();
+  void fail_after(int calls);
+  /// The function that has failed; null: none. None will any more.
+  const char* stop_failing();
+
+  /// The stand-in is what the library takes for the CUDA driver from now on. Before anything asks for that.
+  static FakeCuda& find();
+
+  FakeCuda& fake;
+
+ private:
+  struct Meeting {
+    struct Rank {
+      const std::uint32_t* in = nullptr;
+      std::uint32_t* out = nullptr;
+    };
+    std::array<Rank, 2> ranks;
+    std::size_t came = 0;
+  };
+  [[nodiscard]] FakeCuda::Kernel one_shot();
+
+  // Under the stand-in's lock.
+  std::vector<std::uint32_t> appended_;
+  std::map<std::pair<std::uintptr_t, std::uint32_t>, std::shared_ptr<Meeting>> meetings_;  // by place and epoch
+  std::atomic<bool> released_{false};
+};
+
+/// Keeps the thread of a device from going on while this lives.
+class BusyDevice {
+ public:
+  explicit BusyDevice(std::uint16_t index) {
+    DeviceHandle<CudaServer>::get(FakeGpus::device(index)).submit([over = over_](CudaServer&) { over->wait(); });
+  }
+  BusyDevice(const BusyDevice&) = delete;
+  BusyDevice& operator=(const BusyDevice&) = delete;
+  ~BusyDevice() { over_->count_down(); }
+
+ private:
+  std::shared_ptr<std::latch> over_ = std::make_shared<std::latch>(1);
+};
+
+}  // namespace cox::test
