@@ -71,17 +71,25 @@ World& world() {
 thread_local CUcontext current = nullptr;
 thread_local std::vector<CUcontext> below;
 
-// Under the lock. Whether this call is the one that fails.
-bool fails(const char* function = __builtin_FUNCTION()) {
+constexpr CUresult fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+
+// Under the lock. What a call that can fail returns, if it does.
+CUresult failure(const char* function = __builtin_FUNCTION()) {
   FakeCuda& fake = state();
   ++fake.calls;
-  if (fake.calls_until_failure < 0 || fake.calls_until_failure-- != 0) return false;
+  if (fake.calls_until_fault >= 0 && fake.calls_until_fault-- == 0) {
+    fake.faulted = true;
+    fake.failed = function;
+  }
+  if (fake.faulted) return fault;
+  if (fake.calls_until_failure < 0 || fake.calls_until_failure-- != 0) return CUDA_SUCCESS;
   fake.failed = function;
-  return true;
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // Under the lock. Has all streams do what they can.
 void work() {
+  if (state().faulted) return;
   for (bool any = true; any;) {
     any = false;
     for (const CUstream stream : world().streams) {
@@ -98,7 +106,7 @@ void work() {
 template <class F>
 CUresult enqueue(CUstream stream, F&& piece, const char* function = __builtin_FUNCTION()) {
   const std::lock_guard lock(state().mutex);
-  if (fails(function)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = failure(function); result != CUDA_SUCCESS) return result;
   if (stream == nullptr) {  // nothing else uses it here
     while (!piece(true)) work();
     return CUDA_SUCCESS;
@@ -141,7 +149,7 @@ std::function<bool(bool)> running(const CUgraphNode_st& node) {
 template <class T>
 CUresult make(T** made, const char* function = __builtin_FUNCTION()) {
   const std::lock_guard lock(state().mutex);
-  if (fails(function)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = failure(function); result != CUDA_SUCCESS) return result;
   ++state().live;
   *made = new T();
   return CUDA_SUCCESS;
@@ -179,7 +187,7 @@ CUresult cuDriverGetVersion(int* version) {
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorName(CUresult result, const char** name) {
-  *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_THE_FAKE";
+  *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_ILLEGAL_ADDRESS";
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult, const char** text) {
@@ -262,7 +270,8 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int) {
 CUresult cuStreamDestroy(CUstream stream) {
   {
     const std::lock_guard lock(state().mutex);
-    if (!stream->work.empty()) state().misuse.emplace_back("a stream is destroyed before its work is done");
+    if (!stream->work.empty() && !state().faulted)
+      state().misuse.emplace_back("a stream is destroyed before its work is done");
     world().streams.erase(stream);
   }
   return give_back(stream);
@@ -287,6 +296,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
     {
       const std::lock_guard lock(state().mutex);
       work();
+      if (state().faulted) return fault;
       if (stream == nullptr || stream->work.empty()) return CUDA_SUCCESS;
     }
     ::usleep(100);  // another thread may bring about what it waits for
@@ -313,6 +323,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
 CUresult cuEventQuery(CUevent event) {
   const std::lock_guard lock(state().mutex);
   work();
+  if (state().faulted) return fault;
   return event->reached >= event->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
@@ -322,7 +333,7 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
 
 CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
   const std::lock_guard lock(state().mutex);
-  if (fails()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = failure(); result != CUDA_SUCCESS) return result;
   ++state().live;
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return *memory != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -348,7 +359,7 @@ CUresult cuMemsetD32(CUdeviceptr address, unsigned value, std::size_t count) {
 CUresult cuMemAddressReserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr,
                              unsigned long long) {
   const std::lock_guard lock(state().mutex);
-  if (fails()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = failure(); result != CUDA_SUCCESS) return result;
   void* const found = ::mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   ++state().live;
@@ -364,7 +375,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp*,
                      unsigned long long) {
   const std::lock_guard lock(state().mutex);
-  if (fails()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = failure(); result != CUDA_SUCCESS) return result;
   const int fd = ::memfd_create("fake device memory", MFD_CLOEXEC);
   if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   ++state().live;
@@ -380,7 +391,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t, CUmemGenericAllocationHandle handle,
                   unsigned long long) {
   const std::lock_guard lock(state().mutex);
-  if (fails()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = failure(); result != CUDA_SUCCESS) return result;
   void* const found = ::mmap(host(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_of(handle), 0);
   return found == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -390,7 +401,7 @@ CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
 }
 CUresult cuMemSetAccess(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) {
   const std::lock_guard lock(state().mutex);
-  return fails() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  return failure();
 }
 
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
@@ -459,7 +470,7 @@ CUresult cuGraphCreate(CUgraph* graph, unsigned) { return make(graph); }
 CUresult cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* behind, std::size_t count,
                               const CUDA_KERNEL_NODE_PARAMS* parameters) {
   const std::lock_guard lock(state().mutex);
-  if (fails()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = failure(); result != CUDA_SUCCESS) return result;
   const bool is_chain = graph->nodes.empty() ? count == 0 : count == 1 && *behind == graph->nodes.back().get();
   if (!is_chain) state().misuse.emplace_back("a graph that is no chain");
   graph->nodes.push_back(std::make_unique<CUgraphNode_st>(
@@ -469,7 +480,7 @@ CUresult cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNod
 }
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue*) {
   const std::lock_guard lock(state().mutex);
-  return fails() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  return failure();
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   const CUresult result = make(exec);
@@ -479,7 +490,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned 
 }
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* parameters) {
   const std::lock_guard lock(state().mutex);
-  if (fails()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = failure(); result != CUDA_SUCCESS) return result;
   for (auto& [of, launched] : exec->nodes)
     if (of == node) launched = {parameters->func, copy_of(parameters->func, parameters->kernelParams)};
   return CUDA_SUCCESS;

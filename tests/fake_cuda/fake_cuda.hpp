@@ -25,6 +25,8 @@ struct FakeCuda {
   std::mutex mutex;                           // of all below
   std::map<std::string, KernelType> kernels;  ///< by name: kernels of other names are not found
   int calls_until_failure = -1;               ///< of those that can fail: so many succeed, then one fails; -1: none
+  int calls_until_fault = -1;                 ///< of those: then the GPUs fault, and all calls fail
+  bool faulted = false;                       ///< they have
   int calls = 0;                              ///< of those that can fail
   const char* failed = nullptr;               ///< the function that has, since that was set
   int launches = 0;                           ///< of kernels, each by itself

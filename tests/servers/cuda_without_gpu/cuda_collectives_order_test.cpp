@@ -3,6 +3,7 @@
 
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/server_error.hpp>
 #include <coxswain/servers/cuda/cuda_devices.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
@@ -250,5 +251,51 @@ TEST_CASE("Whichever call of the driver fails, every rank of every operation is 
     const std::lock_guard lock(gpus.fake.mutex);
     REQUIRE(gpus.fake.misuse.empty());
     if (failed == nullptr && !is_warm) break;
+  }
+}
+
+TEST_CASE("Whenever the GPUs fault, everybody on every device is told, and the process goes on") {
+  FakeGpus::find();
+  COX_REQUIRE_NVRTC();
+  const ShortTimeout timeout;
+  for (int calls = 0;; ++calls) {
+    FakeGpus gpus;
+    INFO("after " << calls << " calls");
+    const CudaClient one = gpus.client(0);
+    const CudaClient other = gpus.client(1);
+    warm_up(one, other);
+    std::vector<Handle> first;
+    std::vector<Handle> second;
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      first.push_back(one.create(filled(i)));
+      second.push_back(other.create(filled(10)));
+    }
+    one.sync().get();
+    other.sync().get();
+    gpus.fault_after(calls);
+    bool told = false;
+    const auto attempt = [&](const std::function<void()>& what) {
+      try {
+        what();
+      } catch (const std::exception&) {
+        told = true;
+      }
+    };
+    for (std::uint32_t number = 0; number < 5; ++number) gpus.append(one, first[0], number);
+    for (const Handle& memory : first) attempt([&] { one.all_reduce(memory, memory, type, both()); });
+    for (const Handle& memory : second) attempt([&] { other.all_reduce(memory, memory, type, both()); });
+    attempt([&] { one.send(first[0], type, gpus.device(1)); });
+    attempt([&] { other.receive(second[0], type, gpus.device(0)); });
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      attempt([&] { static_cast<void>(one.read_one(first[i])); });
+      attempt([&] { static_cast<void>(other.read_one(second[i])); });
+    }
+    for (const CudaClient* const client : {&one, &other}) attempt([&] { client->sync().get(); });
+    if (!gpus.faulted()) {
+      REQUIRE(!told);
+      break;
+    }
+    // Not those that had come so far: but from now on all.
+    for (const CudaClient* const client : {&one, &other}) REQUIRE_THROWS_AS(client->sync().get(), ServerError);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
 
 #include <dlfcn.h>
 
@@ -10,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace cox::test {
 namespace {
@@ -65,6 +67,12 @@ FakeGpus::FakeGpus() : fake(find()) {
 FakeGpus::~FakeGpus() {
   release();
   shutdown_all();
+  const std::lock_guard lock(fake.mutex);
+  fake.calls_until_fault = -1;
+  if (std::exchange(fake.faulted, false)) {  // nothing is given back then
+    fake.live = 0;
+    detail::forget_gpu_fault();
+  }
 }
 
 // As the kernel of that name does: it counts, then the ranks meet, and each has the sum.
@@ -127,6 +135,16 @@ void FakeGpus::fail_after(int calls) {
   const std::lock_guard lock(fake.mutex);
   fake.calls_until_failure = calls;
   fake.failed = nullptr;
+}
+
+void FakeGpus::fault_after(int calls) {
+  const std::lock_guard lock(fake.mutex);
+  fake.calls_until_fault = calls;
+}
+
+bool FakeGpus::faulted() {
+  const std::lock_guard lock(fake.mutex);
+  return fake.faulted;
 }
 
 const char* FakeGpus::stop_failing() {

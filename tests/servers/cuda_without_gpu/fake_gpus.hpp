@@ -51,6 +51,9 @@ class FakeGpus {
   /// What the driver has made that has not been given back.
   [[nodiscard]] int live();
   void fail_after(int calls);
+  /// From then on all calls fail, until this goes: the GPUs of the process are lost.
+  void fault_after(int calls);
+  [[nodiscard]] bool faulted();
   /// The function that has failed; null: none. None will any more.
   const char* stop_failing();
 

@@ -1,0 +1,71 @@
+// Copies of the CUDA server over a stand-in for the driver.
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+
+namespace {
+
+std::vector<std::uint32_t> counting(std::size_t count, std::uint32_t begin) {
+  std::vector<std::uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), begin);
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("Whichever call of the driver fails, what was to be copied is told or right, and the device serves on") {
+  constexpr std::size_t small = 100;
+  constexpr std::size_t large = std::size_t{3} << 18U;  // by the threads that copy, in pieces
+  for (int calls = 0;; ++calls) {
+    FakeGpus gpus;
+    INFO("call " << calls);
+    std::optional<CudaClient> client = gpus.client();
+    client->sync().get();
+    bool told = false;
+    bool right = true;
+    const auto attempt = [&](const std::function<void()>& what) {
+      try {
+        what();
+      } catch (const std::exception&) {
+        told = true;
+      }
+    };
+    gpus.fail_after(calls);
+    for (const std::size_t count : {small, large}) {
+      attempt([&] {
+        const Handle memory = client->create(Bytes::copy_of(counting(count, 5)));
+        right = client->read_one(memory).to_vector<std::uint32_t>() == counting(count, 5) && right;
+        client->write(memory, Bytes::copy_of(counting(count, 6)));
+        gpus.append(*client, memory, 1);
+        right = client->read_one(memory).to_vector<std::uint32_t>() == counting(count, 6) && right;
+      });
+      attempt([&] { client->sync().get(); });
+    }
+    const char* const failed = gpus.stop_failing();
+    INFO((failed != nullptr ? failed : "nothing") << " has failed");
+    REQUIRE(right);  // what is not told must be; what is told is not looked at
+    if (failed == nullptr) REQUIRE(!told);
+    const Handle memory = client->create(Bytes::copy_of(counting(large, 7)));
+    REQUIRE(client->read_one(memory).to_vector<std::uint32_t>() == counting(large, 7));
+    client.reset();
+    shutdown_all();
+    REQUIRE(gpus.live() == 0);
+    const std::lock_guard lock(gpus.fake.mutex);
+    REQUIRE(gpus.fake.misuse.empty());
+    if (failed == nullptr) break;
+  }
+}
