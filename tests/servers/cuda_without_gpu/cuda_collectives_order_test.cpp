@@ -10,8 +10,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -205,14 +203,7 @@ TEST_CASE("Whichever call of the driver fails, every rank of every operation is 
     }
     one->sync().get();
     other->sync().get();
-    bool told = false;
-    const auto attempt = [&](const std::function<void()>& what) {
-      try {
-        what();
-      } catch (const std::exception&) {
-        told = true;
-      }
-    };
+    Attempts attempt;
     gpus.fail_after(calls / 2);
     for (const Handle& memory : first) attempt([&] { one->all_reduce(memory, memory, type, both()); });
     for (const Handle& memory : second) attempt([&] { other->all_reduce(memory, memory, type, both()); });
@@ -231,8 +222,8 @@ TEST_CASE("Whichever call of the driver fails, every rank of every operation is 
     const char* const failed = gpus.stop_failing();
     INFO((failed != nullptr ? failed : "nothing") << " has failed");
     // Where there was no memory for kernels of our own NCCL sums, and what stands in for it does not.
-    if (!told && is_warm) REQUIRE(right);
-    if (failed == nullptr) REQUIRE(!told);
+    if (!attempt.failed() && is_warm) REQUIRE(right);
+    if (failed == nullptr) REQUIRE(!attempt.failed());
     // The group works again.
     CommunicationId devices = both();
     for (const CudaClient* const client : {&*one, &*other}) client->ensure_init_collective(devices);
@@ -273,14 +264,7 @@ TEST_CASE("Whenever the GPUs fault, everybody on every device is told, and the p
     one.sync().get();
     other.sync().get();
     gpus.fault_after(calls);
-    bool told = false;
-    const auto attempt = [&](const std::function<void()>& what) {
-      try {
-        what();
-      } catch (const std::exception&) {
-        told = true;
-      }
-    };
+    Attempts attempt;
     for (std::uint32_t number = 0; number < 5; ++number) gpus.append(one, first[0], number);
     for (const Handle& memory : first) attempt([&] { one.all_reduce(memory, memory, type, both()); });
     for (const Handle& memory : second) attempt([&] { other.all_reduce(memory, memory, type, both()); });
@@ -292,7 +276,7 @@ TEST_CASE("Whenever the GPUs fault, everybody on every device is told, and the p
     }
     for (const CudaClient* const client : {&one, &other}) attempt([&] { client->sync().get(); });
     if (!gpus.faulted()) {
-      REQUIRE(!told);
+      REQUIRE(!attempt.failed());
       break;
     }
     // Not those that had come so far: but from now on all.

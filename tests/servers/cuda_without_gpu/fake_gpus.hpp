@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <latch>
 #include <map>
 #include <memory>
@@ -77,6 +78,23 @@ class FakeGpus {
   std::vector<std::uint32_t> appended_;
   std::map<std::pair<std::uintptr_t, std::uint32_t>, std::shared_ptr<Meeting>> meetings_;  // by place and epoch
   std::atomic<bool> released_{false};
+};
+
+/// Calls what may throw, and remembers whether anything did.
+class Attempts {
+ public:
+  template <class What>
+  void operator()(const What& what) {
+    try {
+      what();
+    } catch (const std::exception&) {
+      failed_ = true;
+    }
+  }
+  [[nodiscard]] bool failed() const noexcept { return failed_; }
+
+ private:
+  bool failed_ = false;
 };
 
 /// Keeps the thread of a device from going on while this lives.
