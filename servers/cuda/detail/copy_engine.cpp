@@ -64,12 +64,13 @@ class CopyEngine::Copier {
       }
     } catch (...) {
       job.fail(std::current_exception());
+      COX_CUDA_CHECK(stream_synchronize(stream_));  // pieces before may be under way, in memory that will be given back
     }
   }
 
   /// An event behind all of these.
-  std::shared_ptr<CudaEvent> join(std::vector<std::shared_ptr<CudaEvent>> ends) {
-    if (ends.size() == 1) return std::move(ends.front());
+  std::shared_ptr<CudaEvent> join(const std::vector<std::shared_ptr<CudaEvent>>& ends) {
+    if (ends.size() == 1) return ends.front();
     for (const auto& end : ends) end->delay(stream_);
     return events_.record(stream_);
   }
@@ -215,18 +216,15 @@ void CopyEngine::stop() noexcept {
 void CopyEngine::run() {
   name_this_thread(thread_name_);
   std::optional<Copier> copier;
-  std::exception_ptr no_copier;
-  try {
-    events_->context().make_current();
-    copier.emplace(*this);
-  } catch (...) {
-    no_copier = std::current_exception();
-  }
   while (const std::shared_ptr<Job> job = next_job()) {
-    if (copier) {
+    try {
+      if (!copier) {  // or not yet: what hindered it may be over
+        events_->context().make_current();
+        copier.emplace(*this);
+      }
       copier->work(*job);
-    } else {
-      job->fail(no_copier);
+    } catch (...) {
+      job->fail(std::current_exception());
     }
     if (leave(*job)) finish(*job, copier ? &*copier : nullptr);
   }
@@ -255,10 +253,13 @@ bool CopyEngine::leave(Job& job) {
 void CopyEngine::finish(Job& job, Copier* copier) noexcept {
   std::shared_ptr<CudaEvent> end;
   try {
-    if (!job.ends.empty()) end = copier->join(std::move(job.ends));
+    if (copier != nullptr && !job.ends.empty()) end = copier->join(job.ends);
   } catch (...) {
     job.fail(std::current_exception());
   }
+  if (end == nullptr)  // there is no event behind all: what the copies use must stay until they are over
+    for (const auto& each : job.ends) each->wait();
+  job.ends.clear();
   if (job.task.done) job.task.done(job.task, job.error, std::move(end));  // else it has become another job
 }
 

@@ -95,17 +95,15 @@ void NcclPart::close(const std::exception_ptr& error, const std::shared_ptr<Cuda
   LaunchGate::of_process().remove_part();
 }
 
-NcclLine::~NcclLine() {
-  if (stream_ != nullptr) stream_->queue().native().when_flushed(nullptr);
-}
-
 // Nothing has the driver wait for parts that are on the stream before: several can be given it together.
 void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
   NcclPart::Turn turn(part);
   try {
     if (stream_ == nullptr) {
       stream_ = streams_.make_apart();
-      stream_->queue().native().when_flushed([this] { note_launched(); });
+      stream_->queue().native().when_flushed([weak = weak_from_this()] {
+        if (const auto line = weak.lock()) line->note_launched();
+      });
     }
     StreamPositions others;
     for (const StreamPosition& wait : part->waits)

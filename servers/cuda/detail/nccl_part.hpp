@@ -42,13 +42,12 @@ class NcclPart final : public CollectivePart, public std::enable_shared_from_thi
 };
 
 /// The communication stream of a device, which all its communicators share: parts come to it in the sequencer's order.
-/// Device thread only.
-class NcclLine {
+/// Device thread only; it may be destroyed by another, after the device.
+class NcclLine : public std::enable_shared_from_this<NcclLine> {
  public:
   explicit NcclLine(CudaStreams& streams) noexcept : streams_(streams) {}
   NcclLine(const NcclLine&) = delete;
   NcclLine& operator=(const NcclLine&) = delete;
-  ~NcclLine();
 
   /// It is the turn of the next part: it is launched when what it waits for has been issued.
   void submit(const std::shared_ptr<NcclPart>& part) noexcept;
