@@ -15,6 +15,7 @@
 #include <memory>
 #include <set>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 using cox::test::FakeCuda;
@@ -299,7 +300,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
       if (state().faulted) return fault;
       if (stream == nullptr || stream->work.empty()) return CUDA_SUCCESS;
     }
-    ::usleep(100);  // another thread may bring about what it waits for
+    std::this_thread::yield();  // another one may bring about what it waits for
   }
 }
 CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) { return CUDA_ERROR_NOT_SUPPORTED; }

@@ -3,10 +3,12 @@
 #include <coxswain/collectives/communication_group.hpp>
 #include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/flight_recorder.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 #include <coxswain/servers/cuda/detail/turn_order.hpp>
 
 #include <array>
@@ -16,6 +18,7 @@
 #include <exception>
 #include <memory>
 #include <source_location>
+#include <utility>
 
 namespace cox {
 
@@ -97,6 +100,25 @@ class CollectivePart {
   std::uint64_t behind_ = 0;  // its end comes behind that turn
 
   std::atomic<bool> failed_{false};
+};
+
+/// A part's turn while it waits to be issued: then part->issue(target), on the device thread; or, if it is dropped
+/// without that, part->give_up(error), since the others wait for it.
+template <class Part>
+class PartTurn {
+ public:
+  explicit PartTurn(std::shared_ptr<Part> part) noexcept : part_(std::move(part)) {}
+  PartTurn(PartTurn&&) noexcept = default;
+  PartTurn& operator=(PartTurn&&) = delete;
+  ~PartTurn() {
+    if (part_ == nullptr) return;
+    part_->give_up(std::make_exception_ptr(CollectiveError(
+        CollectiveError::Kind::Backend, "the driver could not be told what it waits for", part_->site)));
+  }
+  void operator()(const IssueTarget& target) { std::exchange(part_, nullptr)->issue(target); }
+
+ private:
+  std::shared_ptr<Part> part_;
 };
 
 }  // namespace detail

@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/detail/launch_gate.hpp>
-#include <coxswain/servers/cuda/detail/nccl_part.hpp>
+#include <coxswain/servers/cuda/detail/nccl_line.hpp>
 
 #include <algorithm>
 #include <array>

@@ -84,7 +84,7 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
   [[nodiscard]] std::shared_ptr<CudaEvent> record(CUstream stream);
 
   /// Where kernels of one stream count: a word that the device writes and all may read; it counts around. At first 0.
-  /// Made by the first call. Throws CudaError.
+  /// Made by the first call, on the device thread and before an event counts itself. Throws CudaError.
   [[nodiscard]] CUdeviceptr counter();
   /// The end of the kernel that comes before what sets the counter to `count`, on the stream where that and then
   /// `later` come. Throws std::bad_alloc.

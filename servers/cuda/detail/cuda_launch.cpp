@@ -86,15 +86,8 @@ void CudaLaunch::issue_alone(CUstream stream, const Place& place, const char* na
     values.push_back(const_cast<void*>(value));  // the driver only reads
   }
   Attributes attributes;  // not initialised: those that count are filled in
-  CUlaunchConfig config{};
-  config.gridDimX = count.x;
-  config.gridDimY = count.y;
-  config.gridDimZ = count.z;
-  config.blockDimX = dim.x;
-  config.blockDimY = dim.y;
-  config.blockDimZ = dim.z;
-  config.sharedMemBytes = static_cast<unsigned>(options->dynamic_shared_memory);
-  config.hStream = stream;
+  CUlaunchConfig config = launch_config({count.x, count.y, count.z}, {dim.x, dim.y, dim.z},
+                                        static_cast<unsigned>(options->dynamic_shared_memory), stream);
   config.attrs = attributes.data();
   config.numAttrs = fill(attributes, *options);
   const CUresult result = driver().launch(&config, function, values.data(), nullptr);

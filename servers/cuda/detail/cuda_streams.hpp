@@ -207,7 +207,7 @@ class CudaStreams {
   std::atomic<std::size_t> native_count_{0};              // that other threads may look at
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
   std::vector<NativeStream*> with_launches_;  // that the driver may not have been given
-  std::size_t launches_kept_ = 0;             // at most so many are in them
+  std::size_t launches_kept_ = 0;             // pieces since it was given all, at least those with launches
   CudaStream* last_ = nullptr;                // that was asked for
   std::vector<StreamQueue*> waiting_;         // that have pending work
   std::size_t sweep_at_ = 1024;

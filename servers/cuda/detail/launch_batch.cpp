@@ -18,6 +18,20 @@ constexpr std::size_t aligned(std::size_t size) noexcept {
 
 }  // namespace
 
+CUlaunchConfig launch_config(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
+                             unsigned shared_memory, CUstream stream) noexcept {
+  CUlaunchConfig config{};
+  config.gridDimX = grid[0];
+  config.gridDimY = grid[1];
+  config.gridDimZ = grid[2];
+  config.blockDimX = block[0];
+  config.blockDimY = block[1];
+  config.blockDimZ = block[2];
+  config.sharedMemBytes = shared_memory;
+  config.hStream = stream;
+  return config;
+}
+
 LaunchBatch::~LaunchBatch() {
   for (Graph& graph : graphs_) destroy(graph);
 }
@@ -73,22 +87,16 @@ void LaunchBatch::launch(std::span<const Entry> entries, std::span<CUresult> res
   const CUfunction first = entries.front().function;
   const bool changes = entries.size() == 1 && std::exchange(last_alone_, first) != first;
   Graph& graph = graphs_[static_cast<std::size_t>(std::countr_zero(entries.size()))];
-  if (uses_graphs_ && !changes && prepare(graph, entries))
-    return static_cast<void>(std::ranges::fill(results, driver_.graph_launch(graph.native, stream)));
+  if (uses_graphs_ && !changes && prepare(graph, entries)) {
+    const CUresult result = driver_.graph_launch(graph.native, stream);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return static_cast<void>(std::ranges::fill(results, result));
+  }
   for (std::size_t i = 0; i < entries.size(); ++i) results[i] = launch_by_itself(entries[i], stream);
 }
 
 CUresult LaunchBatch::launch_by_itself(const Entry& entry, CUstream stream) noexcept {
   const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entry);
-  CUlaunchConfig config{};
-  config.gridDimX = parameters.gridDimX;
-  config.gridDimY = parameters.gridDimY;
-  config.gridDimZ = parameters.gridDimZ;
-  config.blockDimX = parameters.blockDimX;
-  config.blockDimY = parameters.blockDimY;
-  config.blockDimZ = parameters.blockDimZ;
-  config.sharedMemBytes = parameters.sharedMemBytes;
-  config.hStream = stream;
+  const CUlaunchConfig config = launch_config(entry.grid, entry.block, entry.shared_memory, stream);
   return driver_.launch(&config, entry.function, parameters.kernelParams, nullptr);
 }
 

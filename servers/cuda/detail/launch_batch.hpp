@@ -24,6 +24,10 @@ struct KernelLaunch {
   std::span<const Argument> arguments;
 };
 
+/// That of a launch by itself, without attributes.
+[[nodiscard]] CUlaunchConfig launch_config(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
+                                           unsigned shared_memory, CUstream stream) noexcept;
+
 /// Kernels that come one behind the other on a stream of the driver, which is given them together, as a graph: a launch
 /// costs it 3 to 4 us, a graph of eight 2 us and 0.3 for the arguments of each; even one kernel takes a third less. The
 /// graphs are made once, of 1, 2, 4, 8 and 16 kernels, and get other kernels and arguments before each launch; a larger

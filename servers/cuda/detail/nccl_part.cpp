@@ -1,33 +1,14 @@
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
 
-#include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/cuda/detail/clique_devices.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/launch_gate.hpp>
+#include <coxswain/servers/cuda/detail/nccl_line.hpp>
 
-#include <algorithm>
-#include <cstdint>
 #include <utility>
 
 namespace cox::detail {
-
-/// Launches the part; or gives it up, if it is dropped without that.
-struct NcclPart::Turn {
-  std::shared_ptr<NcclPart> part;
-
-  explicit Turn(std::shared_ptr<NcclPart> whose) noexcept : part(std::move(whose)) {}
-  Turn(Turn&&) noexcept = default;
-  Turn& operator=(Turn&&) = delete;
-  ~Turn() {
-    if (part == nullptr) return;
-    part->give_up(std::make_exception_ptr(
-        CollectiveError(CollectiveError::Kind::Backend, "the driver could not be told what it waits for", part->site)));
-  }
-  void operator()(const IssueTarget& target) { std::exchange(part, nullptr)->issue(target); }
-};
 
 void NcclPart::take_turn(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_part();
@@ -94,108 +75,5 @@ void NcclPart::close(const std::exception_ptr& error, const std::shared_ptr<Cuda
   leave_place();
   LaunchGate::of_process().remove_part();
 }
-
-// Nothing has the driver wait for parts that are on the stream before: several can be given it together.
-void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
-  NcclPart::Turn turn(part);
-  try {
-    if (stream_ == nullptr) {
-      stream_ = streams_.make_apart();
-      stream_->queue().native().when_flushed([weak = weak_from_this()] {
-        if (const auto line = weak.lock()) line->note_launched();
-      });
-    }
-    StreamPositions others;
-    for (const StreamPosition& wait : part->waits)
-      if (wait.position > taken_of(wait.stream)) others.push_back(wait);
-    part->waits = std::move(others);
-    taken_of(part->position.stream) = part->position.position;
-    streams_.submit(*stream_, part->waits, {nullptr, nullptr, part->site}, std::move(turn));
-  } catch (...) {
-    part->give_up(std::current_exception());  // which says more than its turn would
-  }
-}
-
-// The driver is given them with those of the parts that come behind, and says then what it makes of them.
-void NcclLine::launch_kernels(NcclPart& part) {
-  StreamQueue& queue = stream_->queue();
-  NativeStream& native = queue.native();
-  unlaunched_.reserve(unlaunched_.size() + 1);
-  const auto note = [&part](CUresult result) {
-    if (part.result_ == CUDA_SUCCESS) part.result_ = result;
-  };
-  const PeerKernels& kernels = *static_cast<const CliqueDevices&>(*part.opened_).peer_kernels();
-  kernels.launch(part.operation_->way, part.of->rank, part.calls,
-                 part.of->launched[static_cast<std::size_t>(part.operation_->way)],
-                 {.counter = streams_.events().counter(), .value = counted_},
-                 [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
-  part.count_ = ++counted_;
-  unlaunched_.push_back(part.shared_from_this());
-  last_unlaunched_ = {queue.timeline().issued(), native.timeline().issued()};
-}
-
-// All but the last end where the kernel of the next begins, which counts them: an event for each would cost more than
-// its kernel.
-void NcclLine::note_launched() noexcept {
-  if (unlaunched_.empty()) return;
-  std::vector<std::shared_ptr<NcclPart>> parts = std::exchange(unlaunched_, std::exchange(noted_, {}));
-  try {
-    StreamQueue& queue = stream_->queue();
-    CudaEvents& events = streams_.events();
-    const std::shared_ptr<CudaEvent> end = events.record(queue.native().native());
-    queue.mark(last_unlaunched_.issued, last_unlaunched_.issued_on_native, end);
-    const bool all_count = std::ranges::all_of(parts, [](const auto& part) { return part->result_ == CUDA_SUCCESS; });
-    for (const auto& part : parts)
-      part->event_ = all_count && part != parts.back() ? events.counted(end, part->count_) : end;
-    for (std::span<const std::shared_ptr<NcclPart>> left(parts); !left.empty();) {
-      const auto other = std::ranges::find_if(
-          left, [&](const auto& part) { return part->of != left.front()->of || part->result_ != CUDA_SUCCESS; });
-      const auto alike = static_cast<std::size_t>(other - left.begin());
-      if (alike == 0) {
-        left.front()->fail_launch(left.front()->launch_failure());
-      } else {
-        note(left.first(alike));
-      }
-      left = left.subspan(std::max<std::size_t>(alike, 1));
-    }
-  } catch (...) {
-    for (const auto& part : parts) part->fail_launch(std::current_exception());
-  }
-  parts.clear();
-  noted_ = std::move(parts);
-}
-
-// Parts of one rank, whose ends are known.
-void NcclLine::note(std::span<const std::shared_ptr<NcclPart>> parts) {
-  NcclPart& last = *parts.back();
-  const RankContext& of = *last.of;
-  CudaTimeline& timeline = streams_.timeline(last.position.stream);
-  if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < parts.size()) timeline.poll();
-  launched_.clear();
-  for (const auto& part : parts) {
-    awaited_.clear();
-    if (last_end_ != nullptr) awaited_.push_back(last_end_);
-    streams_.add_events(part->waits, awaited_);
-    NcclOperation::Launched launched;
-    for (const auto& awaited : awaited_) launched.behind.push_back(awaited);
-    launched.end = last_end_ = part->event_;
-    launched.fail = [part](const std::exception_ptr& error) { part->fail(error); };
-    launched_.push_back({part->operation_, std::move(launched)});
-  }
-  const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part ends there + n
-  std::exception_ptr error;
-  try {
-    of.clique->add(of.rank, launched_, std::max(timeline.completed(), begin) - begin);
-  } catch (...) {
-    error = std::current_exception();                 // given up meanwhile; what has been launched still has to end
-    last.event_->notify([opened = last.opened_] {});  // and has its memory until then
-    if (of.clique->broken() == nullptr) of.clique->abort(error);  // nobody would notice if it did not
-  }
-  launched_.clear();
-  awaited_.clear();
-  for (const auto& part : parts) part->close(error, part->event_);
-}
-
-std::shared_ptr<CudaEvent> NcclLine::end_of_all() { return stream_->queue().mark(streams_.events()); }
 
 }  // namespace cox::detail

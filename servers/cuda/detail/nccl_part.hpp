@@ -3,14 +3,10 @@
 #include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/collectives/nccl_operation.hpp>
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
-#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <span>
-#include <vector>
 
 namespace cox::detail {
 
@@ -25,7 +21,7 @@ class NcclPart final : public CollectivePart, public std::enable_shared_from_thi
 
  private:
   friend class NcclLine;
-  struct Turn;
+  friend class PartTurn<NcclPart>;
 
   void issue(const IssueTarget& target) noexcept;
   void fail_launch(const std::exception_ptr& error) noexcept;
@@ -39,47 +35,6 @@ class NcclPart final : public CollectivePart, public std::enable_shared_from_thi
   std::shared_ptr<CudaEvent> event_;         // its end, from when it has been launched
   std::uint32_t count_ = 0;                  // of the parts on the line, if it is one of kernels
   CUresult result_ = CUDA_SUCCESS;           // of its kernels' launches: the first failure
-};
-
-/// The communication stream of a device, which all its communicators share: parts come to it in the sequencer's order.
-/// Device thread only; it may be destroyed by another, after the device.
-class NcclLine : public std::enable_shared_from_this<NcclLine> {
- public:
-  explicit NcclLine(CudaStreams& streams) noexcept : streams_(streams) {}
-  NcclLine(const NcclLine&) = delete;
-  NcclLine& operator=(const NcclLine&) = delete;
-
-  /// It is the turn of the next part: it is launched when what it waits for has been issued.
-  void submit(const std::shared_ptr<NcclPart>& part) noexcept;
-
- private:
-  friend class NcclPart;
-
-  void launch_kernels(NcclPart& part);
-  void note_launched() noexcept;
-  void note(std::span<const std::shared_ptr<NcclPart>> parts);
-  [[nodiscard]] std::shared_ptr<CudaEvent> end_of_all();
-  // How far the parts of a slot have come to the line.
-  [[nodiscard]] std::uint64_t& taken_of(StreamSlot slot) {
-    const auto index = static_cast<std::size_t>(slot);
-    if (index >= taken_.size()) taken_.resize(index + 1);
-    return taken_[index];
-  }
-
-  CudaStreams& streams_;
-  std::shared_ptr<CudaStream> stream_;                 // made by the first part
-  std::vector<std::uint64_t> taken_;                   // by slot
-  std::shared_ptr<CudaEvent> last_end_;                // of what was launched
-  std::uint32_t counted_ = 0;                          // parts of kernels, so far
-  std::vector<std::shared_ptr<NcclPart>> unlaunched_;  // with all their kernels, which the driver has not been given
-  struct {
-    std::uint64_t issued = 0;
-    std::uint64_t issued_on_native = 0;
-  } last_unlaunched_;  // where the last of them is
-  // Empty, with room:
-  std::vector<std::shared_ptr<NcclPart>> noted_;
-  std::vector<NcclClique::Part> launched_;
-  std::vector<std::shared_ptr<CudaEvent>> awaited_;
 };
 
 }  // namespace cox::detail

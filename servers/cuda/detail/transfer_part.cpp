@@ -1,6 +1,5 @@
 #include <coxswain/servers/cuda/detail/transfer_part.hpp>
 
-#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
 #include <cstdint>
@@ -13,27 +12,6 @@ namespace {
 constexpr std::uint64_t most_in_flight = 256;
 
 }  // namespace
-
-/// Issues the part; or has it come with a failure, if it is dropped without that: the other side waits for it.
-struct TransferPart::Turn {
-  std::shared_ptr<TransferPart> part;
-
-  explicit Turn(std::shared_ptr<TransferPart> whose) noexcept : part(std::move(whose)) {}
-  Turn(Turn&&) noexcept = default;
-  Turn& operator=(Turn&&) = delete;
-  ~Turn() {
-    if (part == nullptr) return;
-    try {
-      part->come(
-          {}, std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Backend,
-                                                      "the driver could not be told what it waits for", part->site)));
-    } catch (...) {
-      part->fail(std::current_exception());
-    }
-    part->leave_place();
-  }
-  void operator()(const IssueTarget& target) { std::exchange(part, nullptr)->issue(target); }
-};
 
 // If all that the rank waits for has been issued, its device's thread need not be woken before the end.
 void TransferPart::take_turn(std::shared_ptr<void> shared) {
@@ -48,13 +26,23 @@ void TransferPart::take_turn(std::shared_ptr<void> shared) {
 
 // On the device thread: comes when the driver can be told what the rank waits for.
 void TransferPart::wait_for_issue() {
-  Turn turn(shared_from_this());
+  PartTurn turn(shared_from_this());
   try {
     of->communication->streams.submit(*of->communication->stream, waits, {nullptr, nullptr, site}, std::move(turn),
                                       room());
   } catch (...) {
-    come({}, std::current_exception());  // which is more than its turn would say
+    give_up(std::current_exception());  // which says more than its turn would
   }
+}
+
+// The other side waits for it. Idempotent.
+void TransferPart::give_up(const std::exception_ptr& error) noexcept {
+  try {
+    come({}, error);
+  } catch (...) {
+    fail(std::current_exception());
+  }
+  leave_place();
 }
 
 // What the rank waits for has been issued.

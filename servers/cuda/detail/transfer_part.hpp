@@ -27,10 +27,11 @@ class TransferPart final : public CollectivePart, public std::enable_shared_from
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready;
 
  private:
-  struct Turn;
+  friend class PartTurn<TransferPart>;
 
   void wait_for_issue();
   void issue(const IssueTarget& target);
+  void give_up(const std::exception_ptr& error) noexcept;
   [[nodiscard]] std::shared_ptr<CudaEvent> room() const;
   void come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
 

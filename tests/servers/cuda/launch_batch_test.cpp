@@ -249,8 +249,8 @@ TEST_CASE("Whichever call of the driver fails, no kernel runs twice or out of or
       CHECK(bench.expected.size() == static_cast<std::size_t>(added));
       break;
     }
-    // At worst what one graph has; all else that can fail has another way.
-    REQUIRE(bench.expected.size() >= static_cast<std::size_t>(added) - LaunchBatch::most);
+    // A launch by itself; all else that can fail has another way.
+    REQUIRE(bench.expected.size() + 1 >= static_cast<std::size_t>(added));
   }
 }
 

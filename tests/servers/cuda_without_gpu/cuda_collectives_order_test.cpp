@@ -37,6 +37,14 @@ bool holds(const CudaClient& client, const Handle& memory, std::uint32_t value) 
   return client.read_one(memory).to_vector<std::uint32_t>() == std::vector<std::uint32_t>(count, value);
 }
 
+/// So many that are there: filled with `first`, and each of the next with `step` more.
+std::vector<Handle> handles(const CudaClient& client, std::uint32_t many, std::uint32_t first, std::uint32_t step) {
+  std::vector<Handle> made;
+  for (std::uint32_t i = 0; i < many; ++i) made.push_back(client.create(filled(first + i * step)));
+  client.sync().get();
+  return made;
+}
+
 /// What hangs is an error after 5 s.
 class ShortTimeout {
  public:
@@ -85,14 +93,8 @@ TEST_CASE("Sums that come one behind the other are given to the driver together,
   const CudaClient one = gpus.client(0);
   const CudaClient other = gpus.client(1);
   warm_up(one, other);
-  std::vector<Handle> first;
-  std::vector<Handle> second;
-  for (std::uint32_t i = 0; i < 40; ++i) {
-    first.push_back(one.create(filled(i)));
-    second.push_back(other.create(filled(1000)));
-  }
-  one.sync().get();
-  other.sync().get();
+  const std::vector<Handle> first = handles(one, 40, 0, 1);
+  const std::vector<Handle> second = handles(other, 40, 1000, 0);
   {
     const std::lock_guard lock(gpus.fake.mutex);
     gpus.fake.launches = gpus.fake.graph_launches = 0;
@@ -195,14 +197,8 @@ TEST_CASE("Whichever call of the driver fails, every rank of every operation is 
     std::optional<CudaClient> other = gpus.client(1);
     const bool is_warm = calls % 2 == 0;
     if (is_warm) warm_up(*one, *other);
-    std::vector<Handle> first;
-    std::vector<Handle> second;
-    for (std::uint32_t i = 0; i < 5; ++i) {
-      first.push_back(one->create(filled(i)));
-      second.push_back(other->create(filled(10)));
-    }
-    one->sync().get();
-    other->sync().get();
+    std::vector<Handle> first = handles(*one, 5, 0, 1);
+    std::vector<Handle> second = handles(*other, 5, 10, 0);
     Attempts attempt;
     gpus.fail_after(calls / 2);
     for (const Handle& memory : first) attempt([&] { one->all_reduce(memory, memory, type, both()); });
@@ -255,14 +251,8 @@ TEST_CASE("Whenever the GPUs fault, everybody on every device is told, and the p
     const CudaClient one = gpus.client(0);
     const CudaClient other = gpus.client(1);
     warm_up(one, other);
-    std::vector<Handle> first;
-    std::vector<Handle> second;
-    for (std::uint32_t i = 0; i < 3; ++i) {
-      first.push_back(one.create(filled(i)));
-      second.push_back(other.create(filled(10)));
-    }
-    one.sync().get();
-    other.sync().get();
+    const std::vector<Handle> first = handles(one, 3, 0, 1);
+    const std::vector<Handle> second = handles(other, 3, 10, 0);
     gpus.fault_after(calls);
     Attempts attempt;
     for (std::uint32_t number = 0; number < 5; ++number) gpus.append(one, first[0], number);
