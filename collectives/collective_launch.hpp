@@ -17,11 +17,11 @@ struct LaunchTurn {
   std::shared_ptr<void> shared = nullptr;
 };
 
-/// What a rank hands in with its request: puts the operation on its device, or passes the refusal on. Called exactly
-/// once (L2), by any thread (an attended one by that of its device's attendant), with no lock held, and destroyed right
-/// after. The launches of one device are called one after the other, in the order in which the device must have them:
-/// so it may post to the device thread, but must neither block nor wait. If it throws, its communicator is aborted: the
-/// other ranks would wait for it in vain.
-using CollectiveLaunch = UniqueFunction<void(const LaunchTurn&)>;
+/// What a rank hands in with its request: puts the operation on its device, or passes the refusal on; the turn is its
+/// own. Called exactly once (L2), by any thread (an attended one by that of its device's attendant), with no lock held,
+/// and destroyed right after. The launches of one device are called one after the other, in the order in which the
+/// device must have them: so it may post to the device thread, but must neither block nor wait. If it throws, its
+/// communicator is aborted: the other ranks would wait for it in vain.
+using CollectiveLaunch = UniqueFunction<void(LaunchTurn&&)>;
 
 }  // namespace cox

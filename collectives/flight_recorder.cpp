@@ -95,14 +95,16 @@ void FlightRecorder::started(std::uint64_t sequence, std::size_t rank, Time now)
   if (entry->state == State::Scheduled) entry->state = State::Started;
 }
 
-void FlightRecorder::completed(std::uint64_t sequence, std::size_t rank, Time now) noexcept {
+void FlightRecorder::completed(std::span<const std::uint64_t> sequences, std::size_t rank, Time now) noexcept {
   Rank& of = ranks_[rank];
   const std::lock_guard lock(of.mutex);
-  of.last_completed = std::max(of.last_completed, sequence);
-  Entry* entry = of.find(sequence);
-  if (entry == nullptr) return;
-  entry->ended = now;
-  entry->state = State::Completed;
+  for (const std::uint64_t sequence : sequences) {
+    of.last_completed = std::max(of.last_completed, sequence);
+    Entry* entry = of.find(sequence);
+    if (entry == nullptr) continue;
+    entry->ended = now;
+    entry->state = State::Completed;
+  }
 }
 
 void FlightRecorder::failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error,

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ class FlightRecorder {
   static constexpr std::array<std::string_view, 5> state_names{"scheduled", "started", "completed", "failed",
                                                                "timed_out"};
 
+  [[nodiscard]] static Time clock() { return std::chrono::system_clock::now(); }
+
   /// Keeps `capacity` operations, at least one. `name` is what the dump calls the communicator.
   FlightRecorder(std::string name, CommunicationId devices, std::size_t capacity, std::chrono::milliseconds timeout);
 
@@ -37,7 +40,10 @@ class FlightRecorder {
   /// All ranks have arrived: the rank's launch was put into its device's line.
   void released(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept;
   void started(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept;
-  void completed(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept;
+  void completed(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept {
+    completed(std::span(&sequence, 1), rank, now);
+  }
+  void completed(std::span<const std::uint64_t> sequences, std::size_t rank, Time now = clock()) noexcept;
   /// TimedOut if `error` is a CollectiveError Timeout, else Failed.
   void failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error, Time now = clock()) noexcept;
 
@@ -83,7 +89,6 @@ class FlightRecorder {
     std::vector<RankEntry> entries{};
   };
 
-  static Time clock() { return std::chrono::system_clock::now(); }
   [[nodiscard]] Status status() const;
   void append(std::string& json, const RankEntry& of) const;
 

@@ -24,8 +24,8 @@ using detail::NcclResult;
 
 namespace {
 
-// Operations under way from which on those that have ended are let go of.
-constexpr std::size_t most_unlooked_at = 32;
+// Parts at most that a rank lets go of at a time.
+constexpr std::size_t most_let_go = 64;
 
 // What NCCL may take at least to make a communicator: it takes tenths of a second, after what runs then.
 constexpr std::chrono::seconds patience_with_nccl{60};
@@ -42,19 +42,19 @@ bool is_reached(const std::shared_ptr<Milestone>& milestone) noexcept { return m
 
 bool has_ended(const NcclOperation& operation) noexcept {
   return std::ranges::all_of(operation.launched, [](const NcclOperation::Launched& part) {
-    return part.end != nullptr && part.end->reached();
+    return part.over || (part.end != nullptr && part.end->reached());
   });
 }
 
 bool has_come(const NcclOperation::Launched& part) noexcept {
-  return part.end != nullptr && std::ranges::all_of(part.behind, is_reached);
+  return part.over || (part.end != nullptr && std::ranges::all_of(part.behind, is_reached));
 }
 
 }  // namespace
 
 /// Operations that have ended, which are let go of with no lock held.
 struct NcclClique::Ended {
-  const std::function<void(const NcclOperation&)>& tell;
+  const std::function<void(std::size_t, std::span<const std::uint64_t>)>& tell;
   std::array<std::shared_ptr<NcclOperation>, 64> operations;
   std::size_t count = 0;
 
@@ -62,7 +62,12 @@ struct NcclClique::Ended {
   Ended(const Ended&) = delete;
   Ended& operator=(const Ended&) = delete;
   ~Ended() {
-    for (std::size_t i = 0; i < count; ++i) tell(*operations[i]);
+    for (std::size_t i = 0; i < count; ++i) {
+      const NcclOperation& operation = *operations[i];
+      const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
+      for (std::size_t rank = 0; rank < operation.launched.size(); ++rank)
+        if (!operation.launched[rank].over) tell(rank, {&sequence, 1});
+    }
   }
 };
 
@@ -80,7 +85,12 @@ std::shared_ptr<NcclClique> NcclClique::of(CommunicatorNumber number, const Nccl
 }
 
 NcclClique::NcclClique(NcclDevices devices, std::chrono::milliseconds timeout)
-    : devices_(std::move(devices)), timeout_(timeout), ended_before_(devices_.ordinals.size()) {}
+    : devices_(std::move(devices)), timeout_(timeout), progress_(devices_.ordinals.size()) {
+  for (Progress& each : progress_) {
+    each.over.reserve(most_let_go);
+    each.sequences.reserve(most_let_go);
+  }
+}
 
 // Threads
 // --------------------------------------------------------------------------------------------------------------------
@@ -132,11 +142,15 @@ void NcclClique::create() noexcept {
     opened = devices_.open();
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
     meet(natives, *opened);
-    for (std::size_t rank = 0; rank < comms.size(); ++rank) comms[rank]->native = natives[rank];
+    for (std::size_t rank = 0; rank < comms.size(); ++rank) {
+      comms[rank]->native = natives[rank];
+      comms[rank]->opened = {std::make_shared<std::shared_ptr<OpenNcclDevices>>(opened), opened.get()};
+    }
   } catch (...) {
     failure = std::current_exception();
     for (NcclComm native : natives)  // that were made before the ranks could not meet
       if (native != nullptr && !devices_.lost()) COX_NCCL_CHECK(nullptr, abort(native));
+    comms.clear();
     opened.reset();  // before anybody finds that all is gone
   }
   std::vector<UniqueFunction<void()>> waiting;
@@ -206,9 +220,8 @@ NcclClique::Launching NcclClique::launching(std::size_t rank) const {
   if (is_broken_.load(std::memory_order_relaxed)) std::rethrow_exception(broken());
   Comm& comm = *comms_[rank];
   std::unique_lock in_use(comm.in_use);
-  // Who takes opened_ away has taken this away before.
   if (comm.native == nullptr) std::rethrow_exception(broken());
-  return {std::move(in_use), comm.native, opened_};
+  return {std::move(in_use), comm.native, comm.opened};
 }
 
 void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const {
@@ -224,11 +237,25 @@ void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& 
   COX_NCCL_TRY(on.native, group_end());
 }
 
-// The first rank to tell of an operation has told of those before it: they are added in their order. It is ahead of the
-// others, so it is the one that lets go of what has ended, by what the device threads know of themselves: a look at an
-// event is dear.
+// The first rank to tell of an operation has told of those before it: they are added in their order. What has ended is
+// known by what the device threads know of themselves: a look at an event is dear. Each rank lets go of its own parts,
+// and rank 0 of the operations, which it has made: memory that another thread frees is dear, too.
 void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t ended_before) {
   Ended ended(devices_);
+  struct LetGo {
+    const NcclDevices& devices;
+    const std::size_t rank;
+    Progress& own;
+    LetGo(const NcclDevices& of, std::size_t whose, Progress& progress) noexcept
+        : devices(of), rank(whose), own(progress) {}
+    LetGo(const LetGo&) = delete;
+    LetGo& operator=(const LetGo&) = delete;
+    ~LetGo() {
+      if (!own.sequences.empty()) devices.ended(rank, own.sequences);
+      own.sequences.clear();
+      own.over.clear();
+    }
+  } const let_go(devices_, rank, progress_[rank]);
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr) std::rethrow_exception(broken_);
   watch();
@@ -244,10 +271,30 @@ void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t ende
     part.operation->begun = true;
     part.operation->launched[rank] = std::move(part.launched);
   }
-  ended_before_[rank] = ended_before;
-  if (under_way_.size() == known || under_way_.size() < most_unlooked_at) return;
-  const std::uint64_t on_all = *std::ranges::min_element(ended_before_);
-  take_ended(ended, [&](const NcclOperation& each) { return each.sequence.load() <= on_all; });
+  progress_[rank].ended_before = ended_before;
+  take_over(rank);
+  if (rank == 0) take_let_go(ended);
+}
+
+// Under the lock. The rank's parts of what has ended on all devices.
+void NcclClique::take_over(std::size_t rank) noexcept {
+  Progress& own = progress_[rank];
+  const std::uint64_t on_all = std::ranges::min_element(progress_, {}, &Progress::ended_before)->ended_before;
+  while (own.over.size() < most_let_go && own.let_go < gone_before_ + under_way_.size()) {
+    NcclOperation& operation = *under_way_[own.let_go - gone_before_];
+    const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
+    if (sequence > on_all) return;
+    own.sequences.push_back(sequence);  // there is room
+    own.over.push_back(std::exchange(operation.launched[rank], {}));
+    operation.launched[rank].over = true;
+    ++own.let_go;
+  }
+}
+
+// Under the lock. The operations whose parts all ranks have let go of.
+void NcclClique::take_let_go(Ended& ended) noexcept {
+  const std::uint64_t by_all = std::ranges::min_element(progress_, {}, &Progress::let_go)->let_go;
+  take_ended(ended, [&](const NcclOperation&) { return gone_before_ < by_all; });
 }
 
 // What only moves elements moves bytes.
@@ -300,7 +347,9 @@ void NcclClique::take_ended(Ended& ended, const HasEnded& has_ended) noexcept {
   while (ended.count < ended.operations.size() && !under_way_.empty() && has_ended(*under_way_.front())) {
     ended.operations[ended.count++] = std::move(under_way_.front());
     under_way_.pop_front();
+    ++gone_before_;
   }
+  for (Progress& each : progress_) each.let_go = std::max(each.let_go, gone_before_);
 }
 
 void NcclClique::note_ended() noexcept {
@@ -394,7 +443,7 @@ std::exception_ptr NcclClique::failure_in_nccl() noexcept {
 // --------------------------------------------------------------------------------------------------------------------
 
 void NcclClique::abort(const std::exception_ptr& cause) noexcept {
-  std::vector<NcclOperation::Tell> tell;
+  std::vector<std::shared_ptr<NcclWaiter>> tell;
   try {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
@@ -403,12 +452,12 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     given_up_.swap(under_way_);
     for (const auto& operation : given_up_) {
       for (NcclOperation::Launched& part : operation->launched)
-        if (part.end != nullptr && part.fail && !part.end->reached()) tell.push_back(std::move(part.fail));
+        if (part.end != nullptr && part.told != nullptr && !part.end->reached()) tell.push_back(std::move(part.told));
     }
   } catch (...) {
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
   }
-  for (auto& each : tell) each(cause);
+  for (const auto& each : tell) each->fail(cause);
   const std::lock_guard lock(mutex_);
   begin_dismantling();
 }
@@ -482,7 +531,7 @@ void NcclClique::give_up() noexcept {
   std::vector<std::thread> threads;
   const auto abort_one = [](Comm& comm) {
     const std::lock_guard in_use(comm.in_use);
-    COX_NCCL_CHECK(nullptr, abort(std::exchange(comm.native, nullptr)));
+    COX_NCCL_CHECK(nullptr, abort(take_native(comm)));
   };
   for (const auto& comm : comms_) {
     try {
@@ -511,7 +560,7 @@ bool NcclClique::wait_for_given_up() noexcept {
 void NcclClique::destroy() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
-    COX_NCCL_CHECK(nullptr, destroy(std::exchange(comm->native, nullptr)));
+    COX_NCCL_CHECK(nullptr, destroy(take_native(*comm)));
   }
 }
 
@@ -519,8 +568,14 @@ void NcclClique::destroy() noexcept {
 void NcclClique::forget() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
-    comm->native = nullptr;
+    static_cast<void>(take_native(*comm));
   }
+}
+
+// With in_use held. Nobody launches any more.
+NcclComm NcclClique::take_native(Comm& comm) noexcept {
+  comm.opened.reset();  // opened_ goes after it
+  return std::exchange(comm.native, nullptr);
 }
 
 bool NcclClique::gone() const {

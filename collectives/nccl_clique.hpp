@@ -54,8 +54,8 @@ struct NcclDevices {
   std::function<std::shared_ptr<void>()> quiet;
   /// Whether the process has lost its GPUs: NCCL is not called any more.
   std::function<bool()> lost;
-  /// An operation has ended on all devices and has not failed: called some time after. Must not block.
-  std::function<void(const NcclOperation&)> ended;
+  /// Operations have ended on all devices and have not failed: called some time after, for each rank. Must not block.
+  std::function<void(std::size_t rank, std::span<const std::uint64_t> sequences)> ended;
 };
 
 /// NCCL's communicators of all ranks of a group. The ranks are of this process, so their communicators are made, given
@@ -134,8 +134,16 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   struct Comm {
     std::mutex in_use;  // by a launch
     detail::NcclComm native = nullptr;
+    std::shared_ptr<OpenNcclDevices> opened;  // counted by itself: no two ranks touch one count at each launch
   };
   using Operations = std::deque<std::shared_ptr<NcclOperation>>;
+  struct alignas(64) Progress {
+    std::uint64_t ended_before = 0;  // the rank's parts up to this number have ended
+    std::uint64_t let_go = 0;        // operations whose parts the rank has let go of, since the first
+    // What it lets go of just now: without the lock, by its thread.
+    std::vector<NcclOperation::Launched> over;
+    std::vector<std::uint64_t> sequences;
+  };
   struct Ended;
 
   void create() noexcept;
@@ -148,6 +156,9 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   void begin_dismantling() noexcept;
   void watch();
   void set_broken(const std::exception_ptr& cause) noexcept;
+  void take_over(std::size_t rank) noexcept;
+  void take_let_go(Ended& ended) noexcept;
+  [[nodiscard]] static detail::NcclComm take_native(Comm& comm) noexcept;
   void enqueue(detail::NcclComm comm, void* scratch, const NcclCall& call, CUstream_st* stream) const;
   [[nodiscard]] std::exception_ptr overdue(Time now);
   [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
@@ -168,9 +179,10 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   Time creating_since_{};
   std::shared_ptr<OpenNcclDevices> opened_;
   std::vector<UniqueFunction<void()>> when_created_;
-  Operations under_way_;                     // in their order
-  Operations given_up_;                      // of those: that may not have ended yet
-  std::vector<std::uint64_t> ended_before_;  // by rank: its parts up to this number have ended
+  Operations under_way_;            // in their order
+  std::uint64_t gone_before_ = 0;   // operations that were under way before the first of them
+  Operations given_up_;             // of those: that may not have ended yet
+  std::vector<Progress> progress_;  // by rank
   bool watched_ = false;
 };
 

@@ -4,7 +4,6 @@
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/small_vector.hpp>
-#include <coxswain/runtime/unique_function.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -12,8 +11,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <utility>
-#include <vector>
 
 struct CUstream_st;  // what a CUstream and a cudaStream_t point to
 
@@ -31,25 +28,38 @@ using NcclCalls = SmallVector<NcclCall, 1>;
 /// How the ranks do an operation: by NCCL, or by kernels of our own in the memory of the other GPUs.
 enum class CliqueWay : std::uint8_t { Nccl, OneShot, TwoShots };
 
+/// Who has launched a part of an operation.
+class NcclWaiter {
+ public:
+  /// The operation has failed before the part's end. Called once at most, on any thread; must not block.
+  virtual void fail(const std::exception_ptr& error) noexcept = 0;
+
+ protected:
+  ~NcclWaiter() = default;
+};
+
 /// One operation of an NcclClique, or a group of them launched as one, from its release until all ranks have ended.
 /// What is not said to be for others is the clique's, under its lock.
 struct NcclOperation {
   using Time = std::chrono::steady_clock::time_point;
-  using Tell = UniqueFunction<void(const std::exception_ptr&)>;
-
   /// A rank's part that has been launched.
   struct Launched {
-    SmallVector<std::shared_ptr<Milestone>, 2> behind;  ///< What is done before it on its device.
-    std::shared_ptr<Milestone> end;                     ///< Null: it has not been launched.
-    Tell fail;  ///< Told what became of it, if it fails before its end. Called once at most; must not block.
+    /// What is done before it on its device, but for the clique's operations before.
+    SmallVector<std::shared_ptr<Milestone>, 1> behind;
+    std::shared_ptr<Milestone> end;    ///< Null: it has not been launched.
+    std::shared_ptr<NcclWaiter> told;  ///< What becomes of it, if it fails before its end.
+    bool over = false;                 ///< It has ended, and the rank has let go of it: the above is empty.
   };
-  NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : what(requests), launched(world_size) {}
+  NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : what(requests) {
+    launched.reserve(world_size);
+    for (std::size_t rank = 0; rank < world_size; ++rank) launched.emplace_back();
+  }
 
   const detail::OperationSummary what;
   CliqueWay way = CliqueWay::Nccl;         ///< Set before others know of it.
   std::atomic<std::uint64_t> sequence{0};  ///< On its communicator. Any thread.
   bool begun = false;                      ///< A rank has launched its part.
-  std::vector<Launched> launched;          // by rank
+  SmallVector<Launched, 8> launched;       ///< By rank.
   std::size_t came = 0;                    ///< Ranks whose devices have come to it, when that was last looked at.
   Time since{};                            ///< Since when there are so many.
 };

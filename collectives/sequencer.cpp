@@ -218,13 +218,13 @@ void Sequencer::set_attendant(DeviceId device, std::function<void()> tell) {
 }
 
 void Sequencer::call(Arrival& arrival) noexcept {
+  const std::uint64_t sequence = arrival.turn.sequence;
   try {
-    arrival.given.launch(arrival.turn);
+    arrival.given.launch(std::move(arrival.turn));
   } catch (...) {
     const std::exception_ptr cause = std::current_exception();
-    change(arrival.communicator, [&](CommunicatorSequence& among, Arrivals&) {
-      among.recorder()->failed(arrival.turn.sequence, arrival.rank, cause);
-    });
+    change(arrival.communicator,
+           [&](CommunicatorSequence& among, Arrivals&) { among.recorder()->failed(sequence, arrival.rank, cause); });
     abort(arrival.communicator, cause);
   }
 }

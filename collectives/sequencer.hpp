@@ -8,6 +8,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
+#include <coxswain/runtime/detail/recycled_memory.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -132,7 +133,7 @@ class Sequencer {
   [[nodiscard]] bool watching() const { return watchdog_.running(); }
 
  private:
-  using Arrivals = std::list<detail::Arrival>;
+  using Arrivals = std::list<detail::Arrival, detail::RecyclingAllocator<detail::Arrival>>;
 
   /// What a device has to launch next.
   struct Line {

@@ -4,6 +4,7 @@
 #include <coxswain/collectives/collective_launch.hpp>
 #include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/detail/recycled_memory.hpp>
 
 #include <cstddef>
 #include <list>
@@ -23,6 +24,6 @@ struct Arrival {
 
 /// An arrival is allocated once, before it is accepted. From then on it goes from list to list by splicing, which
 /// cannot fail: so it cannot be lost.
-using Arrivals = std::list<Arrival>;
+using Arrivals = std::list<Arrival, RecyclingAllocator<Arrival>>;
 
 }  // namespace cox::detail

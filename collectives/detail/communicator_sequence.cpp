@@ -101,13 +101,19 @@ void CommunicatorSequence::answer_oldest(std::uint64_t order, Arrivals& answers)
   drop();
 }
 
+// What the ranks share is counted, and each count that two of them touch costs: the last gets what the operation has.
 void CommunicatorSequence::tell(WaitingOperation& operation, Arrivals& answers) noexcept {
+  const FlightRecorder::Time now = FlightRecorder::clock();
   for (Arrival& arrival : operation.arrived) {
-    arrival.turn = operation.turn;
+    if (complete(operation) && &arrival == &operation.arrived.back()) {
+      arrival.turn = std::move(operation.turn);
+    } else {
+      arrival.turn = operation.turn;
+    }
     if (arrival.turn.refusal)
-      recorder_->failed(arrival.turn.sequence, arrival.rank, arrival.turn.refusal);
+      recorder_->failed(arrival.turn.sequence, arrival.rank, arrival.turn.refusal, now);
     else
-      recorder_->released(arrival.turn.sequence, arrival.rank);
+      recorder_->released(arrival.turn.sequence, arrival.rank, now);
   }
   answers.splice(answers.end(), operation.arrived);
 }

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/detail/clique_devices.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
@@ -30,12 +31,8 @@ NcclDevices nccl_devices(const CommunicationId& devices, const std::shared_ptr<F
           .open = [devices, ordinals] { return std::make_shared<CliqueDevices>(devices, ordinals); },
           .quiet = [] { return LaunchGate::of_process().quiet(); },
           .lost = gpu_faulted,
-          .ended =
-              [recorder](const NcclOperation& operation) {
-                const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
-                for (std::size_t rank = 0; rank < operation.launched.size(); ++rank)
-                  recorder->completed(sequence, rank);
-              }};
+          .ended = [recorder](std::size_t rank,
+                              std::span<const std::uint64_t> sequences) { recorder->completed(sequences, rank); }};
 }
 
 }  // namespace
@@ -75,17 +72,17 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
                                                     " operations wait for their communicator to be made already");
   const std::shared_ptr<CollectivePart> part = make_part(collective, on);
   part->position = {slot_, last_ + 1};
-  CollectiveLaunch launch = [part](const LaunchTurn& turn) {
+  CollectiveLaunch launch = [part](LaunchTurn&& turn) {
     part->sequence = turn.sequence;
-    if (turn.refusal == nullptr) return part->take_turn(turn.shared);
+    if (turn.refusal == nullptr) return part->take_turn(std::move(turn.shared));
     part->of->communication->doorbell->post([part, refusal = turn.refusal] { part->refuse(refusal); });
   };
-  unasked_.push_back({{.requests = std::move(collective.requests),
-                       .after = std::move(collective.after),
-                       .failure = std::move(collective.failure),
-                       .launch = std::move(launch),
-                       .attended = clique() != nullptr},
-                      part.get()});
+  unasked_.push({.requests = std::move(collective.requests),
+                 .after = std::move(collective.after),
+                 .failure = std::move(collective.failure),
+                 .launch = std::move(launch),
+                 .attended = clique() != nullptr},
+                *part);
   ++last_;
   context_->communication->streams.timeline(slot_).submit();
   return last_position();
@@ -123,41 +120,28 @@ bool CudaCommunicator::ask_for_some() {
     ~Leave() { gate.leave(); }
     LaunchGate& gate;
   } const leave(gate);
-  asked_.clear();
-  asked_.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) asked_.push_back(std::move(unasked_[i].arrival));
-  std::size_t taken = 0;
-  try {
-    taken = Communicator::ask(asked_);
-  } catch (...) {
-    for (std::size_t i = 0; i < count; ++i) unasked_[i].arrival = std::move(asked_[i]);
-    throw;
-  }
-  for (std::size_t i = taken; i < count; ++i) unasked_[i].arrival = std::move(asked_[i]);
-  unasked_.erase(unasked_.begin(), unasked_.begin() + static_cast<std::ptrdiff_t>(taken));
+  unasked_.drop(Communicator::ask(unasked_.front(count)));
   return true;
 }
 
 // Returns how many of those that have been submitted first can be asked for. If it is not all, ask() will be called.
 std::size_t CudaCommunicator::prepare() {
-  const std::size_t most = std::min(unasked_.size(), most_at_a_time);
-  if (clique() == nullptr) {
-    for (std::size_t i = 0; i < most; ++i)
-      if (CollectiveArrival& arrival = unasked_[i].arrival; rank() == 0 && arrival.failure == nullptr)
-        arrival.shared = std::make_shared<PeerCopy>();
-    return most;
-  }
-  for (std::size_t i = 0; i < most; ++i) {
-    CollectiveArrival& arrival = unasked_[i].arrival;
-    const std::optional<CliqueWay> way = find_way(arrival.requests);
-    if (!way) {
-      called_later_ = held_up_ = true;
-      return i;
+  std::size_t prepared = 0;
+  for (CollectiveArrival& arrival : unasked_.front(most_at_a_time)) {
+    if (clique() == nullptr) {
+      if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_recycled<PeerCopy>();
+    } else {
+      const std::optional<CliqueWay> way = find_way(arrival.requests);
+      if (!way) {
+        called_later_ = held_up_ = true;
+        return prepared;
+      }
+      if (arrival.failure == nullptr) arrival.failure = objection(arrival.requests, *way);
+      if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_shared_part(arrival.requests, *way);
     }
-    if (arrival.failure == nullptr) arrival.failure = objection(arrival.requests, *way);
-    if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_shared_part(arrival.requests, *way);
+    ++prepared;
   }
-  return most;
+  return prepared;
 }
 
 // How the operations will be done: the same on all ranks. Nothing as long as NCCL's communicator has not been made, or
@@ -238,14 +222,11 @@ std::exception_ptr CudaCommunicator::give_up() noexcept {
   }
 }
 
-void CudaCommunicator::refuse_unasked(const std::exception_ptr& refusal) noexcept {
-  for (const Unasked& each : unasked_) each.part->refuse(refusal);
-  unasked_.clear();
-}
+void CudaCommunicator::refuse_unasked(const std::exception_ptr& refusal) noexcept { unasked_.refuse(refusal); }
 
 // Where the ranks meet.
 std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests, CliqueWay way) const {
-  auto operation = std::make_shared<NcclOperation>(requests, world_size());
+  auto operation = make_recycled<NcclOperation>(requests, world_size());
   operation->way = way;
   return operation;
 }
@@ -254,14 +235,14 @@ std::shared_ptr<CollectivePart> CudaCommunicator::make_part(CudaCollective& coll
   const CollectiveRequest& request = collective.requests.front();
   std::shared_ptr<CollectivePart> part;
   if (clique() == nullptr) {
-    auto transfer = std::make_shared<TransferPart>(context_);
+    auto transfer = make_recycled<TransferPart>(context_);
     transfer->place = place(request);
     transfer->memory = std::move(collective.memory);
     if (TransferPart::has_room(context_->communication->streams.timeline(slot_)))
       transfer->ready = std::move(collective.ready);
     part = std::move(transfer);
   } else {
-    auto all = std::make_shared<NcclPart>(context_);
+    auto all = make_recycled<NcclPart>(context_);
     all->calls = std::move(collective.calls);
     part = std::move(all);
   }

@@ -13,11 +13,11 @@
 #include <coxswain/servers/cuda/detail/launch_batch.hpp>
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels.hpp>
+#include <coxswain/servers/cuda/detail/unasked_collectives.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -84,11 +84,6 @@ class CudaCommunicator : public Communicator {
  private:
   static constexpr std::size_t most_at_a_time = LaunchBatch::most;  // its device can be given their kernels together
 
-  struct Unasked {
-    CollectiveArrival arrival;
-    CollectivePart* part;  // its launch keeps it
-  };
-
   [[nodiscard]] std::shared_ptr<CollectivePart> make_part(CudaCollective& collective, CudaStream& on) const;
   [[nodiscard]] std::shared_ptr<void> make_shared_part(const CollectiveRequests& requests, CliqueWay way) const;
   [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests, CliqueWay way) const;
@@ -105,10 +100,9 @@ class CudaCommunicator : public Communicator {
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
   std::map<PeerKernels::Code, bool> has_code_;  // whether PeerKernels has that for such operations, where that is known
-  std::deque<Unasked> unasked_;
-  std::vector<CollectiveArrival> asked_;  // while that is done
-  bool called_later_ = false;             // what later() has given will be called: it asks
-  bool held_up_ = false;                  // since there was nothing unasked, something had to be asked for later
+  UnaskedCollectives unasked_;
+  bool called_later_ = false;  // what later() has given will be called: it asks
+  bool held_up_ = false;       // since there was nothing unasked, something had to be asked for later
   std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more unasked
   const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
 };

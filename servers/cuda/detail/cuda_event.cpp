@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 
+#include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/servers/cuda/detail/cuda_poller.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
@@ -118,7 +119,7 @@ std::shared_ptr<CudaEvent> CudaEvents::take() {
     native = std::exchange(free_, free_->next);
   }
   try {
-    return std::make_shared<CudaEvent>(shared_from_this(), *native);
+    return make_recycled<CudaEvent>(shared_from_this(), *native);
   } catch (...) {
     give_back(*native);
     throw;
@@ -141,7 +142,7 @@ CUdeviceptr CudaEvents::counter() {
 }
 
 std::shared_ptr<CudaEvent> CudaEvents::counted(std::shared_ptr<CudaEvent> later, std::uint32_t count) {
-  return std::make_shared<CudaEvent>(shared_from_this(), std::move(later), count);
+  return make_recycled<CudaEvent>(shared_from_this(), std::move(later), count);
 }
 
 void CudaEvents::give_back(NativeEvent& event) noexcept {

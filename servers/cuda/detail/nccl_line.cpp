@@ -86,15 +86,15 @@ void NcclLine::note(std::span<const std::shared_ptr<NcclPart>> parts) {
   if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < parts.size()) timeline.poll();
   launched_.clear();
   for (const auto& part : parts) {
+    NcclOperation::Launched launched{.behind = {}, .end = part->event_, .told = part};
     awaited_.clear();
-    if (last_end_ != nullptr) awaited_.push_back(last_end_);
+    if (last_end_ != nullptr && last_communicator_ != of.number) awaited_.push_back(last_end_);
     streams_.add_events(part->waits, awaited_);
-    NcclOperation::Launched launched;
     for (const auto& awaited : awaited_) launched.behind.push_back(awaited);
-    launched.end = last_end_ = part->event_;
-    launched.fail = [part](const std::exception_ptr& error) { part->fail(error); };
+    last_communicator_ = of.number;
     launched_.push_back({part->operation_, std::move(launched)});
   }
+  last_end_ = last.event_;
   const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part ends there + n
   std::exception_ptr error;
   try {

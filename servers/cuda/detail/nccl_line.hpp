@@ -41,6 +41,7 @@ class NcclLine : public std::enable_shared_from_this<NcclLine> {
   std::shared_ptr<CudaStream> stream_;                 // made by the first part
   std::vector<std::uint64_t> taken_;                   // by slot
   std::shared_ptr<CudaEvent> last_end_;                // of what was launched
+  CommunicatorNumber last_communicator_{};             // whose that is
   std::uint32_t counted_ = 0;                          // parts of kernels, so far
   std::vector<std::shared_ptr<NcclPart>> unlaunched_;  // with all their kernels, which the driver has not been given
   struct {

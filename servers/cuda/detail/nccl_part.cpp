@@ -14,7 +14,9 @@ void NcclPart::take_turn(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_part();
   take_place();
   operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
-  operation_->sequence.store(sequence, std::memory_order_relaxed);  // the same from all ranks
+  // The same from all ranks. Only read by those that come after the first: the line is all ranks'.
+  if (operation_->sequence.load(std::memory_order_relaxed) != sequence)
+    operation_->sequence.store(sequence, std::memory_order_relaxed);
   of->communication->nccl->submit(shared_from_this());
 }
 
@@ -25,11 +27,12 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
     of->recorder->started(sequence, of->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
     NcclClique::Launching launching = of->clique->launching(of->rank);
-    opened_ = launching.opened;
     if (operation_->way != CliqueWay::Nccl) {
       launching.in_use.unlock();
+      opened_ = std::move(launching.opened);
       return line.launch_kernels(*this);
     }
+    opened_ = launching.opened;
     of->clique->launch(launching, of->rank, calls, target.stream());
     launching.in_use.unlock();
     event_ = target.queue->mark(of->communication->streams.events());

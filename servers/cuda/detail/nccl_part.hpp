@@ -11,11 +11,12 @@
 namespace cox::detail {
 
 /// A rank's part in an operation that all ranks do together: by NCCL, or by kernels of our own.
-class NcclPart final : public CollectivePart, public std::enable_shared_from_this<NcclPart> {
+class NcclPart final : public CollectivePart, public NcclWaiter, public std::enable_shared_from_this<NcclPart> {
  public:
   using CollectivePart::CollectivePart;
   /// Device thread.
   void take_turn(std::shared_ptr<void> shared) override;
+  void fail(const std::exception_ptr& error) noexcept override { CollectivePart::fail(error); }
 
   NcclCalls calls;
 

@@ -9,6 +9,7 @@
 #include <coxswain/tests/support/want_of_memory.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/detail/recycled_memory.hpp>
 
 #include <algorithm>
 #include <array>
@@ -118,12 +119,11 @@ class Sabotage {
   Sabotage(Victim victim, const HostClient& client, int k) : victim_(victim), client_(client), k_(k) {
     if (victim_ == Victim::Streams) {
       client_.set_stream(StreamId::allocate());
-      client_.launch(gate_.kernel(0, [k](const auto&) { allocations_until_failure = k; }), CubeCount::single(), {});
+      client_.launch(gate_.kernel(0, [k](const auto&) { begin(k); }), CubeCount::single(), {});
       gate_.wait_until_entered();
     }
-    if (victim_ == Victim::Device)
-      client_.device_handle().submit_blocking([k](HostServer&) { allocations_until_failure = k; });
-    if (victim_ == Victim::Client) allocations_until_failure = k_;
+    if (victim_ == Victim::Device) client_.device_handle().submit_blocking([k](HostServer&) { begin(k); });
+    if (victim_ == Victim::Client) begin(k_);
   }
   Sabotage(const Sabotage&) = delete;
   Sabotage& operator=(const Sabotage&) = delete;
@@ -145,6 +145,11 @@ class Sabotage {
   }
 
  private:
+  static void begin(int k) {
+    detail::RecycledMemory::free_kept();  // with that it would not ask for memory
+    allocations_until_failure = k;
+  }
+
   Victim victim_;
   HostClient client_;
   int k_;
