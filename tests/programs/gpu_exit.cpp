@@ -2,7 +2,7 @@
 // The process ends at a random moment of its work with GPUs, with or without a shutdown, from any thread, with handles,
 // futures and kernels that are static or not. The argument is the seed.
 
-#if COX_HAS_CUDA
+#if COX_GPU_TESTS
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/servers/cuda/cuda_server.hpp>

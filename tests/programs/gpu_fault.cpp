@@ -2,7 +2,7 @@
 // A kernel traps on one GPU. Everybody who waits, on every GPU, is told why; host devices go on; the devices can be
 // shut down, and the process ends with the code that says that its GPUs are gone.
 
-#if COX_HAS_CUDA
+#if COX_GPU_TESTS
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/server_error.hpp>

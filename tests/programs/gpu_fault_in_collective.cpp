@@ -2,7 +2,7 @@
 // A kernel traps on one GPU while the others wait for it in collectives, by NCCL and in each other's memory. Every rank
 // is told why, the devices can be shut down, and the process ends with the code that says that its GPUs are gone.
 
-#if COX_HAS_CUDA
+#if COX_GPU_TESTS
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/server_error.hpp>

@@ -1,7 +1,7 @@
 // T15: every thread of the library makes calls for its own device. A program that opens the second GPU alone, and has
 // all kinds of threads work for it, leaves the first one's context as it was: not made.
 
-#if COX_HAS_CUDA
+#if COX_GPU_TESTS
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/servers/cuda/cuda_server.hpp>

@@ -1,4 +1,4 @@
-#if COX_HAS_CUDA
+#if COX_GPU_TESTS
 
 #include <coxswain/tests/servers/contract/cuda_kernels.hpp>
 

@@ -9,7 +9,7 @@
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/servers/host/open_host.hpp>
 
-#if COX_HAS_CUDA
+#if COX_GPU_TESTS
 #include <coxswain/tests/servers/contract/cuda_fleet.hpp>
 #endif
 
@@ -95,7 +95,7 @@ class HostFleet {
 };
 
 /// The implementations of the contract.
-#if COX_HAS_CUDA
+#if COX_GPU_TESTS
 #define COX_FLEETS HostFleet, CudaFleet
 #else
 #define COX_FLEETS HostFleet

@@ -59,7 +59,7 @@ template <class Backend>
 [[nodiscard]] typename Backend::Kernel program_kernel(const ProgramJob& job);
 template <>
 HostKernel program_kernel<HostBackend>(const ProgramJob& job);
-#if COX_HAS_CUDA
+#if COX_GPU_TESTS
 template <>
 CudaKernel program_kernel<CudaBackend>(const ProgramJob& job);
 #endif
