@@ -1,7 +1,7 @@
 #include <coxswain/collectives/nccl_clique.hpp>
 
+#include <coxswain/collectives/detail/nccl_calls.hpp>
 #include <coxswain/collectives/detail/nccl_try.hpp>
-#include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/collectives/detail/nccl_watch.hpp>
 #include <coxswain/collectives/device_activity.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <thread>
 #include <utility>
@@ -21,11 +20,9 @@ namespace cox {
 
 using detail::NcclComm;
 using detail::NcclResult;
+using detail::OperationsUnderWay;
 
 namespace {
-
-// Parts at most that a rank lets go of at a time.
-constexpr std::size_t most_let_go = 64;
 
 // What NCCL may take at least to make a communicator: it takes tenths of a second, after what runs then.
 constexpr std::chrono::seconds patience_with_nccl{60};
@@ -40,36 +37,11 @@ std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, st
 
 bool is_reached(const std::shared_ptr<Milestone>& milestone) noexcept { return milestone->reached(); }
 
-bool has_ended(const NcclOperation& operation) noexcept {
-  return std::ranges::all_of(operation.launched, [](const NcclOperation::Launched& part) {
-    return part.over || (part.end != nullptr && part.end->reached());
-  });
-}
-
 bool has_come(const NcclOperation::Launched& part) noexcept {
   return part.over || (part.end != nullptr && std::ranges::all_of(part.behind, is_reached));
 }
 
 }  // namespace
-
-/// Operations that have ended, which are let go of with no lock held.
-struct NcclClique::Ended {
-  const std::function<void(std::size_t, std::span<const std::uint64_t>)>& tell;
-  std::array<std::shared_ptr<NcclOperation>, 64> operations;
-  std::size_t count = 0;
-
-  explicit Ended(const NcclDevices& devices) noexcept : tell(devices.ended) {}
-  Ended(const Ended&) = delete;
-  Ended& operator=(const Ended&) = delete;
-  ~Ended() {
-    for (std::size_t i = 0; i < count; ++i) {
-      const NcclOperation& operation = *operations[i];
-      const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
-      for (std::size_t rank = 0; rank < operation.launched.size(); ++rank)
-        if (!operation.launched[rank].over) tell(rank, {&sequence, 1});
-    }
-  }
-};
 
 std::shared_ptr<NcclClique> NcclClique::of(CommunicatorNumber number, const NcclDevices& devices,
                                            std::chrono::milliseconds timeout) {
@@ -85,12 +57,7 @@ std::shared_ptr<NcclClique> NcclClique::of(CommunicatorNumber number, const Nccl
 }
 
 NcclClique::NcclClique(NcclDevices devices, std::chrono::milliseconds timeout)
-    : devices_(std::move(devices)), timeout_(timeout), progress_(devices_.ordinals.size()) {
-  for (Progress& each : progress_) {
-    each.over.reserve(most_let_go);
-    each.sequences.reserve(most_let_go);
-  }
-}
+    : devices_(std::move(devices)), timeout_(timeout), under_way_(devices_.ordinals.size(), devices_.ended) {}
 
 // Threads
 // --------------------------------------------------------------------------------------------------------------------
@@ -141,7 +108,7 @@ void NcclClique::create() noexcept {
     for (auto& comm : comms) comm = std::make_unique<Comm>();
     opened = devices_.open();
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
-    meet(natives, *opened);
+    detail::meet_by_nccl(natives, *opened);
     for (std::size_t rank = 0; rank < comms.size(); ++rank) {
       comms[rank]->native = natives[rank];
       comms[rank]->opened = {std::make_shared<std::shared_ptr<OpenNcclDevices>>(opened), opened.get()};
@@ -168,32 +135,6 @@ void NcclClique::create() noexcept {
     changed_.notify_all();
   }
   for (auto& then : waiting) then();
-}
-
-// A reduction, and something from each rank to each: NCCL connects pairs of ranks when they first exchange something.
-void NcclClique::meet(const std::vector<NcclComm>& natives, const OpenNcclDevices& opened) const {
-  constexpr auto byte = detail::NcclType::Uint8;
-  constexpr std::size_t half = OpenNcclDevices::scratch_size / 2;
-  const std::size_t ranks = natives.size();
-  COX_NCCL_TRY(nullptr, group_start());
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    void* const scratch = opened.scratch(rank);
-    COX_NCCL_TRY(nullptr,
-                 all_reduce(scratch, scratch, 1, byte, detail::NcclReduction::Max, natives[rank], opened.stream(rank)));
-  }
-  COX_NCCL_TRY(nullptr, group_end());
-  COX_NCCL_TRY(nullptr, group_start());
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    auto* const scratch = static_cast<std::byte*>(opened.scratch(rank));
-    for (std::size_t peer = 0; peer < ranks; ++peer) {
-      const int other = static_cast<int>(peer);
-      const std::size_t at = peer % half;
-      COX_NCCL_TRY(nullptr, send(scratch + at, 1, byte, other, natives[rank], opened.stream(rank)));
-      COX_NCCL_TRY(nullptr, receive(scratch + half + at, 1, byte, other, natives[rank], opened.stream(rank)));
-    }
-  }
-  COX_NCCL_TRY(nullptr, group_end());
-  for (std::size_t rank = 0; rank < ranks; ++rank) opened.synchronize(rank);
 }
 
 std::exception_ptr NcclClique::broken() const {
@@ -225,139 +166,26 @@ NcclClique::Launching NcclClique::launching(std::size_t rank) const {
 }
 
 void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const {
-  void* const scratch = on.opened->scratch(rank);
-  if (calls.size() == 1) return enqueue(on.native, scratch, calls.front(), stream);
-  COX_NCCL_TRY(on.native, group_start());
-  try {
-    for (const NcclCall& call : calls) enqueue(on.native, scratch, call, stream);
-  } catch (...) {
-    static_cast<void>(detail::nccl().group_end());  // it says the same
-    throw;
-  }
-  COX_NCCL_TRY(on.native, group_end());
+  detail::launch_nccl_calls(on.native, devices_.ordinals.size(), calls, on.opened->scratch(rank), stream);
 }
 
-// The first rank to tell of an operation has told of those before it: they are added in their order. What has ended is
-// known by what the device threads know of themselves: a look at an event is dear. Each rank lets go of its own parts,
-// and rank 0 of the operations, which it has made: memory that another thread frees is dear, too.
 void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t ended_before) {
-  Ended ended(devices_);
-  struct LetGo {
-    const NcclDevices& devices;
-    const std::size_t rank;
-    Progress& own;
-    LetGo(const NcclDevices& of, std::size_t whose, Progress& progress) noexcept
-        : devices(of), rank(whose), own(progress) {}
-    LetGo(const LetGo&) = delete;
-    LetGo& operator=(const LetGo&) = delete;
-    ~LetGo() {
-      if (!own.sequences.empty()) devices.ended(rank, own.sequences);
-      own.sequences.clear();
-      own.over.clear();
-    }
-  } const let_go(devices_, rank, progress_[rank]);
+  OperationsUnderWay::Ended ended(under_way_);
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr) std::rethrow_exception(broken_);
   watch();
-  const std::size_t known = under_way_.size();
-  try {
-    for (const Part& part : parts)
-      if (!part.operation->begun) under_way_.push_back(part.operation);
-  } catch (...) {
-    under_way_.resize(known);
-    throw;
-  }
-  for (Part& part : parts) {
-    part.operation->begun = true;
-    part.operation->launched[rank] = std::move(part.launched);
-  }
-  progress_[rank].ended_before = ended_before;
-  take_over(rank);
-  if (rank == 0) take_let_go(ended);
-}
-
-// Under the lock. The rank's parts of what has ended on all devices.
-void NcclClique::take_over(std::size_t rank) noexcept {
-  Progress& own = progress_[rank];
-  const std::uint64_t on_all = std::ranges::min_element(progress_, {}, &Progress::ended_before)->ended_before;
-  while (own.over.size() < most_let_go && own.let_go < gone_before_ + under_way_.size()) {
-    NcclOperation& operation = *under_way_[own.let_go - gone_before_];
-    const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
-    if (sequence > on_all) return;
-    own.sequences.push_back(sequence);  // there is room
-    own.over.push_back(std::exchange(operation.launched[rank], {}));
-    operation.launched[rank].over = true;
-    ++own.let_go;
-  }
-}
-
-// Under the lock. The operations whose parts all ranks have let go of.
-void NcclClique::take_let_go(Ended& ended) noexcept {
-  const std::uint64_t by_all = std::ranges::min_element(progress_, {}, &Progress::let_go)->let_go;
-  take_ended(ended, [&](const NcclOperation&) { return gone_before_ < by_all; });
-}
-
-// What only moves elements moves bytes.
-void NcclClique::enqueue(NcclComm comm, void* scratch, const NcclCall& call, CUstream_st* stream) const {
-  using enum CollectiveOperation;
-  constexpr auto byte = detail::NcclType::Uint8;
-  const CollectiveRequest& request = call.request;
-  const std::size_t bytes = request.count * element_size(request.element_type);
-  if (bytes == 0 && request.operation != Barrier) return;
-  const auto type = detail::nccl_type(request.element_type).value_or(byte);
-  const auto reduction = detail::nccl_reduction(request.reduce_operation);
-  const int root = static_cast<int>(request.root);
-  const auto* const source = static_cast<const std::byte*>(call.source);
-  auto* const destination = static_cast<std::byte*>(call.destination);
-  switch (request.operation) {
-    case AllReduce:
-      COX_NCCL_TRY(comm, all_reduce(source, destination, request.count, type, reduction, comm, stream));
-      return;
-    case Reduce:
-      COX_NCCL_TRY(comm, reduce(source, destination, request.count, type, reduction, root, comm, stream));
-      return;
-    case Broadcast: COX_NCCL_TRY(comm, broadcast(source, destination, bytes, byte, root, comm, stream)); return;
-    case AllGather: COX_NCCL_TRY(comm, all_gather(source, destination, bytes, byte, comm, stream)); return;
-    case ReduceScatter:
-      COX_NCCL_TRY(comm, reduce_scatter(source, destination, request.count, type, reduction, comm, stream));
-      return;
-    case AllToAll:
-      COX_NCCL_TRY(comm, group_start());
-      for (std::size_t peer = 0; peer < devices_.ordinals.size(); ++peer) {
-        COX_NCCL_TRY(comm, send(source + peer * bytes, bytes, byte, static_cast<int>(peer), comm, stream));
-        COX_NCCL_TRY(comm, receive(destination + peer * bytes, bytes, byte, static_cast<int>(peer), comm, stream));
-      }
-      COX_NCCL_TRY(comm, group_end());
-      return;
-    case Barrier:
-      COX_NCCL_TRY(comm, all_reduce(scratch, scratch, 1, byte, detail::NcclReduction::Max, comm, stream));
-      return;
-    case Send:
-    case Receive: break;
-  }
-  throw CollectiveError(CollectiveError::Kind::Unsupported, "transfers between GPUs are peer copies, not NCCL's");
+  under_way_.add(rank, parts);
+  under_way_.note_ended(rank, ended_before, ended);
 }
 
 // Watching
 // --------------------------------------------------------------------------------------------------------------------
 
-// Under the lock. They end in their order, on every device.
-template <class HasEnded>
-void NcclClique::take_ended(Ended& ended, const HasEnded& has_ended) noexcept {
-  while (ended.count < ended.operations.size() && !under_way_.empty() && has_ended(*under_way_.front())) {
-    ended.operations[ended.count++] = std::move(under_way_.front());
-    under_way_.pop_front();
-    ++gone_before_;
-  }
-  for (Progress& each : progress_) each.let_go = std::max(each.let_go, gone_before_);
-}
-
 void NcclClique::note_ended() noexcept {
-  for (bool all = false; !all;) {
-    Ended ended(devices_);
+  for (bool more = true; more;) {
+    OperationsUnderWay::Ended ended(under_way_);
     const std::lock_guard lock(mutex_);
-    take_ended(ended, has_ended);
-    all = ended.count < ended.operations.size();
+    more = under_way_.look(ended);
   }
 }
 
@@ -365,14 +193,14 @@ std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
   std::exception_ptr failure;
   bool made = false;
   {
-    Ended ended(devices_);
+    OperationsUnderWay::Ended ended(under_way_);
     const std::lock_guard lock(mutex_);
     made = state_ > State::Creating;
     if (broken_ != nullptr && aborted_) {
       watched_ = false;
       return std::nullopt;
     }
-    take_ended(ended, has_ended);
+    under_way_.look(ended);
     if (under_way_.empty() && state_ != State::Creating) {
       watched_ = false;
       return std::nullopt;
@@ -449,7 +277,7 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     if (aborted_ || state_ == State::Gone) return;
     aborted_ = true;
     set_broken(cause);
-    given_up_.swap(under_way_);
+    under_way_.give_up(given_up_);
     for (const auto& operation : given_up_) {
       for (NcclOperation::Launched& part : operation->launched)
         if (part.end != nullptr && part.told != nullptr && !part.end->reached()) tell.push_back(std::move(part.told));
@@ -487,9 +315,9 @@ void NcclClique::begin_dismantling() noexcept {
 
 void NcclClique::dismantle() noexcept {
   const auto left = [this] {
-    Ended ended(devices_);
+    OperationsUnderWay::Ended ended(under_way_);
     const std::lock_guard lock(mutex_);
-    take_ended(ended, has_ended);
+    under_way_.look(ended);
     return aborted_ ? nullptr : under_way_.empty() ? nullptr : under_way_.front();
   };
   while (const std::shared_ptr<NcclOperation> operation = left()) {
@@ -545,7 +373,7 @@ void NcclClique::give_up() noexcept {
 
 // Whether what was given up has ended, as it should at once.
 bool NcclClique::wait_for_given_up() noexcept {
-  Operations given_up;
+  OperationsUnderWay::Operations given_up;
   {
     const std::lock_guard lock(mutex_);
     given_up.swap(given_up_);

@@ -2,7 +2,9 @@
 
 #include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/detail/operations_under_way.hpp>
 #include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/collectives/open_nccl_devices.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
 #include <coxswain/runtime/unique_function.hpp>
@@ -12,7 +14,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -23,25 +24,6 @@
 #include <vector>
 
 namespace cox {
-
-/// What a clique holds of its devices: their contexts, and what it needs beside NCCL.
-class OpenNcclDevices {
- public:
-  OpenNcclDevices() = default;
-  OpenNcclDevices(const OpenNcclDevices&) = delete;
-  OpenNcclDevices& operator=(const OpenNcclDevices&) = delete;
-  virtual ~OpenNcclDevices() = default;
-
-  /// What was launched beside NCCL and waits for other ranks ends, with whatever it has. Any thread; does not block.
-  virtual void give_up() noexcept = 0;
-  /// A stream of the rank's device, and memory there that means nothing, of scratch_size bytes.
-  [[nodiscard]] virtual CUstream_st* stream(std::size_t rank) const noexcept = 0;
-  [[nodiscard]] virtual void* scratch(std::size_t rank) const noexcept = 0;
-  /// Blocks until all that was launched on that stream has ended. Throws what has failed.
-  virtual void synchronize(std::size_t rank) const = 0;
-
-  static constexpr std::size_t scratch_size = 4096;
-};
 
 /// The devices of a clique, and how it reaches them.
 struct NcclDevices {
@@ -54,8 +36,8 @@ struct NcclDevices {
   std::function<std::shared_ptr<void>()> quiet;
   /// Whether the process has lost its GPUs: NCCL is not called any more.
   std::function<bool()> lost;
-  /// Operations have ended on all devices and have not failed: called some time after, for each rank. Must not block.
-  std::function<void(std::size_t rank, std::span<const std::uint64_t> sequences)> ended;
+  /// What is told of operations that have ended.
+  detail::OperationsUnderWay::Tell ended;
 };
 
 /// NCCL's communicators of all ranks of a group. The ranks are of this process, so their communicators are made, given
@@ -103,11 +85,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   [[nodiscard]] Launching launching(std::size_t rank) const;
   /// Launches the rank's part, by NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
-  /// A rank's part that has been launched.
-  struct Part {
-    std::shared_ptr<NcclOperation> operation;
-    NcclOperation::Launched launched;
-  };
+  using Part = detail::OperationsUnderWay::Part;
   /// The rank's parts have been launched, in the sequencer's order; its parts up to number `ended_before` on the
   /// communicator are known to have ended. Throws broken(): then their ends may never come, and they are not told;
   /// std::system_error, std::bad_alloc: then nothing has changed.
@@ -136,15 +114,6 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
     detail::NcclComm native = nullptr;
     std::shared_ptr<OpenNcclDevices> opened;  // counted by itself: no two ranks touch one count at each launch
   };
-  using Operations = std::deque<std::shared_ptr<NcclOperation>>;
-  struct alignas(64) Progress {
-    std::uint64_t ended_before = 0;  // the rank's parts up to this number have ended
-    std::uint64_t let_go = 0;        // operations whose parts the rank has let go of, since the first
-    // What it lets go of just now: without the lock, by its thread.
-    std::vector<NcclOperation::Launched> over;
-    std::vector<std::uint64_t> sequences;
-  };
-  struct Ended;
 
   void create() noexcept;
   void dismantle() noexcept;
@@ -152,18 +121,12 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   bool wait_for_given_up() noexcept;
   void destroy() noexcept;
   void forget() noexcept;
-  void meet(const std::vector<detail::NcclComm>& natives, const OpenNcclDevices& opened) const;
   void begin_dismantling() noexcept;
   void watch();
   void set_broken(const std::exception_ptr& cause) noexcept;
-  void take_over(std::size_t rank) noexcept;
-  void take_let_go(Ended& ended) noexcept;
   [[nodiscard]] static detail::NcclComm take_native(Comm& comm) noexcept;
-  void enqueue(detail::NcclComm comm, void* scratch, const NcclCall& call, CUstream_st* stream) const;
   [[nodiscard]] std::exception_ptr overdue(Time now);
   [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
-  template <class HasEnded>
-  void take_ended(Ended& ended, const HasEnded& has_ended) noexcept;
 
   const NcclDevices devices_;
   const std::chrono::milliseconds timeout_;
@@ -179,10 +142,8 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   Time creating_since_{};
   std::shared_ptr<OpenNcclDevices> opened_;
   std::vector<UniqueFunction<void()>> when_created_;
-  Operations under_way_;            // in their order
-  std::uint64_t gone_before_ = 0;   // operations that were under way before the first of them
-  Operations given_up_;             // of those: that may not have ended yet
-  std::vector<Progress> progress_;  // by rank
+  detail::OperationsUnderWay under_way_;
+  detail::OperationsUnderWay::Operations given_up_;  // of those: that may not have ended yet
   bool watched_ = false;
 };
 

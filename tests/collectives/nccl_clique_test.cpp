@@ -1,6 +1,7 @@
 // The life of NCCL's communicators, over a library that stands in for NCCL and fails when it is told to.
 #include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/manual_milestone.hpp>
 
 #include <coxswain/collectives/detail/nccl.hpp>
 #include <coxswain/collectives/nccl_clique.hpp>
@@ -13,7 +14,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -33,6 +33,7 @@ using namespace cox;
 using namespace std::chrono_literals;
 using Catch::Matchers::ContainsSubstring;
 using Kind = test::FakeNccl::Kind;
+using test::ManualMilestone;
 using Time = NcclClique::Time;
 
 namespace {
@@ -60,33 +61,6 @@ test::FakeNccl& fresh_nccl() {
   fake.hold_creation = false;
   return fake;
 }
-
-/// The end of a rank's part, which the test brings about.
-class ManualMilestone final : public Milestone {
- public:
-  bool reached() noexcept override {
-    const std::lock_guard lock(mutex_);
-    return reached_;
-  }
-  void wait() noexcept override { static_cast<void>(wait_until(Time::max())); }
-  bool wait_until(Time deadline) noexcept override {
-    std::unique_lock lock(mutex_);
-    while (!reached_ && std::chrono::steady_clock::now() < deadline)
-      changed_.wait_until(lock, std::min(deadline, std::chrono::steady_clock::now() + 1s));
-    return reached_;
-  }
-  void notify(UniqueFunction<void()>) override { throw std::logic_error("nobody asks for that"); }
-  void reach() noexcept {
-    const std::lock_guard lock(mutex_);
-    reached_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool reached_ = false;
-};
 
 /// Whether there is a thread that exists for NCCL alone.
 bool has_nccl_thread() {

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/collectives/open_nccl_devices.hpp>
+
+#include <cstddef>
+#include <vector>
+
+namespace cox::detail {
+
+/// A rank's part of one operation, or of a group of them as one, on a stream of its device. `scratch`: memory there
+/// that means nothing. Throws CollectiveError Backend; Unsupported for transfers.
+void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& calls, void* scratch,
+                       CUstream_st* stream);
+
+/// A first meeting of all ranks, by rank, after which NCCL has connected each to each. Blocks. Throws as above, and
+/// what OpenNcclDevices::synchronize does.
+void meet_by_nccl(const std::vector<NcclComm>& comms, const OpenNcclDevices& opened);
+
+}  // namespace cox::detail

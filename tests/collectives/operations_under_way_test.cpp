@@ -1,0 +1,199 @@
+#include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
+#include <coxswain/tests/support/manual_milestone.hpp>
+
+#include <coxswain/collectives/detail/operations_under_way.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+using namespace cox;
+using cox::detail::OperationsUnderWay;
+using cox::test::ManualMilestone;
+
+namespace {
+
+constexpr std::size_t rank_count = 3;
+
+class SilentWaiter final : public NcclWaiter {
+ public:
+  void fail(const std::exception_ptr&) noexcept override {}
+};
+
+/// Operations of three ranks, numbered from 1, and what is left of them.
+class LetGoBench {
+ public:
+  LetGoBench()
+      : under_way(rank_count, [this](std::size_t rank, std::span<const std::uint64_t> sequences) {
+          told[rank].insert(told[rank].end(), sequences.begin(), sequences.end());
+        }) {}
+
+  void begin(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      held.push_back(std::make_shared<NcclOperation>(CollectiveRequests{{.count = 1}}, rank_count));
+      held.back()->sequence = held.size();
+      operations.push_back(held.back());
+      ends.emplace_back();
+      for (auto& end : ends.back()) end = std::make_shared<ManualMilestone>();
+      waiters.emplace_back();
+    }
+  }
+  /// All that was begun, but for what was before.
+  void launch(std::size_t rank, std::size_t before = 0) {
+    std::vector<OperationsUnderWay::Part> parts;
+    for (std::size_t i = before; i < held.size(); ++i) {
+      auto waiter = std::make_shared<SilentWaiter>();
+      waiters[i][rank] = waiter;
+      parts.push_back({held[i], {.behind = {}, .end = ends[i][rank], .told = std::move(waiter)}});
+    }
+    under_way.add(rank, parts);
+  }
+  void launch_all() {
+    for (std::size_t rank = 0; rank < rank_count; ++rank) launch(rank);
+    held.clear();
+  }
+  void note_ended(std::size_t rank, std::uint64_t before) {
+    OperationsUnderWay::Ended ended(under_way);
+    under_way.note_ended(rank, before, ended);
+  }
+  bool look() {
+    OperationsUnderWay::Ended ended(under_way);
+    return under_way.look(ended);
+  }
+  /// Operations whose part the rank has let go of.
+  [[nodiscard]] std::size_t let_go(std::size_t rank) const {
+    std::size_t count = 0;
+    for (const auto& of : waiters) count += of[rank].expired() ? 1U : 0U;
+    return count;
+  }
+  [[nodiscard]] std::size_t gone() const {
+    std::size_t count = 0;
+    for (const auto& operation : operations) count += operation.expired() ? 1U : 0U;
+    return count;
+  }
+
+  std::array<std::vector<std::uint64_t>, rank_count> told;
+  OperationsUnderWay under_way;
+  std::vector<std::shared_ptr<NcclOperation>> held;
+  std::vector<std::weak_ptr<NcclOperation>> operations;
+  std::vector<std::array<std::shared_ptr<ManualMilestone>, rank_count>> ends;
+  std::vector<std::array<std::weak_ptr<SilentWaiter>, rank_count>> waiters;
+};
+
+using Numbers = std::vector<std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("Each rank lets go of its own parts of what has ended on all devices, and rank 0 of the operations") {
+  LetGoBench bench;
+  bench.begin(10);
+  bench.launch_all();
+  bench.note_ended(0, 10);
+  bench.note_ended(1, 10);
+  for (std::size_t rank = 0; rank < rank_count; ++rank) CHECK(bench.let_go(rank) == 0);
+  bench.note_ended(2, 4);
+  CHECK(bench.let_go(2) == 4);
+  CHECK(bench.told[2] == Numbers{1, 2, 3, 4});
+  CHECK(bench.let_go(0) + bench.let_go(1) == 0);
+  bench.note_ended(0, 10);
+  CHECK(bench.let_go(0) == 4);
+  CHECK(bench.gone() == 0);  // rank 1 has its parts still
+  bench.note_ended(1, 10);
+  CHECK(bench.let_go(1) == 4);
+  CHECK(bench.gone() == 0);  // no other rank destroys what rank 0 has made
+  bench.note_ended(0, 10);
+  CHECK(bench.gone() == 4);
+  for (const Numbers& told : bench.told) CHECK(told == Numbers{1, 2, 3, 4});
+  CHECK_FALSE(bench.under_way.empty());
+}
+
+TEST_CASE("Who looks takes what has ended, and tells for the ranks that have not let go of it") {
+  LetGoBench bench;
+  bench.begin(5);
+  bench.launch_all();
+  for (std::size_t i = 0; i < 3; ++i)
+    for (const auto& end : bench.ends[i]) end->reach();
+  bench.ends[3][0]->reach();  // of this one, only rank 0's
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 2);
+  CHECK(bench.let_go(2) == 2);  // the others came before it had told
+  CHECK(bench.let_go(0) == 0);
+  CHECK_FALSE(bench.look());
+  CHECK(bench.gone() == 3);
+  for (const Numbers& told : bench.told) CHECK(told == Numbers{1, 2, 3});
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 4);
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 4);
+  for (const Numbers& told : bench.told) CHECK(told == Numbers{1, 2, 3, 4});
+  CHECK(bench.gone() == 3);  // rank 0 came before the others had let go
+  bench.note_ended(0, 4);
+  CHECK(bench.gone() == 4);
+}
+
+TEST_CASE("However much has ended, all of it is let go of in time") {
+  LetGoBench bench;
+  bench.begin(500);
+  bench.launch_all();
+  for (const auto& ends : bench.ends)
+    for (const auto& end : ends) end->reach();
+  SECTION("by the ranks") {
+    for (int i = 0; i < 20; ++i)
+      for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 500);
+  }
+  SECTION("by who looks") {
+    int looks = 1;
+    while (bench.look()) ++looks;
+    CHECK(looks < 20);
+  }
+  CHECK(bench.under_way.empty());
+  CHECK(bench.gone() == 500);
+  for (const Numbers& told : bench.told) {
+    REQUIRE(told.size() == 500);
+    for (std::size_t i = 0; i < told.size(); ++i) CHECK(told[i] == i + 1);
+  }
+}
+
+TEST_CASE("What is given up is nobody's to let go of") {
+  LetGoBench bench;
+  bench.begin(4);
+  bench.launch_all();
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 1);
+  OperationsUnderWay::Operations given_up;
+  bench.under_way.give_up(given_up);
+  CHECK(bench.under_way.empty());
+  CHECK(given_up.size() == 4);
+  CHECK(given_up.front()->launched[2].over);
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 4);
+  CHECK(bench.told[0].empty());
+  CHECK(bench.told[2] == Numbers{1});
+  CHECK(bench.gone() == 0);
+}
+
+TEST_CASE("Parts that there is no memory for have not been added") {
+  for (int k = 0;; ++k) {
+    REQUIRE(k < 100);
+    LetGoBench bench;
+    bench.begin(300);
+    std::vector<OperationsUnderWay::Part> parts;
+    for (std::size_t i = 0; i < 300; ++i)
+      parts.push_back({bench.held[i], {.behind = {}, .end = bench.ends[i][1], .told = nullptr}});
+    bool added = true;
+    cox::test::allocations_until_failure = k;
+    try {
+      bench.under_way.add(1, parts);
+    } catch (const std::bad_alloc&) {
+      added = false;
+    }
+    cox::test::allocations_until_failure = -1;
+    CHECK(bench.under_way.empty() == !added);
+    for (std::size_t i = 0; i < 300; ++i) CHECK(bench.held[i]->begun == added);
+    if (!added) continue;
+    CHECK(k > 0);
+    return;
+  }
+}
