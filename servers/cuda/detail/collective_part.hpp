@@ -102,23 +102,34 @@ class CollectivePart {
   std::atomic<bool> failed_{false};
 };
 
-/// A part's turn while it waits to be issued: then part->issue(target), on the device thread; or, if it is dropped
-/// without that, part->give_up(error), since the others wait for it.
+/// A part's turn while it waits to be issued on the stream `on`: then part->issue(target), on the device thread; or, if
+/// it is dropped without that, part->give_up(error), since the others wait for it: with the error that the stream was
+/// told of before.
 template <class Part>
 class PartTurn {
  public:
-  explicit PartTurn(std::shared_ptr<Part> part) noexcept : part_(std::move(part)) {}
+  PartTurn(std::shared_ptr<Part> part, CudaStream& on) noexcept : part_(std::move(part)), on_(&on) {}
   PartTurn(PartTurn&&) noexcept = default;
   PartTurn& operator=(PartTurn&&) = delete;
   ~PartTurn() {
-    if (part_ == nullptr) return;
-    part_->give_up(std::make_exception_ptr(CollectiveError(
-        CollectiveError::Kind::Backend, "the driver could not be told what it waits for", part_->site)));
+    if (part_ != nullptr) part_->give_up(why());
   }
   void operator()(const IssueTarget& target) { std::exchange(part_, nullptr)->issue(target); }
 
  private:
+  // The stream is that of collectives or transfers, whose errors nobody else asks for.
+  [[nodiscard]] std::exception_ptr why() const noexcept {
+    try {
+      if (auto error = on_->forget_errors_between(0, ~std::uint64_t{0})) return error;
+      return std::make_exception_ptr(
+          CollectiveError(CollectiveError::Kind::Backend, "there was no memory to have it issued", part_->site));
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+
   std::shared_ptr<Part> part_;
+  CudaStream* on_;  // which the part keeps
 };
 
 }  // namespace detail

@@ -10,14 +10,13 @@ namespace cox::detail {
 
 // Nothing has the driver wait for parts that are on the stream before: several can be given it together.
 void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
-  PartTurn turn(part);
   try {
-    if (stream_ == nullptr) {
-      stream_ = streams_.make_apart();
-      stream_->queue().native().when_flushed([weak = weak_from_this()] {
-        if (const auto line = weak.lock()) line->note_launched();
-      });
-    }
+    open();
+  } catch (...) {
+    return part->give_up(std::current_exception());
+  }
+  PartTurn turn(part, *stream_);
+  try {
     StreamPositions others;
     for (const StreamPosition& wait : part->waits)
       if (wait.position > taken_of(wait.stream)) others.push_back(wait);
@@ -27,6 +26,14 @@ void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
   } catch (...) {
     part->give_up(std::current_exception());  // which says more than its turn would
   }
+}
+
+void NcclLine::open() {
+  if (stream_ != nullptr) return;
+  stream_ = streams_.make_apart();
+  stream_->queue().native().when_flushed([weak = weak_from_this()] {
+    if (const auto line = weak.lock()) line->note_launched();
+  });
 }
 
 // The driver is given them with those of the parts that come behind, and says then what it makes of them.

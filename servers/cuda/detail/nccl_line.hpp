@@ -26,6 +26,7 @@ class NcclLine : public std::enable_shared_from_this<NcclLine> {
  private:
   friend class NcclPart;
 
+  void open();
   void launch_kernels(NcclPart& part);
   void note_launched() noexcept;
   void note(std::span<const std::shared_ptr<NcclPart>> parts);

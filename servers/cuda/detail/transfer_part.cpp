@@ -26,10 +26,10 @@ void TransferPart::take_turn(std::shared_ptr<void> shared) {
 
 // On the device thread: comes when the driver can be told what the rank waits for.
 void TransferPart::wait_for_issue() {
-  PartTurn turn(shared_from_this());
+  CudaStream& stream = *of->communication->stream;
+  PartTurn turn(shared_from_this(), stream);
   try {
-    of->communication->streams.submit(*of->communication->stream, waits, {nullptr, nullptr, site}, std::move(turn),
-                                      room());
+    of->communication->streams.submit(stream, waits, {nullptr, nullptr, site}, std::move(turn), room());
   } catch (...) {
     give_up(std::current_exception());  // which says more than its turn would
   }

@@ -17,6 +17,7 @@
 #include <vector>
 
 using namespace cox;
+using Catch::Matchers::ContainsSubstring;
 using namespace cox::test;
 
 /// Kernels of our own are compiled, though a stand-in runs in their place.
@@ -216,7 +217,9 @@ TEST_CASE("Whichever call of the driver fails, every rank of every operation is 
         client->sync().get();
       });
     const char* const failed = gpus.stop_failing();
-    INFO((failed != nullptr ? failed : "nothing") << " has failed");
+    INFO((failed != nullptr ? failed : "nothing") << " has failed\n" << attempt.said());
+    // Whatever the driver refuses is the driver's error to those who wait.
+    if (attempt.failed()) REQUIRE_THAT(attempt.said(), ContainsSubstring("CUDA_ERROR_OUT_OF_MEMORY"));
     // Where there was no memory for kernels of our own NCCL sums, and what stands in for it does not.
     if (!attempt.failed() && is_warm) REQUIRE(right);
     if (failed == nullptr) REQUIRE(!attempt.failed());

@@ -13,6 +13,7 @@
 #include <latch>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -87,14 +88,16 @@ class Attempts {
   void operator()(const What& what) {
     try {
       what();
-    } catch (const std::exception&) {
-      failed_ = true;
+    } catch (const std::exception& error) {
+      said_ += std::string(error.what()) + "\n";
     }
   }
-  [[nodiscard]] bool failed() const noexcept { return failed_; }
+  [[nodiscard]] bool failed() const noexcept { return !said_.empty(); }
+  /// What was thrown, a line for each.
+  [[nodiscard]] const std::string& said() const noexcept { return said_; }
 
  private:
-  bool failed_ = false;
+  std::string said_;
 };
 
 /// Keeps the thread of a device from going on while this lives.
