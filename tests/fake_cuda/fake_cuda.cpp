@@ -452,7 +452,9 @@ CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t*
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
   const CUresult result = enqueue(config->hStream, running({function, copy_of(function, arguments)}));
   const std::lock_guard lock(state().mutex);
-  if (result == CUDA_SUCCESS) ++state().launches;
+  if (result != CUDA_SUCCESS) return result;
+  ++state().launches;
+  for (unsigned i = 0; i < config->numAttrs; ++i) state().attributes.push_back(config->attrs[i].id);
   return result;
 }
 CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,

@@ -30,6 +30,7 @@ struct FakeCuda {
   int calls = 0;                              ///< of those that can fail
   const char* failed = nullptr;               ///< the function that has, since that was set
   int launches = 0;                           ///< of kernels, each by itself
+  std::vector<int> attributes;                ///< that those had: CUlaunchAttributeID
   int graph_launches = 0;
   int live = 0;                     ///< streams, events, graphs, memory that have been made and not given back
   std::vector<std::string> misuse;  ///< of the driver's rules

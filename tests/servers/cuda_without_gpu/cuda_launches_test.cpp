@@ -4,6 +4,8 @@
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
@@ -61,6 +63,31 @@ TEST_CASE("With the setting for it each kernel is launched by itself") {
   CHECK(gpus.fake.graph_launches == 0);
 }
 
+TEST_CASE("Kernels with attributes are launched by themselves, with these, in their place among the others") {
+  FakeGpus gpus;
+  const CudaClient client = gpus.client();
+  const Handle buffer = client.empty(64);
+  client.sync().get();
+  {
+    const BusyDevice busy(0);
+    for (const std::uint32_t number : counting(11)) {
+      switch (number) {
+        case 3: gpus.append(client, buffer, number, {.cooperative = true}); break;
+        case 6: gpus.append(client, buffer, number, {.cluster_dim = {2, 1, 1}}); break;
+        case 7: gpus.append(client, buffer, number, {.programmatic_launch = true}); break;
+        default: gpus.append(client, buffer, number);
+      }
+    }
+  }
+  client.sync().get();
+  CHECK(gpus.appended() == counting(11));
+  const std::lock_guard lock(gpus.fake.mutex);
+  CHECK(gpus.fake.launches == 3);
+  CHECK(gpus.fake.graph_launches == 3);  // of two, of two and of four
+  CHECK(gpus.fake.attributes == std::vector<int>{CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                                 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION});
+}
+
 TEST_CASE("L3: a launch is given to the driver though nothing comes behind it") {
   FakeGpus gpus;
   const CudaClient client = gpus.client();
@@ -70,6 +97,25 @@ TEST_CASE("L3: a launch is given to the driver though nothing comes behind it") 
     while (gpus.appended().size() < number) std::this_thread::yield();
   }
   CHECK(gpus.appended() == counting(3));
+}
+
+TEST_CASE("Who waits for work is told of its end though the device thread, which looked for him, has another task") {
+  for (int i = 0; i < 20; ++i) {
+    FakeGpus gpus;
+    const CudaClient client = gpus.client();
+    const Handle buffer = client.empty(64);
+    gpus.hold(client, buffer);
+    auto over = client.sync();
+    gpus.pass(0);  // from here on the device thread looks at the event
+    {
+      const BusyDevice busy(0);
+      gpus.release();
+      over.get();
+    }
+    gpus.append(client, buffer, 1);
+    client.sync().get();
+    CHECK(gpus.appended().size() == 1);
+  }
 }
 
 TEST_CASE("L3: a launch is not kept while launches of other streams come without end") {

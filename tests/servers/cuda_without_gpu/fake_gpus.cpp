@@ -29,10 +29,14 @@ struct Count {
   std::uint32_t value;
 };
 
-CudaKernel kernel_of(const char* name, std::vector<KernelParameter> parameters) {
+CudaKernel kernel_of(const char* name, std::vector<KernelParameter> parameters, CudaKernelOptions options = {}) {
   const std::string text = ".version 8.0";  // of code that nobody looks at
-  const auto bytes = std::as_bytes(std::span(text));
-  return CudaKernel::from_image(name, CubeDim::single(), bytes, {.parameters = std::move(parameters)});
+  options.parameters = std::move(parameters);
+  return CudaKernel::from_image(name, CubeDim::single(), std::as_bytes(std::span(text)), std::move(options));
+}
+
+CudaKernel append_kernel(CudaKernelOptions options = {}) {
+  return kernel_of("append", {KernelParameter::buffer(), KernelParameter::scalar(4)}, std::move(options));
 }
 
 }  // namespace
@@ -51,6 +55,7 @@ FakeGpus::FakeGpus() : fake(find()) {
   fake.failed = nullptr;
   fake.misuse.clear();
   fake.launches = fake.graph_launches = fake.calls = 0;
+  fake.attributes.clear();
   fake.kernels["append"] = {{8, 4}, [this] {
                               return [this](void* const* arguments, bool) {
                                 appended_.push_back(value_of<std::uint32_t>(arguments, 1));
@@ -101,11 +106,16 @@ FakeCuda::Kernel FakeGpus::one_shot() {
 namespace {
 
 void launch_append(const CudaClient& client, CubeCount cubes, const Handle& buffer, std::uint32_t number) {
-  static const CudaKernel kernel = kernel_of("append", {KernelParameter::buffer(), KernelParameter::scalar(4)});
+  static const CudaKernel kernel = append_kernel();
   client.launch(kernel, std::move(cubes), KernelArguments().with_buffer(buffer).with_scalar(number));
 }
 
 }  // namespace
+
+void FakeGpus::append(const CudaClient& client, const Handle& buffer, std::uint32_t number, CudaKernelOptions options) {
+  client.launch(append_kernel(std::move(options)), CubeCount::of_1d(8),
+                KernelArguments().with_buffer(buffer).with_scalar(number));
+}
 
 void FakeGpus::append(const CudaClient& client, const Handle& buffer, std::uint32_t number) {
   launch_append(client, CubeCount::single(), buffer, number);

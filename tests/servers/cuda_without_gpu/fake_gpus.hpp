@@ -40,8 +40,9 @@ class FakeGpus {
     DeviceHandle<CudaServer>::get(device(index)).submit_blocking([](CudaServer&) {});
   }
 
-  /// Adds a number to what append() has seen.
+  /// Adds a number to what append() has seen. `options` but for the parameters.
   static void append(const CudaClient& client, const Handle& buffer, std::uint32_t number);
+  static void append(const CudaClient& client, const Handle& buffer, std::uint32_t number, CudaKernelOptions options);
   /// The same, with as many cubes as `cubes` says when it is its turn: the launch is issued when the device has come so
   /// far. It also writes `buffer`, as far as the order of streams goes.
   static void append_dynamic(const CudaClient& client, const Handle& cubes, const Handle& buffer, std::uint32_t number);
