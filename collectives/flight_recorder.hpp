@@ -24,7 +24,8 @@ class FlightRecorder {
  public:
   using Time = std::chrono::system_clock::time_point;
 
-  /// Scheduled, Started and Completed are PyTorch's.
+  /// Scheduled, Started and Completed are PyTorch's. Started: all ranks have arrived, and the device has been given it;
+  /// a GPU may still be busy with what comes before it on its stream.
   enum class State : std::uint8_t { Scheduled, Started, Completed, Failed, TimedOut };
   static constexpr std::array<std::string_view, 5> state_names{"scheduled", "started", "completed", "failed",
                                                                "timed_out"};

@@ -63,10 +63,37 @@ NcclClique::NcclClique(NcclDevices devices, std::chrono::milliseconds timeout)
 // --------------------------------------------------------------------------------------------------------------------
 
 void NcclClique::run_apart(const char* name, UniqueFunction<void()> function) {
-  std::thread([name, function = std::move(function), held = shared_from_this()]() mutable {
-    detail::name_this_thread(name);
-    function();
-  }).detach();  // whoever needs its end waits for what it changes
+  const std::lock_guard lock(mutex_);
+  start_apart(name, std::move(function));
+}
+
+// Under the lock.
+void NcclClique::start_apart(const char* name, UniqueFunction<void()> function) {
+  Apart& started = apart_.emplace_back();
+  try {
+    started.thread = std::thread([name, function = std::move(function), &started, held = shared_from_this()]() mutable {
+      detail::name_this_thread(name);
+      function();
+      function.reset();
+      const std::lock_guard lock(held->mutex_);
+      started.over = true;
+      held->changed_.notify_all();
+    });
+  } catch (...) {
+    apart_.pop_back();
+    throw;
+  }
+}
+
+// Nobody holds it, so its threads are over; the one that held it last may be here.
+NcclClique::~NcclClique() {
+  for (Apart& each : apart_) {
+    if (each.thread.get_id() == std::this_thread::get_id()) {
+      each.thread.detach();
+    } else {
+      each.thread.join();
+    }
+  }
 }
 
 // As soon as there is something to look at, until a look finds nothing. Under the lock.
@@ -86,7 +113,7 @@ bool NcclClique::created(UniqueFunction<void()> then) {
   when_created_.push_back(std::move(then));
   if (state_ == State::Creating) return false;
   try {
-    run_apart("cox-nccl-create", [this] { create(); });
+    start_apart("cox-nccl-create", [this] { create(); });
   } catch (...) {
     when_created_.pop_back();
     throw;
@@ -123,7 +150,10 @@ void NcclClique::create() noexcept {
   std::vector<UniqueFunction<void()>> waiting;
   {
     const std::lock_guard lock(mutex_);
-    if (failure != nullptr) set_broken(failure);
+    if (failure != nullptr) {
+      set_broken(failure);
+      unusable_.store(true, std::memory_order_relaxed);
+    }
     if (failure == nullptr) {
       opened_.swap(opened);
       comms_.swap(comms);
@@ -150,15 +180,14 @@ std::shared_ptr<OpenNcclDevices> NcclClique::opened() const {
 // Under the lock. The first cause stays.
 void NcclClique::set_broken(const std::exception_ptr& cause) noexcept {
   if (broken_ == nullptr) broken_ = cause;
-  is_broken_.store(true, std::memory_order_relaxed);
 }
 
 // Launches
 // --------------------------------------------------------------------------------------------------------------------
 
 NcclClique::Launching NcclClique::launching(std::size_t rank) const {
-  // Relaxed: it may break right after, too.
-  if (is_broken_.load(std::memory_order_relaxed)) std::rethrow_exception(broken());
+  // Relaxed: it may become so right after, too.
+  if (unusable_.load(std::memory_order_relaxed)) std::rethrow_exception(broken());
   Comm& comm = *comms_[rank];
   std::unique_lock in_use(comm.in_use);
   if (comm.native == nullptr) std::rethrow_exception(broken());
@@ -172,10 +201,11 @@ void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& 
 void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t ended_before) {
   OperationsUnderWay::Ended ended(under_way_);
   const std::lock_guard lock(mutex_);
-  if (broken_ != nullptr) std::rethrow_exception(broken_);
+  if (aborted_) std::rethrow_exception(broken_);
   watch();
   under_way_.add(rank, parts);
   under_way_.note_ended(rank, ended_before, ended);
+  if (state_ == State::Dismantling) changed_.notify_all();
 }
 
 // Watching
@@ -196,7 +226,7 @@ std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
     OperationsUnderWay::Ended ended(under_way_);
     const std::lock_guard lock(mutex_);
     made = state_ > State::Creating;
-    if (broken_ != nullptr && aborted_) {
+    if (aborted_) {
       watched_ = false;
       return std::nullopt;
     }
@@ -276,7 +306,8 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
     aborted_ = true;
-    set_broken(cause);
+    broken_ = cause;  // which says more than that it was closed
+    unusable_.store(true, std::memory_order_relaxed);
     under_way_.give_up(given_up_);
     for (const auto& operation : given_up_) {
       for (NcclOperation::Launched& part : operation->launched)
@@ -307,24 +338,31 @@ void NcclClique::begin_dismantling() noexcept {
   if (state_ != State::Ready) return;
   state_ = State::Dismantling;
   try {
-    run_apart("cox-nccl-end", [this] { dismantle(); });
+    start_apart("cox-nccl-end", [this] { dismantle(); });
   } catch (...) {  // no thread: they stay until the process ends
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
   }
 }
 
-void NcclClique::dismantle() noexcept {
-  const auto left = [this] {
+// Whether anything that was launched has still to end, or to be launched by the other ranks. Waits for it a moment.
+bool NcclClique::wait_for_launched() noexcept {
+  const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+  std::shared_ptr<Milestone> end;
+  {
     OperationsUnderWay::Ended ended(under_way_);
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     under_way_.look(ended);
-    return aborted_ ? nullptr : under_way_.empty() ? nullptr : under_way_.front();
-  };
-  while (const std::shared_ptr<NcclOperation> operation = left()) {
-    const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
-    for (const NcclOperation::Launched& part : operation->launched)
-      if (part.end != nullptr) static_cast<void>(part.end->wait_until(soon));
-    std::this_thread::yield();
+    if (aborted_ || under_way_.empty()) return false;
+    for (const NcclOperation::Launched& part : under_way_.front()->launched)
+      if (part.end != nullptr && !part.end->reached()) end = part.end;
+    if (end == nullptr) changed_.wait_until(lock, soon);
+  }
+  if (end != nullptr) static_cast<void>(end->wait_until(soon));
+  return true;
+}
+
+void NcclClique::dismantle() noexcept {
+  while (wait_for_launched()) {
   }
   bool aborted = false;
   {
@@ -406,14 +444,21 @@ NcclComm NcclClique::take_native(Comm& comm) noexcept {
   return std::exchange(comm.native, nullptr);
 }
 
-bool NcclClique::gone() const {
-  const std::lock_guard lock(mutex_);
-  return state_ == State::Gone;
-}
-
 bool NcclClique::wait_until_gone(Time deadline) noexcept {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline, [this] { return state_ == State::Gone; });
+  {
+    std::unique_lock lock(mutex_);
+    const bool gone = changed_.wait_until(
+        lock, deadline, [this] { return state_ == State::Gone && std::ranges::all_of(apart_, &Apart::over); });
+    if (!gone) return false;
+  }
+  const std::lock_guard joining(joining_);  // of two who wait here each finds all joined
+  std::list<Apart> over;
+  {
+    const std::lock_guard lock(mutex_);
+    over.swap(apart_);
+  }
+  for (Apart& each : over) each.thread.join();
+  return true;
 }
 
 }  // namespace cox

@@ -16,11 +16,13 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace cox {
@@ -62,13 +64,14 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   NcclClique(NcclDevices devices, std::chrono::milliseconds timeout);
   NcclClique(const NcclClique&) = delete;
   NcclClique& operator=(const NcclClique&) = delete;
+  ~NcclClique();
 
   /// Whether NCCL has made the communicators, or will not: then broken() says why.
   [[nodiscard]] bool created() const noexcept { return made_.load(std::memory_order_acquire); }
   /// The same. Begins to make them. If it returns false, `then` is called when that has changed; it must not block.
   /// Throws std::bad_alloc, std::system_error.
   [[nodiscard]] bool created(UniqueFunction<void()> then);
-  /// Why nothing is launched any more; null: it is.
+  /// Why nothing new is to be launched any more; null: it may be.
   [[nodiscard]] std::exception_ptr broken() const;
   /// What open() has returned; null before it is created(), and when it is gone.
   [[nodiscard]] std::shared_ptr<OpenNcclDevices> opened() const;
@@ -81,25 +84,25 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
     detail::NcclComm native;
     std::shared_ptr<OpenNcclDevices> opened;
   };
-  /// Once it has been created. Throws broken().
+  /// Once it has been created. Throws broken() if that has failed, or the communicators are given up or gone: not yet
+  /// when another rank has closed it, whose part of this may be over.
   [[nodiscard]] Launching launching(std::size_t rank) const;
   /// Launches the rank's part, by NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
   using Part = detail::OperationsUnderWay::Part;
   /// The rank's parts have been launched, in the sequencer's order; its parts up to number `ended_before` on the
-  /// communicator are known to have ended. Throws broken(): then their ends may never come, and they are not told;
-  /// std::system_error, std::bad_alloc: then nothing has changed.
+  /// communicator are known to have ended. Throws broken() when it was given up: then their ends may never come, and
+  /// they are not told; std::system_error, std::bad_alloc: then nothing has changed.
   void add(std::size_t rank, std::span<Part> parts, std::uint64_t ended_before);
 
   /// Tells all who have launched what has not ended, then gives NCCL's communicators up. Idempotent.
   void abort(const std::exception_ptr& cause) noexcept;
-  /// Nothing is launched any more. NCCL's communicators are destroyed when what was launched has ended. Idempotent.
+  /// A rank that has launched all its parts asks for nothing more. NCCL's communicators are destroyed when all ranks
+  /// have launched what it has, and that has ended. Idempotent.
   void close() noexcept;
-  /// Blocks until they are gone, or the deadline has come; returns whether they are. After close() or abort().
+  /// Blocks until they are gone and the clique's threads joined, or the deadline has come; returns whether they are.
+  /// After close() or abort(). Not on a thread of the clique's.
   bool wait_until_gone(Time deadline) noexcept;
-
-  /// Whether they are gone.
-  [[nodiscard]] bool gone() const;
 
   /// Notes what has ended: later operations and the watch, which first looks after half the timeout, do so otherwise.
   void note_ended() noexcept;
@@ -115,8 +118,16 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
     std::shared_ptr<OpenNcclDevices> opened;  // counted by itself: no two ranks touch one count at each launch
   };
 
+  /// A thread of the clique's. It says that it is over as the last that it does with the clique.
+  struct Apart {
+    std::thread thread;
+    bool over = false;
+  };
+
+  void start_apart(const char* name, UniqueFunction<void()> function);
   void create() noexcept;
   void dismantle() noexcept;
+  bool wait_for_launched() noexcept;
   void give_up() noexcept;
   bool wait_for_given_up() noexcept;
   void destroy() noexcept;
@@ -138,13 +149,15 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   State state_ = State::New;       // guarded by mutex_, as all below
   bool aborted_ = false;
   std::exception_ptr broken_;
-  std::atomic<bool> is_broken_{false};  // written with mutex_ held: there is broken_
+  std::atomic<bool> unusable_{false};  // written with mutex_ held: it was not made, or is given up; there is broken_
   Time creating_since_{};
   std::shared_ptr<OpenNcclDevices> opened_;
   std::vector<UniqueFunction<void()>> when_created_;
   detail::OperationsUnderWay under_way_;
   detail::OperationsUnderWay::Operations given_up_;  // of those: that may not have ended yet
   bool watched_ = false;
+  std::list<Apart> apart_;
+  std::mutex joining_;  // before mutex_: of threads that are over
 };
 
 }  // namespace cox

@@ -6,9 +6,6 @@
 namespace cox::detail {
 namespace {
 
-// Parts that a rank lets go of at a time.
-constexpr std::size_t most_let_go = 64;
-
 bool has_ended(const NcclOperation& operation) noexcept {
   return std::ranges::all_of(operation.launched, [](const NcclOperation::Launched& part) {
     return part.over || (part.end != nullptr && part.end->reached());
@@ -19,8 +16,8 @@ bool has_ended(const NcclOperation& operation) noexcept {
 
 OperationsUnderWay::OperationsUnderWay(std::size_t ranks, Tell tell) : tell_(std::move(tell)), ranks_(ranks) {
   for (Rank& each : ranks_) {
-    each.parts.reserve(most_let_go);
-    each.sequences.reserve(most_let_go);
+    each.parts.reserve(most_at_a_time);
+    each.sequences.reserve(most_at_a_time);
   }
 }
 
@@ -69,7 +66,7 @@ void OperationsUnderWay::note_ended(std::size_t rank, std::uint64_t ended_before
 void OperationsUnderWay::let_go(std::size_t rank) noexcept {
   Rank& own = ranks_[rank];
   const std::uint64_t on_all = std::ranges::min_element(ranks_, {}, &Rank::ended_before)->ended_before;
-  while (own.parts.size() < most_let_go && own.let_go < before_ + operations_.size()) {
+  while (own.parts.size() < most_at_a_time && own.let_go < before_ + operations_.size()) {
     NcclOperation& operation = *operations_[own.let_go - before_];
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
     if (sequence > on_all) return;

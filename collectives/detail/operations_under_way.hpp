@@ -26,6 +26,9 @@ class OperationsUnderWay {
   /// Must not block.
   using Tell = std::function<void(std::size_t rank, std::span<const std::uint64_t> sequences)>;
 
+  /// Operations, or parts of a rank, that are let go of at a time.
+  static constexpr std::size_t most_at_a_time = 64;
+
   /// A rank's part that has been launched.
   struct Part {
     std::shared_ptr<NcclOperation> operation;
@@ -43,7 +46,7 @@ class OperationsUnderWay {
    private:
     friend class OperationsUnderWay;
     OperationsUnderWay& of_;
-    std::array<std::shared_ptr<NcclOperation>, 64> operations_;
+    std::array<std::shared_ptr<NcclOperation>, most_at_a_time> operations_;
     std::size_t count_ = 0;
     std::optional<std::size_t> rank_;  // whose parts go; none: only whole operations do
   };

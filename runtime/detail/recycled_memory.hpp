@@ -9,9 +9,9 @@
 namespace cox::detail {
 
 /// Memory of small objects that a thread makes and destroys again and again: it keeps up to 64 blocks of a size for the
-/// next ones. (glibc's malloc keeps 7; beyond that, and under the eyes of other threads, a block costs some 100 ns.)
-/// Any thread may give back what another has taken, and has that memory then. What is kept is freed when the thread
-/// ends. Under AddressSanitizer nothing is kept, so that it sees what is used after its end.
+/// next ones. (glibc's malloc keeps 7 for a thread; for more it takes locks that others take, too.) Any thread may give
+/// back what another has taken, and has that memory then. What is kept is freed when the thread ends. Under
+/// AddressSanitizer nothing is kept, so that it sees what is used after its end.
 class RecycledMemory {
  public:
   static constexpr std::size_t largest = 1024;  ///< bytes; what is larger comes from operator new
@@ -81,9 +81,8 @@ class RecyclingAllocator {
   using value_type = T;
 
   RecyclingAllocator() noexcept = default;
-  template <class U>
-  RecyclingAllocator(const RecyclingAllocator<U>&) noexcept {
-  }  // NOLINT(google-explicit-constructor): as the standard's
+  template <class U>  // NOLINTNEXTLINE(google-explicit-constructor): as the standard's
+  RecyclingAllocator(const RecyclingAllocator<U>&) noexcept {}
 
   [[nodiscard]] T* allocate(std::size_t count) {
     static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);

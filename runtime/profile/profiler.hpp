@@ -34,7 +34,8 @@ class Profiler {
   /// The work was queued: at level Minimal logs "Executing <name>".
   void executing(std::string_view name) const;
   /// Takes the duration. It joins the table when it completes; from level Medium on a line "| <duration> | <name>" is
-  /// logged then, and at every level that measures one for a duration that could not be taken.
+  /// logged then, and at every level that measures one for a duration that could not be taken. Lines come as durations
+  /// become known, which is not always the order of the work.
   void record(std::string name, ProfileDuration duration);
 
   /// What was completed since the last summarise(): Name | Duration | Num Computed | Ratio, the longest total first,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,20 +11,26 @@
 
 namespace cox::test {
 
-/// What a test and the library that stands in for the CUDA driver (fake_cuda.cpp) both know: the test finds it with
-/// dlsym, by the name of the function cox_fake_cuda. Streams do their work in order and wait for events, on the threads
-/// that call; memory of devices is memory of the host; kernels are functions here.
+/// What a test and the library that stands in for the CUDA driver both know: the test finds it with dlsym, by the name
+/// of the function cox_fake_cuda. One thread does the work of all streams: in the order of each, between them in that
+/// of events and else by chance; memory of devices is memory of the host; kernels are functions here.
 struct FakeCuda {
-  /// A kernel as it runs: looked at again and again until it returns true. `arguments` as the launch has them.
-  using Kernel = std::function<bool(void* const* arguments, bool first_look)>;
+  struct Run {
+    void* const* arguments;  ///< as the launch has them
+    std::array<unsigned, 3> cubes;
+    bool first_look;
+  };
+  /// A kernel as it runs: looked at again and again until it returns true.
+  using Kernel = std::function<bool(const Run&)>;
   struct KernelType {
     std::vector<std::size_t> parameters;  ///< bytes of each
     /// Makes what runs, once for each launch.
     std::function<Kernel()> make;
   };
 
-  std::mutex mutex;                           // of all below
+  std::mutex mutex;                           // of all below, and held while anything runs
   std::map<std::string, KernelType> kernels;  ///< by name: kernels of other names are not found
+  bool by_chance = true;                      ///< false: what was given first is done first, if it can be
   int calls_until_failure = -1;               ///< of those that can fail: so many succeed, then one fails; -1: none
   int calls_until_fault = -1;                 ///< of those: then the GPUs fault, and all calls fail
   bool faulted = false;                       ///< they have

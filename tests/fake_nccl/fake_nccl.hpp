@@ -1,6 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -8,7 +12,8 @@
 namespace cox::test {
 
 /// What a test and the library that stands in for NCCL (fake_nccl.cpp) both know: the test finds it with dlsym, by the
-/// name of the function cox_fake_nccl. Nothing is moved or computed; what is called is noted, misuse too.
+/// name of the function cox_fake_nccl. What is called is noted, misuse too. Nothing is moved or computed, unless the
+/// test says how.
 struct FakeNccl {
   enum class Kind { Create, Destroy, Abort, Revoke, Enqueue, AsyncError, GroupStart, GroupEnd };
   struct Call {
@@ -16,7 +21,27 @@ struct FakeNccl {
     int rank;  ///< -1: of none
   };
 
+  /// What a rank was asked for.
+  struct Operation {
+    enum class Kind { AllReduce, Reduce, Broadcast, AllGather, ReduceScatter, Send, Receive };
+    Kind kind;
+    const void* source;
+    void* destination;
+    std::size_t count;
+    int type;       ///< an ncclDataType_t
+    int reduction;  ///< an ncclRedOp_t
+    int peer;       ///< or the root
+    void* stream;
+    std::uint64_t communicator = 0;  ///< one number for all its ranks
+    int rank = 0;
+    int ranks = 0;
+    std::shared_ptr<const std::atomic<bool>> given_up{};  ///< the rank need not go on
+  };
+
   std::mutex mutex;  // of all below
+  /// Launches what a rank was asked for, by itself or in one group, on its stream. Called without the lock. Returns an
+  /// ncclResult_t.
+  std::function<int(std::vector<Operation>)> launch;
   std::vector<Call> calls;
   std::vector<std::string> misuse;  ///< Of NCCL's rules: a communicator used after its end, a group that stays open.
   int live = 0;                     ///< Communicators that have been made and neither destroyed nor aborted.

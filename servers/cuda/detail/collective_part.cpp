@@ -6,17 +6,38 @@
 
 namespace cox::detail {
 
+namespace {
+
+// Not before all that had its turn up to there has been issued.
+void end_in_turn(const RankContext& of, const StreamPosition& position, std::uint64_t behind,
+                 const std::shared_ptr<CudaEvent>& event) noexcept {
+  CudaTimeline& timeline = of.communication->streams.timeline(position.stream);
+  TurnOrder& turns = *of.communication->turns;
+  if (turns.all_issued(behind)) return timeline.end(position.position, event);
+  try {
+    turns.when_issued(behind, [&timeline, at = position.position, event] { timeline.end(at, event); });
+  } catch (...) {  // no memory to keep the order
+    report_task_error({of.group->devices().devices()[of.rank], StreamId::current(), std::current_exception()});
+    timeline.end(position.position, event);
+  }
+}
+
+}  // namespace
+
 // The error comes before the end: who waits for that finds it.
 void CollectivePart::end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   if (error != nullptr) fail(error);
-  CudaTimeline& timeline = of->communication->streams.timeline(position.stream);
-  TurnOrder& turns = *of->communication->turns;
-  if (turns.all_issued(behind_)) return timeline.end(position.position, event);
+  if (event == nullptr) return end_behind_waits();
+  end_in_turn(*of, position, behind_, event);
+}
+
+void CollectivePart::end_behind_waits() noexcept {
   try {
-    turns.when_issued(behind_, [&timeline, at = position.position, event] { timeline.end(at, event); });
-  } catch (...) {  // no memory to keep the order
+    of->communication->streams.when_complete(
+        waits, [of = of, at = position, behind = behind_] { end_in_turn(*of, at, behind, nullptr); });
+  } catch (...) {  // no memory to wait
     report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
-    timeline.end(position.position, event);
+    end_in_turn(*of, position, behind_, nullptr);
   }
 }
 
@@ -36,7 +57,7 @@ void CollectivePart::leave_place() noexcept {
 
 void CollectivePart::refuse(const std::exception_ptr& refusal) noexcept {
   tell(refusal);
-  of->communication->streams.timeline(position.stream).end(position.position, nullptr);
+  end_behind_waits();
 }
 
 void CollectivePart::fail(const std::exception_ptr& error) noexcept {

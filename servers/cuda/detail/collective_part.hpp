@@ -27,12 +27,14 @@ class NcclClique;
 namespace detail {
 
 class NcclLine;
+class PeerCopyLine;
 
 /// What the communicators of a device share: where their operations are issued, and how they are told of their turns.
 struct CudaCommunication {
   CudaStreams& streams;
   std::shared_ptr<Doorbell> doorbell;
-  std::shared_ptr<CudaStream> stream;  ///< for copies to other devices
+  std::shared_ptr<CudaStream> stream;  ///< on which transfers wait for what comes before them
+  std::shared_ptr<PeerCopyLine> copies;
   std::shared_ptr<NcclLine> nccl;
   std::shared_ptr<TurnOrder> turns;
 };
@@ -63,9 +65,10 @@ class CollectivePart {
   /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread, if not said otherwise; does not
   /// block.
   virtual void take_turn(std::shared_ptr<void> shared) = 0;
-  /// Device thread. The part has been issued, and ends with `event`; or it has failed.
+  /// Device thread. The part has been issued, and ends with `event`; or, without one, it never will be, and ends behind
+  /// what it was to wait for: others use its memory behind it.
   void end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
-  /// Device thread. The operation was refused.
+  /// Device thread. The operation was refused; it ends as without an event.
   void refuse(const std::exception_ptr& refusal) noexcept;
   /// The operation has failed: told to the stream that asked for it, and the communicator ends, since the ranks no
   /// longer agree on what comes next. Any thread.
@@ -94,6 +97,7 @@ class CollectivePart {
 
  private:
   void tell(const std::exception_ptr& error) noexcept;
+  void end_behind_waits() noexcept;
 
   bool is_expected_ = true;   // to take a place
   std::uint64_t turn_ = 0;    // among those that others' ends come behind; 0: none, or it has been issued

@@ -18,6 +18,7 @@ namespace cox::detail {
 struct CopyEngine::Job {
   CopyTask task;
   std::vector<CopyPiece> pieces;
+  bool at_once = false;                 // task.make_direct was there: who has taken the one piece may change the task
   std::atomic<std::size_t> awaited{1};  // events, and add() itself
   std::atomic<std::size_t> next{0};     // piece that nobody has taken
   std::mutex mutex;
@@ -55,7 +56,7 @@ class CopyEngine::Copier {
 
   void work(Job& job) {
     try {
-      if (job.task.make_direct) {
+      if (job.at_once) {
         direct(job);
       } else if (job.task.direction == CopyTask::Direction::ToDevice) {
         to_device(job);
@@ -169,6 +170,7 @@ CopyEngine::~CopyEngine() { stop(); }
 void CopyEngine::add(CopyTask&& task) {
   auto job = std::make_shared<Job>();
   if (task.make_direct) {
+    job->at_once = true;
     job->pieces.emplace_back();  // for one thread
   } else {
     for (std::size_t part = 0; part < task.parts.size(); ++part)

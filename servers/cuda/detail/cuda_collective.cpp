@@ -76,7 +76,8 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
     use.buffer->uses.add_waits(use.access, slot, streams, waits);
     use.buffer->uses.prepare(streams);
   }
-  collective.after = device.communicators().dependencies(waits);
+  const StreamPosition next{slot, communicator.last_position().position + 1};
+  collective.after = device.communicators().note_collective(next, waits);
   if (transfers && collective.failure == nullptr && streams.issued(waits))
     streams.add_events(waits, collective.ready.emplace());
   collective.waits = std::move(waits);

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/detail/launch_gate.hpp>
 #include <coxswain/servers/cuda/detail/nccl_line.hpp>
+#include <coxswain/servers/cuda/detail/peer_copy.hpp>
 
 #include <algorithm>
 #include <array>
@@ -29,48 +30,47 @@ CudaCommunicator& CudaCommunicators::of(const std::shared_ptr<CommunicationGroup
   const std::shared_ptr<const CudaCommunication> on = communication();
   const StreamSlot slot = streams_.take_slot();
   try {
+    const auto index = static_cast<std::size_t>(slot);
+    if (by_slot_.size() <= index) by_slot_.resize(index + 1);
     auto made = std::make_unique<CudaCommunicator>(group, ranks.number, std::move(ranks.devices), device_, slot, on);
-    return *communicators_.emplace(ranks.number, std::move(made)).first->second;
+    CudaCommunicator& kept = *communicators_.emplace(ranks.number, std::move(made)).first->second;
+    by_slot_[index] = &kept;
+    return kept;
   } catch (...) {
     streams_.give_back(slot);
     throw;
   }
 }
 
-const CudaCommunicator* CudaCommunicators::at(StreamSlot slot) const noexcept {
-  const auto found = std::ranges::find_if(
-      communicators_, [slot](const auto& entry) { return entry.second->last_position().stream == slot; });
-  return found == communicators_.end() ? nullptr : found->second.get();
+// Calls `visit(collective)` for each. Those on the slot itself come before anyway.
+template <class Visit>
+void CudaCommunicators::note_each(const StreamPosition& position, const StreamPositions& waits, Visit&& visit) {
+  const auto index = static_cast<std::size_t>(position.stream);
+  if (awaited_.size() <= index) awaited_.resize(index + 1);
+  const auto add = [&](const StreamPosition& collective) {
+    if (collective.stream == position.stream) return;
+    awaited_[index].add(position.position, collective, streams_);
+    visit(collective);
+  };
+  for (const StreamPosition& wait : waits) {
+    if (wait.stream == position.stream) continue;
+    if (at(wait.stream) != nullptr) add(wait);
+    const auto other = static_cast<std::size_t>(wait.stream);
+    if (other < awaited_.size()) awaited_[other].each_until(wait.position, streams_, add);
+  }
 }
 
 void CudaCommunicators::note(const StreamPosition& position, const StreamPositions& waits) {
-  const auto index = static_cast<std::size_t>(position.stream);
-  for (const StreamPosition& wait : waits) {
-    const auto other = static_cast<std::size_t>(wait.stream);
-    if (awaited_.size() <= std::max(index, other)) awaited_.resize(std::max(index, other) + 1);
-    if (at(wait.stream) != nullptr) {
-      awaited_[index].add(position.position, wait, streams_);
-    } else {
-      awaited_[other].each_until(wait.position, streams_, [&](const StreamPosition& collective) {
-        awaited_[index].add(position.position, collective, streams_);
-      });
-    }
-  }
+  note_each(position, waits, [](const StreamPosition&) {});
 }
 
-CollectiveDependencies CudaCommunicators::dependencies(const StreamPositions& waits) const {
+CollectiveDependencies CudaCommunicators::note_collective(const StreamPosition& position,
+                                                          const StreamPositions& waits) {
   CollectiveDependencies dependencies;
-  const auto add = [&](const StreamPosition& collective) {
+  note_each(position, waits, [&](const StreamPosition& collective) {
     if (const CudaCommunicator* const communicator = at(collective.stream))
       dependencies.push_back(communicator->operation_at(collective.position));
-  };
-  for (const StreamPosition& wait : waits) {
-    if (at(wait.stream) != nullptr) {
-      add(wait);
-    } else if (static_cast<std::size_t>(wait.stream) < awaited_.size()) {
-      awaited_[static_cast<std::size_t>(wait.stream)].each_until(wait.position, streams_, add);
-    }
-  }
+  });
   return dependencies;
 }
 
@@ -122,8 +122,11 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
   if (communication_ != nullptr) return communication_;
-  auto made = std::make_shared<const CudaCommunication>(CudaCommunication{
-      streams_, doorbell_, streams_.make_apart(), std::make_shared<NcclLine>(streams_), std::make_shared<TurnOrder>()});
+  if (transfers_ == nullptr) transfers_ = streams_.make_apart();
+  if (copies_ == nullptr) copies_ = streams_.make_apart();
+  auto made = std::make_shared<const CudaCommunication>(
+      CudaCommunication{streams_, doorbell_, transfers_, std::make_shared<PeerCopyLine>(copies_),
+                        std::make_shared<NcclLine>(streams_), std::make_shared<TurnOrder>()});
   // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
   doorbell_->set_standing([device = device_] {
     sequencer().attend(device);
@@ -154,7 +157,7 @@ void CudaCommunicators::close() noexcept {
 }
 
 void CudaCommunicators::forget_what_is_over() {
-  std::erase_if(old_cliques_, [](const auto& clique) { return clique->gone(); });
+  std::erase_if(old_cliques_, [](const auto& clique) { return clique->wait_until_gone({}); });
   old_cliques_.reserve(old_cliques_.size() + communicators_.size());
   std::erase_if(communicators_, [this](const auto& entry) {
     const StreamSlot slot = entry.second->last_position().stream;
@@ -164,6 +167,7 @@ void CudaCommunicators::forget_what_is_over() {
       clique->close();
       old_cliques_.push_back(clique);
     }
+    by_slot_[static_cast<std::size_t>(slot)] = nullptr;
     streams_.give_back(slot);
     return true;
   });

@@ -9,6 +9,7 @@
 #include <coxswain/servers/cuda/detail/cuda_communicator.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -33,9 +34,9 @@ class CudaCommunicators {
   void note_waits(const StreamPosition& position, const StreamPositions& waits) {
     if (!communicators_.empty()) note(position, waits);
   }
-  /// The operations, as the sequencer knows them, that must be released before what waits for these. Throws
-  /// std::bad_alloc.
-  [[nodiscard]] CollectiveDependencies dependencies(const StreamPositions& waits) const;
+  /// The same of a collective: one that is refused still ends behind what it waits for. Returns the operations, as the
+  /// sequencer knows them, that must be released before it.
+  [[nodiscard]] CollectiveDependencies note_collective(const StreamPosition& position, const StreamPositions& waits);
   /// Where all that was asked for so far ends. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
   /// The device asks for nothing any more. Calls `look()` again and again until all it has asked for has been issued:
@@ -51,7 +52,12 @@ class CudaCommunicators {
   static constexpr std::chrono::seconds patience_with_nccl{30};
 
   void note(const StreamPosition& position, const StreamPositions& waits);
-  [[nodiscard]] const CudaCommunicator* at(StreamSlot slot) const noexcept;
+  template <class Visit>
+  void note_each(const StreamPosition& position, const StreamPositions& waits, Visit&& visit);
+  [[nodiscard]] const CudaCommunicator* at(StreamSlot slot) const noexcept {
+    const auto index = static_cast<std::size_t>(slot);
+    return index < by_slot_.size() ? by_slot_[index] : nullptr;
+  }
   [[nodiscard]] const std::shared_ptr<const CudaCommunication>& communication();
   [[nodiscard]] bool all_issued() const noexcept;
   void forget_what_is_over();
@@ -59,8 +65,11 @@ class CudaCommunicators {
   const DeviceId device_;
   CudaStreams& streams_;
   const std::shared_ptr<Doorbell> doorbell_;
-  std::shared_ptr<const CudaCommunication> communication_;  // made by the first operation
+  std::shared_ptr<const CudaCommunication> communication_;  // made by the first operation; its streams:
+  std::shared_ptr<CudaStream> transfers_;
+  std::shared_ptr<CudaStream> copies_;
   std::map<CommunicatorNumber, std::unique_ptr<CudaCommunicator>> communicators_;
+  std::vector<const CudaCommunicator*> by_slot_;          // where their work is counted; null: of none of them
   std::vector<std::shared_ptr<NcclClique>> old_cliques_;  // that may not be gone yet
   std::vector<AwaitedCollectives> awaited_;               // by slot: what its work has come to wait for
 };

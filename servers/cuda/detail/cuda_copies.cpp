@@ -1,8 +1,11 @@
 #include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/runtime/io_error.hpp>
+#include <coxswain/servers/cuda/detail/awaited_end.hpp>
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
 #include <coxswain/servers/cuda/detail/device_copy.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/detail/small_read.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -37,9 +40,9 @@ void upload_from_pinned(CudaDevice& device, CudaStream& on, const BufferUses& us
                         const CopyPlan& rows, Bytes source, const Caller& caller) {
   device.submit(on, uses, {"write", nullptr, caller.site},
                 [address, rows, source = std::move(source)](const IssueTarget& target) mutable {
-                  copy_rows_to_device(address, std::as_const(source).data(), rows.rows, rows.row_bytes, rows.pitch,
-                                      target.stream());
-                  target.hold(std::move(source));
+                  const std::byte* const host = std::as_const(source).data();
+                  target.hold(std::move(source));  // first: where there is no memory for that, nothing is copied
+                  copy_rows_to_device(address, host, rows.rows, rows.row_bytes, rows.pitch, target.stream());
                 });
   if (!on.capture.capturing()) device.streams().mark(on);  // readers on other streams wait for this, and no more
 }
@@ -99,6 +102,52 @@ std::vector<Bytes> contents(std::vector<CopyTask::Part>& parts) {
   return bytes;
 }
 
+/// Copies that may be under way write to this: it stays until they are over. Where there is no memory to say so, the
+/// device thread waits for them.
+void keep(const IssueTarget& target, std::vector<CopyTask::Part>& parts) noexcept {
+  try {
+    for (CopyTask::Part& part : parts) target.hold(std::move(part.host));
+  } catch (...) {
+    COX_CUDA_CHECK(stream_synchronize(target.stream()));
+  }
+}
+
+bool is_small(const CopyTask::Part& part) noexcept {
+  return part.plan.is_linear() && SmallRead::can_read(part.device, part.plan.size());
+}
+
+void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::Part& part, AwaitedEnd end,
+                      Promise<std::vector<Bytes>>& promise) {
+  const auto read = make_recycled<SmallRead>(part.host.span());
+  std::vector<Bytes> bytes;  // the result, put together here: who waits for it has it at once
+  bytes.push_back(Bytes::uninitialized(part.plan.size()));
+  read->begin(part.device, target.stream());
+  std::shared_ptr<CudaEvent> event = target.queue->mark(device.events());
+  read->ends_at(std::move(event), std::move(part.host));
+  promise.settle_at(read, [read, bytes = std::move(bytes), end = std::move(end)]() mutable {
+    end.come();
+    read->copy_to(bytes.front().span());
+    return std::move(bytes);
+  });
+}
+
+void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyTask::Part>& parts, AwaitedEnd end,
+                Promise<std::vector<Bytes>>& promise) {
+  std::vector<Bytes> bytes;  // as above
+  bytes.reserve(parts.size());
+  for (CopyTask::Part& part : parts)
+    if (part.plan.size() != 0)
+      copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
+                        target.stream());
+  auto event = target.queue->mark(device.events());
+  device.watch().begin(event);
+  move_contents(parts, bytes);
+  promise.settle_at(std::move(event), [bytes = std::move(bytes), end = std::move(end)]() mutable {
+    end.come();
+    return std::move(bytes);
+  });
+}
+
 // Earlier failures are taken when the read is issued, and those that come later, but of work before it, at its end.
 void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
                         Promise<std::vector<Bytes>> promise) {
@@ -109,26 +158,14 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
        site = caller.site, promise = std::move(promise)](const IssueTarget& target) mutable {
         if (auto error = stream->take_errors_before(sequence, site)) return promise.set_error(std::move(error));
         try {
-          std::vector<Bytes> bytes;  // the result, put together here: who waits for it has it at once
-          bytes.reserve(parts.size());
-          for (CopyTask::Part& part : parts)
-            if (part.plan.size() != 0)
-              copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
-                                target.stream());
-          auto event = target.queue->mark(device.events());
-          device.watch().begin(event);
-          // What was uploaded before has been given back when the content is there.
-          auto held = target.queue->held();
-          move_contents(parts, bytes);
-          promise.settle_at(std::move(event), [bytes = std::move(bytes), held = std::move(held),
-                                               stream = std::move(stream), sequence, site]() mutable {
-            if (held != nullptr) held->give_back();
-            if (gpu_faulted()) throw_gpu_fault(site);
-            // What was issued before may have failed since: a collective that was given up.
-            if (const auto late = stream->take_errors_before(sequence, site)) std::rethrow_exception(late);
-            return std::move(bytes);
-          });
+          AwaitedEnd end{std::move(stream), sequence, site, target.queue->held()};
+          if (parts.size() == 1 && is_small(parts.front())) {
+            issue_small_read(device, target, parts.front(), std::move(end), promise);
+          } else {
+            issue_read(device, target, parts, std::move(end), promise);
+          }
         } catch (...) {
+          keep(target, parts);
           promise.set_error(std::current_exception());
         }
       });

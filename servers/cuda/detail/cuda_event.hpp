@@ -42,6 +42,8 @@ class CudaEvent final : public Milestone, public std::enable_shared_from_this<Cu
   [[nodiscard]] bool reached() noexcept override;
   /// Whether somebody has found it reached. No call of the driver.
   [[nodiscard]] bool found_reached() const noexcept { return reached_.load(std::memory_order_acquire); }
+  /// The caller knows by other ways that the device has come there.
+  void note_reached() noexcept { reached_.store(true, std::memory_order_release); }
   /// As reached(), for who looks again and again: where another thread looks just now, what that one finds will do.
   [[nodiscard]] bool look() noexcept;
   /// The caller looks by reached() from here to end_watch(), and look() leaves it to him; false: somebody else looks

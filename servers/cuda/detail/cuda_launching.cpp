@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -210,8 +211,9 @@ class LaunchIssue {
     launch.count = count();
     if (launch.count.is_empty()) return;
     if (!metadata.empty()) {
-      COX_CUDA_TRY(copy_to_device(address, std::as_const(metadata).data(), metadata.size(), target.stream()));
-      target.hold(std::move(metadata));
+      const std::span<const std::byte> info = std::as_const(metadata).span();
+      target.hold(std::move(metadata));  // first: where there is no memory for that, nothing is copied
+      COX_CUDA_TRY(copy_to_device(address, info.data(), info.size(), target.stream()));
     }
     launch.issue(target, on, place, name, site);
   }

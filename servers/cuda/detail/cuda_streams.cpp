@@ -3,6 +3,7 @@
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace cox::detail {
 
@@ -34,9 +35,10 @@ NativeStream& CudaStreams::make_native(StreamPriority priority) {
 }
 
 std::shared_ptr<CudaStream> CudaStreams::make_apart() {
-  NativeStream& native = make_native(StreamPriority::High);
-  native.apart = true;
-  ++apart_;
+  const auto left = std::ranges::find_if(  // by one that could not be made
+      natives_, [](const auto& native) { return native->apart && native->users == 0; });
+  NativeStream& native = left != natives_.end() ? **left : make_native(StreamPriority::High);
+  if (!std::exchange(native.apart, true)) ++apart_;
   return make_stream(StreamId::allocate(), native);
 }
 
@@ -154,6 +156,47 @@ bool CudaStreams::issue_pending(StreamQueue& queue) {
   return any;
 }
 
+void CudaStreams::when_complete(const StreamPositions& positions, UniqueFunction<void()> then) {
+  std::list<Awaiting> one;
+  one.push_back({positions, std::move(then)});
+  if (is_complete(one.front())) return one.front().then();
+  awaiting_.splice(awaiting_.end(), one);
+}
+
+// If not, the doorbell rings for the next look; or whoever issues what has not been issued calls advance().
+bool CudaStreams::is_complete(Awaiting& awaiting) noexcept {
+  if (gpu_faulted()) return true;
+  if (!issued(awaiting.positions)) return false;
+  try {
+    if (!awaiting.has_events) {
+      awaiting.events.clear();
+      add_events(awaiting.positions, awaiting.events);
+      for (const auto& event : awaiting.events) event->notify([doorbell = doorbell_] { doorbell->ring(); });
+      awaiting.has_events = true;
+    }
+  } catch (...) {  // the next look tries again
+    doorbell_->ring();
+    return false;
+  }
+  return std::ranges::all_of(awaiting.events, [](const auto& event) { return event->reached(); });
+}
+
+// Who is called may add another.
+bool CudaStreams::call_awaiting() noexcept {
+  bool any = false;
+  for (auto next = awaiting_.begin(); next != awaiting_.end();) {
+    if (!is_complete(*next)) {
+      ++next;
+      continue;
+    }
+    std::list<Awaiting> one;
+    one.splice(one.end(), awaiting_, next++);
+    one.front().then();
+    any = true;
+  }
+  return any;
+}
+
 bool CudaStreams::flush_launches() noexcept {
   const bool any = !with_launches_.empty();
   launches_kept_ = 0;
@@ -168,6 +211,7 @@ bool CudaStreams::flush_launches() noexcept {
 
 bool CudaStreams::advance() {
   bool issued = flush_launches();
+  issued = call_awaiting() || issued;
   if (waiting_.empty()) return issued;
   for (bool any = true; any;) {  // what one stream issues, another may have waited for
     any = false;
@@ -223,6 +267,7 @@ void CudaStreams::abandon() noexcept {
     }
   }
   flush_launches();
+  call_awaiting();
 }
 
 void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {

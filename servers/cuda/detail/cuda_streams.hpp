@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -100,6 +101,9 @@ class CudaStreams {
     if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued())
       on.queue().mark(*events_);
   }
+  /// Calls `then`, which must not throw, when all of these are complete: now, if they are. Throws std::bad_alloc; then
+  /// it is never called.
+  void when_complete(const StreamPositions& positions, UniqueFunction<void()> then);
   /// Issues what can be issued by now, and gives the driver all launches. Returns whether there was anything.
   bool advance();
   /// The driver has not been given all launches.
@@ -110,8 +114,8 @@ class CudaStreams {
   void answer() noexcept {
     for (StreamQueue* const queue : waiting_) queue->wake_up_is_due = false;
   }
-  /// Anything waits to be issued.
-  [[nodiscard]] bool waiting() const noexcept { return !waiting_.empty(); }
+  /// Anything waits to be issued, or to be called.
+  [[nodiscard]] bool waiting() const noexcept { return !waiting_.empty() || !awaiting_.empty(); }
   /// Looks how far the device has come, on all streams; those without an event under way get one, so that the next look
   /// finds more.
   void poll() noexcept;
@@ -190,6 +194,14 @@ class CudaStreams {
     queue.timeline().issue();
     queue.native().note(name, of.place().stream);
   }
+  struct Awaiting {
+    StreamPositions positions;
+    UniqueFunction<void()> then;
+    std::vector<std::shared_ptr<CudaEvent>> events{};  // of the positions, when all have been issued
+    bool has_events = false;
+  };
+  [[nodiscard]] bool is_complete(Awaiting& awaiting) noexcept;
+  bool call_awaiting() noexcept;
   [[nodiscard]] bool can_go_on(StreamQueue& queue);
   bool issue_pending(StreamQueue& queue);
   void ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event);
@@ -210,6 +222,7 @@ class CudaStreams {
   std::size_t launches_kept_ = 0;             // pieces since it was given all, at least those with launches
   CudaStream* last_ = nullptr;                // that was asked for
   std::vector<StreamQueue*> waiting_;         // that have pending work
+  std::list<Awaiting> awaiting_;
   std::size_t sweep_at_ = 1024;
 };
 

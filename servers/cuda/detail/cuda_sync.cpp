@@ -1,4 +1,5 @@
 #include <coxswain/runtime/milestone_set.hpp>
+#include <coxswain/servers/cuda/detail/awaited_end.hpp>
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 
@@ -13,20 +14,13 @@ namespace {
 /// What is told when the device has come to a sync.
 struct SyncEnd {
   CudaDevice::Utilities utilities;
-  std::shared_ptr<CudaStream> stream;
-  std::uint64_t sequence;
-  std::shared_ptr<HeldBytes> held;
+  AwaitedEnd end;
   std::exception_ptr error;
-  std::source_location site;
 
-  /// Who has waited finds the table of all launches before, and what was uploaded given back. Throws the failures.
+  /// Who has waited finds the table of all launches before. Throws the failures.
   void operator()() const {
-    if (held != nullptr) held->give_back();
     utilities->profiler.summarise();
-    if (gpu_faulted()) throw_gpu_fault(site);
-    if (error != nullptr) std::rethrow_exception(error);
-    // What was issued before may have failed since: a collective that was given up.
-    if (const auto late = stream->take_errors_before(sequence, site)) std::rethrow_exception(late);
+    end.come(error);
   }
 };
 
@@ -64,7 +58,7 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         std::vector<std::shared_ptr<CudaEvent>> events;
-        SyncEnd end{device.utilities(), stream, sequence, nullptr, error, site};
+        SyncEnd sync{device.utilities(), {stream, sequence, site}, error};
         try {
           device.streams().add_events(waits, events);
           const bool behind_durations = device.utilities()->profiler.measures();
@@ -73,12 +67,12 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
           } else {
             device.streams().add_event(*target.queue, events);
           }
-          end.held = target.queue->held();
-          if (events.empty()) return complete(promise, end);
+          sync.end.held = target.queue->held();
+          if (events.empty()) return complete(promise, sync);
           device.watch().begin(events.front());
           if (behind_durations)
-            return complete_behind_durations(MilestoneSet::of(std::move(events)), std::move(promise), std::move(end));
-          promise.settle_at(MilestoneSet::of(std::move(events)), std::move(end));
+            return complete_behind_durations(MilestoneSet::of(std::move(events)), std::move(promise), std::move(sync));
+          promise.settle_at(MilestoneSet::of(std::move(events)), std::move(sync));
         } catch (...) {
           promise.set_error(error != nullptr ? error : std::current_exception());
         }

@@ -25,8 +25,11 @@ NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_ti
   }
 }
 
+// What it was given is over; the last event may still have to come, where the work before it has told so itself.
 NativeStream::~NativeStream() {
-  if (stream_ != nullptr) COX_CUDA_CHECK(stream_destroy(stream_));
+  if (stream_ == nullptr) return;
+  if (!gpu_faulted()) COX_CUDA_CHECK(stream_synchronize(stream_));
+  COX_CUDA_CHECK(stream_destroy(stream_));
 }
 
 const std::shared_ptr<CudaEvent>& NativeStream::event_behind_all(CudaEvents& events) {

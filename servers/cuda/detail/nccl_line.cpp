@@ -17,12 +17,10 @@ void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
   }
   PartTurn turn(part, *stream_);
   try {
-    StreamPositions others;
     for (const StreamPosition& wait : part->waits)
-      if (wait.position > taken_of(wait.stream)) others.push_back(wait);
-    part->waits = std::move(others);
+      if (wait.position > taken_of(wait.stream)) part->others_.push_back(wait);
     taken_of(part->position.stream) = part->position.position;
-    streams_.submit(*stream_, part->waits, {nullptr, nullptr, part->site}, std::move(turn));
+    streams_.submit(*stream_, part->others_, {nullptr, nullptr, part->site}, std::move(turn));
   } catch (...) {
     part->give_up(std::current_exception());  // which says more than its turn would
   }
@@ -96,7 +94,7 @@ void NcclLine::note(std::span<const std::shared_ptr<NcclPart>> parts) {
     NcclOperation::Launched launched{.behind = {}, .end = part->event_, .told = part};
     awaited_.clear();
     if (last_end_ != nullptr && last_communicator_ != of.number) awaited_.push_back(last_end_);
-    streams_.add_events(part->waits, awaited_);
+    streams_.add_events(part->others_, awaited_);
     for (const auto& awaited : awaited_) launched.behind.push_back(awaited);
     last_communicator_ = of.number;
     launched_.push_back({part->operation_, std::move(launched)});
@@ -109,7 +107,7 @@ void NcclLine::note(std::span<const std::shared_ptr<NcclPart>> parts) {
   } catch (...) {
     error = std::current_exception();                 // given up meanwhile; what has been launched still has to end
     last.event_->notify([opened = last.opened_] {});  // and has its memory until then
-    if (of.clique->broken() == nullptr) of.clique->abort(error);  // nobody would notice if it did not
+    of.clique->abort(error);                          // nobody would notice if it did not
   }
   launched_.clear();
   awaited_.clear();

@@ -46,12 +46,16 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
 // It may have kernels that run: they need their memory until they have ended.
 void NcclPart::fail_launch(const std::exception_ptr& error) noexcept {
   if (over_) return;
+  std::shared_ptr<CudaEvent> end;
   try {
-    if (opened_ != nullptr) of->communication->nccl->end_of_all()->notify([opened = std::move(opened_)] {});
+    if (opened_ != nullptr) {
+      end = of->communication->nccl->end_of_all();
+      end->notify([opened = std::move(opened_)] {});
+    }
   } catch (...) {
     report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
   }
-  give_up(error);
+  give_up(error, end);
 }
 
 std::exception_ptr NcclPart::launch_failure() const noexcept {
@@ -63,10 +67,10 @@ std::exception_ptr NcclPart::launch_failure() const noexcept {
 }
 
 // The others wait for this rank, perhaps on their devices.
-void NcclPart::give_up(const std::exception_ptr& error) noexcept {
+void NcclPart::give_up(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept {
   if (std::exchange(over_, true)) return;
   of->clique->abort(error);
-  close(error, nullptr);
+  close(error, end);
 }
 
 // It has been launched, and ends with `event`; or has failed.

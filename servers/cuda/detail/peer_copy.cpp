@@ -49,24 +49,51 @@ void PeerCopy::come(std::size_t place, Side side) {
     sides_[place] = std::move(side);
     if (!std::exchange(one_is_there_, true)) return;
   }
-  auto [sender, receiver] = std::move(sides_);  // nobody else comes
+  const std::shared_ptr<PeerCopyLine> line = sides_[0].line;  // nobody else comes
+  line->complete(*this);
+}
+
+void PeerCopy::issue() noexcept {
+  auto [sender, receiver] = std::move(sides_);
   std::exception_ptr error = sender.failure != nullptr ? sender.failure : receiver.failure;
   std::shared_ptr<CudaEvent> end;
   if (error == nullptr) {
     const CurrentContext current(sender.events->context());
+    const CUstream stream = sender.line->stream_->queue().native().native();
     try {
       for (const Side* waited_for : {&sender, &receiver})
-        for (const auto& event : waited_for->ready) event->delay(sender.stream);
+        for (const auto& event : waited_for->ready) event->delay(stream);
       for (std::size_t i = 0; i < std::min(sender.memory.size(), receiver.memory.size()); ++i)
         copy(sender.memory[i], sender.events->context().native(), receiver.memory[i],
-             receiver.events->context().native(), sender.stream);
-      end = sender.events->record(sender.stream);
+             receiver.events->context().native(), stream);
+      end = sender.events->record(stream);
     } catch (...) {
       error = std::current_exception();
     }
   }
   receiver.end(error, end);  // first: there somebody may wait for it
   sender.end(error, end);
+}
+
+void PeerCopyLine::add(std::shared_ptr<PeerCopy> copy) noexcept {
+  const std::lock_guard lock(mutex_);
+  PeerCopy* const added = copy.get();
+  (first_ == nullptr ? first_ : last_->behind_) = std::move(copy);
+  last_ = added;
+}
+
+// One thread at a time, and with no lock held: it calls the driver, and whoever is told.
+void PeerCopyLine::complete(PeerCopy& copy) noexcept {
+  std::unique_lock lock(mutex_);
+  copy.both_are_there_ = true;
+  if (std::exchange(issuing_, true)) return;
+  while (first_ != nullptr && first_->both_are_there_) {
+    const std::shared_ptr<PeerCopy> next = std::exchange(first_, std::move(first_->behind_));
+    lock.unlock();
+    next->issue();
+    lock.lock();
+  }
+  issuing_ = false;
 }
 
 }  // namespace cox::detail

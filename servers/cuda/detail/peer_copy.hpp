@@ -3,6 +3,7 @@
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
+#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -20,31 +22,62 @@ struct PeerRange {
   CopyPlan rows;
 };
 
+class PeerCopyLine;
+
 /// A transfer from one GPU to another, where its two sides meet. Each brings its memory and the events behind which
-/// that may be touched; the second to come issues the copy, on the sender's stream: that is a tenth faster than on the
-/// receiver's. Neither waits. Any thread.
+/// that may be touched; the copy is issued on a stream of the sender: that is a tenth faster than on one of the
+/// receiver. Neither waits. Any thread.
 class PeerCopy {
  public:
-  /// Told how it ended: the error, or the event of the end. Called once, on the thread of whoever comes second; must
-  /// not throw.
+  /// Told how it ended: the error, or the event of the end. Called once, on the thread of whoever issues it; must not
+  /// throw.
   using End = UniqueFunction<void(std::exception_ptr, std::shared_ptr<CudaEvent>)>;
 
   struct Side {
     std::vector<PeerRange> memory;  ///< of each request of the group
     std::vector<std::shared_ptr<CudaEvent>> ready;
-    CUstream stream = nullptr;     ///< of the side's device
-    CudaEvents* events = nullptr;  ///< the same
-    std::exception_ptr failure;    ///< why this side cannot take part
+    std::shared_ptr<PeerCopyLine> line;  ///< of the sender, which it is in; null: of the receiver
+    CudaEvents* events = nullptr;        ///< of the side's device
+    std::exception_ptr failure;          ///< why this side cannot take part
     End end;
   };
 
-  /// `place`: 0 sends, 1 receives.
+  /// `place`: 0 sends, 1 receives. The second to come has the line issue what it can.
   void come(std::size_t place, Side side);
 
  private:
+  friend class PeerCopyLine;
+
+  void issue() noexcept;
+
   std::mutex mutex_;
-  std::array<Side, 2> sides_;  // guarded by mutex_ until both have come
-  bool one_is_there_ = false;  // guarded by mutex_
+  std::array<Side, 2> sides_;         // guarded by mutex_ until both have come
+  bool one_is_there_ = false;         // guarded by mutex_
+  bool both_are_there_ = false;       // guarded by the line's mutex
+  std::shared_ptr<PeerCopy> behind_;  // the next in the line; guarded by the line's mutex
+};
+
+/// The copies that a device sends, in the order of their turns, on a stream that has nothing else. That order agrees
+/// with whatever waits for whatever (decision 4); a copy that got ahead of another could wait for what waits for that
+/// one. Any thread.
+class PeerCopyLine {
+ public:
+  explicit PeerCopyLine(std::shared_ptr<CudaStream> stream) noexcept : stream_(std::move(stream)) {}
+
+  /// It is the copy's turn. In the order of the turns; before its sender comes. Does not block.
+  void add(std::shared_ptr<PeerCopy> copy) noexcept;
+
+ private:
+  friend class PeerCopy;
+
+  /// Both sides are there: issues the first of the line up to one that is not complete.
+  void complete(PeerCopy& copy) noexcept;
+
+  const std::shared_ptr<CudaStream> stream_;
+  std::mutex mutex_;
+  std::shared_ptr<PeerCopy> first_;  // guarded by mutex_
+  PeerCopy* last_ = nullptr;         // guarded by mutex_; good if there is a first
+  bool issuing_ = false;             // guarded by mutex_: a thread is at it, and looks again
 };
 
 }  // namespace cox::detail

@@ -18,6 +18,7 @@
 #include <new>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace cox::detail {
@@ -213,7 +214,7 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
   if (failure == nullptr) {
     const std::shared_ptr<void> held = quiet();
     try {
-      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) load(*made, images[rank], rank);
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) load(*made, code_of(request), images[rank], rank);
       made->usable = true;
     } catch (...) {
       failure = std::current_exception();
@@ -248,18 +249,19 @@ std::vector<std::vector<std::byte>> PeerKernels::compile(const CollectiveRequest
   return images;
 }
 
-void PeerKernels::load(Kernels& into, std::span<const std::byte> image, std::size_t rank) const {
+void PeerKernels::load(Kernels& into, Code code, std::span<const std::byte> image, std::size_t rank) const {
   const DeviceId device = devices_.devices()[rank];
-  const auto add = [&](std::vector<CUfunction>& functions, const char* name) {
-    into.kept.push_back(CudaKernel::from_image(name, CubeDim::of_1d(peer_kernel_threads), image));
+  const auto add = [&](std::vector<CUfunction>& functions, std::string name) {
+    into.kept.push_back(CudaKernel::from_image(std::move(name), CubeDim::of_1d(peer_kernel_threads), image));
     into.kept.back().prepare(device);
     functions.push_back(
         require_loaded(into.kept.back(), {device, StreamId::current()}, std::source_location::current()).function);
   };
-  add(into.one_shots, "cox_one_shot");
-  add(into.two_shots, "cox_two_shot");
-  add(into.two_shot_groups, "cox_two_shot_group");
-  add(into.reduce_scatters, "cox_reduce_scatter");
+  const auto named = [&](std::string_view kernel) { return peer_kernel_name(kernel, code.first, code.second); };
+  add(into.one_shots, named("cox_one_shot"));
+  add(into.two_shots, named("cox_two_shot"));
+  add(into.two_shot_groups, named("cox_two_shot_group"));
+  add(into.reduce_scatters, named("cox_reduce_scatter"));
   add(into.all_gathers, "cox_all_gather");
   add(into.broadcasts, "cox_broadcast");
 }

@@ -108,8 +108,8 @@ class PeerKernels {
 
   /// By rank: each for its device's architecture.
   [[nodiscard]] std::vector<std::vector<std::byte>> compile(const CollectiveRequest& request) const;
-  /// Adds the functions of the image, on the rank's device.
-  void load(Kernels& into, std::span<const std::byte> image, std::size_t rank) const;
+  /// Adds the functions of the image, which is of that code, on the rank's device.
+  void load(Kernels& into, Code code, std::span<const std::byte> image, std::size_t rank) const;
   void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Count& count,
                     const Launch& launch) const;
   void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,

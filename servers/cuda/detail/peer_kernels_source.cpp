@@ -205,8 +205,8 @@ __device__ inline void each_unit(u64 units, const Body& body) {
 __device__ inline u64 units_in(u64 bytes) { return (bytes + 15) / 16; }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-cox_one_shot(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u32 rank, u32 epoch, u64 rank_stride,
-             const volatile u32* given_up, const Count count) {
+NAMED(cox_one_shot)(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u32 rank, u32 epoch,
+                    u64 rank_stride, const volatile u32* given_up, const Count count) {
   count.set();
   const u64 units = (bytes + 7) / 8;
   Patience patience{given_up};
@@ -343,9 +343,9 @@ __device__ inline void two_shot(const Data& data, const Peers& flags, const Peer
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-cox_two_shot(const __grid_constant__ Whole data, const __grid_constant__ Peers flags,
-             const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
-             const volatile u32* given_up, const Count count) {
+NAMED(cox_two_shot)(const __grid_constant__ Whole data, const __grid_constant__ Peers flags,
+                    const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
+                    const volatile u32* given_up, const Count count) {
   count.set();
   two_shot(data, flags, inputs, results, rank, epoch, given_up);
 }
@@ -354,9 +354,9 @@ cox_two_shot(const __grid_constant__ Whole data, const __grid_constant__ Peers f
 // have read.
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-cox_reduce_scatter(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
-                   const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
-                   const Count count) {
+NAMED(cox_reduce_scatter)(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
+                          const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
+                          const Count count) {
   count.set();
   const u64 units = units_in(bytes);
   Patience patience{given_up};
@@ -383,7 +383,7 @@ cox_reduce_scatter(const char* in, char* out, u64 bytes, const __grid_constant__
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
                const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
-                   const Count count) {
+               const Count count) {
   count.set();
   const u64 units = units_in(bytes);
   Patience patience{given_up};
@@ -410,7 +410,7 @@ cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Pee
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
               const __grid_constant__ Peers inputs, u32 rank, u32 root, u32 epoch, const volatile u32* given_up,
-                   const Count count) {
+              const Count count) {
   count.set();
   const u64 units = units_in(bytes);
   Patience patience{given_up};
@@ -433,9 +433,9 @@ cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peer
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-cox_two_shot_group(const __grid_constant__ Pieces data, const __grid_constant__ Peers flags,
-                   const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank, u32 epoch,
-                   const volatile u32* given_up, const Count count) {
+NAMED(cox_two_shot_group)(const __grid_constant__ Pieces data, const __grid_constant__ Peers flags,
+                          const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank,
+                          u32 epoch, const volatile u32* given_up, const Count count) {
   count.set();
   two_shot(data, flags, inputs, results, rank, epoch, given_up);
 }
@@ -445,6 +445,12 @@ cox_two_shot_group(const __grid_constant__ Pieces data, const __grid_constant__ 
 
 bool has_peer_kernels(ElementType type) noexcept {
   return std::ranges::find(codes_of_types, type, &CodeOfType::type) != codes_of_types.end();
+}
+
+std::string peer_kernel_name(std::string_view kernel, ElementType type, ReduceOperation operation) {
+  std::string name(kernel);
+  name += "_" + std::string(to_string(type)) + "_" + std::string(to_string(operation));
+  return name;
 }
 
 std::string peer_kernels_source(ElementType type, ReduceOperation operation, std::size_t ranks) {
@@ -464,6 +470,7 @@ std::string peer_kernels_source(ElementType type, ReduceOperation operation, std
     define("THREADS", std::to_string(peer_kernel_threads));
     define("BLOCKS", std::to_string(peer_kernel_blocks));
     define("PIECES", std::to_string(peer_kernel_pieces));
+    define("NAMED(kernel)", peer_kernel_name("kernel##", type, operation));
     const bool mean = operation == ReduceOperation::Mean;
     const bool quotient = mean && code.exact == by_quotient;
     define("LOAD", quotient ? "Quotient{static_cast<Element>(x / RANKS), static_cast<int>(x % RANKS)}"

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace cox::detail {
 
@@ -22,9 +23,11 @@ inline constexpr unsigned peer_kernel_pieces = 128;
 
 /// Whether there are kernels for elements of this type.
 [[nodiscard]] bool has_peer_kernels(ElementType type) noexcept;
+/// What a kernel that reduces is called, as profilers show it: cox_one_shot_f32_sum.
+[[nodiscard]] std::string peer_kernel_name(std::string_view kernel, ElementType type, ReduceOperation operation);
 /// CUDA C++ with the kernels cox_one_shot, cox_two_shot, cox_two_shot_group and cox_reduce_scatter, which reduce
-/// elements of one type over that many GPUs, and with cox_all_gather and cox_broadcast, which have no type. No headers
-/// are included.
+/// elements of one type over that many GPUs and are named after that, and with cox_all_gather and cox_broadcast, which
+/// have no type. No headers are included.
 [[nodiscard]] std::string peer_kernels_source(ElementType type, ReduceOperation operation, std::size_t ranks);
 
 }  // namespace cox::detail

@@ -28,8 +28,9 @@ struct IssueTarget {
 
   /// What the driver is to be given work on.
   [[nodiscard]] CUstream stream() const noexcept;
-  /// Keeps host memory until the work issued so far has passed it. Throws std::bad_alloc.
-  void hold(Bytes bytes) const;
+  /// Keeps host memory until the work issued so far has passed it. Throws std::bad_alloc; then it stays with the
+  /// caller.
+  void hold(Bytes&& bytes) const;
 };
 
 /// A piece of work as the driver is given it, once, on the device thread with its context current. Throws CudaError.
@@ -97,8 +98,9 @@ class StreamQueue {
     native_.mark(issued_on_native, event);
     timeline_.mark(issued, event);
   }
-  /// Keeps host memory until all that was issued so far is complete. Throws std::bad_alloc.
-  void hold(Bytes bytes) { held_.push_back({timeline_.issued(), std::move(bytes)}); }
+  /// Keeps host memory until all that was issued so far is complete. Throws std::bad_alloc; then it stays with the
+  /// caller.
+  void hold(Bytes&& bytes) { held_.emplace_back(timeline_.issued(), std::move(bytes)); }
   /// What is kept for the work issued so far; null if nothing is. Throws std::bad_alloc.
   [[nodiscard]] std::shared_ptr<HeldBytes> held();
   /// Looks how far the device has come, and lets go of what it has passed.
@@ -110,6 +112,7 @@ class StreamQueue {
 
  private:
   struct Held {
+    Held(std::uint64_t after, Bytes&& held) noexcept : position(after), bytes(std::move(held)) {}
     std::uint64_t position;
     Bytes bytes;
   };
@@ -127,7 +130,7 @@ class StreamQueue {
 
 inline CUstream IssueTarget::stream() const noexcept { return queue != nullptr ? queue->native().native() : captured; }
 
-inline void IssueTarget::hold(Bytes bytes) const {
+inline void IssueTarget::hold(Bytes&& bytes) const {
   if (queue != nullptr) return queue->hold(std::move(bytes));
   kept->push_back(std::move(bytes));
 }

@@ -16,6 +16,7 @@ constexpr std::uint64_t most_in_flight = 256;
 // If all that the rank waits for has been issued, its device's thread need not be woken before the end.
 void TransferPart::take_turn(std::shared_ptr<void> shared) {
   meeting_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
+  if (place == 0) of->communication->copies->add(meeting_);
   if (ready) {
     take_no_place();
     return come(std::move(*ready), nullptr);
@@ -77,7 +78,7 @@ void TransferPart::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exc
   const auto at = std::exchange(meeting_, nullptr);  // which will refer to this part
   at->come(place, {.memory = std::move(memory),
                    .ready = std::move(behind),
-                   .stream = of->communication->stream->queue().native().native(),
+                   .line = place == 0 ? of->communication->copies : nullptr,
                    .events = &of->communication->streams.events(),
                    .failure = std::move(failure),
                    .end = [part = shared_from_this()](const std::exception_ptr& error,

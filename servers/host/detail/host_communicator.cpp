@@ -4,28 +4,47 @@
 #include <coxswain/servers/host/detail/host_meeting.hpp>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace cox::detail {
 
+/// Ends of the operations, which may come in any order, and become known in theirs. Any thread.
+class HostCommunicator::Ends {
+ public:
+  Ends(std::shared_ptr<Timeline> timeline, std::uint64_t begin) : timeline_(std::move(timeline)), begin_(begin) {}
+
+  void add(std::shared_ptr<Part> ended) noexcept;
+
+ private:
+  const std::shared_ptr<Timeline> timeline_;
+  const std::uint64_t begin_;  // operation n ends at begin_ + n
+  std::mutex mutex_;
+  std::uint64_t known_ = 0;      // parts; guarded by mutex_
+  std::shared_ptr<Part> ahead_;  // those that ended before earlier ones, in order; guarded by mutex_
+};
+
 /// The rank's part in one operation, from when it asks for it to its end.
-struct HostCommunicator::Part {
+struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::Part> {
   std::shared_ptr<CommunicationGroup> group;
-  CommunicatorNumber number;
-  std::size_t rank;
-  std::size_t place;
+  CommunicatorNumber number{};
+  std::size_t rank = 0;
+  std::size_t place = 0;
   std::vector<RankBuffers> buffers;
   std::shared_ptr<HostStream> asked_on;
-  std::uint64_t failure_position;
-  bool told;
+  std::uint64_t failure_position = 0;
+  bool told = false;
   std::shared_ptr<FlightRecorder> recorder;
-  std::shared_ptr<Timeline> timeline;
-  std::uint64_t begin;
+  std::shared_ptr<Ends> ends;
   std::shared_ptr<std::exception_ptr> ended;  // the communicator's
+  std::uint64_t index = 0;                    // among its parts, from 1 on
   // Known when it is its turn.
   std::uint64_t sequence = 0;
-  std::shared_ptr<HostMeeting> meeting = nullptr;
-  std::exception_ptr refusal = nullptr;
+  std::shared_ptr<HostMeeting> meeting;
+  std::exception_ptr refusal;
+  HostEvents waits;  // of one that was refused
+  // When it has ended.
+  std::shared_ptr<Part> next;
 
   // What follows an operation that was given up is not waited for either: one deadline for all that is under way.
   void arrive() noexcept {
@@ -40,7 +59,10 @@ struct HostCommunicator::Part {
   void end() noexcept {
     if (refusal != nullptr) {
       fail(refusal);
-    } else if (const std::exception_ptr failure = meeting->failure()) {
+      self_ = shared_from_this();
+      return end_behind_waits();
+    }
+    if (const std::exception_ptr failure = meeting->failure()) {
       recorder->failed(sequence, rank, failure);
       *ended = failure;
       end_communicator(failure);  // the ranks no longer agree on what comes next
@@ -48,8 +70,30 @@ struct HostCommunicator::Part {
     } else {
       recorder->completed(sequence, rank);
     }
+    note_end();
+  }
+
+ private:
+  struct Waiter final : Timeline::Waiter {
+    explicit Waiter(Part& part) noexcept : of(part) {}
+    void reached() noexcept override { of.end_behind_waits(); }
+    Part& of;
+  };
+
+  // Others use its memory behind it, and what used that before has to be over. Not on the communication stream: what it
+  // was to wait for may itself wait for operations that come to stand there later.
+  void end_behind_waits() noexcept {
+    while (!waits.empty()) {
+      awaited_ = std::move(waits.back());
+      waits.pop_back();
+      if (awaited_.timeline != nullptr && awaited_.timeline->tell(awaited_.value, waiter_)) return;  // goes on there
+    }
+    const std::shared_ptr<Part> self = std::move(self_);
+    note_end();
+  }
+  void note_end() noexcept {
     asked_on->collectives_under_way.fetch_sub(1, std::memory_order_release);  // pairs with HostStream::idle
-    timeline->advance_to(begin + sequence);
+    ends->add(shared_from_this());
   }
   void end_communicator(const std::exception_ptr& cause) noexcept {
     try {
@@ -62,7 +106,29 @@ struct HostCommunicator::Part {
     if (!told) asked_on->fail_at(failure_position, error);
     group->report_failure(error);
   }
+
+  Waiter waiter_{*this};
+  HostEvent awaited_;
+  std::shared_ptr<Part> self_;  // while it waits
 };
+
+void HostCommunicator::Ends::add(std::shared_ptr<Part> ended) noexcept {
+  std::uint64_t known = 0;  // operations
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Part>* at = &ahead_;
+    while (*at != nullptr && (*at)->index < ended->index) at = &(*at)->next;
+    ended->next = std::move(*at);
+    *at = std::move(ended);
+    while (ahead_ != nullptr && ahead_->index == known_ + 1) {
+      known = ahead_->sequence;
+      ++known_;
+      std::shared_ptr<Part> next = std::move(ahead_->next);
+      ahead_ = std::move(next);
+    }
+  }
+  timeline_->advance_to(begin_ + known);
+}
 
 HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number,
                                    CommunicationId devices, DeviceId device, HostStreams::TakenSlot slot,
@@ -73,6 +139,7 @@ HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, Co
       streams_(std::move(streams)),
       begin_(timeline_->count()),
       last_(begin_),
+      ends_(std::make_shared<Ends>(timeline_, begin_)),
       ended_(std::make_shared<std::exception_ptr>()) {}
 
 StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& on) {
@@ -88,6 +155,7 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
                           .failure = std::move(collective.failure),
                           .shared = std::move(meeting),
                           .launch = std::move(launch)});
+    ++submitted_;
   } catch (...) {
     on.collectives_under_way.fetch_sub(1, std::memory_order_relaxed);
     throw;
@@ -98,18 +166,19 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
 // All that needs memory is made here, so that a turn cannot fail: the other ranks would wait.
 CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostStream& on) const {
   const CollectiveRequest& request = collective.requests.front();
-  auto part = std::make_shared<Part>(Part{.group = group(),
-                                          .number = number(),
-                                          .rank = rank(),
-                                          .place = place(request),
-                                          .buffers = std::move(collective.buffers),
-                                          .asked_on = on.shared_from_this(),
-                                          .failure_position = on.failure_position(),
-                                          .told = collective.told,
-                                          .recorder = recorder(),
-                                          .timeline = timeline_,
-                                          .begin = begin_,
-                                          .ended = ended_});
+  auto part = std::make_shared<Part>();
+  part->group = group();
+  part->number = number();
+  part->rank = rank();
+  part->place = place(request);
+  part->buffers = std::move(collective.buffers);
+  part->asked_on = on.shared_from_this();
+  part->failure_position = on.failure_position();
+  part->told = collective.told;
+  part->recorder = recorder();
+  part->ends = ends_;
+  part->ended = ended_;
+  part->index = submitted_ + 1;
   const char* const name = to_string(request.operation).data();
   auto arrive = HostStream::make_piece(std::move(collective.waits), [part] { part->arrive(); }, name);
   auto work = HostStream::make_piece({}, [part] { part->work(); }, name);
@@ -122,7 +191,9 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
     HostStream& communication = *streams->front();
     part->sequence = turn.sequence;
     part->refusal = turn.refusal;
-    if (turn.refusal == nullptr) {
+    if (turn.refusal != nullptr) {
+      part->waits = std::move(arrive->waits);
+    } else {
       part->meeting = std::static_pointer_cast<HostMeeting>(turn.shared);
       HostMeeting& meeting = *part->meeting;
       meeting.open(turn.sequence);

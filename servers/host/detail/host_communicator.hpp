@@ -38,8 +38,10 @@ using HostStreamList = std::vector<std::shared_ptr<HostStream>>;
 ///     sequencer's turn -> arrive (after what the rank waits for) -> work (all have arrived) -> end (all shares are
 ///     done)
 ///
-/// No thread waits in any of them. What has ended is counted like the work of a stream, on a slot of its own, so that
-/// buffers remember collectives as they do kernels, and streams wait for them alike.
+/// No thread waits in any of them. What is refused or given up has no turn, and still ends only behind what its rank
+/// was to wait for, and behind the operations before it: its memory may be in use until then. What has ended is counted
+/// like the work of a stream, on a slot of its own, so that buffers remember collectives as they do kernels, and
+/// streams wait for them alike.
 class HostCommunicator : public Communicator {
  public:
   /// The rest as Communicator.
@@ -64,6 +66,7 @@ class HostCommunicator : public Communicator {
 
  private:
   struct Part;
+  class Ends;
 
   [[nodiscard]] CollectiveLaunch make_launch(HostCollective& collective, HostStream& on) const;
 
@@ -72,6 +75,8 @@ class HostCommunicator : public Communicator {
   const std::shared_ptr<const HostStreamList> streams_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
+  std::uint64_t submitted_ = 0;  // the sequencer may count more: those of a communicator that was forgotten
+  const std::shared_ptr<Ends> ends_;
   const std::shared_ptr<std::exception_ptr> ended_;  // why an operation was given up; on the communication stream only
 };
 

@@ -1,6 +1,7 @@
 #include <coxswain/servers/host/detail/host_streams.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace cox::detail {
@@ -24,7 +25,7 @@ HostStream& HostStreams::of(StreamId id) {
 HostStreams::TakenSlot HostStreams::take_slot() {
   if (free_slots_.empty()) {
     free_slots_.reserve(slots_.size() + 1);
-    slots_.push_back({.timeline = std::make_shared<Timeline>()});
+    slots_.push_back({.timeline = std::make_shared<Timeline>(), .stream = nullptr, .awaited = {}});
     free_slots_.push_back(static_cast<StreamSlot>(slots_.size() - 1));
   }
   const StreamSlot slot = free_slots_.back();
@@ -33,14 +34,20 @@ HostStreams::TakenSlot HostStreams::take_slot() {
 }
 
 void HostStreams::note_waits(AwaitedCollectives& awaited, std::uint64_t from, const StreamPositions& waits) const {
+  const auto add = [&](const StreamPosition& collective) { awaited.add(from, collective, *this); };
   for (const StreamPosition& wait : waits) {
-    if (const HostStream* const other = at(wait.stream)) {
-      other->awaited.each_until(wait.position, *this,
-                                [&](const StreamPosition& collective) { awaited.add(from, collective, *this); });
-    } else {
-      awaited.add(from, wait, *this);
-    }
+    const Slot& slot = slots_[static_cast<std::size_t>(wait.stream)];
+    if (slot.stream == nullptr) add(wait);
+    const AwaitedCollectives& its = slot.stream != nullptr ? slot.stream->awaited : slot.awaited;
+    its.each_until(wait.position, *this, add);
   }
+}
+
+void HostStreams::note_collective(const StreamPosition& end, const AwaitedCollectives& awaited) {
+  AwaitedCollectives& its = slots_[static_cast<std::size_t>(end.stream)].awaited;
+  awaited.each_until(std::numeric_limits<std::uint64_t>::max(), *this, [&](const StreamPosition& collective) {
+    if (collective.stream != end.stream) its.add(end.position, collective, *this);
+  });
 }
 
 HostEvents HostStreams::events(const StreamPositions& positions) const {

@@ -8,8 +8,11 @@
 #include <coxswain/runtime/profile_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <source_location>
 #include <stdexcept>
@@ -95,6 +98,12 @@ std::vector<std::string> logged_at(const char* level) {
   client.sync().get();
   client.sync().get();  // the table has begun anew: there is nothing to say
   return lines.get();
+}
+
+/// Launches are logged as their durations become known: of two that end shortly after one another whoever looks first
+/// at the second may come before who looks at the first.
+std::ptrdiff_t ending_with(const std::vector<std::string>& lines, std::string_view end) {
+  return std::ranges::count_if(lines, [&](const std::string& line) { return line.ends_with(end); });
 }
 
 bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
@@ -340,13 +349,14 @@ TEMPLATE_TEST_CASE("Launches are recorded as the profiling level says, with a ta
                        "\n| Total   |", "|            3 | 100.00 % |"}));
   const auto medium = logged_at<TestType>("medium");
   REQUIRE(medium.size() == 4);
-  CHECK(medium[0].ends_with(" | fill"));
-  CHECK(medium[2].ends_with(" | nothing"));
+  CHECK(ending_with(medium, " | fill") == 2);
+  CHECK(ending_with(medium, " | nothing") == 1);
   const auto full = logged_at<TestType>("full");
   REQUIRE(full.size() == 4);
   CHECK(full[0].starts_with("| "));
-  CHECK(full[0].ends_with(" | fill: (1, 1, 1) CubeCount (1, 1, 1)"));
-  CHECK(full[1].ends_with(" | fill: (1, 1, 1) CubeCount (2, 1, 1)"));
+  CHECK(ending_with(full, " | fill: (1, 1, 1) CubeCount (1, 1, 1)") == 1);
+  CHECK(ending_with(full, " | fill: (1, 1, 1) CubeCount (2, 1, 1)") == 1);
+  CHECK(ending_with(full, " | nothing: (1, 1, 1) CubeCount (1, 1, 1)") == 1);
   CHECK(has(full[3], {"| fill: (1, 1, 1) CubeCount (1, 1, 1)    |", "| fill: (1, 1, 1) CubeCount (2, 1, 1)    |",
                       "| nothing: (1, 1, 1) CubeCount (1, 1, 1) |"}));
 }

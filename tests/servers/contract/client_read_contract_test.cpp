@@ -13,6 +13,7 @@
 #include <exception>
 #include <future>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,53 @@ TEMPLATE_TEST_CASE(
   CHECK(client.read_one_tensor(layouts[0].copy_descriptor({3, 5}, 4)) == Bytes::copy_of(pattern(60)));
   CHECK(client.read_one(layouts[1].memory) == Bytes::copy_of(pattern(7, 1)));
   CHECK(client.memory_usage().number_allocs == 1);
+}
+
+TEMPLATE_TEST_CASE("A few bytes are read as they are, whatever they are", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  // The second is what the words of a small read are before it on GPUs: see SmallRead.
+  for (const std::uint32_t word : {0U, 0x7FA5'C3E1U, ~0U}) {
+    std::vector<std::byte> content(128);
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      const std::uint32_t mixed = i % 12 < 4 ? static_cast<std::uint32_t>(i) : word;
+      content[i] = static_cast<std::byte>(mixed >> (i % 4 * 8));
+    }
+    const Handle all = client.create(Bytes::copy_of(content));
+    for (std::size_t size = 0; size <= 68; ++size)
+      for (const std::size_t offset : {0U, 1U, 2U, 4U, 6U, 33U}) {
+        const Handle part = all.offset_start(offset).offset_end(content.size() - offset - size);
+        const std::span<const std::byte> expected = std::span(content).subspan(offset, size);
+        INFO(size << " bytes from " << offset << " on, of " << word);
+        REQUIRE(client.read_one(part) == Bytes::copy_of(expected));
+      }
+  }
+}
+
+TEMPLATE_TEST_CASE("A small read has what was written last, each time", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  const Handle number = upload(client, {0});
+  std::vector<cox::Future<std::vector<Bytes>>> later;
+  for (std::uint32_t i = 1; i <= 200; ++i) {
+    launch(client, TestType::fill(number, i));
+    if (i % 2 == 0) {
+      REQUIRE(content(client, number) == std::vector<std::uint32_t>{i});
+    } else {
+      later.push_back(client.read_async({number}));  // some are dropped, some asked for late
+      if (i % 3 == 0) later.pop_back();
+    }
+  }
+  std::uint32_t last = 0;
+  for (auto& future : later) {
+    const auto found = future.get().front().template to_vector<std::uint32_t>();
+    REQUIRE(found.size() == 1);
+    CHECK(found.front() % 2 == 1);
+    CHECK(found.front() > last);
+    last = found.front();
+  }
 }
 
 TEMPLATE_TEST_CASE("One read has tensors of different layouts, in the order asked for", "", COX_BACKENDS) {

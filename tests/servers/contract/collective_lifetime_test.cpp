@@ -4,10 +4,13 @@
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace cox;
@@ -180,6 +183,46 @@ TEMPLATE_TEST_CASE("L11: a collective waits for what other streams do with its m
   REQUIRE(get_soon(std::move(before))[0].template to_vector<std::int32_t>() == numbers_of(8, count));
   REQUIRE(read_soon(fleet[0], destination) == sum_of(2, count));
   REQUIRE(other.right(fleet[1]));
+}
+
+// It moves nothing, but it was the last to use the memory.
+TEMPLATE_TEST_CASE("L11: what uses memory after a refused operation waits for what used it before", "", COX_FLEETS) {
+  using Backend = typename TestType::Backend;
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  const auto& first = fleet[0];
+  const auto& second = fleet[1];
+  auto reader = first;
+  reader.set_stream(StreamId::allocate());
+  constexpr std::size_t count = 100;
+  const Handle data = to_device(first, numbers_of(0, count));
+  const Handle other = to_device(second, numbers_of(1, count));
+  const bool transfer = GENERATE(false, true);
+  CAPTURE(transfer);
+  const auto ask = [&](ElementType mine, ElementType its) {
+    if (transfer) {
+      first.receive(data, mine, devices[1]);
+      second.send(other, its, devices[0]);
+    } else {
+      first.all_reduce(data, data, mine, devices);
+      second.all_reduce(other, other, its, devices);
+    }
+  };
+  ask(ElementType::I32, ElementType::I32);  // all is made
+  fleet.each([](std::size_t, auto& client) { settle(client); });
+
+  typename Backend::Gate gate(first);
+  launch(first, gate.fill(data, 7));
+  gate.wait_until_entered();
+  ask(ElementType::I32, ElementType::F32);
+  REQUIRE(kinds_of(failures_of(second)) == std::vector{Kind::Mismatch});
+  first.device_handle().submit_blocking([](auto&) {});
+  Future<std::vector<Bytes>> read = reader.read_async(std::vector<Handle>{data});
+  REQUIRE_FALSE(read.wait_for(std::chrono::milliseconds(100)));
+  gate.open();
+  REQUIRE(get_soon(std::move(read))[0].template to_vector<std::int32_t>() == Numbers(count, 7));
+  REQUIRE(kinds_of(failures_of(first)) == std::vector{Kind::Mismatch});
 }
 
 TEMPLATE_TEST_CASE("L11: what is sent is what the stream had at that point, and is not overwritten before", "",

@@ -126,3 +126,40 @@ TEMPLATE_TEST_CASE("H5 L10: threads that wait in a ring for communicators end by
     }
   REQUIRE(told >= 2);
 }
+
+// It ends behind what it was to wait for, and the next one on that device behind it: not before that in the one order.
+TEMPLATE_TEST_CASE("H5: what comes behind a refused operation is not released before what that waits for", "",
+                   COX_FLEETS) {
+  const CollectiveTimeout timeout(std::chrono::seconds(5));
+  COX_REQUIRE_FLEET(TestType, 3);
+  TestType fleet(3);
+  const auto& devices = fleet.devices();
+  constexpr std::size_t count = 100;
+  constexpr auto type = ElementType::I32;
+  std::vector<Handle> data;
+  fleet.each([&](std::size_t rank, auto& client) { data.push_back(to_device(client, numbers_of(rank, count))); });
+  const auto sum = [&](const auto& client, std::size_t rank, std::size_t with) {
+    client.all_reduce(data[rank], data[rank], type, {devices[rank], devices[with]});
+  };
+  auto apart = fleet[0];  // from the stream that has failed
+  apart.set_stream(StreamId::allocate());
+  sum(fleet[0], 0, 1);  // which the other has not come to
+  fleet[0].receive(data[0], type, devices[1]);
+  const Handle unsent = fleet[1].empty(count * sizeof(std::int32_t));
+  fleet[1].send(unsent, ElementType::F32, devices[0]);
+  REQUIRE(kinds_of(failures_of(fleet[1])) == std::vector{Kind::Mismatch});
+  sum(apart, 0, 2);
+  sum(fleet[2], 2, 0);
+  fleet.each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+  sum(fleet[1], 1, 0);
+  Numbers of_two(count);
+  Numbers of_all(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    of_two[i] = numbers_of(0, count)[i] + numbers_of(1, count)[i];
+    of_all[i] = of_two[i] + numbers_of(2, count)[i];
+  }
+  REQUIRE(read_soon(fleet[1], data[1]) == of_two);
+  REQUIRE(read_soon(fleet[2], data[2]) == of_all);
+  REQUIRE(kinds_of(failures_of(fleet[0])) == std::vector{Kind::Mismatch});
+  REQUIRE(read_soon(apart, data[0]) == of_all);
+}

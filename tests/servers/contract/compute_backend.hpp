@@ -14,7 +14,7 @@
 #include <coxswain/tests/servers/contract/open_device.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 #include <coxswain/tests/servers/contract/cuda_backend.hpp>
 #endif
 
@@ -27,7 +27,7 @@
 #include <vector>
 
 /// The implementations of the contract.
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 #define COX_BACKENDS HostBackend, CudaBackend
 #else
 #define COX_BACKENDS HostBackend

@@ -1,9 +1,10 @@
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 
 #include <coxswain/tests/servers/contract/cuda_backend.hpp>
 
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/tests/servers/contract/cuda_kernels.hpp>
+#include <coxswain/tests/servers/contract/cuda_stand_in.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -50,6 +51,7 @@ bool wait_for(std::uint32_t& word, std::chrono::seconds limit) {
 }  // namespace
 
 std::string CudaBackend::lack_of_devices(std::size_t count) {
+  if (const std::string& lack = prepare_cuda_stand_in(); !lack.empty()) return lack;
   const std::size_t found = enumerate_cuda_devices().size();
   if (found >= count) return {};
   return std::to_string(count) + " GPUs, found " + std::to_string(found) + ". " + why_no_cuda();

@@ -1,4 +1,4 @@
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 
 #include <coxswain/tests/servers/contract/cuda_fleet.hpp>
 

@@ -21,6 +21,7 @@ class CudaFleet {
   [[nodiscard]] static std::string lack_of_devices(std::size_t count) { return Backend::lack_of_devices(count); }
   [[nodiscard]] static std::size_t most() { return std::min<std::size_t>(enumerate_cuda_devices().size(), 6); }
   static constexpr bool late_rank_writes = true;  // a kernel that waits in a stream cannot be taken back
+  static constexpr bool starts_when_given = true;
   static constexpr std::size_t slowness = 15;
   class Hold {
    public:

@@ -1,4 +1,4 @@
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 
 #include <coxswain/tests/servers/contract/cuda_kernels.hpp>
 
@@ -9,7 +9,7 @@
 namespace cox::test {
 namespace {
 
-constexpr const char* element_wise = R"(
+constexpr const char* grid_stride = R"(
 #define COX_FOR_ALL(i, count)                                                                              \
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < (count); i += gridDim.x * blockDim.x)
 )";
@@ -46,7 +46,7 @@ std::vector<KernelParameter> reads(std::size_t buffers, std::vector<KernelParame
 }
 
 CudaKernel kernel(const char* name, CubeDim dim, const std::string& text, std::vector<KernelParameter> parameters) {
-  const std::string source = std::string(element_wise) + "extern \"C\" __global__ void " + name + text;
+  const std::string source = std::string(grid_stride) + "extern \"C\" __global__ void " + name + text;
   return CudaKernel::from_source(name, dim, source, {.parameters = std::move(parameters)});
 }
 /// A kernel whose first scalar is the address of its gate's words.

@@ -1,4 +1,4 @@
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 
 #include <coxswain/tests/servers/contract/program_kernels.hpp>
 
@@ -93,10 +93,13 @@ std::string source_of(const ProgramJob& job, const std::string& name) {
 
 }  // namespace
 
+std::string cuda_name_of(const ProgramJob& job) {
+  return std::string("program_") + job.name + "_" + std::to_string(job.ins) + "_" + std::to_string(job.outs);
+}
+
 template <>
 CudaKernel program_kernel<CudaBackend>(const ProgramJob& job) {
-  const std::string name =
-      std::string("program_") + job.name + "_" + std::to_string(job.ins) + "_" + std::to_string(job.outs);
+  const std::string name = cuda_name_of(job);
   const std::size_t buffers = job.ins + job.outs;
   std::vector<KernelParameter> parameters(buffers, KernelParameter::buffer());
   parameters.insert(parameters.end(), 3 + buffers, KernelParameter::scalar(4));

@@ -9,7 +9,7 @@
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/servers/host/open_host.hpp>
 
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 #include <coxswain/tests/servers/contract/cuda_fleet.hpp>
 #endif
 
@@ -31,6 +31,8 @@ class HostFleet {
   [[nodiscard]] static std::size_t most() noexcept { return 6; }
   /// What a rank that comes late to an operation which was given up finds: its memory as it was.
   static constexpr bool late_rank_writes = false;
+  /// Whether an operation has started when its device has been given it, though the stream has not come to it.
+  static constexpr bool starts_when_given = false;
   /// How many times longer than here it takes to open communicators.
   static constexpr std::size_t slowness = 1;
   /// Holds a device's stream up until it is opened: launch(client) it, wait_until_entered(), open().
@@ -95,7 +97,7 @@ class HostFleet {
 };
 
 /// The implementations of the contract.
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 #define COX_FLEETS HostFleet, CudaFleet
 #else
 #define COX_FLEETS HostFleet

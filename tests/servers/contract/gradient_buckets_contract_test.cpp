@@ -21,10 +21,11 @@ namespace {
 constexpr std::size_t gradient_size = 300;  // numbers in a gradient
 
 std::vector<Gradient> model(std::size_t gradients) {
-  return {gradients, Gradient{.bytes = gradient_size * sizeof(std::int32_t), .type = ElementType::I32}};
+  return {gradients, Gradient{.bytes = gradient_size * sizeof(float), .type = ElementType::F32}};
 }
-std::vector<std::int32_t> gradient(std::size_t rank, std::size_t index, std::size_t step) {
-  return std::vector<std::int32_t>(gradient_size, static_cast<std::int32_t>(1000 * step + 10 * index + rank));
+/// Of whole numbers: their sums are exact.
+std::vector<float> gradient(std::size_t rank, std::size_t index, std::size_t step) {
+  return std::vector<float>(gradient_size, static_cast<float>(1000 * step + 10 * index + rank));
 }
 
 template <class Client>
@@ -64,10 +65,10 @@ TEMPLATE_TEST_CASE("Gradients that ranks add in different orders are reduced in 
     for (std::thread& rank : ranks) rank.join();
     fleet.each([&](std::size_t rank, auto& client) {
       for (std::size_t i = 0; i < gradients; ++i) {
-        std::vector<std::int32_t> sum(gradient_size);
+        std::vector<float> sum(gradient_size);
         for (std::size_t from = 0; from < fleet.size(); ++from)
           for (std::size_t k = 0; k < gradient_size; ++k) sum[k] += gradient(from, i, step)[k];
-        REQUIRE(from_device<std::int32_t>(client, memory[rank][i]) == sum);
+        REQUIRE(from_device<float>(client, memory[rank][i]) == sum);
       }
     });
   }
@@ -82,9 +83,8 @@ TEMPLATE_TEST_CASE("A bucket is reduced while gradients of later ones are still 
     last.push_back(to_device(client, gradient(2 * rank, 3, 0)));
     buckets[rank]->add(3, last.back());
   });
-  fleet.each([&](std::size_t rank, auto& client) {
-    REQUIRE(from_device<std::int32_t>(client, last[rank]) == gradient(1, 3, 0));
-  });
+  fleet.each(
+      [&](std::size_t rank, auto& client) { REQUIRE(from_device<float>(client, last[rank]) == gradient(1, 3, 0)); });
 }
 
 TEMPLATE_TEST_CASE("What is added wrongly is refused, and the step goes on", "", COX_FLEETS) {
@@ -106,6 +106,6 @@ TEMPLATE_TEST_CASE("What is added wrongly is refused, and the step goes on", "",
   });
   for (auto& its : buckets) its->finish().get();
   fleet.each([&](std::size_t rank, auto& client) {
-    REQUIRE(from_device<std::int32_t>(client, memory[rank]) == std::vector<std::int32_t>(gradient_size, 1));
+    REQUIRE(from_device<float>(client, memory[rank]) == std::vector<float>(gradient_size, 1));
   });
 }

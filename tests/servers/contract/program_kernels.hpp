@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace cox::test {
 
@@ -59,7 +60,9 @@ template <class Backend>
 [[nodiscard]] typename Backend::Kernel program_kernel(const ProgramJob& job);
 template <>
 HostKernel program_kernel<HostBackend>(const ProgramJob& job);
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
+/// "program_copy_1_1"
+[[nodiscard]] std::string cuda_name_of(const ProgramJob& job);
 template <>
 CudaKernel program_kernel<CudaBackend>(const ProgramJob& job);
 #endif

@@ -133,7 +133,7 @@ class RandomProgram {
 };
 
 /// At the end of each file that defines members.
-#if COX_GPU_TESTS
+#if COX_CUDA_TESTS
 #define COX_INSTANTIATE_RANDOM_PROGRAM       \
   template class RandomProgram<HostBackend>; \
   template class RandomProgram<CudaBackend>;

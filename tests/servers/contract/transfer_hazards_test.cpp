@@ -9,6 +9,7 @@
 #include <coxswain/device_handle/device_thread_options.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -62,6 +63,60 @@ TEMPLATE_TEST_CASE("H4: transfers of 64 MB may cross", "", COX_FLEETS) {
 TEMPLATE_TEST_CASE("H4: transfers of 64 MB may cross 1,000 times", "[.long]", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 2);
   cross<TestType>(64 << 20, 1000);
+}
+
+// The second transfer waits for sums that wait for the first; and a device sends in one order.
+TEMPLATE_TEST_CASE("H5: a transfer does not get ahead of an earlier one that its own sums wait for", "", COX_FLEETS) {
+  using Backend = typename TestType::Backend;
+  const CollectiveTimeout timeout(std::chrono::seconds(5));
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  const auto on_new_stream = [&](std::size_t rank) {
+    auto client = fleet[rank];
+    client.set_stream(StreamId::allocate());
+    return client;
+  };
+  const auto& first = fleet[0];
+  const auto& second = fleet[1];
+  const auto first_apart = on_new_stream(0);
+  const auto second_apart = on_new_stream(1);
+  constexpr std::size_t count = 100;
+  const Handle early = to_device(first_apart, numbers_of(3, count));
+  const Handle late = second_apart.empty(count * sizeof(std::int32_t));
+  const Handle cubes = upload(second, {1, 1, 1});
+  const Handle data[] = {to_device(first, numbers_of(0, count)), to_device(second, numbers_of(1, count))};
+  const auto sum = [&] {
+    fleet.each(
+        [&](std::size_t rank, auto& client) { client.all_reduce(data[rank], data[rank], ElementType::I32, devices); });
+  };
+  const auto pass = [&] {
+    fleet.each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+  };
+  sum();  // all is made
+  first_apart.send(early, ElementType::I32, devices[1]);
+  second_apart.receive(late, ElementType::I32, devices[0]);
+  fleet.each([](std::size_t, auto& client) { settle(client); });
+
+  typename Backend::Gate gate(second);
+  launch(second, gate.fill(cubes, 1));
+  gate.wait_until_entered();
+  // How many cubes, is known then: it has not been given to the device, nor has what comes behind it.
+  launch(second, Backend::multiply_add(data[1], 0, 1).with_count(CubeCount::dynamic(cubes)));
+  second.receive(data[1], ElementType::I32, devices[0]);
+  first_apart.send(early, ElementType::I32, devices[1]);
+  sum();
+  sum();
+  pass();
+  first.send(data[0], ElementType::I32, devices[1]);
+  second_apart.receive(late, ElementType::I32, devices[0]);
+  pass();
+  gate.open();
+
+  Numbers expected(count);
+  for (std::size_t i = 0; i < count; ++i) expected[i] = 2 * (sum_of(2, count)[i] + numbers_of(3, count)[i]);
+  REQUIRE(read_soon(second_apart, late) == expected);
+  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(read_soon(client, data[rank]) == expected); });
 }
 
 TEMPLATE_TEST_CASE("A transfer of which one half cannot be asked for leaves the other half to nobody", "", COX_FLEETS) {

@@ -6,6 +6,12 @@
 #include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
 
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 using namespace cox;
 using namespace cox::detail;
 
@@ -109,4 +115,24 @@ TEST_CASE("The kernels compile for every type and operation that they are for") 
           .text = peer_kernels_source(facts.type, operation, 3), .name_expression = {}, .headers = {}, .options = {}};
       CHECK_NOTHROW(compile(*nvrtc, source, "sm_90"));
     }
+}
+
+TEST_CASE("The kernels are called after type and operation") {
+  CHECK(peer_kernel_name("cox_one_shot", ElementType::F32, ReduceOperation::Sum) == "cox_one_shot_f32_sum");
+  const Nvrtc* const nvrtc = test::compiler();
+  if (nvrtc == nullptr) return;
+  const auto [type, operation] =
+      GENERATE(std::pair{ElementType::F32, ReduceOperation::Sum}, std::pair{ElementType::BF16, ReduceOperation::Mean},
+               std::pair{ElementType::I64, ReduceOperation::Mean});
+  const KernelSource source{
+      .text = peer_kernels_source(type, operation, 4), .name_expression = {}, .headers = {}, .options = {}};
+  const std::vector<std::byte> image = compile(*nvrtc, source, "sm_90a").image;
+  const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
+  for (const char* const kernel : {"cox_one_shot", "cox_two_shot", "cox_two_shot_group", "cox_reduce_scatter"}) {
+    const std::string name = peer_kernel_name(kernel, type, operation);
+    CAPTURE(name);
+    CHECK(text.find(".text." + name + '\0') != std::string_view::npos);
+  }
+  for (const char* const name : {"cox_all_gather", "cox_broadcast"})
+    CHECK(text.find(std::string(".text.") + name + '\0') != std::string_view::npos);
 }

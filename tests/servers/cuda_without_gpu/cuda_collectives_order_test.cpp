@@ -4,7 +4,6 @@
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/servers/cuda/cuda_devices.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <chrono>
@@ -19,13 +18,6 @@
 using namespace cox;
 using Catch::Matchers::ContainsSubstring;
 using namespace cox::test;
-
-/// Kernels of our own are compiled, though a stand-in runs in their place.
-#define COX_REQUIRE_NVRTC()                                                                   \
-  if (const auto nvrtc = describe_nvrtc(); !nvrtc.found) {                                    \
-    WARN("skipped: needs NVRTC, to compile kernels of small collectives. " << nvrtc.why_not); \
-    return;                                                                                   \
-  }
 
 namespace {
 
@@ -85,11 +77,19 @@ void warm_up(const CudaClient& one, const CudaClient& other) {
   REQUIRE(exchanged.sent);
 }
 
+/// Of handles(..., 0, 1) and handles(..., 1000, 0).
+void require_sums(const CudaClient& one, const std::vector<Handle>& first, const CudaClient& other,
+                  const std::vector<Handle>& second) {
+  for (std::uint32_t i = 0; i < first.size(); ++i) {
+    REQUIRE(holds(one, first[i], 1000 + i));
+    REQUIRE(holds(other, second[i], 1000 + i));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("Sums that come one behind the other are given to the driver together, and are right") {
   FakeGpus gpus;
-  COX_REQUIRE_NVRTC();
   const ShortTimeout timeout;
   const CudaClient one = gpus.client(0);
   const CudaClient other = gpus.client(1);
@@ -107,19 +107,30 @@ TEST_CASE("Sums that come one behind the other are given to the driver together,
     for (const Handle& memory : second) other.all_reduce(memory, memory, type, both());
     gpus.pass(1);
   }
-  for (std::uint32_t i = 0; i < 40; ++i) {
-    REQUIRE(holds(one, first[i], 1000 + i));
-    REQUIRE(holds(other, second[i], 1000 + i));
-  }
+  require_sums(one, first, other, second);
   const std::lock_guard lock(gpus.fake.mutex);
   CHECK(gpus.fake.launches == 0);
   CHECK(gpus.fake.graph_launches < 20);  // of 80 kernels
 }
 
+TEST_CASE("What is submitted before the communicator is there is asked for in its order, however much it is") {
+  FakeGpus gpus;
+  const ShortTimeout timeout;
+  const CudaClient one = gpus.client(0);
+  const CudaClient other = gpus.client(1);
+  constexpr std::uint32_t count = 200;  // more than is asked for at a time
+  const std::vector<Handle> first = handles(one, count, 0, 1);
+  const std::vector<Handle> second = handles(other, count, 1000, 0);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    one.all_reduce(first[i], first[i], type, both());
+    other.all_reduce(second[i], second[i], type, both());
+  }
+  require_sums(one, first, other, second);
+}
+
 // As on GPUs (cuda_collectives_test.cpp).
 TEST_CASE("A sum is over for what follows it, though the driver was given the next one with it") {
   FakeGpus gpus;
-  COX_REQUIRE_NVRTC();
   const ShortTimeout timeout;
   const CudaClient one = gpus.client(0);
   const CudaClient other = gpus.client(1);
@@ -151,7 +162,6 @@ TEST_CASE("A sum is over for what follows it, though the driver was given the ne
 // which waits for the transfer.
 TEST_CASE("What waits for a sum is not issued before what an earlier transfer waits for") {
   FakeGpus gpus;
-  COX_REQUIRE_NVRTC();
   const ShortTimeout timeout;
   set_settings({{"cuda.streams", std::uint64_t{1}}});
   {
@@ -189,7 +199,6 @@ TEST_CASE("What waits for a sum is not issued before what an earlier transfer wa
 
 TEST_CASE("Whichever call of the driver fails, every rank of every operation is told or has the right sum") {
   FakeGpus::find();
-  COX_REQUIRE_NVRTC();
   const ShortTimeout timeout;
   for (int calls = 0;; ++calls) {
     FakeGpus gpus;
@@ -246,7 +255,6 @@ TEST_CASE("Whichever call of the driver fails, every rank of every operation is 
 
 TEST_CASE("Whenever the GPUs fault, everybody on every device is told, and the process goes on") {
   FakeGpus::find();
-  COX_REQUIRE_NVRTC();
   const ShortTimeout timeout;
   for (int calls = 0;; ++calls) {
     FakeGpus gpus;

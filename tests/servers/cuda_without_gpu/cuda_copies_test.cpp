@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace cox;
@@ -53,10 +53,36 @@ TEST_CASE("Whichever call of the driver fails, what was to be copied is told or 
     const Handle memory = client->create(Bytes::copy_of(counting(large, 7)));
     REQUIRE(client->read_one(memory).to_vector<std::uint32_t>() == counting(large, 7));
     client.reset();
-    shutdown_all();
-    REQUIRE(gpus.live() == 0);
-    const std::lock_guard lock(gpus.fake.mutex);
-    REQUIRE(gpus.fake.misuse.empty());
+    REQUIRE(gpus.left_over().empty());
+    if (failed == nullptr) break;
+  }
+}
+
+TEST_CASE("Whichever call of the driver fails, padded tensors are told or right, and the device serves on") {
+  const Shape shape{31, 7};
+  const std::vector<std::uint32_t> content = counting(31 * 7, 5);
+  for (int calls = 0;; ++calls) {
+    FakeGpus gpus;
+    INFO("call " << calls);
+    std::optional<CudaClient> client = gpus.client();
+    client->sync().get();
+    const auto comes_back = [&] {
+      const MemoryLayout tensor = client->create_tensor(Bytes::copy_of(content), shape, 4);
+      const Bytes read = std::move(client->read_tensor_async({tensor.copy_descriptor(shape, 4)}).get().front());
+      return read.to_vector<std::uint32_t>() == content;
+    };
+    Attempts attempt;
+    bool right = true;
+    gpus.fail_after(calls);
+    attempt([&] { right = comes_back(); });
+    attempt([&] { client->sync().get(); });
+    const char* const failed = gpus.stop_failing();
+    INFO((failed != nullptr ? failed : "nothing") << " has failed\n" << attempt.said());
+    REQUIRE(right);
+    if (failed == nullptr) REQUIRE(!attempt.failed());
+    REQUIRE(comes_back());
+    client.reset();
+    REQUIRE(gpus.left_over().empty());
     if (failed == nullptr) break;
   }
 }

@@ -3,10 +3,10 @@
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/tests/stand_ins/cuda_driver.hpp>
+#include <coxswain/tests/stand_ins/kernel_functions.hpp>
+#include <coxswain/tests/stand_ins/peer_kernels.hpp>
 
-#include <dlfcn.h>
-
-#include <cstring>
 #include <mutex>
 #include <span>
 #include <stdexcept>
@@ -15,19 +15,6 @@
 
 namespace cox::test {
 namespace {
-
-template <class T>
-T value_of(void* const* arguments, std::size_t index) {
-  T value;
-  std::memcpy(&value, arguments[index], sizeof(value));
-  return value;
-}
-
-/// As the kernels have it.
-struct Count {
-  std::atomic<std::uint32_t>* counter;
-  std::uint32_t value;
-};
 
 CudaKernel kernel_of(const char* name, std::vector<KernelParameter> parameters, CudaKernelOptions options = {}) {
   const std::string text = ".version 8.0";  // of code that nobody looks at
@@ -42,11 +29,13 @@ CudaKernel append_kernel(CudaKernelOptions options = {}) {
 }  // namespace
 
 FakeCuda& FakeGpus::find() {
-  const std::string file = COX_FAKE_CUDA;
-  set_settings({{"cuda.driver", file}, {"collectives.nccl", std::string(COX_FAKE_NCCL)}});
-  if (detail::find_driver().driver == nullptr) throw std::runtime_error(detail::find_driver().why_not);
-  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  return *reinterpret_cast<FakeCuda* (*)()>(::dlsym(library, "cox_fake_cuda"))();
+  set_settings({{"cuda.driver", std::string(COX_FAKE_CUDA)},
+                {"compilation.nvrtc", std::string(COX_FAKE_NVRTC)},
+                {"compilation.cache", false},
+                {"collectives.nccl", std::string(COX_FAKE_NCCL)}});
+  FakeCuda* const found = find_cuda_stand_in();
+  if (found == nullptr) throw std::runtime_error(detail::find_driver().why_not);
+  return *found;
 }
 
 FakeGpus::FakeGpus() : fake(find()) {
@@ -54,19 +43,17 @@ FakeGpus::FakeGpus() : fake(find()) {
   fake.calls_until_failure = -1;
   fake.failed = nullptr;
   fake.misuse.clear();
+  fake.by_chance = true;
   fake.launches = fake.graph_launches = fake.calls = 0;
   fake.attributes.clear();
   fake.kernels["append"] = {{8, 4}, [this] {
-                              return [this](void* const* arguments, bool) {
-                                appended_.push_back(value_of<std::uint32_t>(arguments, 1));
+                              return [this](const FakeCuda::Run& run) {
+                                appended_.push_back(argument<std::uint32_t>(run, 1));
                                 return true;
                               };
                             }};
-  fake.kernels["hold"] = {{8}, [this] { return [this](void* const*, bool) { return released_.load(); }; }};
-  fake.kernels["cox_one_shot"] = {{8, 8, 8, 16, 4, 4, 8, 8, 16}, [this] { return one_shot(); }};
-  for (const char* const name :
-       {"cox_two_shot", "cox_two_shot_group", "cox_reduce_scatter", "cox_all_gather", "cox_broadcast"})
-    fake.kernels[name] = {{}, [] { return [](void* const*, bool) { return true; }; }};
+  fake.kernels["hold"] = {{8}, [this] { return [this](const FakeCuda::Run&) { return released_.load(); }; }};
+  prepare_peer_kernels(fake);
 }
 
 FakeGpus::~FakeGpus() {
@@ -78,29 +65,6 @@ FakeGpus::~FakeGpus() {
     fake.live = 0;
     detail::forget_gpu_fault();
   }
-}
-
-// As the kernel of that name does: it counts, then the ranks meet, and each has the sum.
-FakeCuda::Kernel FakeGpus::one_shot() {
-  return [this, meeting = std::shared_ptr<Meeting>()](void* const* arguments, bool first_look) mutable {
-    if (first_look) {
-      const auto count = value_of<Count>(arguments, 8);
-      count.counter->store(count.value);
-      const auto place = value_of<std::uintptr_t>(arguments, 3);
-      auto& found = meetings_[{place, value_of<std::uint32_t>(arguments, 5)}];
-      if (found == nullptr) found = std::make_shared<Meeting>();
-      meeting = found;
-      meeting->ranks.at(value_of<std::uint32_t>(arguments, 4)) = {value_of<const std::uint32_t*>(arguments, 0),
-                                                                  value_of<std::uint32_t*>(arguments, 1)};
-      if (++meeting->came == meeting->ranks.size())
-        for (std::size_t i = 0; i < value_of<std::uint64_t>(arguments, 2) / sizeof(std::uint32_t); ++i) {
-          const std::uint32_t sum = meeting->ranks[0].in[i] + meeting->ranks[1].in[i];
-          for (const Meeting::Rank& rank : meeting->ranks) rank.out[i] = sum;
-        }
-    }
-    const auto* const given_up = value_of<const std::atomic<std::uint32_t>*>(arguments, 7);
-    return meeting->came == meeting->ranks.size() || given_up->load() != 0;
-  };
 }
 
 namespace {
@@ -131,6 +95,11 @@ void FakeGpus::hold(const CudaClient& client, const Handle& buffer) {
   client.launch(kernel, CubeCount::single(), KernelArguments().with_buffer(buffer));
 }
 
+void FakeGpus::run_in_order() {
+  const std::lock_guard lock(fake.mutex);
+  fake.by_chance = false;
+}
+
 std::vector<std::uint32_t> FakeGpus::appended() {
   const std::lock_guard lock(fake.mutex);
   return appended_;
@@ -140,6 +109,8 @@ int FakeGpus::live() {
   const std::lock_guard lock(fake.mutex);
   return fake.live;
 }
+
+std::string FakeGpus::left_over() { return test::left_over(fake); }
 
 void FakeGpus::fail_after(int calls) {
   const std::lock_guard lock(fake.mutex);

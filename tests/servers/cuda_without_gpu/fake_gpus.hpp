@@ -5,22 +5,19 @@
 #include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/tests/fake_cuda/fake_cuda.hpp>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <latch>
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cox::test {
 
-/// The stand-ins for the CUDA driver and NCCL, as if nothing had happened yet, with the kernels below and those of
-/// small collectives, which sum elements of 32 bits whatever they are compiled for. Devices are shut down at the end.
+/// The stand-ins for the CUDA driver, NVRTC and NCCL, as if nothing had happened yet, with the kernels below and those
+/// of small collectives. Devices are shut down at the end.
 class FakeGpus {
  public:
   FakeGpus();
@@ -46,6 +43,8 @@ class FakeGpus {
   /// The same, with as many cubes as `cubes` says when it is its turn: the launch is issued when the device has come so
   /// far. It also writes `buffer`, as far as the order of streams goes.
   static void append_dynamic(const CudaClient& client, const Handle& cubes, const Handle& buffer, std::uint32_t number);
+  /// Streams are given their turn in the order in which the driver was given their work.
+  void run_in_order();
   /// Runs until release().
   static void hold(const CudaClient& client, const Handle& buffer);
   void release() noexcept { released_.store(true); }
@@ -53,6 +52,8 @@ class FakeGpus {
   [[nodiscard]] std::vector<std::uint32_t> appended();
   /// What the driver has made that has not been given back.
   [[nodiscard]] int live();
+  /// As test::left_over.
+  [[nodiscard]] std::string left_over();
   void fail_after(int calls);
   /// From then on all calls fail, until this goes: the GPUs of the process are lost.
   void fault_after(int calls);
@@ -60,25 +61,13 @@ class FakeGpus {
   /// The function that has failed; null: none. None will any more.
   const char* stop_failing();
 
-  /// The stand-in is what the library takes for the CUDA driver from now on. Before anything asks for that.
+  /// The stand-ins are what the library takes for the driver and the others from now on. Before anything asks for them.
   static FakeCuda& find();
 
   FakeCuda& fake;
 
  private:
-  struct Meeting {
-    struct Rank {
-      const std::uint32_t* in = nullptr;
-      std::uint32_t* out = nullptr;
-    };
-    std::array<Rank, 2> ranks;
-    std::size_t came = 0;
-  };
-  [[nodiscard]] FakeCuda::Kernel one_shot();
-
-  // Under the stand-in's lock.
-  std::vector<std::uint32_t> appended_;
-  std::map<std::pair<std::uintptr_t, std::uint32_t>, std::shared_ptr<Meeting>> meetings_;  // by place and epoch
+  std::vector<std::uint32_t> appended_;  // under the stand-in's lock
   std::atomic<bool> released_{false};
 };
 

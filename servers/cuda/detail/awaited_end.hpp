@@ -1,0 +1,31 @@
+#pragma once
+
+#include <coxswain/servers/cuda/detail/cuda_stream.hpp>
+#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/detail/held_bytes.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <source_location>
+
+namespace cox::detail {
+
+/// What a client who has waited for a place in a stream finds done. On any thread, once the device has come there.
+struct AwaitedEnd {
+  std::shared_ptr<CudaStream> stream;
+  std::uint64_t sequence;  ///< of the place, among the errors of the stream
+  std::source_location site;
+  std::shared_ptr<HeldBytes> held = nullptr;  ///< what was uploaded before, which is given back; null: nothing
+
+  /// Throws what has failed: the GPU, else `earlier`, which was known when it was asked for, else work before the place
+  /// that has failed since: a collective that was given up.
+  void come(const std::exception_ptr& earlier = nullptr) const {
+    if (held != nullptr) held->give_back();
+    if (gpu_faulted()) throw_gpu_fault(site);
+    if (earlier != nullptr) std::rethrow_exception(earlier);
+    if (const auto late = stream->take_errors_before(sequence, site)) std::rethrow_exception(late);
+  }
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,64 @@
+#include <coxswain/servers/cuda/detail/small_read.hpp>
+
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+
+#include <atomic>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+// So long the words alone are looked at: a copy that has nothing to wait for is over by then.
+constexpr std::chrono::microseconds words_alone{10};
+// So long both are; then the event, in its way of long waits.
+constexpr std::chrono::microseconds look_for{100};
+
+/// Calls `function` with each word, until it returns false; returns whether it never did.
+template <class Word, class F>
+bool all_words_of(std::span<std::byte> bytes, const F& function) {
+  auto* const words = reinterpret_cast<Word*>(bytes.data());
+  for (std::size_t i = 0; i < bytes.size() / sizeof(Word); ++i)
+    if (!function(std::atomic_ref<Word>(words[i]), static_cast<Word>(SmallRead::unlikely >> (32 - 8 * sizeof(Word)))))
+      return false;
+  return true;
+}
+
+template <class F>
+bool all_words(std::span<std::byte> bytes, std::size_t word_size, const F& function) {
+  switch (word_size) {
+    case 4: return all_words_of<std::uint32_t>(bytes, function);
+    case 2: return all_words_of<std::uint16_t>(bytes, function);
+    default: return all_words_of<std::uint8_t>(bytes, function);
+  }
+}
+
+}  // namespace
+
+void SmallRead::begin(CUdeviceptr address, CUstream stream) {
+  all_words(to_, word_size(to_.size()), [](auto word, auto value) {
+    word.store(value, std::memory_order_release);
+    return true;
+  });
+  COX_CUDA_TRY(copy_to_host(to_.data(), address, to_.size(), stream));
+}
+
+// Acquire: what the device did before is there.
+bool SmallRead::has_come() noexcept {
+  const bool come = all_words(to_, word_size(to_.size()),
+                              [](auto word, auto value) { return word.load(std::memory_order_acquire) != value; });
+  if (come) event_->note_reached();
+  return come;
+}
+
+bool SmallRead::reached() noexcept { return has_come() || event_->reached(); }
+
+void SmallRead::wait() noexcept { static_cast<void>(wait_until(std::chrono::steady_clock::time_point::max())); }
+
+bool SmallRead::wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
+  const auto begin = std::chrono::steady_clock::now();
+  for (auto now = begin; now < deadline && now - begin < look_for; now = std::chrono::steady_clock::now())
+    if (has_come() || (now - begin >= words_alone && event_->look())) return true;
+  return event_->wait_until(deadline);
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,206 @@
+// Memory and copies of the library that stands in for the CUDA driver.
+#include <coxswain/tests/fake_cuda/fake_driver.hpp>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+using namespace cox::test;
+
+namespace {
+
+// The fd of a piece of memory, as a handle that is not 0.
+CUmemGenericAllocationHandle handle_of(int fd) { return static_cast<CUmemGenericAllocationHandle>(fd) + 1; }
+int fd_of(CUmemGenericAllocationHandle handle) { return static_cast<int>(handle - 1); }
+
+std::size_t& taken_of(int device) { return fake_world().memory.at(static_cast<std::size_t>(device)); }
+bool has_room(int device, std::size_t bytes) { return taken_of(device) + bytes <= fake_device_memory; }
+
+// Which call of the driver the caller is may fail.
+CUresult allocate(void** memory, std::size_t bytes, const char* function) {
+  if (const CUresult refused = refuse_in_capture(function); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult result = fake_failure(function); result != CUDA_SUCCESS) return result;
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (*memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++fake_state().live;
+  return CUDA_SUCCESS;
+}
+
+template <class Word>
+void write_words(void* to, const void* from, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
+    Word word{};
+    std::memcpy(&word, static_cast<const std::byte*>(from) + at, sizeof(Word));
+    std::atomic_ref(*reinterpret_cast<Word*>(static_cast<std::byte*>(to) + at)).store(word, std::memory_order_release);
+  }
+}
+
+/// As GPUs do: who looks meanwhile sees each word as it was or as it will be.
+void write_to_host(void* to, const void* from, std::size_t bytes) {
+  constexpr std::size_t few = 64;
+  const std::uintptr_t odd = reinterpret_cast<std::uintptr_t>(to) | bytes;
+  if (bytes > few) {
+    std::memcpy(to, from, bytes);
+  } else if (odd % 4 == 0) {
+    write_words<std::uint32_t>(to, from, bytes);
+  } else if (odd % 2 == 0) {
+    write_words<std::uint16_t>(to, from, bytes);
+  } else {
+    write_words<std::uint8_t>(to, from, bytes);
+  }
+}
+
+CUresult copy(void* to, const void* from, std::size_t bytes, CUstream stream,
+              const char* function = __builtin_FUNCTION()) {
+  const auto piece = [=] { std::memcpy(to, from, bytes); };
+  return enqueue_once(stream, piece, function);
+}
+
+struct Rows {
+  std::byte* begin;
+  std::size_t pitch;
+};
+Rows rows_at(CUmemorytype type, const void* host_address, CUdeviceptr address, std::size_t pitch) {
+  return {type == CU_MEMORYTYPE_HOST ? static_cast<std::byte*>(const_cast<void*>(host_address))
+                                     : static_cast<std::byte*>(host(address)),
+          pitch};
+}
+CUresult copy(const Rows& to, const Rows& from, std::size_t row_bytes, std::size_t rows, CUstream stream,
+              const char* function = __builtin_FUNCTION()) {
+  if (to.pitch < row_bytes || from.pitch < row_bytes) return CUDA_ERROR_INVALID_VALUE;
+  const auto piece = [=] {
+    for (std::size_t row = 0; row < rows; ++row)
+      std::memcpy(to.begin + row * to.pitch, from.begin + row * from.pitch, row_bytes);
+  };
+  return enqueue_once(stream, piece, function);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  const auto lock = lock_fake();
+  return allocate(memory, bytes, "cuMemHostAlloc");
+}
+CUresult cuMemFreeHost(void* memory) {
+  const auto lock = lock_fake();
+  --fake_state().live;
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAlloc(CUdeviceptr* address, std::size_t bytes) {
+  const int device = current_device();
+  const auto lock = lock_fake();
+  if (!has_room(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* memory = nullptr;
+  const CUresult result = allocate(&memory, bytes, "cuMemAlloc");
+  if (result != CUDA_SUCCESS) return result;
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  fake_world().allocations[*address] = {device, bytes};
+  taken_of(device) += bytes;
+  return result;
+}
+CUresult cuMemFree(CUdeviceptr address) {
+  {
+    const auto lock = lock_fake();
+    const auto found = fake_world().allocations.find(address);
+    if (found == fake_world().allocations.end()) {
+      fake_state().misuse.emplace_back("memory is given back that was not taken");
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const auto [device, bytes] = found->second;
+    taken_of(device) -= bytes;
+    fake_world().allocations.erase(found);
+  }
+  return cuMemFreeHost(host(address));
+}
+CUresult cuMemsetD32(CUdeviceptr address, unsigned value, std::size_t count) {
+  if (value == 0 && ::madvise(host(address), count * sizeof(value), MADV_REMOVE) == 0) return CUDA_SUCCESS;
+  std::fill_n(static_cast<unsigned*>(host(address)), count, value);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAddressReserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr,
+                             unsigned long long) {
+  const auto lock = lock_fake();
+  if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
+  void* const found = ::mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++fake_state().live;
+  *address = (reinterpret_cast<CUdeviceptr>(found) + alignment - 1) / alignment * alignment;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
+  const auto lock = lock_fake();
+  --fake_state().live;
+  ::munmap(host(address), bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* properties,
+                     unsigned long long) {
+  const auto lock = lock_fake();
+  if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
+  const int device = properties->location.id;
+  if (!has_room(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const int fd = ::memfd_create("fake device memory", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++fake_state().live;
+  *handle = handle_of(fd);
+  fake_world().pieces[*handle] = {device, bytes};
+  taken_of(device) += bytes;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  const auto lock = lock_fake();
+  --fake_state().live;
+  const auto [device, bytes] = fake_world().pieces.at(handle);
+  taken_of(device) -= bytes;
+  fake_world().pieces.erase(handle);
+  ::close(fd_of(handle));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t, CUmemGenericAllocationHandle handle,
+                  unsigned long long) {
+  const auto lock = lock_fake();
+  if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
+  void* const found = ::mmap(host(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_of(handle), 0);
+  return found == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
+  const auto lock = lock_fake();
+  ::mmap(host(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemSetAccess(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) {
+  const auto lock = lock_fake();
+  return fake_failure();
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
+  return copy(host(to), from, bytes, stream);
+}
+CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  return enqueue_once(stream, [=] { write_to_host(to, host(from), bytes); }, "cuMemcpyDtoHAsync");
+}
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* all, CUstream stream) {
+  return copy(rows_at(all->dstMemoryType, all->dstHost, all->dstDevice, all->dstPitch),
+              rows_at(all->srcMemoryType, all->srcHost, all->srcDevice, all->srcPitch), all->WidthInBytes, all->Height,
+              stream);
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, std::size_t bytes, CUstream stream) {
+  return copy(host(to), host(from), bytes, stream);
+}
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* all, CUstream stream) {
+  if (all->Depth != 1) return CUDA_ERROR_NOT_SUPPORTED;
+  return copy(rows_at(all->dstMemoryType, all->dstHost, all->dstDevice, all->dstPitch),
+              rows_at(all->srcMemoryType, all->srcHost, all->srcDevice, all->srcPitch), all->WidthInBytes, all->Height,
+              stream);
+}
+
+}  // extern "C"

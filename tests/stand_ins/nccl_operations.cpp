@@ -1,0 +1,208 @@
+#include <coxswain/tests/stand_ins/nccl_operations.hpp>
+
+#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/detail/reduce.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/tests/fake_nccl/fake_nccl.hpp>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace cox::test {
+namespace {
+
+using Operation = FakeNccl::Operation;
+using Kind = Operation::Kind;
+
+/// Where the ranks of one operation find each other: all of the communicator, or the two of a transfer.
+struct Meeting {
+  std::vector<const Operation*> came;
+  bool over = false;
+};
+
+/// A meeting: of which communicator, between whom (-1: all), and the how manieth of those.
+using MeetingKey = std::tuple<std::uint64_t, int, int, std::uint64_t>;
+
+/// What a rank was asked for in one launch, and where it meets the others.
+struct Launch {
+  std::vector<Operation> operations;
+  std::vector<std::shared_ptr<Meeting>> meetings;
+};
+
+struct Meetings {
+  std::mutex mutex;
+  std::map<MeetingKey, std::shared_ptr<Meeting>> open;  // guarded by mutex
+  std::map<std::tuple<std::uint64_t, int, int, int>, std::uint64_t>
+      counts;  // guarded by mutex; the last: of which rank
+};
+Meetings& meetings() {
+  static auto& meetings = *new Meetings;
+  return meetings;
+}
+
+std::shared_ptr<Meeting> meeting_of(const Operation& operation) {
+  const bool sends = operation.kind == Kind::Send;
+  const bool all = !sends && operation.kind != Kind::Receive;
+  const int from = all ? -1 : sends ? operation.rank : operation.peer;
+  const int to = all ? -1 : sends ? operation.peer : operation.rank;
+  const int side = all ? operation.rank : sends ? 0 : 1;
+  Meetings& all_meetings = meetings();
+  const std::lock_guard lock(all_meetings.mutex);
+  const std::uint64_t count = all_meetings.counts[{operation.communicator, from, to, side}]++;
+  auto& found = all_meetings.open[{operation.communicator, from, to, count}];
+  if (found == nullptr) return found = std::make_shared<Meeting>();
+  const auto met = found;
+  if (!all) all_meetings.open.erase({operation.communicator, from, to, count});
+  return met;
+}
+
+ElementType element_type(int nccl) {
+  return std::ranges::find(detail::nccl_types, static_cast<detail::NcclType>(nccl), &detail::NcclTypeOf::nccl)->type;
+}
+
+// All ranks' elements reduced, `count` of each.
+std::vector<std::byte> reduced(const Meeting& meeting, std::size_t count) {
+  const Operation& any = *meeting.came.front();
+  const ElementType type = element_type(any.type);
+  const auto operation = std::ranges::find(detail::nccl_reductions, static_cast<detail::NcclReduction>(any.reduction),
+                                           &detail::NcclReductionOf::nccl)
+                             ->operation;
+  std::vector<const std::byte*> contributions;
+  for (const Operation* const rank : meeting.came) contributions.push_back(static_cast<const std::byte*>(rank->source));
+  std::vector<std::byte> result(count * element_size(type));
+  detail::reduce(type, operation, contributions, count, result.data());
+  return result;
+}
+
+void gather(const Meeting& meeting, std::size_t bytes) {
+  std::vector<std::byte> all;
+  for (const Operation* const rank : meeting.came) {
+    const auto* const source = static_cast<const std::byte*>(rank->source);
+    all.insert(all.end(), source, source + bytes);
+  }
+  for (const Operation* const rank : meeting.came) std::memcpy(rank->destination, all.data(), all.size());
+}
+
+// All ranks have come. Memory of those that have been given up may be somebody else's by now.
+void perform(Meeting& meeting) {
+  if (std::ranges::any_of(meeting.came, [](const Operation* rank) { return rank->given_up->load(); })) return;
+  std::ranges::sort(meeting.came, {}, &Operation::rank);
+  const Operation& any = *meeting.came.front();
+  const std::size_t bytes = any.count * element_size(element_type(any.type));
+  switch (any.kind) {
+    case Kind::AllReduce: {
+      const auto result = reduced(meeting, any.count);
+      for (const Operation* const rank : meeting.came) std::memcpy(rank->destination, result.data(), bytes);
+      break;
+    }
+    case Kind::Reduce: {
+      const auto result = reduced(meeting, any.count);
+      std::memcpy(meeting.came[static_cast<std::size_t>(any.peer)]->destination, result.data(), bytes);
+      break;
+    }
+    case Kind::ReduceScatter: {
+      const auto result = reduced(meeting, any.count * meeting.came.size());
+      for (const Operation* const rank : meeting.came)
+        std::memcpy(rank->destination, result.data() + static_cast<std::size_t>(rank->rank) * bytes, bytes);
+      break;
+    }
+    case Kind::Broadcast: {
+      const void* const source = meeting.came[static_cast<std::size_t>(any.peer)]->source;
+      for (const Operation* const rank : meeting.came) std::memmove(rank->destination, source, bytes);
+      break;
+    }
+    case Kind::AllGather: gather(meeting, bytes); break;
+    case Kind::Send:
+    case Kind::Receive: {
+      const bool sends = any.kind == Kind::Send;
+      const Operation& other = *meeting.came.back();
+      std::memmove(sends ? other.destination : any.destination, sends ? any.source : other.source, bytes);
+      break;
+    }
+  }
+  meeting.over = true;
+}
+
+// Under the lock of the driver's stand-in.
+bool run(Launch& launch, bool first_look) {
+  for (std::size_t i = 0; first_look && i < launch.operations.size(); ++i) {
+    const Operation& operation = launch.operations[i];
+    Meeting& meeting = *launch.meetings[i];
+    meeting.came.push_back(&operation);
+    const bool all = operation.kind != Kind::Send && operation.kind != Kind::Receive;
+    if (meeting.came.size() == (all ? static_cast<std::size_t>(operation.ranks) : 2)) perform(meeting);
+  }
+  if (launch.operations.front().given_up->load()) return true;
+  return std::ranges::all_of(launch.meetings, &Meeting::over, [](const auto& meeting) -> Meeting& { return *meeting; });
+}
+
+constexpr const char* kernel_name = "cox_fake_nccl_operations";
+
+CUfunction kernel() {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  const detail::Driver& driver = detail::driver();
+  driver.library_load(&library, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  driver.library_kernel(&kernel, library, kernel_name);
+  driver.kernel_function(&function, kernel);
+  return function;
+}
+
+int launch(std::vector<Operation> operations) {
+  auto* const stream = static_cast<CUstream>(operations.front().stream);
+  std::vector<std::shared_ptr<Meeting>> where;
+  for (const Operation& operation : operations) where.push_back(meeting_of(operation));
+  // Stays for good: other ranks may look at it as long as they like.
+  auto* launched = new Launch{std::move(operations), std::move(where)};
+  static auto& all = *new std::vector<std::unique_ptr<Launch>>;
+  {
+    const std::lock_guard lock(meetings().mutex);
+    all.emplace_back(launched);
+  }
+  std::array<void*, 1> arguments{&launched};
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  static const CUfunction function = kernel();
+  const CUresult result = detail::driver().launch(&config, function, arguments.data(), nullptr);
+  return static_cast<int>(result == CUDA_SUCCESS ? detail::NcclResult::Success
+                                                 : detail::NcclResult::UnhandledCudaError);
+}
+
+}  // namespace
+
+void prepare_nccl_stand_in(FakeCuda& fake) {
+  const std::string file = settings().get<std::string>("collectives.nccl");
+  if (file.empty() || detail::find_nccl().nccl == nullptr) return;
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  void* const entry = library == nullptr ? nullptr : ::dlsym(library, "cox_fake_nccl");
+  if (entry == nullptr) return;
+  fake.kernels[kernel_name] = {{sizeof(Launch*)}, [] {
+                                 return [](const FakeCuda::Run& run) {
+                                   Launch* launched = nullptr;
+                                   std::memcpy(&launched, run.arguments[0], sizeof(launched));
+                                   return test::run(*launched, run.first_look);
+                                 };
+                               }};
+  FakeNccl& nccl = *reinterpret_cast<FakeNccl* (*)()>(entry)();
+  const std::lock_guard lock(nccl.mutex);
+  nccl.launch = launch;
+}
+
+}  // namespace cox::test
