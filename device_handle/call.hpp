@@ -265,9 +265,9 @@ class GuardedCall {
 template <class S, class Device, class F>
 class PostedTask {
  public:
-  template <class G>
-    requires std::constructible_from<F, G>
-  explicit PostedTask(std::in_place_t, G&& f) : f_(std::forward<G>(f)) {}
+  /// `make()` returns the F, which is built in its place.
+  template <class Make>
+  PostedTask(std::in_place_t, Make& make) : f_(make()) {}
 
   Outcome operator()() noexcept {
     ServiceCell<S>& cell = Device::template cell_here<S>();

@@ -71,13 +71,26 @@ class BasicDeviceHandle {
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
   void submit(F&& f) const {
-    post(detail::PostedTask<S, Device, std::decay_t<F>>(std::in_place, std::forward<F>(f)));
+    if constexpr (std::is_lvalue_reference_v<F>) {
+      submit(std::decay_t<F>(f));
+    } else {
+      submit_in_place([&]() -> std::decay_t<F> { return std::move(f); });
+    }
   }
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
   void submit(F&& f, CallOptions options) const {
     using Posted = detail::PostedTask<S, Device, std::decay_t<F>>;
-    post(detail::Guarded<Device, Posted>(options, Posted(std::in_place, std::forward<F>(f))), options);
+    auto make = [&]() -> std::decay_t<F> { return std::forward<F>(f); };
+    detail::Guarded<Device, Posted> task(options, Posted(std::in_place, make));
+    post(moving(task), options);
+  }
+  /// As submit of what `make()` returns, which is built in its place in the queue: for captures of hundreds of bytes.
+  /// `make` is called once, unless the call is refused; it only moves things, and submits nothing itself.
+  template <class Make>
+    requires std::invocable<std::invoke_result_t<Make&>, S&>
+  void submit_in_place(Make&& make) const {
+    post([&] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); });
   }
 
   /// Runs `f(S&)` on the device thread and blocks until it is done: returns its value or throws what it threw,
@@ -105,7 +118,7 @@ class BasicDeviceHandle {
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CompletionToken&& token) const {
-    return initiate_async([](const BasicDeviceHandle& self, auto&& task) { self.post(std::move(task)); },
+    return initiate_async([](const BasicDeviceHandle& self, auto&& task) { self.post(moving(task)); },
                           std::forward<F>(f), std::forward<CompletionToken>(token));
   }
   template <class F, class CompletionToken>
@@ -114,7 +127,8 @@ class BasicDeviceHandle {
     return initiate_async(
         [options = std::move(options)](const BasicDeviceHandle& self, auto&& task) mutable {
           using T = std::decay_t<decltype(task)>;
-          self.post(detail::Guarded<Device, T>(options, std::move(task)), options);
+          detail::Guarded<Device, T> guarded(options, std::move(task));
+          self.post(moving(guarded), options);
         },
         std::forward<F>(f), std::forward<CompletionToken>(token));
   }
@@ -186,19 +200,21 @@ class BasicDeviceHandle {
   }
 
   // Options, if there are any, bound the wait for room in the queue.
-  template <Task T, class... Options>
-  void post(T&& task, const Options&... options) const {
+  template <TaskMaker Make, class... Options>
+  void post(Make&& make, const Options&... options) const {
     if (!device_->on_this_thread() || !device_->exclusive()) {
-      device_->post(std::move(task), options...);
+      device_->post(make, options...);
     } else if (device_->inline_calls().in_task()) {
-      device_->inline_calls().defer(
-          [self = *this, task = std::move(task)]() mutable noexcept { self.post_again(task); });
+      device_->inline_calls().defer([self = *this, task = make()]() mutable noexcept { self.post_again(task); });
     } else if (cell_->borrowed()) {  // by the task that called exclusive
-      device_->post(std::move(task), options...);
+      device_->post(make, options...);
     } else {
       throw_if_closed();
       const typename Device::CurrentScope current(*device_);
-      device_->inline_calls().run([&] { device_->account_inline(task()); });
+      device_->inline_calls().run([&] {
+        auto task = make();
+        device_->account_inline(task());
+      });
     }
   }
 
@@ -206,7 +222,7 @@ class BasicDeviceHandle {
   template <Task T>
   void post_again(T& task) const noexcept {
     try {
-      post(std::move(task));
+      post(moving(task));
     } catch (...) {
       report_task_error({device_id(), StreamId::current(), std::current_exception()});
     }
@@ -217,7 +233,8 @@ class BasicDeviceHandle {
     WaitScope waiting(device);
     if (waiting.ring()) throw_would_deadlock(device.device(), "its thread waits for the calling thread");
     detail::Answer<std::invoke_result_t<Body&>> answer(waiting);
-    const bool woke = device.post(detail::AnsweredTask<std::decay_t<Body>>(std::move(body), answer, device.device()));
+    const bool woke =
+        device.post([&] { return detail::AnsweredTask<std::decay_t<Body>>(std::move(body), answer, device.device()); });
     // Who had to wake the device thread sleeps at once: spinning would hold up the thread it waits for.
     return answer.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
   }
@@ -233,7 +250,7 @@ class BasicDeviceHandle {
     if (waiting.ring()) throw_would_deadlock(device_id(), "its thread waits for the calling thread");
     using GuardedCall = detail::GuardedCall<Device, Body>;
     const auto shared = std::make_shared<GuardedCall>(options, std::move(body), device_id(), waiting);
-    device_->post(typename GuardedCall::Ticket{shared}, options);
+    device_->post([&] { return typename GuardedCall::Ticket{shared}; }, options);
     return shared->wait();
   }
 

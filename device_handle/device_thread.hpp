@@ -52,23 +52,23 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
 
   [[nodiscard]] bool on_this_thread() const noexcept { return current_ == this; }
 
-  /// Queues `task` with the caller's StreamId. Blocks only under QueuePolicy::Block at capacity, and never on a device
-  /// thread. Returns whether it had to wake the device thread. Throws CallError Closed, Forked, QueueFull; then the
-  /// task is destroyed unrun by its owner.
-  template <Task T>
-  bool post(T&& task) {
-    const PushResult result = push(std::move(task), current_ != nullptr ? Room::Exceed : Room::Wait);
+  /// Queues the task that `make()` returns with the caller's StreamId. Blocks only under QueuePolicy::Block at
+  /// capacity, and never on a device thread. Returns whether it had to wake the device thread. Throws CallError Closed,
+  /// Forked, QueueFull; then `make` was not called.
+  template <TaskMaker Make>
+  bool post(Make&& make) {
+    const PushResult result = push(make, current_ != nullptr ? Room::Exceed : Room::Wait);
     if (result > PushResult::Woke) [[unlikely]]
       throw_refused(result);
     return result == PushResult::Woke;
   }
 
   /// The same; waits for room no longer than `options` allow, and throws CallError Cancelled or Expired then.
-  template <Task T>
-  bool post(T&& task, const CallOptions& options) {
-    if (current_ != nullptr || options_.queue_policy != QueuePolicy::Block) return post(std::move(task));
+  template <TaskMaker Make>
+  bool post(Make&& make, const CallOptions& options) {
+    if (current_ != nullptr || options_.queue_policy != QueuePolicy::Block) return post(make);
     PushResult result{};
-    while ((result = push(std::move(task), Room::Refuse)) == PushResult::Full) await_room(options);
+    while ((result = push(make, Room::Refuse)) == PushResult::Full) await_room(options);
     if (result > PushResult::Woke) [[unlikely]]
       throw_refused(result);
     return result == PushResult::Woke;
@@ -166,15 +166,15 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
 
   DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options);
 
-  template <Task T>
-  PushResult push(T&& task, Room room) {
+  template <TaskMaker Make>
+  PushResult push(Make& make, Room room) {
     const std::uint64_t stream = StreamId::current().value;
     if (Mailbox::Lane* const lane = ClientLanes::of(serial_, [this] { return shared_mailbox(); })) [[likely]] {
-      return mailbox_.push(*lane, std::move(task), stream, room);
+      return mailbox_.push(*lane, make, stream, room);
     }
     Mailbox::Lane& lane = ClientLanes::acquire(mailbox_);  // the thread is ending and has given its own back
     const LaneReturn back{mailbox_, lane};
-    return mailbox_.push(lane, std::move(task), stream, room);
+    return mailbox_.push(lane, make, stream, room);
   }
 
   struct LaneReturn {

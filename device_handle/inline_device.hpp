@@ -38,24 +38,28 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   /// Whether the calling thread is in a task of this device.
   [[nodiscard]] bool on_this_thread() const noexcept { return owner_.load(std::memory_order_relaxed) == this_thread(); }
 
-  /// Runs `task` and what it queues, on the calling thread. From inside a task of this device: queues it behind what is
-  /// there. Blocks while another thread is in. Throws CallError Closed, Forked, WouldDeadlock.
-  template <Task T>
-  bool post(T&& task, const CallOptions&) {
-    return post(std::move(task));
+  /// Runs the task that `make()` returns and what it queues, on the calling thread. From inside a task of this device:
+  /// queues it behind what is there. Blocks while another thread is in. Throws CallError Closed, Forked, WouldDeadlock.
+  template <TaskMaker Make>
+  bool post(Make&& make, const CallOptions&) {
+    return post(make);
   }
-  template <Task T>
-  bool post(T&& task) {
+  template <TaskMaker Make>
+  bool post(Make&& make) {
+    using T = std::invoke_result_t<Make&>;
     if (on_this_thread()) {
       if (closed_) throw_closed();
-      pending_.push_back({std::make_unique<Erased<std::decay_t<T>>>(std::move(task)), StreamId::current()});
+      pending_.push_back({std::make_unique<Erased<T>>(make), StreamId::current()});
       ledger_.accepted_inline();
       return false;
     }
     const Entry entry(*this, enter());
     if (closed_) throw_closed();
-    ledger_.accepted_inline();
-    ledger_.ended(task());
+    {
+      T task = make();
+      ledger_.accepted_inline();
+      ledger_.ended(task());
+    }
     run_pending();
     return false;
   }
@@ -120,7 +124,8 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
 
   template <Task T>
   struct Erased final : Pending::Base {
-    explicit Erased(T&& moved) : task(std::move(moved)) {}
+    template <class Make>
+    explicit Erased(Make& make) : task(make()) {}
     Outcome run() noexcept override { return task(); }
     T task;
   };

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 namespace cox {
@@ -64,16 +65,18 @@ class Lane {
 
   // ---- producer half -------------------------------------------------------------------------------------------
 
-  /// Appends `task`, stamped with the clock (`early`: as now_early() reads it). Throws what its move constructor throws
-  /// and std::bad_alloc; then nothing was appended.
-  template <Task T>
-  void push(T&& task, std::uint64_t stream, Pool& pool, bool early) {
+  /// Appends the task that `make()` returns, built in its place, and stamps it with the clock (`early`: as now_early()
+  /// reads it). Throws what `make` throws and std::bad_alloc; then nothing was appended.
+  template <TaskMaker Make>
+  void push(Make& make, std::uint64_t stream, Pool& pool, bool early) {
+    using T = std::invoke_result_t<Make&>;
     static constexpr const TaskOps& ops = task_ops<T, cell_header, cache_line>;
     if constexpr (ops.cells > max_cells || alignof(T) > cache_line) {
-      push(BoxedTask<T, Pool>(std::move(task), pool), stream, pool, early);
+      auto boxed = [&] { return BoxedTask<T, Pool>(make, pool); };
+      push(boxed, stream, pool, early);
     } else {
       Cell* const cell = reserve(ops.cells, pool);
-      ::new (reinterpret_cast<std::byte*>(cell) + ops.offset) T(std::move(task));
+      ::new (reinterpret_cast<std::byte*>(cell) + ops.offset) T(make());
       cell->ops = &ops;
       cell->stream = stream;
       last_stamp_ = std::max(early ? Platform::now_early() : Platform::now(), last_stamp_ + 1);

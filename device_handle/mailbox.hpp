@@ -108,11 +108,11 @@ class BasicMailbox {
     lane.owned.store(0, std::memory_order_release);  // pairs with acquire_lane()
   }
 
-  /// Queues `task` behind everything pushed before by anyone (L1). At capacity, under the policy Block, `room` decides.
-  /// If refused, `task` is untouched.
-  /// Throws what the task's move constructor throws and std::bad_alloc; then nothing was queued.
-  template <Task T>
-  PushResult push(Lane& lane, T&& task, std::uint64_t stream, Room room = Room::Wait) {
+  /// Queues the task that `make()` returns behind everything pushed before by anyone (L1). At capacity, under the
+  /// policy Block, `room` decides. If refused, `make` is not called. Throws what `make` throws and std::bad_alloc; then
+  /// nothing was queued.
+  template <TaskMaker Make>
+  PushResult push(Lane& lane, Make&& make, std::uint64_t stream, Room room = Room::Wait) {
     if (policy_ != QueuePolicy::Grow && lane.credits == 0) {
       if (const PushResult granted = acquire_credits(lane, room); granted != PushResult::Queued) return granted;
     }
@@ -121,12 +121,17 @@ class BasicMailbox {
     if (const State state = state_.load(std::memory_order_acquire); state != State::Open) [[unlikely]] {
       return refusal(state);
     }
-    lane.push(std::move(task), stream, pool_, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
+    lane.push(make, stream, pool_, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
     if (policy_ != QueuePolicy::Grow) --lane.credits;
     Platform::light_barrier();  // pairs with park(): we see that nobody attends or it sees the task
     if (lane.attended.load(std::memory_order_relaxed) == 0) [[unlikely]]
       return arrive(lane);
     return PushResult::Queued;
+  }
+  /// The same of `task`; if refused, it is untouched.
+  template <Task T>
+  PushResult push(Lane& lane, T&& task, std::uint64_t stream, Room room = Room::Wait) {
+    return push(lane, moving(task), stream, room);
   }
 
   /// From now on every push is refused. The device thread runs what was accepted. Any thread, idempotent.

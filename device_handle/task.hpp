@@ -30,6 +30,17 @@ concept Task =
       { task.discard(why) } noexcept -> std::same_as<void>;
     };
 
+/// Where a task comes from: `make()` returns it, and is called once, at the place where the task is to lie. Closures of
+/// several hundred bytes are moved no more often than that. It must not submit anything itself.
+template <class Make>
+concept TaskMaker = std::invocable<Make&> && Task<std::invoke_result_t<Make&>>;
+
+/// Makes a task of `task`, by moving it.
+template <Task T>
+[[nodiscard]] auto moving(T& task) noexcept {
+  return [&task] { return T(std::move(task)); };
+}
+
 /// The erased half of a task; one constant per closure type. `object` is the address of the task itself.
 struct TaskOps {
   Outcome (*run)(void* object) noexcept;                        ///< Runs the task, then destroys it.
@@ -80,9 +91,10 @@ class BoxedTask {
   static constexpr bool pooled = sizeof(T) <= Pool::block_bytes && alignof(T) <= Pool::block_alignment;
 
  public:
-  BoxedTask(T&& task, Pool& pool) : pool_(&pool), memory_(allocate(pool)) {
+  template <class Make>
+  BoxedTask(Make& make, Pool& pool) : pool_(&pool), memory_(allocate(pool)) {
     try {
-      object_ = ::new (memory_) T(std::move(task));
+      object_ = ::new (memory_) T(make());
     } catch (...) {
       // The pool takes blocks back from the device thread only; this one goes to the heap it came from.
       deallocate_on_any_thread();

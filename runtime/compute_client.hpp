@@ -259,7 +259,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// Queues the kernel on the stream. A static count with a zero extent is no work at all. The first launch of a kernel
   /// that must be compiled blocks for that; its failure is the launch's. From profile level basic on
   /// (setting profiling.level) it blocks for the device thread, and the time of the kernel is taken.
-  void launch(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode = ExecutionMode::Checked,
+  /// Arguments that are an rvalue are moved once, to their place in the queue.
+  void launch(Kernel kernel, CubeCount count, KernelArguments&& arguments, ExecutionMode mode = ExecutionMode::Checked,
               Site site = Site::current()) const {
     if (count.is_empty()) return;
     if constexpr (requires { std::as_const(kernel).prepare(device_id()); }) std::as_const(kernel).prepare(device_id());
@@ -267,10 +268,19 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
       return launch_profiled(std::move(kernel), std::move(count), std::move(arguments), mode, site);
     submit_launch(kernel, count, arguments, mode, site);
   }
+  void launch(Kernel kernel, CubeCount count, const KernelArguments& arguments,
+              ExecutionMode mode = ExecutionMode::Checked, Site site = Site::current()) const {
+    launch(std::move(kernel), std::move(count), KernelArguments(arguments), mode, site);
+  }
   /// As launch, without checks: access beyond a buffer is undefined behaviour, unless the setting
   /// compilation.check_mode says otherwise.
-  void launch_unchecked(Kernel kernel, CubeCount count, KernelArguments arguments, Site site = Site::current()) const {
+  void launch_unchecked(Kernel kernel, CubeCount count, KernelArguments&& arguments,
+                        Site site = Site::current()) const {
     launch(std::move(kernel), std::move(count), std::move(arguments), unchecked_mode(utilities_->check_mode), site);
+  }
+  void launch_unchecked(Kernel kernel, CubeCount count, const KernelArguments& arguments,
+                        Site site = Site::current()) const {
+    launch_unchecked(std::move(kernel), std::move(count), KernelArguments(arguments), site);
   }
   /// Calls `f()` on the device thread, nobody else's calls in between, and takes how long the device works on what it
   /// queues on this stream. Profiles nest. Returns what `f` returns and the duration, or the duration alone if that is
@@ -410,16 +420,17 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     Site site_;
   };
 
-  // As submit(), and takes what it is given straight into the closure: each move of the arguments costs.
+  // As submit(), and takes what it is given straight into its place in the queue: each move of the arguments costs.
   void submit_launch(Kernel& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
                      const Site& site) const {
-    on_stream([&] {
-      device_.submit([kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode,
-                      caller = Caller{stream_id(), site}](Server& server) mutable {
+    const auto make = [&, caller = Caller{stream_id(), site}] {
+      return [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode,
+              caller](Server& server) mutable {
         name_operation("launch");
         server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::AtEndOfRow);
-      });
-    });
+      };
+    };
+    on_stream([&] { device_.submit_in_place(make); });
   }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
   bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,

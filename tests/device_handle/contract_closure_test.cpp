@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 using namespace contract;
 
@@ -155,4 +157,112 @@ TEMPLATE_TEST_CASE("A closure's destructor runs under the submitter's StreamId t
   });
   handle.submit_blocking([](Alpha&) {});
   CHECK(seen == stream.value);
+}
+
+namespace {
+
+/// A capture that counts how often it was copied and moved.
+struct Travels {
+  int copies = 0;
+  int moves = 0;
+};
+class Traveller {
+ public:
+  explicit Traveller(Travels& travels) : travels_(&travels) {}
+  Traveller(const Traveller& other) : travels_(other.travels_) { ++travels_->copies; }
+  Traveller(Traveller&& other) noexcept : travels_(std::exchange(other.travels_, nullptr)) { ++travels_->moves; }
+  Traveller& operator=(Traveller&&) = delete;
+  ~Traveller() = default;
+
+  [[nodiscard]] bool here() const { return travels_ != nullptr; }
+
+ private:
+  Travels* travels_;
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("A closure is moved once to its place in the queue, or made there; whoever is refused keeps it",
+                   "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  Travels moved;
+  Travels copied;
+  Travels made;
+  Travels large;
+  int arrived = 0;
+  const auto closure = [&](Travels& travels) {
+    return [traveller = Traveller(travels), &arrived](Alpha&) { arrived += traveller.here() ? 1 : 0; };
+  };
+  handle.submit(closure(moved));
+  const auto kept = closure(copied);
+  handle.submit(kept);
+  handle.submit_in_place([&] { return closure(made); });
+  handle.submit_in_place([&] {
+    return [traveller = Traveller(large), bytes = std::array<char, 5000>(), &arrived](Alpha&) {
+      arrived += traveller.here() && bytes.back() == 0 ? 1 : 0;
+    };
+  });
+  handle.submit_blocking([](Alpha&) {});
+  CHECK(arrived == 4);
+  CHECK((moved.copies == 0 && moved.moves == 1));
+  CHECK((copied.copies == 1 && copied.moves == 1));
+  CHECK((made.copies == 0 && made.moves == 0));
+  CHECK((large.copies == 0 && large.moves == 0));
+
+  device.close();
+  Travels refused;
+  auto late = closure(refused);
+  CHECK_THROWS_AS(handle.submit(std::move(late)), cox::CallError);
+  bool asked = false;
+  CHECK_THROWS_AS(handle.submit_in_place([&] {
+    asked = true;
+    return [](Alpha&) {};
+  }),
+                  cox::CallError);
+  CHECK((refused.copies == 0 && refused.moves == 0));
+  CHECK(!asked);
+}
+
+TEMPLATE_TEST_CASE("What is made in its place runs in order, also from inside tasks and exclusive", "[contract]",
+                   Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  std::vector<int> order;
+  const auto note = [&](int number) {
+    handle.submit_in_place([&, number] { return [&order, number](Alpha&) { order.push_back(number); }; });
+  };
+  note(1);
+  handle.submit([&](Alpha&) {
+    note(3);
+    order.push_back(2);
+  });
+  handle.submit_blocking([](Alpha&) {});
+  handle.exclusive([&] {
+    note(4);
+    handle.submit([&](Alpha&) {
+      note(6);  // runs when this task has ended
+      order.push_back(5);
+    });
+    note(7);
+  });
+  CHECK(order == std::vector<int>{1, 2, 3, 4, 5, 6, 7});
+}
+
+TEMPLATE_TEST_CASE("What a maker throws is the caller's, and nothing was queued", "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  int ran = 0;
+  const auto fails = [&]() {
+    if (ran == 0) throw std::runtime_error("it cannot be made");
+    return [&](Alpha&) { ++ran; };
+  };
+  CHECK_THROWS_AS(handle.submit_in_place(fails), std::runtime_error);
+  handle.submit([&](Alpha&) { ++ran; });
+  handle.submit_blocking([](Alpha&) {});
+  CHECK(ran == 1);
+  handle.submit_in_place(fails);
+  handle.submit_blocking([](Alpha&) {});
+  CHECK(ran == 2);
+  CHECK(handle.statistics().accepted == handle.statistics().completed);
 }

@@ -130,16 +130,25 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, std::size_t bytes, std::size_
                              unsigned long long) {
   const auto lock = lock_fake();
   if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
-  void* const found = ::mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const std::size_t with_room = bytes + alignment;
+  void* const found = ::mmap(nullptr, with_room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   ++fake_state().live;
   *address = (reinterpret_cast<CUdeviceptr>(found) + alignment - 1) / alignment * alignment;
+  fake_world().reservations[*address] = {found, with_room};
   return CUDA_SUCCESS;
 }
-CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
+CUresult cuMemAddressFree(CUdeviceptr address, std::size_t) {
   const auto lock = lock_fake();
+  const auto found = fake_world().reservations.find(address);
+  if (found == fake_world().reservations.end()) {
+    fake_state().misuse.emplace_back("addresses are given back that were not reserved");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   --fake_state().live;
-  ::munmap(host(address), bytes);
+  const auto [mapped, bytes] = found->second;
+  ::munmap(mapped, bytes);
+  fake_world().reservations.erase(found);
   return CUDA_SUCCESS;
 }
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* properties,

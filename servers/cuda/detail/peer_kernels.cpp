@@ -160,7 +160,7 @@ std::shared_ptr<PeerKernels> PeerKernels::make(const CommunicationId& devices,
                                                const std::vector<std::shared_ptr<CudaContext>>& contexts) {
   if (!all_reach_each_other(contexts)) return nullptr;
   try {
-    return std::make_shared<PeerKernels>(devices, contexts);
+    return std::make_shared<PeerKernels>(devices.devices(), contexts);
   } catch (const std::bad_alloc&) {
     log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
       return "no memory for small collectives of " + devices.to_string() + ": NCCL does them, which takes longer";
@@ -181,8 +181,8 @@ PeerKernels::Rank::~Rank() {
   storage.release(base, memory_size);
 }
 
-PeerKernels::PeerKernels(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts)
-    : devices_(devices), contexts_(contexts) {
+PeerKernels::PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts)
+    : devices_(devices.begin(), devices.end()), contexts_(std::move(contexts)) {
   for (const auto& context : contexts_) {
     const CurrentContext current(*context);
     ranks_.push_back(std::make_unique<Rank>(context));
@@ -250,7 +250,7 @@ std::vector<std::vector<std::byte>> PeerKernels::compile(const CollectiveRequest
 }
 
 void PeerKernels::load(Kernels& into, Code code, std::span<const std::byte> image, std::size_t rank) const {
-  const DeviceId device = devices_.devices()[rank];
+  const DeviceId device = devices_[rank];
   const auto add = [&](std::vector<CUfunction>& functions, std::string name) {
     into.kept.push_back(CudaKernel::from_image(std::move(name), CubeDim::of_1d(peer_kernel_threads), image));
     into.kept.back().prepare(device);

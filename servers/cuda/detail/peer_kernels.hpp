@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
@@ -50,7 +51,9 @@ class PeerKernels {
   /// reach each other, or there is no memory. Throws CudaError, std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<PeerKernels> make(const CommunicationId& devices,
                                                          const std::vector<std::shared_ptr<CudaContext>>& contexts);
-  explicit PeerKernels(const CommunicationId& devices, const std::vector<std::shared_ptr<CudaContext>>& contexts);
+  /// The same by rank, of devices that reach each other. Ranks may share a device that has room for the blocks of all
+  /// of them at a time.
+  PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts);
   PeerKernels(const PeerKernels&) = delete;
   PeerKernels& operator=(const PeerKernels&) = delete;
   /// All that was launched has ended.
@@ -128,7 +131,7 @@ class PeerKernels {
     return kernels_[index_of(request)].load(std::memory_order_acquire);
   }
 
-  const CommunicationId devices_;
+  const std::vector<DeviceId> devices_;
   const std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   void* given_up_ = nullptr;                          // a word of page-locked memory that all devices can read

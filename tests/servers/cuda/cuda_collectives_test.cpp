@@ -1,5 +1,7 @@
 // Collectives between GPUs by value: every operation with every type, small and large, aligned or not.
 
+#include <coxswain/tests/servers/cuda/collective_values.hpp>
+#include <coxswain/tests/servers/cuda/open_cuda.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/device_handle.hpp>
@@ -23,28 +25,9 @@
 #include <vector>
 
 using namespace cox;
+using namespace cox::test;
 
 namespace {
-
-/// A small whole number as an element: exact in all types up to 8.
-std::uint64_t element_of(ElementType type, unsigned value) {
-  const auto small_float = [value](unsigned mantissa, unsigned bias) -> std::uint64_t {
-    if (value == 0) return 0;
-    const auto exponent = static_cast<unsigned>(std::bit_width(value)) - 1;
-    const std::uint64_t fraction =
-        (std::uint64_t{value} << (mantissa - exponent)) & ((std::uint64_t{1} << mantissa) - 1);
-    return std::uint64_t{exponent + bias} << mantissa | fraction;
-  };
-  switch (type) {
-    case ElementType::F8E4M3: return small_float(3, 7);
-    case ElementType::F8E5M2: return small_float(2, 15);
-    case ElementType::F16: return small_float(10, 15);
-    case ElementType::BF16: return small_float(7, 127);
-    case ElementType::F32: return small_float(23, 127);
-    case ElementType::F64: return small_float(52, 1023);
-    default: return value;
-  }
-}
 
 /// All ranks of all GPUs.
 class Gpus {
@@ -70,57 +53,6 @@ class Gpus {
   std::vector<DeviceId> devices_;
   std::vector<CudaClient> clients_;
 };
-
-using Values = std::vector<unsigned>;
-
-Bytes bytes_of(ElementType type, const Values& values) {
-  const std::size_t size = element_size(type);
-  std::vector<std::byte> bytes(values.size() * size);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t element = element_of(type, values[i]);
-    std::memcpy(bytes.data() + i * size, &element, size);
-  }
-  return Bytes::copy_of(bytes);
-}
-
-/// 0 and 1, different for each rank: the sum over 8 ranks is exact in every type.
-Values values_of(std::size_t rank, std::size_t count) {
-  Values values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<unsigned>((i / (rank + 1) + rank) % 2);
-  return values;
-}
-
-Values reduced(ReduceOperation operation, std::size_t ranks, std::size_t count) {
-  Values result = values_of(0, count);
-  for (std::size_t rank = 1; rank < ranks; ++rank) {
-    const Values other = values_of(rank, count);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (operation == ReduceOperation::Sum) result[i] += other[i];
-      if (operation == ReduceOperation::Min) result[i] = std::min(result[i], other[i]);
-      if (operation == ReduceOperation::Max) result[i] = std::max(result[i], other[i]);
-      if (operation == ReduceOperation::Product) result[i] *= other[i];
-    }
-  }
-  return result;
-}
-
-Values part_of(const Values& all, std::size_t part, std::size_t parts) {
-  const std::size_t size = all.size() / parts;
-  const auto first = all.begin() + static_cast<std::ptrdiff_t>(part * size);
-  return {first, first + static_cast<std::ptrdiff_t>(size)};
-}
-
-bool equal(const CudaClient& client, const Handle& memory, const Bytes& expected) {
-  const Bytes found = client.read_one(memory);
-  return found.size() == expected.size() && std::memcmp(found.data(), expected.data(), found.size()) == 0;
-}
-
-/// As a test asks for that many GPUs.
-#define COX_REQUIRE_GPUS(count)                                                              \
-  if (const std::size_t found = enumerate_cuda_devices().size(); found < (count)) {          \
-    WARN("skipped: needs " << (count) << " GPUs, found " << found << ". " << why_no_cuda()); \
-    return;                                                                                  \
-  }
 
 constexpr std::size_t most = 8;
 
@@ -236,14 +168,14 @@ TEST_CASE("Blocks are gathered, scattered and broadcast in place, wherever they 
   for (const std::size_t block : {std::size_t{1}, std::size_t{32}, std::size_t{1001}, std::size_t{70'001}})
     for (const std::size_t first : {std::size_t{0}, std::size_t{5}, std::size_t{16}}) {
       INFO(block << " from " << first);
-      const std::size_t count = first + block * ranks + 7;
+      const BlocksInPlace blocks{.ranks = ranks, .first = first, .block = block};
       struct Data {
         Handle gather, scatter, broadcast;
       };
       std::vector<Data> data(ranks);
       for (std::size_t rank = 0; rank < ranks; ++rank)
         for (Handle* handle : {&data[rank].gather, &data[rank].scatter, &data[rank].broadcast})
-          *handle = gpus[rank].create(bytes_of(type, values_of(rank, count)));
+          *handle = gpus[rank].create(bytes_of(type, values_of(rank, blocks.count())));
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         const auto all = [&](const Handle& handle) { return handle.offset_start(first).offset_end(7); };
         const auto own = [&](const Handle& handle) {
@@ -254,22 +186,11 @@ TEST_CASE("Blocks are gathered, scattered and broadcast in place, wherever they 
         gpus[rank].broadcast(all(data[rank].broadcast), all(data[rank].broadcast), type, gpus.devices(),
                              gpus.devices().back());
       }
-      const Values sum = reduced(ReduceOperation::Sum, ranks, count);
-      std::vector<Values> of_all;
-      for (std::size_t rank = 0; rank < ranks; ++rank) of_all.push_back(values_of(rank, count));
       for (std::size_t rank = 0; rank < ranks; ++rank) {
-        Values gathered = of_all[rank];
-        Values scattered = gathered;
-        Values sent = gathered;
-        for (std::size_t i = first; i < first + block * ranks; ++i) {
-          const std::size_t from = (i - first) / block;
-          gathered[i] = of_all[from][i];
-          sent[i] = of_all.back()[i];
-          if (from == rank) scattered[i] = sum[i];
-        }
-        REQUIRE(equal(gpus[rank], data[rank].gather, bytes_of(type, gathered)));
-        REQUIRE(equal(gpus[rank], data[rank].scatter, bytes_of(type, scattered)));
-        REQUIRE(equal(gpus[rank], data[rank].broadcast, bytes_of(type, sent)));
+        const auto after = [&](CollectiveOperation operation) { return bytes_of(type, blocks.after(operation, rank)); };
+        REQUIRE(equal(gpus[rank], data[rank].gather, after(CollectiveOperation::AllGather)));
+        REQUIRE(equal(gpus[rank], data[rank].scatter, after(CollectiveOperation::ReduceScatter)));
+        REQUIRE(equal(gpus[rank], data[rank].broadcast, after(CollectiveOperation::Broadcast)));
       }
     }
 }

@@ -1,0 +1,332 @@
+// The kernels of small collectives, on one GPU: each rank on a stream of its own, its blocks beside those of the
+// others. What is shown of the kernels does not depend on how many GPUs there are; that GPUs reach each other's memory
+// is shown by cuda_collectives_test.cpp.
+
+#include <coxswain/tests/servers/cuda/collective_values.hpp>
+#include <coxswain/tests/servers/cuda/open_cuda.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/servers/cuda/cuda_devices.hpp>
+#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
+#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace cox;
+using namespace cox::detail;
+using namespace cox::test;
+
+namespace {
+
+/// Memory of the GPU at an address that kernels can be given.
+class Buffer {
+ public:
+  Buffer(const CudaClient& client, const Bytes& bytes)
+      : handle_(client.create(Bytes::copy_of(bytes.span()))), resource_(client.get_resource(handle_)) {}
+
+  [[nodiscard]] const Handle& handle() const noexcept { return handle_; }
+  [[nodiscard]] CUdeviceptr address() const noexcept { return resource_.resource.address; }
+  [[nodiscard]] std::byte* at(std::size_t byte) const noexcept {
+    return reinterpret_cast<std::byte*>(address()) + byte;
+  }
+
+ private:
+  Handle handle_;
+  ManagedResource<CudaResource> resource_;
+};
+
+class RanksOfOneGpu {
+ public:
+  using Parts = std::vector<NcclCalls>;  // by rank
+
+  explicit RanksOfOneGpu(std::size_t ranks)
+      : contexts_(ranks, CudaContext::open(0)),
+        current_(*contexts_.front()),
+        kernels_(std::vector<DeviceId>(ranks, gpu_.device()), contexts_),
+        launched_(ranks),
+        counters_(gpu_.client(), bytes_of(ElementType::U32, Values(ranks))) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      CUstream stream = nullptr;
+      COX_CUDA_TRY(stream_create(&stream, CU_STREAM_NON_BLOCKING, 0));
+      streams_.push_back(stream);
+    }
+  }
+  RanksOfOneGpu(const RanksOfOneGpu&) = delete;
+  RanksOfOneGpu& operator=(const RanksOfOneGpu&) = delete;
+  ~RanksOfOneGpu() {
+    for (const CUstream stream : streams_) {
+      COX_CUDA_CHECK(stream_synchronize(stream));
+      COX_CUDA_CHECK(stream_destroy(stream));
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return streams_.size(); }
+  [[nodiscard]] const CudaClient& client() noexcept { return gpu_.client(); }
+  [[nodiscard]] Buffer buffer(ElementType type, const Values& values) { return {client(), bytes_of(type, values)}; }
+
+  void prepare(const CollectiveRequest& request) {
+    kernels_.prepare(request, [] { return std::shared_ptr<void>(); });
+    REQUIRE(kernels_.usable(request));
+  }
+  /// What was written is there, and the blocks of all ranks are on the GPU at a time.
+  [[nodiscard]] bool ready_for(const Parts& parts) {
+    client().sync().get();
+    std::size_t blocks = 0;
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      std::uint32_t launched = 0;
+      std::size_t most = 0;
+      kernels_.launch(way_of(parts[rank]), rank, parts[rank], launched, {},
+                      [&](const KernelLaunch& kernel) { most = std::max<std::size_t>(most, kernel.grid[0]); });
+      blocks += most;
+    }
+    return blocks <= multiprocessors_;
+  }
+  /// Issues the rank's part.
+  void launch(std::size_t rank, const NcclCalls& calls) {
+    const CliqueWay way = way_of(calls);
+    std::uint32_t& launched = launched_[rank][way == CliqueWay::OneShot ? 0 : 1];
+    const PeerKernels::Count count{counters_.address() + 4 * rank, ++counted_};
+    kernels_.launch(way, rank, calls, launched, count, [&](const KernelLaunch& kernel) {
+      std::vector<void*> values;
+      for (const KernelLaunch::Argument& argument : kernel.arguments)
+        values.push_back(const_cast<void*>(argument.value));
+      const CUlaunchConfig config = launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank]);
+      COX_CUDA_TRY(launch(&config, kernel.function, values.data(), nullptr));
+    });
+  }
+  void launch(const Parts& parts) {
+    for (std::size_t rank = 0; rank < size(); ++rank) launch(rank, parts[rank]);
+  }
+  /// All that was launched has ended; false: it does not, and was given up.
+  [[nodiscard]] bool wait() {
+    bool ended = true;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (const CUstream stream : streams_) {
+      CUevent event = nullptr;
+      COX_CUDA_TRY(event_create(&event, CU_EVENT_DISABLE_TIMING));
+      COX_CUDA_TRY(event_record(event, stream));
+      while (driver().event_query(event) == CUDA_ERROR_NOT_READY && ended) {
+        std::this_thread::yield();
+        ended = std::chrono::steady_clock::now() < deadline;
+      }
+      if (!ended) kernels_.give_up();
+      COX_CUDA_TRY(stream_synchronize(stream));
+      COX_CUDA_TRY(event_destroy(event));
+    }
+    return ended;
+  }
+  [[nodiscard]] bool run(const Parts& parts) {
+    launch(parts);
+    return wait();
+  }
+  /// The word that the rank's last kernel has set.
+  [[nodiscard]] std::uint32_t counter(std::size_t rank) { return numbers(client().read_one(counters_.handle()))[rank]; }
+  [[nodiscard]] std::uint32_t counted() const noexcept { return counted_; }
+  void give_up() { kernels_.give_up(); }
+
+ private:
+  [[nodiscard]] CliqueWay way_of(const NcclCalls& calls) const {
+    CollectiveRequests requests;
+    for (const NcclCall& call : calls) requests.push_back(call.request);
+    const CliqueWay way = PeerKernels::way_of(requests, size());
+    REQUIRE(way != CliqueWay::Nccl);
+    return way;
+  }
+
+  OpenCuda gpu_;
+  const std::size_t multiprocessors_ = static_cast<std::size_t>(describe_cuda_device(gpu_.device()).multiprocessors);
+  std::vector<std::shared_ptr<CudaContext>> contexts_;
+  CurrentContext current_;
+  PeerKernels kernels_;
+  std::vector<std::array<std::uint32_t, 2>> launched_;  // by rank, of each way
+  Buffer counters_;
+  std::uint32_t counted_ = 0;
+  std::vector<CUstream> streams_;
+};
+
+CollectiveRequest reduction_of(ElementType type, std::size_t count, ReduceOperation operation = ReduceOperation::Sum) {
+  return {.element_type = type, .count = count, .reduce_operation = operation};
+}
+
+RanksOfOneGpu::Parts in_place(const std::vector<Buffer>& data, const CollectiveRequest& request) {
+  RanksOfOneGpu::Parts parts;
+  for (const Buffer& each : data) parts.push_back({NcclCall{request, each.at(0), each.at(0)}});
+  return parts;
+}
+
+/// Reduces what `values(rank)` has to `expected`, in place and elsewhere.
+template <class Of>
+void check_reduction(RanksOfOneGpu& gpu, const CollectiveRequest& request, const Of& values, const Values& expected) {
+  INFO(to_string(request) << " on " << gpu.size() << " ranks");
+  const ElementType type = request.element_type;
+  gpu.prepare(request);
+  std::vector<Buffer> sources;
+  std::vector<Buffer> results;
+  for (std::size_t rank = 0; rank < gpu.size(); ++rank) {
+    sources.push_back(gpu.buffer(type, values(rank)));
+    results.push_back(gpu.buffer(type, Values(request.count)));
+  }
+  RanksOfOneGpu::Parts parts;
+  for (std::size_t rank = 0; rank < gpu.size(); ++rank)
+    parts.push_back({NcclCall{request, sources[rank].at(0), results[rank].at(0)}});
+  if (!gpu.ready_for(parts)) return;
+  REQUIRE(gpu.run(parts));
+  for (const Buffer& result : results) REQUIRE(equal(gpu.client(), result.handle(), bytes_of(type, expected)));
+  REQUIRE(gpu.run(in_place(sources, request)));
+  for (const Buffer& source : sources) REQUIRE(equal(gpu.client(), source.handle(), bytes_of(type, expected)));
+  for (std::size_t rank = 0; rank < gpu.size(); ++rank)
+    REQUIRE(gpu.counter(rank) == gpu.counted() - gpu.size() + rank + 1);
+}
+
+}  // namespace
+
+TEST_CASE("Kernels of two to eight ranks reduce every type right, on one GPU", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  for (const std::size_t ranks : {2U, 3U, 4U, 8U}) {
+    RanksOfOneGpu gpu(ranks);
+    for (const auto& facts : element_types) {
+      if (!has_peer_kernels(facts.type)) continue;
+      if (ranks != 4 && facts.type != ElementType::F32 && facts.type != ElementType::BF16) continue;
+      for (const ReduceOperation operation :
+           {ReduceOperation::Sum, ReduceOperation::Min, ReduceOperation::Max, ReduceOperation::Product}) {
+        if (ranks != 4 && operation != ReduceOperation::Sum) continue;
+        for (const std::size_t count : {1U, 13U, 4'097U, 60'001U, 500'003U})
+          check_reduction(
+              gpu, reduction_of(facts.type, count, operation), [&](std::size_t rank) { return values_of(rank, count); },
+              reduced(operation, ranks, count));
+      }
+    }
+  }
+}
+
+TEST_CASE("Kernels of several ranks take the mean of every type, on one GPU", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  for (const std::size_t ranks : {3U, 4U}) {
+    RanksOfOneGpu gpu(ranks);
+    for (const auto& facts : element_types) {
+      if (!has_peer_kernels(facts.type)) continue;
+      for (const std::size_t count : {7U, 30'001U}) {
+        const auto multiples = [&](std::size_t rank) {
+          Values values = values_of(rank, count);
+          for (unsigned& value : values) value *= static_cast<unsigned>(ranks);
+          return values;
+        };
+        check_reduction(gpu, reduction_of(facts.type, count, ReduceOperation::Mean), multiples,
+                        reduced(ReduceOperation::Sum, ranks, count));
+      }
+    }
+  }
+}
+
+TEST_CASE("Kernels of several ranks gather, scatter and broadcast in place, wherever that is, on one GPU", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  constexpr ElementType type = ElementType::U8;
+  for (const std::size_t ranks : {2U, 3U, 8U}) {
+    RanksOfOneGpu gpu(ranks);
+    for (const std::size_t block : {1U, 32U, 1'001U, 70'001U})
+      for (const std::size_t first : {0U, 5U, 16U}) {
+        INFO(block << " from " << first << " on " << ranks << " ranks");
+        const BlocksInPlace blocks{.ranks = ranks, .first = first, .block = block};
+        std::vector<CollectiveRequest> requests;
+        for (const auto operation :
+             {CollectiveOperation::AllGather, CollectiveOperation::ReduceScatter, CollectiveOperation::Broadcast})
+          requests.push_back({.operation = operation,
+                              .element_type = type,
+                              .count = operation == CollectiveOperation::Broadcast ? block * ranks : block,
+                              .root = ranks - 1});
+        for (const CollectiveRequest& request : requests) {
+          INFO(to_string(request));
+          gpu.prepare(request);
+          std::vector<Buffer> data;
+          RanksOfOneGpu::Parts parts;
+          for (std::size_t rank = 0; rank < ranks; ++rank) {
+            data.push_back(gpu.buffer(type, values_of(rank, blocks.count())));
+            std::byte* const all = data[rank].at(first);
+            std::byte* const own = all + rank * block;
+            parts.push_back({NcclCall{request, request.operation == CollectiveOperation::AllGather ? own : all,
+                                      request.operation == CollectiveOperation::ReduceScatter ? own : all}});
+          }
+          if (!gpu.ready_for(parts)) continue;
+          REQUIRE(gpu.run(parts));
+          for (std::size_t rank = 0; rank < ranks; ++rank)
+            REQUIRE(equal(gpu.client(), data[rank].handle(), bytes_of(type, blocks.after(request.operation, rank))));
+        }
+      }
+  }
+}
+
+TEST_CASE("A kernel of several ranks reduces a group of tensors of any sizes, on one GPU", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  std::vector<std::size_t> counts;
+  for (std::size_t i = 0; i < 100; ++i) counts.push_back(1 + i * i * 7 % 1'003);
+  for (const ElementType type : {ElementType::F32, ElementType::U8}) {
+    RanksOfOneGpu gpu(4);
+    gpu.prepare(reduction_of(type, 1));
+    std::vector<std::vector<Buffer>> data(gpu.size());
+    RanksOfOneGpu::Parts parts(gpu.size());
+    for (std::size_t rank = 0; rank < gpu.size(); ++rank)
+      for (const std::size_t count : counts) {
+        data[rank].push_back(gpu.buffer(type, values_of(rank, count)));
+        parts[rank].push_back(NcclCall{reduction_of(type, count), data[rank].back().at(0), data[rank].back().at(0)});
+      }
+    REQUIRE(gpu.ready_for(parts));
+    REQUIRE(gpu.run(parts));
+    for (std::size_t rank = 0; rank < gpu.size(); ++rank)
+      for (std::size_t i = 0; i < counts.size(); ++i)
+        REQUIRE(equal(gpu.client(), data[rank][i].handle(),
+                      bytes_of(type, reduced(ReduceOperation::Sum, gpu.size(), counts[i]))));
+  }
+}
+
+// Sums in place of the first elements, so many: what was written for one operation must have been read when it is
+// written again.
+TEST_CASE("Kernels of several ranks come right one behind the other, whatever their sizes, on one GPU", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  constexpr std::size_t all = 100'000;
+  for (const std::size_t ranks : {2U, 3U, 5U, 8U}) {
+    RanksOfOneGpu gpu(ranks);
+    gpu.prepare(reduction_of(ElementType::U32, 1));
+    Values expected(all);
+    std::vector<Buffer> data;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const Values values = values_of(rank, all);
+      for (std::size_t i = 0; i < all; ++i) expected[i] += values[i];
+      data.push_back(gpu.buffer(ElementType::U32, values));
+    }
+    REQUIRE(gpu.ready_for(in_place(data, reduction_of(ElementType::U32, all))));
+    gpu.launch(in_place(data, reduction_of(ElementType::U32, all)));
+    for (std::size_t i = 0; i < 300; ++i) {
+      const std::size_t count = 1 + i * 7919 % (i % 3 == 0 ? 100 : i % 3 == 1 ? 16'000 : all);
+      for (std::size_t element = 0; element < count; ++element) expected[element] *= static_cast<unsigned>(ranks);
+      gpu.launch(in_place(data, reduction_of(ElementType::U32, count)));
+    }
+    REQUIRE(gpu.wait());
+    for (const Buffer& each : data) REQUIRE(equal(gpu.client(), each.handle(), bytes_of(ElementType::U32, expected)));
+  }
+}
+
+TEST_CASE("A kernel whose other ranks do not come ends when it is given up, on one GPU", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  for (const std::size_t count : {10U, 60'000U}) {
+    RanksOfOneGpu gpu(2);
+    const CollectiveRequest request = reduction_of(ElementType::F32, count);
+    gpu.prepare(request);
+    std::vector<Buffer> data;
+    for (std::size_t rank = 0; rank < 2; ++rank) data.push_back(gpu.buffer(ElementType::F32, values_of(rank, count)));
+    const RanksOfOneGpu::Parts parts = in_place(data, request);
+    REQUIRE(gpu.ready_for(parts));
+    gpu.launch(0, parts[0]);
+    gpu.give_up();
+    CHECK(gpu.wait());
+  }
+}
