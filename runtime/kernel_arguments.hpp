@@ -4,6 +4,7 @@
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/handle.hpp>
 #include <coxswain/runtime/kernel_buffer.hpp>
+#include <coxswain/runtime/rare_vector.hpp>
 #include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/runtime/tensor_map.hpp>
 
@@ -14,7 +15,6 @@
 #include <source_location>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace cox {
 
@@ -29,7 +29,7 @@ struct MetadataBindingInfo {
 struct KernelArguments {
   SmallVector<KernelBuffer, 8> buffers;
   MetadataBindingInfo info;
-  std::vector<TensorMapArgument> tensor_maps;  // rare: one pointer's worth of moving where there are none
+  RareVector<TensorMapArgument> tensor_maps;
 
   /// Read and written, unless `access` says that the kernel only reads it.
   KernelArguments&& with_buffer(Binding binding, Access access = Access::Write) && {
@@ -77,5 +77,6 @@ struct KernelArguments {
     ++info.dynamic_metadata_offset;
   }
 };
+static_assert(sizeof(KernelArguments) <= 272, "a launch goes to the device thread in six cache lines");
 
 }  // namespace cox

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -89,7 +92,7 @@ class SmallVector {
   /// The arguments must not refer into this sequence.
   template <class... A>
   T& emplace_back(A&&... arguments) {
-    if (size_ == capacity_) grow(capacity_ * 2);
+    if (size_ == capacity_) grow(std::size_t{capacity_} * 2);
     T* element = std::construct_at(data_ + size_, std::forward<A>(arguments)...);
     ++size_;
     return *element;
@@ -119,12 +122,13 @@ class SmallVector {
   }
 
   void grow(std::size_t count) {
+    if (count > std::numeric_limits<std::uint32_t>::max()) throw std::length_error("more elements than it can have");
     T* bigger = std::allocator<T>{}.allocate(count);
     std::uninitialized_move_n(data_, size_, bigger);
     std::destroy_n(data_, size_);
     if (on_heap()) std::allocator<T>{}.deallocate(data_, capacity_);
     data_ = bigger;
-    capacity_ = count;
+    capacity_ = static_cast<std::uint32_t>(count);
   }
 
   /// Leaves the storage empty and inline.
@@ -155,8 +159,8 @@ class SmallVector {
 
   alignas(T) std::byte inline_[N * sizeof(T)];
   T* data_ = inline_data();
-  std::size_t size_ = 0;
-  std::size_t capacity_ = N;
+  std::uint32_t size_ = 0;
+  std::uint32_t capacity_ = N;
 };
 
 }  // namespace cox

@@ -52,7 +52,7 @@ class ReferenceReserve {
   }
 
  private:
-  static constexpr std::uint16_t counted_at_once = 32;
+  static constexpr std::uint16_t counted_at_once = 256;
   static constexpr std::uint32_t nobody = 0;
 
   void take_shared(std::atomic<std::uint32_t>& references) noexcept {

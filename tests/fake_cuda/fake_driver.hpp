@@ -112,8 +112,8 @@ template <class T>
 [[nodiscard]] CUresult make(T** made, const char* function = __builtin_FUNCTION()) {
   const auto lock = lock_fake();
   if (const CUresult result = fake_failure(function); result != CUDA_SUCCESS) return result;
-  ++fake_state().live;
   *made = new T();
+  ++fake_state().live;
   return CUDA_SUCCESS;
 }
 

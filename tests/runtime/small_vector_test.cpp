@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/small_vector.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -68,4 +69,10 @@ TEST_CASE("A small vector that cannot be copied to the end leaves nothing behind
     REQUIRE_THROWS_AS((SmallVector<Element, 2>(elements.begin(), elements.end())), std::runtime_error);
     REQUIRE(alive == 7);
   }
+}
+
+TEST_CASE("A small vector refuses to have more elements than it counts") {
+  SmallVector<int, 2> numbers{1};
+  CHECK_THROWS_AS(numbers.reserve(std::size_t{1} << 33U), std::length_error);
+  CHECK(numbers.size() == 1);
 }

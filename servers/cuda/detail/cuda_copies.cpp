@@ -124,28 +124,38 @@ void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::P
   read->begin(part.device, target.stream());
   std::shared_ptr<CudaEvent> event = target.queue->mark(device.events());
   read->ends_at(std::move(event), std::move(part.host));
-  promise.settle_at(read, [read, bytes = std::move(bytes), end = std::move(end)]() mutable {
-    end.come();
-    read->copy_to(bytes.front().span());
-    return std::move(bytes);
-  });
+  try {
+    promise.settle_at(read, [read, bytes = std::move(bytes), end = std::move(end)]() mutable {
+      end.come();
+      read->copy_to(bytes.front().span());
+      return std::move(bytes);
+    });
+  } catch (...) {
+    part.host = read->give_up();
+    throw;
+  }
 }
 
 void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyTask::Part>& parts, AwaitedEnd end,
                 Promise<std::vector<Bytes>>& promise) {
-  std::vector<Bytes> bytes;  // as above
-  bytes.reserve(parts.size());
+  const auto bytes = make_recycled<std::vector<Bytes>>();  // as above
+  bytes->reserve(parts.size());
   for (CopyTask::Part& part : parts)
     if (part.plan.size() != 0)
       copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
                         target.stream());
   auto event = target.queue->mark(device.events());
   device.watch().begin(event);
-  move_contents(parts, bytes);
-  promise.settle_at(std::move(event), [bytes = std::move(bytes), end = std::move(end)]() mutable {
-    end.come();
-    return std::move(bytes);
-  });
+  move_contents(parts, *bytes);
+  try {
+    promise.settle_at(std::move(event), [bytes, end = std::move(end)]() mutable {
+      end.come();
+      return std::move(*bytes);
+    });
+  } catch (...) {
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].host = std::move((*bytes)[i]);
+    throw;
+  }
 }
 
 // Earlier failures are taken when the read is issued, and those that come later, but of work before it, at its end.

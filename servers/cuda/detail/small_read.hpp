@@ -40,6 +40,8 @@ class SmallRead final : public Milestone {
     event_ = std::move(event);
     memory_ = std::move(memory);
   }
+  /// The memory again, for whoever keeps it until the copy is over. Nobody else has this.
+  [[nodiscard]] Bytes give_up() noexcept { return std::move(memory_); }
 
   // As Milestone says.
   [[nodiscard]] bool reached() noexcept override;

@@ -199,7 +199,9 @@ TEST_CASE("Kernels of two to eight ranks reduce every type right, on one GPU", "
       if (ranks != 4 && facts.type != ElementType::F32 && facts.type != ElementType::BF16) continue;
       for (const ReduceOperation operation :
            {ReduceOperation::Sum, ReduceOperation::Min, ReduceOperation::Max, ReduceOperation::Product}) {
-        if (ranks != 4 && operation != ReduceOperation::Sum) continue;
+        const bool is_thorough = ranks == 4 && (facts.type == ElementType::I8 || facts.type == ElementType::U64 ||
+                                                facts.type == ElementType::BF16 || facts.type == ElementType::F32);
+        if (!is_thorough && operation != ReduceOperation::Sum) continue;  // to compile them is what takes long
         for (const std::size_t count : {1U, 13U, 4'097U, 60'001U, 500'003U})
           check_reduction(
               gpu, reduction_of(facts.type, count, operation), [&](std::size_t rank) { return values_of(rank, count); },
@@ -211,19 +213,18 @@ TEST_CASE("Kernels of two to eight ranks reduce every type right, on one GPU", "
 
 TEST_CASE("Kernels of several ranks take the mean of every type, on one GPU", "[gpu]") {
   COX_REQUIRE_GPUS(1U);
-  for (const std::size_t ranks : {3U, 4U}) {
-    RanksOfOneGpu gpu(ranks);
-    for (const auto& facts : element_types) {
-      if (!has_peer_kernels(facts.type)) continue;
-      for (const std::size_t count : {7U, 30'001U}) {
-        const auto multiples = [&](std::size_t rank) {
-          Values values = values_of(rank, count);
-          for (unsigned& value : values) value *= static_cast<unsigned>(ranks);
-          return values;
-        };
-        check_reduction(gpu, reduction_of(facts.type, count, ReduceOperation::Mean), multiples,
-                        reduced(ReduceOperation::Sum, ranks, count));
-      }
+  constexpr std::size_t ranks = 3;
+  RanksOfOneGpu gpu(ranks);
+  for (const auto& facts : element_types) {
+    if (!has_peer_kernels(facts.type)) continue;
+    for (const std::size_t count : {7U, 30'001U}) {
+      const auto multiples = [&](std::size_t rank) {
+        Values values = values_of(rank, count);
+        for (unsigned& value : values) value *= static_cast<unsigned>(ranks);
+        return values;
+      };
+      check_reduction(gpu, reduction_of(facts.type, count, ReduceOperation::Mean), multiples,
+                      reduced(ReduceOperation::Sum, ranks, count));
     }
   }
 }

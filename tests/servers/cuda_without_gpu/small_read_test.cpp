@@ -5,6 +5,7 @@
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/small_read.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -104,38 +105,87 @@ TEST_CASE("A small read of what stood there before is there when its event is") 
   CHECK(gpus.left_over().empty());
 }
 
+namespace {
+
+/// A read of so many words of 5, under way behind what lasts, while others take memory of its kind and write to it.
+class ReadAmongOthers {
+ public:
+  explicit ReadAmongOthers(std::size_t words)
+      : words_(words), memory_(client->create(Bytes::copy_of(std::vector<std::uint32_t>(words, 5)))) {
+    client->sync().get();
+    gpus.hold(*client, memory_);
+    gpus.pass(0);
+  }
+
+  [[nodiscard]] Future<std::vector<Bytes>> begin() const { return client->read_async({memory_}); }
+  /// The read, if there is one, is right or fails, and what the others have is left alone.
+  void end(std::optional<Future<std::vector<Bytes>>> read, Attempts& attempt) {
+    for (int i = 0; i < 4; ++i) {
+      others_.push_back(std::move(client->reserve_staging(std::vector<std::size_t>{words_ * 4}).front()));
+      for (std::uint32_t& word : others_.back().as<std::uint32_t>()) word = 9;
+    }
+    gpus.release();
+    bool right = true;
+    if (read)
+      attempt([&] { right = read->get().front().to_vector<std::uint32_t>() == std::vector<std::uint32_t>(words_, 5); });
+    REQUIRE(right);
+    attempt([&] { client->sync().get(); });
+    client->sync().get();
+    for (const Bytes& other : others_)
+      REQUIRE(other.to_vector<std::uint32_t>() == std::vector<std::uint32_t>(words_, 9));
+    others_.clear();
+    memory_ = {};
+    client.reset();
+    REQUIRE(gpus.left_over() == "");
+  }
+
+  FakeGpus gpus;
+  std::optional<CudaClient> client = gpus.client();
+
+ private:
+  std::size_t words_;
+  Handle memory_;
+  std::vector<Bytes> others_;
+};
+
+}  // namespace
+
 TEST_CASE("What a read writes to is nobody else's while it is under way, also when it has failed") {
   for (const std::size_t words : {1U, 1000U}) {
     for (int calls = 0;; ++calls) {
-      FakeGpus gpus;
       INFO("call " << calls << " of a read of " << words << " words");
-      std::optional<CudaClient> client = gpus.client();
-      const Handle memory = client->create(Bytes::copy_of(std::vector<std::uint32_t>(words, 5)));
-      client->sync().get();
-      gpus.hold(*client, memory);
-      gpus.pass(0);
-      gpus.fail_after(calls);
-      auto read = client->read_async({memory});
-      gpus.pass(0);
-      const char* const failed = gpus.stop_failing();
-      std::vector<Bytes> others;
-      for (int i = 0; i < 4; ++i) {
-        others.push_back(std::move(client->reserve_staging(std::vector<std::size_t>{words * 4}).front()));
-        for (std::uint32_t& word : others.back().as<std::uint32_t>()) word = 9;
-      }
-      gpus.release();
+      ReadAmongOthers among(words);
+      among.gpus.fail_after(calls);
+      auto read = among.begin();
+      among.gpus.pass(0);
+      const char* const failed = among.gpus.stop_failing();
       Attempts attempt;
-      bool right = true;
-      attempt([&] { right = read.get().front().to_vector<std::uint32_t>() == std::vector<std::uint32_t>(words, 5); });
-      REQUIRE(right);
-      attempt([&] { client->sync().get(); });
-      client->sync().get();
-      for (const Bytes& other : others)
-        REQUIRE(other.to_vector<std::uint32_t>() == std::vector<std::uint32_t>(words, 9));
-      others.clear();
-      client.reset();
-      REQUIRE(gpus.left_over().empty());
+      among.end(std::move(read), attempt);
       if (failed == nullptr) {
+        CHECK_FALSE(attempt.failed());
+        break;
+      }
+    }
+  }
+}
+
+TEST_CASE("What a read writes to is nobody else's while it is under way, also without memory for the rest of it") {
+  for (const std::size_t words : {1U, 1000U}) {
+    for (int allocations = 0;; ++allocations) {
+      INFO("allocation " << allocations << " of a read of " << words << " words");
+      ReadAmongOthers among(words);
+      std::optional<Future<std::vector<Bytes>>> read;
+      Attempts attempt;
+      bool failed = false;
+      DeviceHandle<CudaServer>::get(FakeGpus::device(0))
+          .exclusive([&] {  // so that the device thread's allocations fail
+            allocations_until_failure = allocations;
+            attempt([&] { read = among.begin(); });
+            failed = allocations_until_failure < 0;
+            allocations_until_failure = -1;
+          });
+      among.end(std::move(read), attempt);
+      if (!failed) {
         CHECK_FALSE(attempt.failed());
         break;
       }
