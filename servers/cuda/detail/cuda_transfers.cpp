@@ -62,11 +62,23 @@ bool CudaTransfers::advance() {
     try {
       hand_over(first.waits, std::move(first.task));
     } catch (...) {
-      first.task.done(first.task, std::current_exception(), nullptr);
+      fail(std::move(first), std::current_exception());
     }
     any = true;
   }
   return any;
+}
+
+// It ends when what it was to wait for is over: others use its memory behind it.
+void CudaTransfers::fail(Waiting transfer, const std::exception_ptr& error) noexcept {
+  std::shared_ptr<CopyTask> task;
+  try {
+    task = std::make_shared<CopyTask>(std::move(transfer.task));
+    streams_.when_complete(transfer.waits, [task, error] { task->done(*task, error, nullptr); });
+  } catch (...) {  // no memory to wait
+    CopyTask& left = task != nullptr ? *task : transfer.task;
+    left.done(left, error, nullptr);
+  }
 }
 
 void CudaTransfers::end(StreamSlot slot, std::shared_ptr<CudaEvent> event) {

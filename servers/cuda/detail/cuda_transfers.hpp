@@ -43,6 +43,7 @@ class CudaTransfers {
   /// Notes the end on the device thread.
   void end(StreamSlot slot, std::shared_ptr<CudaEvent> event);
   void hand_over(const StreamPositions& waits, CopyTask&& task);
+  void fail(Waiting transfer, const std::exception_ptr& error) noexcept;
 
   CudaStreams& streams_;
   CopyEngine& engine_;

@@ -3,9 +3,11 @@
 
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -84,5 +86,58 @@ TEST_CASE("Whichever call of the driver fails, padded tensors are told or right,
     client.reset();
     REQUIRE(gpus.left_over().empty());
     if (failed == nullptr) break;
+  }
+}
+
+// One stream runs a kernel on the memory when the device has come to know its cubes; the upload of another comes
+// behind.
+TEST_CASE("What comes behind an upload that has failed comes behind what that was to wait for, too") {
+  constexpr std::size_t large = std::size_t{1} << 18U;
+  for (int calls = 0;; ++calls) {
+    std::atomic<bool> has_cubes{false};
+    std::atomic<bool> runs{false};
+    std::atomic<bool> may_end{false};
+    FakeGpus gpus;
+    INFO("call " << calls);
+    gpus.run_in_order();
+    {
+      const auto until = [](auto condition) {
+        return [condition] { return [condition](const auto&) { return condition(); }; };
+      };
+      const std::lock_guard lock(gpus.fake.mutex);
+      gpus.fake.kernels["give_cubes"] = {{8}, until([&] { return has_cubes.load(); })};
+      gpus.fake.kernels["run_long"] = {{8}, until([&] {
+                                         runs = true;
+                                         return may_end.load();
+                                       })};
+    }
+    std::vector<CudaClient> clients;
+    for (int i = 0; i < 4; ++i) clients.push_back(gpus.client());
+    const Handle cubes = clients[0].create(Bytes::copy_of(counting(3, 1)));
+    const Handle memory = clients[0].create(Bytes::copy_of(counting(large, 0)));
+    const Handle other = clients[3].create(Bytes::copy_of(counting(1, 0)));
+    for (const CudaClient& client : clients) client.sync().get();
+    gpus.launch(clients[0], "give_cubes", CubeCount::single(), cubes);
+    gpus.launch(clients[0], "run_long", CubeCount::dynamic(cubes), memory);
+    clients[1].write(memory, Bytes::copy_of(counting(large, 5)));
+    gpus.append(clients[2], memory, 1);
+    gpus.pass(0);
+    gpus.fail_after(calls);
+    has_cubes = true;
+    while (!runs && !gpus.has_failed()) std::this_thread::yield();
+    for (int i = 0; i < 10; ++i) gpus.pass(0);  // what follows from it has been done
+    const char* const failed = gpus.stop_failing();
+    INFO((failed != nullptr ? failed : "nothing") << " has failed");
+    gpus.append(clients[3], other, 2);
+    Attempts attempt;
+    attempt([&] { clients[3].sync().get(); });
+    if (runs) CHECK(gpus.appended() == std::vector<std::uint32_t>{2});
+    may_end = true;
+    for (const CudaClient& client : clients) attempt([&] { client.sync().get(); });
+    for (const CudaClient& client : clients) client.sync().get();
+    if (failed == nullptr) {
+      CHECK_FALSE(attempt.failed());
+      break;
+    }
   }
 }

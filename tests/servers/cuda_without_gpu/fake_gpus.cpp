@@ -90,9 +90,8 @@ void FakeGpus::append_dynamic(const CudaClient& client, const Handle& cubes, con
   launch_append(client, CubeCount::dynamic(cubes), buffer, number);
 }
 
-void FakeGpus::hold(const CudaClient& client, const Handle& buffer) {
-  static const CudaKernel kernel = kernel_of("hold", {KernelParameter::buffer()});
-  client.launch(kernel, CubeCount::single(), KernelArguments().with_buffer(buffer));
+void FakeGpus::launch(const CudaClient& client, const char* name, CubeCount cubes, const Handle& buffer) {
+  client.launch(kernel_of(name, {KernelParameter::buffer()}), std::move(cubes), KernelArguments().with_buffer(buffer));
 }
 
 void FakeGpus::run_in_order() {
@@ -126,6 +125,11 @@ void FakeGpus::fault_after(int calls) {
 bool FakeGpus::faulted() {
   const std::lock_guard lock(fake.mutex);
   return fake.faulted;
+}
+
+bool FakeGpus::has_failed() {
+  const std::lock_guard lock(fake.mutex);
+  return fake.failed != nullptr;
 }
 
 const char* FakeGpus::stop_failing() {

@@ -45,8 +45,12 @@ class FakeGpus {
   static void append_dynamic(const CudaClient& client, const Handle& cubes, const Handle& buffer, std::uint32_t number);
   /// Streams are given their turn in the order in which the driver was given their work.
   void run_in_order();
+  /// Launches the kernel of that name in `fake`, which takes a buffer.
+  static void launch(const CudaClient& client, const char* name, CubeCount cubes, const Handle& buffer);
   /// Runs until release().
-  static void hold(const CudaClient& client, const Handle& buffer);
+  static void hold(const CudaClient& client, const Handle& buffer) {
+    launch(client, "hold", CubeCount::single(), buffer);
+  }
   void release() noexcept { released_.store(true); }
   /// The numbers of append(), in the order in which the kernels ran.
   [[nodiscard]] std::vector<std::uint32_t> appended();
@@ -58,6 +62,7 @@ class FakeGpus {
   /// From then on all calls fail, until this goes: the GPUs of the process are lost.
   void fault_after(int calls);
   [[nodiscard]] bool faulted();
+  [[nodiscard]] bool has_failed();
   /// The function that has failed; null: none. None will any more.
   const char* stop_failing();
 
