@@ -119,9 +119,9 @@ bool is_small(const CopyTask::Part& part) noexcept {
 void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::Part& part, AwaitedEnd end,
                       Promise<std::vector<Bytes>>& promise) {
   const auto read = make_recycled<SmallRead>(part.host.span());
-  std::vector<Bytes> bytes;  // the result, put together here: who waits for it has it at once
-  bytes.push_back(Bytes::uninitialized(part.plan.size()));
   read->begin(part.device, target.stream());
+  std::vector<Bytes> bytes;  // the result, put together here, meanwhile: who waits for it has it at once
+  bytes.push_back(Bytes::uninitialized(part.plan.size()));
   std::shared_ptr<CudaEvent> event = target.queue->mark(device.events());
   read->ends_at(std::move(event), std::move(part.host));
   try {
