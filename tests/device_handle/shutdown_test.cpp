@@ -10,12 +10,15 @@ using cox::ShutdownOutcome;
 
 namespace {
 
-/// Waits in its destructor.
-struct Lingering {
+/// Waits in its destructor, perhaps when the static gate is gone.
+class Lingering {
+ public:
   explicit Lingering(cox::DeviceId) {}
-  Lingering(Lingering&&) = default;
-  ~Lingering() { may_go.wait(); }
+  ~Lingering() { gate_.wait(); }
   static inline Gate may_go;
+
+ private:
+  Gate gate_ = may_go;
 };
 
 }  // namespace
