@@ -91,7 +91,7 @@ TEST_CASE("Whichever call of the driver fails, padded tensors are told or right,
 
 // One stream runs a kernel on the memory when the device has come to know its cubes; the upload of another comes
 // behind.
-TEST_CASE("What comes behind an upload that has failed comes behind what that was to wait for, too") {
+TEST_CASE("L11: what comes behind an upload that has failed comes behind what that was to wait for, too") {
   constexpr std::size_t large = std::size_t{1} << 18U;
   for (int calls = 0;; ++calls) {
     std::atomic<bool> has_cubes{false};
