@@ -7,6 +7,7 @@
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/detail/compact_arguments.hpp>
 #include <coxswain/runtime/device_allocation.hpp>
 #include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/graph.hpp>
@@ -420,17 +421,34 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     Site site_;
   };
 
-  // As submit(), and takes what it is given straight into its place in the queue: each move of the arguments costs.
+  // As submit(), and takes what it is given straight into its place in the queue, in as few cache lines as it can be.
   void submit_launch(Kernel& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
                      const Site& site) const {
-    const auto make = [&, caller = Caller{stream_id(), site}] {
-      return [kernel = std::move(kernel), count = std::move(count), arguments = std::move(arguments), mode,
-              caller](Server& server) mutable {
-        name_operation("launch");
-        server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::AtEndOfRow);
+    const CubeCount::Static* const known = count.as_static();
+    const auto make_compact = [&] {
+      return [kernel = std::move(kernel), count = *known, mode, caller = Caller{stream_id(), site},
+              arguments = detail::CompactArguments(std::move(arguments))](Server& server) mutable {
+        queue_launch(server, std::move(kernel), count, std::move(arguments).expand(), mode, caller);
       };
     };
-    on_stream([&] { device_.submit_in_place(make); });
+    const auto make = [&] {
+      return [kernel = std::move(kernel), count = std::move(count), mode, caller = Caller{stream_id(), site},
+              arguments = std::move(arguments)](Server& server) mutable {
+        queue_launch(server, std::move(kernel), count, std::move(arguments), mode, caller);
+      };
+    };
+    on_stream([&] {
+      if (known != nullptr && detail::CompactArguments::fit(arguments)) {
+        device_.submit_in_place(make_compact);
+      } else {
+        device_.submit_in_place(make);
+      }
+    });
+  }
+  static void queue_launch(Server& server, Kernel&& kernel, const CubeCount& count, KernelArguments&& arguments,
+                           ExecutionMode mode, const Caller& caller) {
+    name_operation("launch");
+    server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::AtEndOfRow);
   }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
   bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,

@@ -2,12 +2,11 @@
 
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/handle.hpp>
-#include <coxswain/runtime/kernel_buffer.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace cox {
 
@@ -23,10 +22,21 @@ class CubeCount {
   };
 
   CubeCount(Static count) noexcept : count_(count) {}  // NOLINT(google-explicit-constructor)
-  CubeCount(std::uint32_t x, std::uint32_t y, std::uint32_t z) noexcept : count_(Static{x, y, z}) {}
-  /// x, y and z as three u32 at the start of the binding, read on the stream just before the kernel runs.
-  [[nodiscard]] static CubeCount dynamic(Binding binding) noexcept { return CubeCount(std::move(binding)); }
-  [[nodiscard]] static CubeCount dynamic(const Handle& handle) noexcept { return CubeCount(handle.binding()); }
+  CubeCount(std::uint32_t x, std::uint32_t y, std::uint32_t z) noexcept : count_{x, y, z} {}
+  CubeCount(const CubeCount& other)
+      : count_(other.count_),
+        dynamic_(other.dynamic_ == nullptr ? nullptr : std::make_unique<const Binding>(*other.dynamic_)) {}
+  CubeCount(CubeCount&&) noexcept = default;
+  CubeCount& operator=(CubeCount other) noexcept {
+    count_ = other.count_;
+    dynamic_ = std::move(other.dynamic_);
+    return *this;
+  }
+  ~CubeCount() = default;
+  /// x, y and z as three u32 at the start of the binding, read on the stream just before the kernel runs. Throws
+  /// std::bad_alloc, as copying it does.
+  [[nodiscard]] static CubeCount dynamic(Binding binding) { return CubeCount(std::move(binding)); }
+  [[nodiscard]] static CubeCount dynamic(const Handle& handle) { return CubeCount(handle.binding()); }
   [[nodiscard]] static CubeCount single() noexcept { return {1, 1, 1}; }
   [[nodiscard]] static CubeCount of_1d(std::uint32_t x) noexcept { return {x, 1, 1}; }
   [[nodiscard]] static CubeCount of_2d(std::uint32_t x, std::uint32_t y) noexcept { return {x, y, 1}; }
@@ -37,14 +47,15 @@ class CubeCount {
     return known != nullptr && known->is_empty();
   }
   /// null for a dynamic count.
-  [[nodiscard]] const Static* as_static() const noexcept { return std::get_if<Static>(&count_); }
+  [[nodiscard]] const Static* as_static() const noexcept { return dynamic_ == nullptr ? &count_ : nullptr; }
   /// null for a static count.
-  [[nodiscard]] const KernelBuffer* as_dynamic() const noexcept { return std::get_if<KernelBuffer>(&count_); }
+  [[nodiscard]] const Binding* as_dynamic() const noexcept { return dynamic_.get(); }
 
  private:
-  explicit CubeCount(Binding binding) noexcept : count_(KernelBuffer(std::move(binding), Access::Read)) {}
+  explicit CubeCount(Binding binding) : dynamic_(std::make_unique<const Binding>(std::move(binding))) {}
 
-  std::variant<Static, KernelBuffer> count_;
+  Static count_;
+  std::unique_ptr<const Binding> dynamic_;
 };
 
 /// "(16, 1, 1)".

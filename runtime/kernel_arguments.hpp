@@ -3,7 +3,7 @@
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/handle.hpp>
-#include <coxswain/runtime/kernel_buffer.hpp>
+#include <coxswain/runtime/kernel_buffers.hpp>
 #include <coxswain/runtime/rare_vector.hpp>
 #include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/runtime/tensor_map.hpp>
@@ -25,19 +25,20 @@ struct MetadataBindingInfo {
   std::size_t dynamic_metadata_offset = 0;  ///< words before the part whose length varies
 };
 
-/// What a kernel runs on. Up to eight buffers and four scalars are held without an allocation.
+/// What a kernel runs on. Eight buffers and four scalars at least are held without an allocation.
 struct KernelArguments {
-  SmallVector<KernelBuffer, 8> buffers;
+  KernelBuffers buffers;
   MetadataBindingInfo info;
   RareVector<TensorMapArgument> tensor_maps;
 
   /// Read and written, unless `access` says that the kernel only reads it.
   KernelArguments&& with_buffer(Binding binding, Access access = Access::Write) && {
-    buffers.emplace_back(std::move(binding), access);
+    buffers.push_back(std::move(binding), access);
     return std::move(*this);
   }
   KernelArguments&& with_buffer(const Handle& handle, Access access = Access::Write) && {
-    return std::move(*this).with_buffer(handle.binding(), access);
+    buffers.push_back(handle, access);
+    return std::move(*this);
   }
   KernelArguments&& with_info(MetadataBindingInfo metadata) && {
     info = std::move(metadata);
@@ -77,6 +78,5 @@ struct KernelArguments {
     ++info.dynamic_metadata_offset;
   }
 };
-static_assert(sizeof(KernelArguments) <= 272, "a launch goes to the device thread in six cache lines");
 
 }  // namespace cox

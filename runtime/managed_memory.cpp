@@ -12,7 +12,7 @@ std::uint64_t MemoryOwner::next_generation() noexcept {
   return last_generation.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-ManagedMemory::Record::Record(const MemoryOwner& memory_owner) noexcept
+MemoryView::Record::Record(const MemoryOwner& memory_owner) noexcept
     : owner(memory_owner), id(last_memory.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 }  // namespace cox

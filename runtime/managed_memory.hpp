@@ -4,6 +4,7 @@
 #include <coxswain/runtime/detail/reference_reserve.hpp>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -45,19 +46,66 @@ struct MemoryState {
   std::exception_ptr failure;                                       ///< why the allocation failed, if it did (L12)
 };
 
+/// A memory that somebody else keeps: good as long as he does.
+class MemoryView {
+ public:
+  MemoryView() noexcept = default;
+
+  /// False for that of an empty reference.
+  [[nodiscard]] explicit operator bool() const noexcept { return record_ != nullptr; }
+  friend bool operator==(const MemoryView&, const MemoryView&) = default;
+
+  // Precondition of all below: not empty.
+  [[nodiscard]] const MemoryOwner& owner() const noexcept { return record_->owner; }
+  /// Unique in the process; names the memory in messages.
+  [[nodiscard]] std::uint64_t id() const noexcept { return record_->id; }
+  /// Device thread of the owner only.
+  [[nodiscard]] MemoryState& state() const noexcept { return record_->state; }
+
+  /// As a number, the lowest three bits of which are 0; and back. Of an empty one, too.
+  [[nodiscard]] std::uint64_t bits() const noexcept { return std::bit_cast<std::uint64_t>(record_); }
+  [[nodiscard]] static MemoryView of_bits(std::uint64_t bits) noexcept {
+    return MemoryView(std::bit_cast<Record*>(bits));
+  }
+
+ private:
+  friend class ManagedMemory;
+  friend class ManagedMemoryHandle;
+  struct alignas(8) Record {
+    explicit Record(const MemoryOwner& memory_owner) noexcept;
+    std::atomic<std::uint32_t> references{1};
+    std::atomic<std::uint32_t> handles{0};  // how many of the references are handles
+    MemoryOwner owner;
+    std::uint64_t id;
+    MemoryState state;
+  };
+  explicit MemoryView(Record* record) noexcept : record_(record) {}
+
+  Record* record_ = nullptr;
+};
+
 /// A counted reference to one allocation: minted by the client, before the device has any memory for it, and bound to
 /// storage on the device thread. Copies may be made and dropped on any thread; the last one frees the memory. Closures
 /// waiting in a queue hold references, so dropping a handle never takes memory from queued work.
-class ManagedMemory {
+class ManagedMemory : public MemoryView {
  public:
   ManagedMemory() noexcept = default;
   /// Throws std::bad_alloc only.
-  [[nodiscard]] static ManagedMemory mint(const MemoryOwner& owner) { return ManagedMemory(new Record(owner)); }
-
-  ManagedMemory(const ManagedMemory& other) noexcept : record_(other.record_) {
+  [[nodiscard]] static ManagedMemory mint(const MemoryOwner& owner) { return adopt(MemoryView(new Record(owner))); }
+  /// One more reference.
+  explicit ManagedMemory(MemoryView memory) noexcept : MemoryView(memory) {
     if (record_ != nullptr) record_->references.fetch_add(1, std::memory_order_relaxed);
   }
-  ManagedMemory(ManagedMemory&& other) noexcept : record_(std::exchange(other.record_, nullptr)) {}
+  /// A reference that has been counted already; and the way back: the reference is empty afterwards.
+  static ManagedMemory adopt(MemoryView counted) noexcept {
+    ManagedMemory memory;
+    static_cast<MemoryView&>(memory) = counted;
+    return memory;
+  }
+  MemoryView release() && noexcept { return std::exchange(static_cast<MemoryView&>(*this), MemoryView()); }
+
+  ManagedMemory(const ManagedMemory& other) noexcept : ManagedMemory(static_cast<const MemoryView&>(other)) {}
+  ManagedMemory(ManagedMemory&& other) noexcept : MemoryView(std::move(other).release()) {}
   ManagedMemory& operator=(ManagedMemory other) noexcept {
     std::swap(record_, other.record_);
     return *this;
@@ -67,35 +115,11 @@ class ManagedMemory {
     if (record_ != nullptr && record_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete record_;
   }
 
-  /// False for a default-constructed or moved-from reference.
-  [[nodiscard]] explicit operator bool() const noexcept { return record_ != nullptr; }
-  friend bool operator==(const ManagedMemory&, const ManagedMemory&) = default;
-
-  // Precondition of all below: not empty.
-  [[nodiscard]] const MemoryOwner& owner() const noexcept { return record_->owner; }
-  /// Unique in the process; names the memory in messages.
-  [[nodiscard]] std::uint64_t id() const noexcept { return record_->id; }
-  /// Nobody else refers to the memory.
+  /// Nobody else refers to the memory. Precondition: not empty.
   [[nodiscard]] bool is_last() const noexcept {
     // Acquire pairs with the release in the destructor: what the others did with the memory has happened.
     return record_->references.load(std::memory_order_acquire) == 1;
   }
-  /// Device thread of the owner only.
-  [[nodiscard]] MemoryState& state() const noexcept { return record_->state; }
-
- private:
-  friend class ManagedMemoryHandle;
-  struct Record {
-    explicit Record(const MemoryOwner& memory_owner) noexcept;
-    std::atomic<std::uint32_t> references{1};
-    std::atomic<std::uint32_t> handles{0};  // how many of the references are handles
-    MemoryOwner owner;
-    std::uint64_t id;
-    MemoryState state;
-  };
-  explicit ManagedMemory(Record* record) noexcept : record_(record) {}
-
-  Record* record_ = nullptr;
 };
 
 /// A reference that also counts as a user's handle. As long as there is only one, its user may change the memory in
@@ -124,7 +148,7 @@ class ManagedMemoryHandle {
   [[nodiscard]] ManagedMemory reference() const noexcept {
     if (!memory_) return {};
     reserve_.take(memory_.record_->references);
-    return ManagedMemory(memory_.record_);
+    return ManagedMemory::adopt(memory_);
   }
   /// Turns this handle into a plain reference; the handle is empty afterwards.
   [[nodiscard]] ManagedMemory into_memory() && noexcept {

@@ -30,6 +30,7 @@ class SmallVector {
 
  public:
   using value_type = T;
+  static constexpr std::size_t inline_capacity = N;
 
   SmallVector() noexcept = default;
   // They delegate, so that the destructor runs when an element or the memory for it cannot be had.

@@ -36,8 +36,8 @@ class RecordedWork {
     for (const BufferUse& use : uses) {
       const auto [found, is_new] = part.places.try_emplace(use.buffer, part.uses.size());
       if (is_new) {
-        if (use.memory != nullptr) memory_.push_back(*use.memory);
-        part.uses.push_back({use.buffer, use.access, nullptr});
+        if (use.memory) memory_.emplace_back(use.memory);
+        part.uses.push_back({use.buffer, use.access, {}});
       } else if (use.access == Access::Write) {
         part.uses[found->second].access = Access::Write;
       }

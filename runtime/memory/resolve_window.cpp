@@ -5,6 +5,8 @@
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/place.hpp>
 
+#include <algorithm>
+
 namespace cox {
 
 std::string describe_use(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller) {
@@ -12,7 +14,7 @@ std::string describe_use(const MemoryWindow& window, const MemoryOwner& owner, c
          Place{owner.device, caller.stream}.to_string();
 }
 
-DeviceBuffer& resolve_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller) {
+BufferWindow resolve_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller) {
   if (!window.memory)
     throw IoError(
         IoError::Kind::NotFound,
@@ -31,11 +33,13 @@ DeviceBuffer& resolve_window(const MemoryWindow& window, const MemoryOwner& owne
   if (state.resource == nullptr) refuse(IoError::Kind::NotFound, "it was never initialised");
 
   auto& buffer = static_cast<DeviceBuffer&>(*state.resource);
-  if (window.offset_start > buffer.size() || window.size_in_used > buffer.size() - window.offset_start)
-    refuse(IoError::Kind::OutOfBounds, "a window of " + format_byte_count(window.size_in_used) + " behind its first " +
+  const std::size_t rest = buffer.size() - std::min(window.offset_start, buffer.size());
+  const std::size_t size = window.size_in_used.value_or(rest);
+  if (window.offset_start > buffer.size() || size > rest)
+    refuse(IoError::Kind::OutOfBounds, "a window of " + format_byte_count(size) + " behind its first " +
                                            format_byte_count(window.offset_start) + " is not within its " +
                                            format_byte_count(buffer.size()));
-  return buffer;
+  return {buffer, size};
 }
 
 }  // namespace cox

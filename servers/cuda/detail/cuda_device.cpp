@@ -208,20 +208,20 @@ Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
 }
 
 CudaRange CudaDevice::resolve(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
-  DeviceBuffer& buffer = resolve_window(window, utilities_->owner, caller);
+  const auto [buffer, size] = resolve_window(window, utilities_->owner, caller);
 #ifndef NDEBUG
   if (!memory_->alive(buffer))
     throw IoError(IoError::Kind::StaleHandle,
                   describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
-  uses.push_back({&buffer, access, &window.memory});
-  return {buffer.address() == 0 ? 0 : buffer.address() + window.offset_start, window.size_in_used};
+  uses.push_back({&buffer, access, window.memory});
+  return {buffer.address() == 0 ? 0 : buffer.address() + window.offset_start, size};
 }
 
 StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {
   if (on.capture.preparing()) {
     for (const BufferUse& use : uses)
-      if (use.memory != nullptr) on.capture.keep(*use.memory);
+      if (use.memory) on.capture.keep(ManagedMemory(use.memory));
   }
   StreamPositions waits = on.owed(streams_);
   for (const BufferUse& use : uses) {
@@ -243,7 +243,7 @@ void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task)
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, slot, streams_, waits);
     use.buffer->uses.prepare(streams_);
-    if (on.capture.preparing() && use.memory != nullptr) on.capture.keep(*use.memory);
+    if (on.capture.preparing() && use.memory) on.capture.keep(ManagedMemory(use.memory));
   }
   on.make_room_for_transfer();
   const StreamPosition position = transfers_.begin(waits, std::move(task));

@@ -69,7 +69,7 @@ void require_limits(const Preparation& preparation) {
 }
 
 void add_buffer(Preparation& preparation, const KernelBuffer& buffer, Access most) {
-  const Access access = most == Access::Read ? Access::Read : buffer.access();
+  const Access access = most == Access::Read ? Access::Read : buffer.access;
   preparation.launch.add_word(preparation.device.resolve(buffer, access, preparation.caller, preparation.uses).address);
 }
 
@@ -96,12 +96,12 @@ void add_by_signature(Preparation& preparation, const std::vector<KernelParamete
     throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
                          "takes " + std::to_string(wanted(KernelParameter::Kind::TensorMap)) +
                              " tensor maps, but was given " + std::to_string(arguments.tensor_maps.size()));
-  std::size_t buffer = 0;
+  auto buffer = arguments.buffers.begin();
   std::size_t tensor_map = 0;
   std::size_t word = 0;
   for (const KernelParameter& parameter : parameters) {
     switch (parameter.kind) {
-      case KernelParameter::Kind::Buffer: add_buffer(preparation, arguments.buffers[buffer++], parameter.access); break;
+      case KernelParameter::Kind::Buffer: add_buffer(preparation, *buffer++, parameter.access); break;
       case KernelParameter::Kind::TensorMap: add_tensor_map(preparation, arguments.tensor_maps[tensor_map++]); break;
       case KernelParameter::Kind::Scalar: {
         const std::size_t taken = (parameter.size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
@@ -123,7 +123,7 @@ void add_dynamic_words(Preparation& preparation, std::span<const std::uint64_t> 
   preparation.metadata_source = preparation.device.allocate_pinned(words.size_bytes(), preparation.caller);
   std::memcpy(preparation.metadata_source.data(), words.data(), words.size_bytes());
   auto& buffer = static_cast<DeviceBuffer&>(*preparation.metadata);
-  preparation.uses.push_back({&buffer, Access::Write, nullptr});
+  preparation.uses.push_back({&buffer, Access::Write, {}});
   preparation.launch.add_word(buffer.address());
 }
 
@@ -132,7 +132,7 @@ void add_dynamic_words(Preparation& preparation, std::span<const std::uint64_t> 
 void add_by_convention(Preparation& preparation) {
   const KernelArguments& arguments = preparation.arguments;
   CudaLaunch& launch = preparation.launch;
-  for (const KernelBuffer& buffer : arguments.buffers) add_buffer(preparation, buffer, Access::Write);
+  for (const KernelBuffer buffer : arguments.buffers) add_buffer(preparation, buffer, Access::Write);
   for (const TensorMapArgument& tensor_map : arguments.tensor_maps) add_tensor_map(preparation, tensor_map);
   const std::span<const std::uint64_t> words(arguments.info.data.data(), arguments.info.data.size());
   const std::size_t statics = std::min(arguments.info.dynamic_metadata_offset, words.size());

@@ -74,22 +74,22 @@ Bytes HostDevice::allocate_pinned(std::size_t size, const Caller& caller) {
 }
 
 HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
-  DeviceBuffer& buffer = resolve_window(window, utilities_->owner, caller);
+  const auto [buffer, size] = resolve_window(window, utilities_->owner, caller);
 #ifndef NDEBUG
   if (!memory_.alive(buffer))
     throw IoError(IoError::Kind::StaleHandle,
                   describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
-  uses.push_back({&buffer, access, &window.memory});
+  uses.push_back({&buffer, access, window.memory});
   std::byte* const data = host_pointer(buffer.address());
-  return {data == nullptr ? nullptr : data + window.offset_start, window.size_in_used};
+  return {data == nullptr ? nullptr : data + window.offset_start, size};
 }
 
 void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name) {
   if (on.capture.capturing()) return on.capture.graph().add(uses, std::move(work));
   if (on.capture.preparing()) {
     for (const BufferUse& use : uses)
-      if (use.memory != nullptr) on.capture.keep(*use.memory);
+      if (use.memory) on.capture.keep(ManagedMemory(use.memory));
   }
   StreamPositions waits;
   for (const BufferUse& use : uses) {

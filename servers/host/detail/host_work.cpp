@@ -53,8 +53,8 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
       launch.dynamic_count = resolve_dynamic_count(device, *count.as_dynamic(), caller, uses);
     }
     launch.arguments.reserve(arguments.buffers.size());
-    for (const KernelBuffer& buffer : arguments.buffers)
-      launch.arguments.push_back({device.resolve(buffer, buffer.access(), caller, uses), buffer.access()});
+    for (const KernelBuffer buffer : arguments.buffers)
+      launch.arguments.push_back({device.resolve(buffer, buffer.access, caller, uses), buffer.access});
   } catch (const IoError& error) {
     throw LaunchError(LaunchError::Kind::Io,
                       launch_name(launch.kernel.name(), launch.place) + " cannot be launched: " + error.what(),

@@ -30,7 +30,7 @@ struct RecordingFixture {
       delete std::exchange(buffer, buffer->next_returned);
   }
   DeviceBuffer& buffer(std::size_t i) const { return static_cast<DeviceBuffer&>(*memories[i].state().resource); }
-  BufferUse use(std::size_t i, Access access) const { return {&buffer(i), access, &memories[i]}; }
+  BufferUse use(std::size_t i, Access access) const { return {&buffer(i), access, memories[i]}; }
   UniqueFunction<void()> say(char what) {
     return [this, what] { said += what; };
   }

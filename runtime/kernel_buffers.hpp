@@ -1,0 +1,150 @@
+#pragma once
+
+#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/binding.hpp>
+#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/small_vector.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace cox {
+
+/// A buffer that a kernel is given: a window of an allocation, and what the kernel does to it.
+struct KernelBuffer {
+  MemoryView memory;
+  std::size_t offset_start = 0;                            ///< bytes left out at the front
+  std::optional<std::size_t> size_in_used = std::nullopt;  ///< bytes of the window; nothing: the whole allocation
+  Access access = Access::Write;
+};
+
+/// The buffers of a launch, in order. They keep their memory. Each cache line of a launch that goes from one processor
+/// to another costs: so a whole allocation is one word, a window of one three. Eight buffers at least are held without
+/// an allocation.
+class KernelBuffers {
+ public:
+  using Word = std::uint64_t;
+  class Iterator;
+
+  KernelBuffers() noexcept = default;
+  KernelBuffers(const KernelBuffers& other);
+  KernelBuffers(KernelBuffers&&) noexcept = default;
+  KernelBuffers& operator=(KernelBuffers other) noexcept {
+    std::swap(words_, other.words_);
+    return *this;
+  }
+  ~KernelBuffers();
+
+  /// Throws std::bad_alloc.
+  void push_back(Binding binding, Access access = Access::Write) {
+    make_room();
+    append(std::move(binding.memory), binding.offset_start, binding.offset_end, binding.size, access);
+  }
+  /// As push_back(handle.binding()), in half the instructions.
+  void push_back(const Handle& handle, Access access = Access::Write) {
+    make_room();
+    append(handle.memory().reference(), handle.offset_start(), handle.offset_end(), handle.size(), access);
+  }
+
+  [[nodiscard]] Iterator begin() const noexcept;
+  [[nodiscard]] Iterator end() const noexcept;
+  /// Counts them.
+  [[nodiscard]] std::size_t size() const noexcept;
+
+  /// What they are: the references in it are the caller's after take_words(), and this is empty.
+  [[nodiscard]] std::span<const Word> words() const noexcept { return {words_.data(), words_.size()}; }
+  void take_words(std::span<Word> to) noexcept;
+  /// From what take_words() gave. Throws std::bad_alloc, not for up to 24 words; then the words stay the caller's.
+  [[nodiscard]] static KernelBuffers of_words(std::span<const Word> words);
+
+ private:
+  // In the lowest bits of a buffer's first word, which are 0 in an address.
+  static constexpr Word read_only = 1;
+  static constexpr Word windowed = 2;
+  static constexpr std::size_t most_words = 3;  // of a buffer
+
+  void make_room() {
+    if (words_.capacity() - words_.size() < most_words) [[unlikely]]
+      words_.reserve(2 * words_.capacity());
+  }
+  // After make_room().
+  void append(ManagedMemory memory, std::size_t offset_start, std::size_t offset_end, std::size_t size,
+              Access access) noexcept {
+    const bool is_whole = (offset_start | offset_end) == 0;
+    words_.push_back(std::move(memory).release().bits() | (access == Access::Read ? read_only : 0) |
+                     (is_whole ? 0 : windowed));
+    if (is_whole) [[likely]]
+      return;
+    words_.push_back(offset_start);
+    words_.push_back(size - offset_start - offset_end);
+  }
+
+  SmallVector<Word, 24> words_;
+};
+
+class KernelBuffers::Iterator {
+ public:
+  using value_type = KernelBuffer;
+  using difference_type = std::ptrdiff_t;
+
+  Iterator() noexcept = default;
+  [[nodiscard]] KernelBuffer operator*() const noexcept {
+    KernelBuffer buffer{.memory = MemoryView::of_bits(*word_ & ~(read_only | windowed))};
+    if ((*word_ & read_only) != 0) buffer.access = Access::Read;
+    if (!is_windowed()) return buffer;
+    buffer.offset_start = word_[1];
+    buffer.size_in_used = word_[2];
+    return buffer;
+  }
+  Iterator& operator++() noexcept {
+    word_ += is_windowed() ? most_words : 1;
+    return *this;
+  }
+  Iterator operator++(int) noexcept {
+    const Iterator before = *this;
+    ++*this;
+    return before;
+  }
+  friend bool operator==(const Iterator&, const Iterator&) = default;
+
+ private:
+  friend class KernelBuffers;
+  explicit Iterator(const Word* word) noexcept : word_(word) {}
+  [[nodiscard]] bool is_windowed() const noexcept { return (*word_ & windowed) != 0; }
+
+  const Word* word_ = nullptr;
+};
+
+inline KernelBuffers::Iterator KernelBuffers::begin() const noexcept { return Iterator(words_.begin()); }
+inline KernelBuffers::Iterator KernelBuffers::end() const noexcept { return Iterator(words_.end()); }
+
+inline std::size_t KernelBuffers::size() const noexcept {
+  return static_cast<std::size_t>(std::ranges::distance(begin(), end()));
+}
+
+inline KernelBuffers::KernelBuffers(const KernelBuffers& other) : words_(other.words_) {
+  for (const KernelBuffer buffer : *this) std::move(ManagedMemory(buffer.memory)).release();
+}
+
+inline KernelBuffers::~KernelBuffers() {
+  for (const KernelBuffer buffer : *this) ManagedMemory::adopt(buffer.memory);
+}
+
+inline void KernelBuffers::take_words(std::span<Word> to) noexcept {
+  std::ranges::copy(words(), to.begin());
+  words_.clear();
+}
+
+inline KernelBuffers KernelBuffers::of_words(std::span<const Word> words) {
+  KernelBuffers buffers;
+  buffers.words_ = {words.begin(), words.end()};
+  return buffers;
+}
+
+}  // namespace cox
