@@ -1,10 +1,10 @@
 #pragma once
 
+#include <coxswain/runtime/detail/return_list.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,20 +14,8 @@ namespace cox {
 
 class DeviceBuffer;
 
-/// Buffers that nobody refers to any more, on their way back to the device thread. Pushing neither blocks nor
-/// allocates, so that the last handle can be dropped anywhere.
-class ReturnedBuffers {
- public:
-  /// Any thread. False, once closed: the buffer's memory has been given back, and the buffer stays the caller's.
-  [[nodiscard]] bool push(DeviceBuffer& buffer) noexcept;
-  /// All that came back so far, linked by next_returned. Device thread only.
-  [[nodiscard]] DeviceBuffer* take_all() noexcept;
-  /// As take_all; from now on nothing is accepted. Device thread only, once.
-  [[nodiscard]] DeviceBuffer* close() noexcept;
-
- private:
-  std::atomic<DeviceBuffer*> newest_{nullptr};
-};
+/// Buffers that nobody refers to any more, on their way back to the device thread.
+using ReturnedBuffers = detail::ReturnList<DeviceBuffer>;
 
 /// The storage of one allocation. Held by the references to its memory; work that was queued with it is known by its
 /// place on the streams instead (LastUses), so that the memory can be used again as soon as the order of the streams

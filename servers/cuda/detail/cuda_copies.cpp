@@ -73,7 +73,12 @@ void upload_by_threads(CudaDevice& device, CudaStream& on, const BufferUses& use
 struct Download {
   std::vector<CopyTask::Part> parts;
   BufferUses uses;
+  SmallReadSlots::Slot slot = nullptr;  ///< for a small read; null: parts have memory of their own
 
+  [[nodiscard]] bool is_small() const noexcept {
+    return parts.size() == 1 && parts.front().plan.is_linear() &&
+           SmallRead::can_read(parts.front().device, parts.front().plan.size());
+  }
   [[nodiscard]] std::size_t size() const noexcept {
     std::size_t bytes = 0;
     for (const CopyTask::Part& part : parts) bytes += part.plan.size();
@@ -84,6 +89,10 @@ struct Download {
 /// Page-locked memory for what is read, if there is enough of it.
 bool take_pinned(CudaDevice& device, Download& download, const Caller& caller) {
   try {
+    if (download.is_small()) {
+      download.slot = device.small_reads().take([&] { return device.allocate_pinned(SmallRead::most, caller); });
+      return true;
+    }
     for (CopyTask::Part& part : download.parts) part.host = device.allocate_pinned(part.plan.size(), caller);
     return true;
   } catch (const IoError&) {
@@ -112,19 +121,14 @@ void keep(const IssueTarget& target, std::vector<CopyTask::Part>& parts) noexcep
   }
 }
 
-bool is_small(const CopyTask::Part& part) noexcept {
-  return part.plan.is_linear() && SmallRead::can_read(part.device, part.plan.size());
-}
-
-void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::Part& part, AwaitedEnd end,
-                      Promise<std::vector<Bytes>>& promise) {
-  const auto read = make_recycled<SmallRead>(part.host.span());
-  read->begin(part.device, target.stream());
-  std::vector<Bytes> bytes;  // the result, put together here, meanwhile: who waits for it has it at once
-  bytes.push_back(Bytes::uninitialized(part.plan.size()));
-  std::shared_ptr<CudaEvent> event = target.queue->mark(device.events());
-  read->ends_at(std::move(event), std::move(part.host));
+void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::Part& part, SmallReadSlots::Slot slot,
+                      AwaitedEnd end, Promise<std::vector<Bytes>>& promise) {
+  const auto read = make_recycled<SmallRead>(std::move(slot), part.plan.size());
   try {
+    read->begin(part.device, target.stream());
+    std::vector<Bytes> bytes;  // the result, put together here, meanwhile: who waits for it has it at once
+    bytes.push_back(Bytes::uninitialized(part.plan.size()));
+    read->ends_at(target.queue->mark(device.events()));
     promise.settle_at(read, [read, bytes = std::move(bytes), end = std::move(end)]() mutable {
       end.come();
       read->copy_to(bytes.front().span());
@@ -162,23 +166,25 @@ void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyT
 void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
                         Promise<std::vector<Bytes>> promise) {
   const BufferUses uses = std::move(download.uses);
-  device.submit_behind_all(
-      on, uses, {"read", nullptr, caller.site},
-      [&device, parts = std::move(download.parts), stream = on.shared_from_this(), sequence = on.next_sequence(),
-       site = caller.site, promise = std::move(promise)](const IssueTarget& target) mutable {
-        if (auto error = stream->take_errors_before(sequence, site)) return promise.set_error(std::move(error));
-        try {
-          AwaitedEnd end{std::move(stream), sequence, site, target.queue->held()};
-          if (parts.size() == 1 && is_small(parts.front())) {
-            issue_small_read(device, target, parts.front(), std::move(end), promise);
-          } else {
-            issue_read(device, target, parts, std::move(end), promise);
-          }
-        } catch (...) {
-          keep(target, parts);
-          promise.set_error(std::current_exception());
-        }
-      });
+  device.submit_behind_all(on, uses, {"read", nullptr, caller.site},
+                           [&device, parts = std::move(download.parts), slot = std::move(download.slot),
+                            stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+                            promise = std::move(promise)](const IssueTarget& target) mutable {
+                             if (auto error = stream->take_errors_before(sequence, site))
+                               return promise.set_error(std::move(error));
+                             try {
+                               AwaitedEnd end{std::move(stream), sequence, site, target.queue->held()};
+                               if (slot != nullptr) {
+                                 issue_small_read(device, target, parts.front(), std::move(slot), std::move(end),
+                                                  promise);
+                               } else {
+                                 issue_read(device, target, parts, std::move(end), promise);
+                               }
+                             } catch (...) {
+                               keep(target, parts);
+                               promise.set_error(std::current_exception());
+                             }
+                           });
 }
 
 void download_by_threads(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,

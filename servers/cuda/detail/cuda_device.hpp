@@ -20,6 +20,7 @@
 #include <coxswain/servers/cuda/detail/event_watch.hpp>
 #include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/pinned_storage.hpp>
+#include <coxswain/servers/cuda/detail/small_read_slots.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -75,6 +76,7 @@ class CudaDevice {
   [[nodiscard]] CudaEvents& timed_events() noexcept { return *timed_events_; }
   [[nodiscard]] CudaMemory& memory() noexcept { return *memory_; }
   [[nodiscard]] CudaPinnedMemory& pinned() noexcept { return *pinned_; }
+  [[nodiscard]] SmallReadSlots& small_reads() noexcept { return small_reads_; }
   /// For large reads, on the threads that copy: page-locked memory of its own, so that the device thread does not wait
   /// while it grows.
   [[nodiscard]] const std::shared_ptr<CudaPinnedMemory>& results() const noexcept { return results_; }
@@ -173,6 +175,7 @@ class CudaDevice {
   const std::unique_ptr<CudaMemory> memory_;
   std::shared_ptr<CudaPinnedMemory> pinned_;  // with the bytes that it gave out
   std::shared_ptr<CudaPinnedMemory> results_;
+  SmallReadSlots small_reads_;
   CUstream capture_stream_ = nullptr;  // for graphs, which are captured whole
   struct Captured {
     StreamId stream;

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 #include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/detail/small_read_slots.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -30,18 +31,19 @@ class SmallRead final : public Milestone {
   [[nodiscard]] static bool can_read(CUdeviceptr address, std::size_t size) noexcept {
     return size != 0 && size <= most && address % word_size(size) == 0;
   }
-  /// Into page-locked memory that nobody else looks at.
-  explicit SmallRead(std::span<std::byte> to) noexcept : to_(to) {}
+  /// Of `size` bytes, into the first of the slot's memory, for as long as this lives.
+  SmallRead(SmallReadSlots::Slot slot, std::size_t size) noexcept
+      : slot_(std::move(slot)), to_(slot_->memory.span().first(size)) {}
 
   /// Queues the copy. Throws CudaError.
   void begin(CUdeviceptr address, CUstream stream);
-  /// The event behind the copy, and nothing else in between. `memory`: where the copy goes, for as long as this lives.
-  void ends_at(std::shared_ptr<CudaEvent> event, Bytes memory) noexcept {
-    event_ = std::move(event);
-    memory_ = std::move(memory);
+  /// The event behind the copy, and nothing else in between.
+  void ends_at(std::shared_ptr<CudaEvent> event) noexcept { event_ = std::move(event); }
+  /// The slot's memory, for whoever keeps it until the copy is over. Nobody else has this.
+  [[nodiscard]] Bytes give_up() noexcept {
+    const std::unique_ptr<SmallReadSlot> slot(slot_.release());
+    return std::move(slot->memory);
   }
-  /// The memory again, for whoever keeps it until the copy is over. Nobody else has this.
-  [[nodiscard]] Bytes give_up() noexcept { return std::move(memory_); }
 
   // As Milestone says.
   [[nodiscard]] bool reached() noexcept override;
@@ -58,8 +60,8 @@ class SmallRead final : public Milestone {
   }
   [[nodiscard]] bool has_come() noexcept;
 
+  SmallReadSlots::Slot slot_;
   const std::span<std::byte> to_;
-  Bytes memory_;
   std::shared_ptr<CudaEvent> event_;
 };
 

@@ -34,13 +34,15 @@ class HeldRead {
         memory_(client.create(Bytes::copy_of(content))),
         source_(client.get_resource(memory_)) {
     client.sync().get();
-    Bytes to = std::move(client.reserve_staging(std::vector<std::size_t>{8}).front());
     auto* const stream = static_cast<CUstream>(source_.resource.stream);
-    read = std::make_shared<SmallRead>(to.span());
+    read = std::make_shared<SmallRead>(slots_.take([&] {
+      return std::move(client.reserve_staging(std::vector<std::size_t>{SmallRead::most}).front());
+    }),
+                                       8);
     read->begin(source_.resource.address, stream);
     COX_CUDA_TRY(stream_wait_value(stream, events_->counter(), 1, CU_STREAM_WAIT_VALUE_GEQ));
     event = events_->record(stream);
-    read->ends_at(event, std::move(to));
+    read->ends_at(event);
   }
   HeldRead(const HeldRead&) = delete;
   HeldRead& operator=(const HeldRead&) = delete;
@@ -69,6 +71,7 @@ class HeldRead {
       std::make_shared<detail::CudaEvents>(context_, poller_, detail::CudaEvents::Timing::Off);
   Handle memory_;
   ManagedResource<CudaResource> source_;
+  detail::SmallReadSlots slots_;
 };
 
 }  // namespace

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/detail/return_list.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace cox::detail {
+
+/// Page-locked memory for one small read after the other. It comes back from the thread that has waited by one word; to
+/// take it from the pool, and to give it back, costs both threads the pool's lock and its lines: 0.8 us of 3.
+class SmallReadSlot {
+ public:
+  SmallReadSlot(std::shared_ptr<ReturnList<SmallReadSlot>> returned, Bytes memory_of_it) noexcept
+      : memory(std::move(memory_of_it)), returned_(std::move(returned)) {}
+
+  /// Nobody reads to it any more. Any thread.
+  void release() noexcept {
+    if (!returned_->push(*this)) delete this;
+  }
+
+  Bytes memory;
+  SmallReadSlot* next_returned = nullptr;
+
+ private:
+  const std::shared_ptr<ReturnList<SmallReadSlot>> returned_;
+};
+
+struct ReleaseSmallReadSlot {
+  void operator()(SmallReadSlot* slot) const noexcept { slot->release(); }
+};
+
+/// Those of a device, which may outlive it with whoever reads. Device thread only.
+class SmallReadSlots {
+ public:
+  using Slot = std::unique_ptr<SmallReadSlot, ReleaseSmallReadSlot>;
+
+  SmallReadSlots() = default;
+  SmallReadSlots(const SmallReadSlots&) = delete;
+  SmallReadSlots& operator=(const SmallReadSlots&) = delete;
+  ~SmallReadSlots() {
+    delete_all(spare_);
+    delete_all(returned_->close());
+  }
+
+  /// One that nobody has, or a new one with the memory that `allocate()` returns. Throws what that throws, and
+  /// std::bad_alloc.
+  template <class Allocate>
+  [[nodiscard]] Slot take(const Allocate& allocate) {
+    if (spare_ == nullptr) spare_ = take_returned();
+    if (spare_ == nullptr) return Slot(new SmallReadSlot(returned_, allocate()));
+    return Slot(std::exchange(spare_, spare_->next_returned));
+  }
+
+ private:
+  static constexpr std::size_t most_spare = 64;
+
+  [[nodiscard]] SmallReadSlot* take_returned() const noexcept {
+    SmallReadSlot* const first = returned_->take_all();
+    SmallReadSlot* last = first;
+    for (std::size_t count = 1; last != nullptr && count < most_spare; ++count) last = last->next_returned;
+    if (last != nullptr) delete_all(std::exchange(last->next_returned, nullptr));
+    return first;
+  }
+  static void delete_all(SmallReadSlot* first) noexcept {
+    while (first != nullptr) delete std::exchange(first, first->next_returned);
+  }
+
+  const std::shared_ptr<ReturnList<SmallReadSlot>> returned_ = std::make_shared<ReturnList<SmallReadSlot>>();
+  SmallReadSlot* spare_ = nullptr;
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,70 @@
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/servers/cuda/detail/small_read_slots.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using cox::Bytes;
+using cox::detail::SmallReadSlot;
+using cox::detail::SmallReadSlots;
+
+namespace {
+
+/// Memory that counts itself.
+struct Memories {
+  int made = 0;
+  [[nodiscard]] Bytes operator()() {
+    ++made;
+    return Bytes::zeroed(64);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Slots of small reads come back from any thread, and are had again before new ones are made") {
+  Memories memories;
+  SmallReadSlots slots;
+  const auto make = [&] { return memories(); };
+  for (int round = 0; round < 100; ++round) {
+    SmallReadSlots::Slot one = slots.take(make);
+    SmallReadSlots::Slot other = slots.take(make);
+    CHECK(one->memory.size() == 64);
+    CHECK(one.get() != other.get());
+    std::thread([moved = std::move(one)] {}).join();
+  }
+  CHECK(memories.made == 2);
+}
+
+TEST_CASE("L7: no more than 64 slots of small reads are kept") {
+  Memories memories;
+  SmallReadSlots slots;
+  const auto make = [&] { return memories(); };
+  std::vector<SmallReadSlots::Slot> taken;
+  for (int i = 0; i < 100; ++i) taken.push_back(slots.take(make));
+  CHECK(memories.made == 100);
+  taken.clear();
+  for (int i = 0; i < 100; ++i) taken.push_back(slots.take(make));
+  CHECK(memories.made == 136);
+}
+
+TEST_CASE("L13: a slot that comes back after its device destroys itself") {
+  Memories memories;
+  const auto make = [&] { return memories(); };
+  auto slots = std::make_unique<SmallReadSlots>();
+  SmallReadSlots::Slot before = slots->take(make);
+  const SmallReadSlots::Slot after = slots->take(make);
+  before = nullptr;
+  slots = nullptr;
+  CHECK(after->memory.size() == 64);  // the sanitizers see the rest
+}
+
+TEST_CASE("A slot whose memory cannot be had is none") {
+  SmallReadSlots slots;
+  CHECK_THROWS_AS(slots.take([]() -> Bytes { throw std::bad_alloc(); }), std::bad_alloc);
+  CHECK(slots.take([] { return Bytes::zeroed(64); }) != nullptr);
+}
