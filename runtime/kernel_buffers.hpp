@@ -76,13 +76,12 @@ class KernelBuffers {
   // After make_room().
   void append(ManagedMemory memory, std::size_t offset_start, std::size_t offset_end, std::size_t size,
               Access access) noexcept {
-    const bool is_whole = (offset_start | offset_end) == 0;
-    words_.push_back(std::move(memory).release().bits() | (access == Access::Read ? read_only : 0) |
-                     (is_whole ? 0 : windowed));
-    if (is_whole) [[likely]]
-      return;
-    words_.push_back(offset_start);
-    words_.push_back(size - offset_start - offset_end);
+    const Word word = std::move(memory).release().bits() | (access == Access::Read ? read_only : 0);
+    if ((offset_start | offset_end) == 0) [[likely]]
+      return words_.unchecked_push_back(word);
+    words_.unchecked_push_back(word | windowed);
+    words_.unchecked_push_back(offset_start);
+    words_.unchecked_push_back(size - offset_start - offset_end);
   }
 
   SmallVector<Word, 24> words_;

@@ -98,6 +98,8 @@ class SmallVector {
     ++size_;
     return *element;
   }
+  /// As push_back, without an allocation. Precondition: size() < capacity().
+  void unchecked_push_back(T value) noexcept { std::construct_at(data_ + size_++, std::move(value)); }
   void pop_back() noexcept { std::destroy_at(data_ + --size_); }
   void clear() noexcept {
     std::destroy_n(data_, size_);

@@ -21,10 +21,7 @@ class ReferenceReserve {
   /// holds one himself.
   void take(std::atomic<std::uint32_t>& references) noexcept {
     // Relaxed, all: who holds a reference holds the object; the counts only have to add up.
-    const std::uint32_t thread = this_thread();
-    std::uint32_t owner = owner_.load(std::memory_order_relaxed);
-    if (owner == nobody && owner_.compare_exchange_strong(owner, thread, std::memory_order_relaxed)) owner = thread;
-    if (owner != thread) [[unlikely]]
+    if (owner_.load(std::memory_order_relaxed) != this_thread_ && !become_owner()) [[unlikely]]
       return take_shared(references);
     std::uint16_t left = owned_.load(std::memory_order_relaxed);
     if (left == 0) {
@@ -54,6 +51,16 @@ class ReferenceReserve {
  private:
   static constexpr std::uint16_t counted_at_once = 256;
   static constexpr std::uint32_t nobody = 0;
+  static constexpr std::uint32_t without_number = ~std::uint32_t{0};
+
+  // Not for who owns it already. Returns whether the calling thread owns it now.
+  bool become_owner() noexcept {
+    std::uint32_t owner = owner_.load(std::memory_order_relaxed);
+    if (owner != nobody) return false;
+    while (this_thread_ == without_number || this_thread_ == nobody)
+      this_thread_ = numbers_.fetch_add(1, std::memory_order_relaxed) + 1;
+    return owner_.compare_exchange_strong(owner, this_thread_, std::memory_order_relaxed);
+  }
 
   void take_shared(std::atomic<std::uint32_t>& references) noexcept {
     std::uint16_t left = left_.load(std::memory_order_relaxed);
@@ -65,12 +72,7 @@ class ReferenceReserve {
   }
 
   // Not the number of another thread, unless 2^32 have been asked since.
-  [[nodiscard]] static std::uint32_t this_thread() noexcept {
-    static constinit thread_local std::uint32_t number = nobody;
-    while (number == nobody) [[unlikely]]
-      number = numbers_.fetch_add(1, std::memory_order_relaxed) + 1;
-    return number;
-  }
+  static inline constinit thread_local std::uint32_t this_thread_ = without_number;
   static inline std::atomic<std::uint32_t> numbers_{0};
 
   std::atomic<std::uint32_t> owner_{nobody};

@@ -200,6 +200,7 @@ Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
     const MemoryLabel label{caller.site.file_name(), caller.site.line()};
     if (auto bytes = pinned_->allocate(size, label)) return std::move(*bytes);
     streams_.poll();  // what the device has passed gives its memory back
+    small_reads_.clear();
     if (auto bytes = pinned_->allocate(size, label)) return std::move(*bytes);
     throw allocation_error(place(caller), size, pinned_->report(), caller.site);
   } catch (const std::bad_alloc&) {

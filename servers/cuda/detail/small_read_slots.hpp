@@ -41,7 +41,7 @@ class SmallReadSlots {
   SmallReadSlots(const SmallReadSlots&) = delete;
   SmallReadSlots& operator=(const SmallReadSlots&) = delete;
   ~SmallReadSlots() {
-    delete_all(spare_);
+    clear();
     delete_all(returned_->close());
   }
 
@@ -52,6 +52,11 @@ class SmallReadSlots {
     if (spare_ == nullptr) spare_ = take_returned();
     if (spare_ == nullptr) return Slot(new SmallReadSlot(returned_, allocate()));
     return Slot(std::exchange(spare_, spare_->next_returned));
+  }
+  /// Gives the memory of those that nobody has back: others need it more.
+  void clear() noexcept {
+    delete_all(std::exchange(spare_, nullptr));
+    delete_all(returned_->take_all());
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <coxswain/servers/cuda/detail/small_read_slots.hpp>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -50,6 +51,28 @@ TEST_CASE("L7: no more than 64 slots of small reads are kept") {
   taken.clear();
   for (int i = 0; i < 100; ++i) taken.push_back(slots.take(make));
   CHECK(memories.made == 136);
+}
+
+TEST_CASE("Slots of small reads that nobody has give their memory back when they are told to") {
+  std::array<std::byte, 64> memory{};
+  int alive = 0;
+  const auto make = [&] {
+    ++alive;
+    return Bytes::adopt(memory.data(), memory.size(), &alive,
+                        [](void* count) noexcept { --*static_cast<int*>(count); });
+  };
+  SmallReadSlots slots;
+  SmallReadSlots::Slot kept = slots.take(make);
+  for (int i = 0; i < 3; ++i) {
+    const SmallReadSlots::Slot one = slots.take(make);
+    const SmallReadSlots::Slot other = slots.take(make);
+  }
+  CHECK(alive == 3);
+  slots.clear();
+  CHECK(alive == 1);
+  kept = nullptr;
+  slots.clear();
+  CHECK(alive == 0);
 }
 
 TEST_CASE("L13: a slot that comes back after its device destroys itself") {
