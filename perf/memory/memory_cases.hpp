@@ -96,6 +96,19 @@ class PmrUnderTest {
   std::pmr::unsynchronized_pool_resource resource_{{.max_blocks_per_chunk = 0, .largest_required_pool_block = 65'536}};
 };
 
+/// Nothing: what the program itself costs that asks for memory, and remembers as much of it as of the pool's.
+class NothingUnderTest {
+ public:
+  using Allocation = MemoryAllocation;
+  static Allocation take(std::size_t bytes) {
+    Allocation allocation;
+    allocation.size = bytes;
+    asm volatile("" : : "r"(&allocation) : "memory");
+    return allocation;
+  }
+  static void free(const Allocation& allocation) { asm volatile("" : : "r"(allocation.block), "r"(allocation.size)); }
+};
+
 /// Nanoseconds of one allocation and its freeing with `live` others alive: of one size again and again; and of the size
 /// of one of the others, which is freed for it. Both with what `allocator.finish()` waits for, if it has that.
 template <class Allocator>

@@ -26,7 +26,8 @@ void add_pairs(Suite& suite, std::size_t live, bool quick) {
              .metrics = {{"one size", "ns per pair"}, {"sizes of random others", "ns per pair"}},
              .contenders = {{"memory_pool", [=] { return pairs<PoolUnderTest>(live, count); }},
                             {"malloc", [=] { return pairs<HeapUnderTest>(live, count); }, "no stream order"},
-                            {"pmr_pool", [=] { return pairs<PmrUnderTest>(live, count); }, "no stream order"}},
+                            {"pmr_pool", [=] { return pairs<PmrUnderTest>(live, count); }, "no stream order"},
+                            {"nothing", [=] { return pairs<NothingUnderTest>(live, count); }, "the program that asks"}},
              .most_rounds = live >= 1'000'000 ? 3U : ~0U});
 }
 

@@ -14,9 +14,9 @@ using namespace cox::stress;
 namespace {
 
 /// Two clients on one device, all on the streams that the truth knows.
-class Bench {
+class AuditBench {
  public:
-  Bench() : truth({{0, 0}}, 2), auditor(truth, 0) {
+  AuditBench() : truth({{0, 0}}, 2), auditor(truth, 0) {
     for (std::uint32_t client : {0U, 1U}) truth.streams(client).fill(cox::StreamId{client + 1});
   }
 
@@ -43,7 +43,7 @@ Ticket ticket(std::uint16_t client, std::uint64_t operation, std::uint64_t after
 }  // namespace
 
 TEST_CASE("Closures in the order of their tickets pass, with gaps where some were cancelled") {
-  Bench bench;
+  AuditBench bench;
   Ticket first = ticket(0, 0, 0);
   first.after = {};
   bench.run(first);
@@ -54,7 +54,7 @@ TEST_CASE("Closures in the order of their tickets pass, with gaps where some wer
 }
 
 TEST_CASE("A closure before the one it comes after is found, and the late one too") {
-  Bench bench;
+  AuditBench bench;
   bench.run(ticket(0, 2, 1));
   REQUIRE(bench.violations() == 1);
   CHECK(bench.law() == Law::Order);
@@ -63,7 +63,7 @@ TEST_CASE("A closure before the one it comes after is found, and the late one to
 }
 
 TEST_CASE("A closure before another client's that was submitted first is found") {
-  Bench bench;
+  AuditBench bench;
   Ticket late = ticket(0, 0, 0);
   late.after = {};
   late.foreign_client = 1;
@@ -74,7 +74,7 @@ TEST_CASE("A closure before another client's that was submitted first is found")
 }
 
 TEST_CASE("An exception must come to the sink before the next closure runs") {
-  Bench bench;
+  AuditBench bench;
   Ticket throwing = ticket(0, 0, 0);
   throwing.after = {};
   throwing.fate = Fate::Throws;

@@ -19,7 +19,7 @@ Options three_devices() {
   return options;
 }
 
-struct Bench {
+struct BookBench {
   Options options = three_devices();
   RoundBook book{options, 1U << 20U};
   Random random{1};
@@ -44,7 +44,7 @@ struct Bench {
 }  // namespace
 
 TEST_CASE("Each rank's calls are made in the order of the rounds, and a round is checked when all of its are") {
-  Bench bench;
+  BookBench bench;
   const auto first = bench.round();
   REQUIRE(bench.book.append({first, bench.round()}, false));
   CHECK(bench.book.take_called(bench.random) == nullptr);
@@ -57,7 +57,7 @@ TEST_CASE("Each rank's calls are made in the order of the rounds, and a round is
 }
 
 TEST_CASE("What a missing rank left out is not called, and it goes on when that has timed out") {
-  Bench bench;
+  BookBench bench;
   bench.options.faults.missing = 0.1;
   const auto missing = bench.round(Fault::Missing);
   const auto after = bench.round(Fault::Missing);
@@ -80,7 +80,7 @@ TEST_CASE("What a missing rank left out is not called, and it goes on when that 
 }
 
 TEST_CASE("A group rests while a device of it is shut down, and its calls can be dropped") {
-  Bench bench;
+  BookBench bench;
   const auto round = bench.round();
   REQUIRE(bench.book.append({round}, false));
   const std::size_t device = bench.line.devices.front();
@@ -101,7 +101,7 @@ TEST_CASE("A group rests while a device of it is shut down, and its calls can be
 }
 
 TEST_CASE("L10: a round that does not end is reported with its operation and devices") {
-  Bench bench;
+  BookBench bench;
   const auto round = bench.round();
   REQUIRE(bench.book.append({round}, false));
   CHECK_FALSE(bench.book.overdue(std::chrono::hours(1)).has_value());

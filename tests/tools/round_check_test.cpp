@@ -25,14 +25,14 @@ std::exception_ptr error(Kind kind, const std::string& text) {
   return std::make_exception_ptr(cox::CollectiveError(kind, text));
 }
 
-struct Bench {
+struct CheckBench {
   Options options = two_devices();
   Truth truth{options.devices, 1};
   RoundBook book{options, 1U << 20U};
   Random random{1};
   std::shared_ptr<Round> round = std::make_shared<Round>(2);
 
-  explicit Bench(Fault fault = Fault::None) {
+  explicit CheckBench(Fault fault = Fault::None) {
     round->line = &book.pick_line(Operation::AllReduce, random);
     round->parts.push_back({.count = 100, .seed = 7});
     round->fault = fault;
@@ -60,13 +60,13 @@ struct Bench {
 }  // namespace
 
 TEST_CASE("The right values on every rank are right") {
-  Bench bench;
+  CheckBench bench;
   CHECK(bench.check(bench.right()) == 0);
   CHECK(bench.found().empty());
 }
 
 TEST_CASE("One wrong byte on one rank is found, with its device") {
-  Bench bench;
+  CheckBench bench;
   auto outcomes = bench.right();
   outcomes[1].values.front().data()[10] ^= std::byte{1};
   bench.check(outcomes);
@@ -78,8 +78,8 @@ TEST_CASE("One wrong byte on one rank is found, with its device") {
 
 TEST_CASE("An error that no fault explains is found") {
   for (const Kind kind : {Kind::Timeout, Kind::Mismatch, Kind::RankFailed, Kind::WouldDeadlock, Kind::Aborted}) {
-    Bench bench;
-    CHECK(bench.check(Bench::both(error(kind, "DeviceId(type=0, index=1) is missing"))) == 0);
+    CheckBench bench;
+    CHECK(bench.check(CheckBench::both(error(kind, "DeviceId(type=0, index=1) is missing"))) == 0);
     CHECK(bench.found().size() == 2);
   }
 }
@@ -87,18 +87,18 @@ TEST_CASE("An error that no fault explains is found") {
 TEST_CASE("Where a rank is missing every other one must be told, and which") {
   const std::string names = "DeviceId(type=0, index=1) is missing";
   {
-    Bench bench(Fault::Missing);
-    CHECK(bench.check(Bench::both(error(Kind::Timeout, names))) == 2);
+    CheckBench bench(Fault::Missing);
+    CHECK(bench.check(CheckBench::both(error(Kind::Timeout, names))) == 2);
     CHECK(bench.found().empty());
     CHECK(bench.round->timed_out);
   }
-  Bench other_device(Fault::Missing);
-  other_device.check(Bench::both(error(Kind::Timeout, "DeviceId(type=0, index=0) is missing")));
+  CheckBench other_device(Fault::Missing);
+  other_device.check(CheckBench::both(error(Kind::Timeout, "DeviceId(type=0, index=0) is missing")));
   CHECK(other_device.found().size() == 2);
-  Bench other_kind(Fault::Missing);
-  other_kind.check(Bench::both(error(Kind::Aborted, names)));
+  CheckBench other_kind(Fault::Missing);
+  other_kind.check(CheckBench::both(error(Kind::Aborted, names)));
   CHECK(other_kind.found().size() == 2);
-  Bench no_error(Fault::Missing);
+  CheckBench no_error(Fault::Missing);
   no_error.check(no_error.right());
   CHECK(no_error.found().size() == 2);
 }
@@ -106,27 +106,27 @@ TEST_CASE("Where a rank is missing every other one must be told, and which") {
 TEST_CASE("A mismatch must name the device that differs and another") {
   const std::string a = "DeviceId(type=0, index=0)";
   const std::string b = "DeviceId(type=0, index=1)";
-  Bench named(Fault::Mismatch);
-  CHECK(named.check(Bench::both(error(Kind::Mismatch, a + " and " + b + " ask for different things"))) == 2);
+  CheckBench named(Fault::Mismatch);
+  CHECK(named.check(CheckBench::both(error(Kind::Mismatch, a + " and " + b + " ask for different things"))) == 2);
   CHECK(named.found().empty());
-  Bench unnamed(Fault::Mismatch);
-  unnamed.check(Bench::both(error(Kind::Mismatch, "communicator 1 {" + a + ", " + b + "}: they differ")));
+  CheckBench unnamed(Fault::Mismatch);
+  unnamed.check(CheckBench::both(error(Kind::Mismatch, "communicator 1 {" + a + ", " + b + "}: they differ")));
   CHECK(unnamed.found().size() == 2);
 }
 
 TEST_CASE("A shutdown explains typed errors of what it hit, not wrong values, and no other errors") {
-  Bench typed;
+  CheckBench typed;
   typed.round->shaken = true;
-  CHECK(typed.check(Bench::both(error(Kind::Aborted, "was shut down"))) == 2);
+  CHECK(typed.check(CheckBench::both(error(Kind::Aborted, "was shut down"))) == 2);
   CHECK(typed.found().empty());
-  Bench wrong;
+  CheckBench wrong;
   wrong.round->shaken = true;
   auto outcomes = wrong.right();
   outcomes[0].values.front().data()[0] ^= std::byte{1};
   wrong.check(outcomes);
   CHECK(wrong.found().size() == 1);
-  Bench other;
+  CheckBench other;
   other.round->shaken = true;
-  other.check(Bench::both(std::make_exception_ptr(std::runtime_error("other"))));
+  other.check(CheckBench::both(std::make_exception_ptr(std::runtime_error("other"))));
   CHECK(other.found().size() == 2);
 }

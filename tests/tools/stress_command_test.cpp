@@ -23,14 +23,14 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// A file of this test's own that is gone after it.
-class TemporaryFile {
+/// A file that a command writes, gone after the test.
+class OutputFile {
  public:
-  explicit TemporaryFile(const std::string& name = "json")
+  explicit OutputFile(const std::string& name = "json")
       : path_(std::filesystem::temp_directory_path() / ("cox-" + std::to_string(getpid()) + "." + name)) {}
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { std::filesystem::remove(path_); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile() { std::filesystem::remove(path_); }
 
   [[nodiscard]] std::string path() const { return path_.string(); }
   [[nodiscard]] std::string text() const {
@@ -68,7 +68,7 @@ TEST_CASE("A run that holds ends with code 0, the table, the conservation, the s
 }
 
 TEST_CASE("The JSON has the keys of the design, and its conservation adds up under faults") {
-  const TemporaryFile file;
+  const OutputFile file;
   const Command command = Command::run(
       with(short_run, {"--fault", "throw=0.02,cancel=0.02,expire=0.01", "--json", file.path(), "--quiet"}));
   CAPTURE(command.out, command.err);
@@ -105,7 +105,7 @@ TEST_CASE("The JSON has the keys of the design, and its conservation adds up und
 }
 
 TEST_CASE("Each operation between devices is done as often as the mix says, and counted") {
-  const TemporaryFile file;
+  const OutputFile file;
   const std::string name =
       GENERATE("transfer", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all");
   const Command command =
@@ -149,7 +149,7 @@ TEST_CASE("A fault of collectives ends in what it explains, and all else holds")
 }
 
 TEST_CASE("The same seed does the same operations") {
-  const TemporaryFile file;
+  const OutputFile file;
   std::vector<Json> counts;
   for (int run = 0; run < 2; ++run) {
     REQUIRE(Command::run(with(short_run, {"--json", file.path()})).code == ExitCode::Ok);
@@ -168,7 +168,7 @@ TEST_CASE("A seed by chance is shown, and only what is in the mix is done") {
 }
 
 TEST_CASE("A run by time ends after it") {
-  const TemporaryFile file;
+  const OutputFile file;
   REQUIRE(Command::run({"stress", "--devices", "host:1", "--seconds", "0.2", "--clients", "2", "--payload", "64:4KiB",
                         "--json", file.path()})
               .code == ExitCode::Ok);
@@ -197,7 +197,7 @@ TEST_CASE("SIGINT ends a run early with its report") {
 }
 
 TEST_CASE("SIGUSR1 writes the flight recorders while the run goes on") {
-  const TemporaryFile file("recorders");
+  const OutputFile file("recorders");
   struct sigaction before{};
   sigaction(SIGUSR1, nullptr, &before);
   const bool to_file = GENERATE(true, false);
@@ -230,8 +230,8 @@ TEST_CASE("SIGUSR1 writes the flight recorders while the run goes on") {
 }
 
 TEST_CASE("A run leaves a trace that can be drawn and the metrics of its end") {
-  const TemporaryFile trace("trace");
-  const TemporaryFile metrics("metrics");
+  const OutputFile trace("trace");
+  const OutputFile metrics("metrics");
   const Command command = Command::run(with(short_run, {"--trace", trace.path(), "--metrics", metrics.path()}));
   CAPTURE(command.out, command.err);
   CHECK(command.code == ExitCode::Ok);
