@@ -36,10 +36,11 @@ class KernelBuffers {
   KernelBuffers(const KernelBuffers& other);
   KernelBuffers(KernelBuffers&&) noexcept = default;
   KernelBuffers& operator=(KernelBuffers other) noexcept {
-    std::swap(words_, other.words_);
+    drop_all();
+    words_ = std::move(other.words_);
     return *this;
   }
-  ~KernelBuffers();
+  ~KernelBuffers() { drop_all(); }
 
   /// Throws std::bad_alloc.
   void push_back(Binding binding, Access access = Access::Write) {
@@ -60,8 +61,9 @@ class KernelBuffers {
   /// What they are: the references in it are the caller's after take_words(), and this is empty.
   [[nodiscard]] std::span<const Word> words() const noexcept { return {words_.data(), words_.size()}; }
   void take_words(std::span<Word> to) noexcept;
-  /// From what take_words() gave. Throws std::bad_alloc, not for up to 24 words; then the words stay the caller's.
-  [[nodiscard]] static KernelBuffers of_words(std::span<const Word> words);
+  /// Takes what take_words() gave. Precondition: this is empty. Throws std::bad_alloc, not for up to 24 words; then the
+  /// words stay the caller's.
+  void adopt_words(std::span<const Word> words);
 
  private:
   // In the lowest bits of a buffer's first word, which are 0 in an address.
@@ -69,6 +71,7 @@ class KernelBuffers {
   static constexpr Word windowed = 2;
   static constexpr std::size_t most_words = 3;  // of a buffer
 
+  void drop_all() noexcept;
   void make_room() {
     if (words_.capacity() - words_.size() < most_words) [[unlikely]]
       words_.reserve(2 * words_.capacity());
@@ -131,8 +134,9 @@ inline KernelBuffers::KernelBuffers(const KernelBuffers& other) : words_(other.w
   for (const KernelBuffer buffer : *this) std::move(ManagedMemory(buffer.memory)).release();
 }
 
-inline KernelBuffers::~KernelBuffers() {
+inline void KernelBuffers::drop_all() noexcept {
   for (const KernelBuffer buffer : *this) ManagedMemory::adopt(buffer.memory);
+  words_.clear();
 }
 
 inline void KernelBuffers::take_words(std::span<Word> to) noexcept {
@@ -140,10 +144,9 @@ inline void KernelBuffers::take_words(std::span<Word> to) noexcept {
   words_.clear();
 }
 
-inline KernelBuffers KernelBuffers::of_words(std::span<const Word> words) {
-  KernelBuffers buffers;
-  buffers.words_ = {words.begin(), words.end()};
-  return buffers;
+inline void KernelBuffers::adopt_words(std::span<const Word> words) {
+  words_.reserve(words.size());
+  for (const Word word : words) words_.unchecked_push_back(word);
 }
 
 }  // namespace cox

@@ -39,14 +39,14 @@ class CompactArguments {
         dynamic_metadata_offset_(other.dynamic_metadata_offset_),
         words_(other.words_) {}
   CompactArguments& operator=(CompactArguments&&) = delete;
-  ~CompactArguments() { static_cast<void>(KernelBuffers::of_words(buffers())); }
+  ~CompactArguments() { KernelBuffers().adopt_words(buffers()); }
 
   [[nodiscard]] KernelArguments expand() && noexcept {
     KernelArguments arguments;
     for (const std::uint64_t word : std::span(words_).subspan(buffer_words_, info_words_))
       arguments.info.data.push_back(word);
     arguments.info.dynamic_metadata_offset = dynamic_metadata_offset_;
-    arguments.buffers = KernelBuffers::of_words(buffers());
+    arguments.buffers.adopt_words(buffers());
     buffer_words_ = 0;
     return arguments;
   }
