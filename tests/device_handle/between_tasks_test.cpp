@@ -98,7 +98,9 @@ TEST_CASE("A row ends before its thread does, and before the services go") {
 }
 
 TEST_CASE("Idle work is done while no task comes, and ended when it is done") {
-  const TestDevice device;
+  cox::DeviceThreadOptions awake;
+  awake.spin = 60s;  // that the thread goes to sleep would end the work, too, however little of it was done
+  const TestDevice device(awake);
   auto handle = cox::DeviceHandle<Alpha>::get(device);
   Looks looks(5);
   handle.submit([&](Alpha&) { cox::DeviceThread::current()->while_idle(looks); });
