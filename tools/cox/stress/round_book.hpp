@@ -58,8 +58,8 @@ struct RoundLine {
 class RoundBook {
  public:
   using Clock = Round::Clock;
-  /// Of collectives, where ranks are left out.
-  static constexpr std::chrono::nanoseconds short_timeout = std::chrono::milliseconds(200);
+  /// Of collectives, where ranks are left out. A loaded machine takes a good part of it for those that are complete.
+  static constexpr std::chrono::nanoseconds short_timeout = std::chrono::seconds(1);
 
   /// At most so many bytes of a device are in open rounds, unless one round alone is larger.
   RoundBook(const Options& options, std::size_t most_bytes);
