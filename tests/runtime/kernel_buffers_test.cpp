@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/kernel_buffers.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>

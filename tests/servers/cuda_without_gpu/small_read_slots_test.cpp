@@ -11,7 +11,6 @@
 #include <vector>
 
 using cox::Bytes;
-using cox::detail::SmallReadSlot;
 using cox::detail::SmallReadSlots;
 
 namespace {
