@@ -137,9 +137,8 @@ bool DeviceThread::run(const Mailbox::Item& item) {
     end_row();
   // Reading the clock costs more than all else here: while the thread is awake, one task in a few stands for the
   // others.
-  const bool timed = timing_ && (std::exchange(time_next_, false) || untimed_ + 1 >= tasks_per_timed_one);
+  const bool timed = timing_ && item.submitted != 0 && (time_next_ || untimed_ + 1 >= tasks_per_timed_one);
   const TaskTracer* const tracer = detail::task_tracer.load(std::memory_order_acquire);  // pairs with set_task_tracer()
-  const std::uint64_t submitted = item.stamp;
   std::uint64_t start = 0;
   if (tracer != nullptr) [[unlikely]] {
     start = begin_trace(item, *tracer);
@@ -158,7 +157,8 @@ bool DeviceThread::run(const Mailbox::Item& item) {
   const std::uint64_t end = timed || tracer != nullptr ? std::max(trace_stamp(), start) : 0;
   if (timed) {
     // Clock reads of two processors that are not ordered by anything may be out of order by a little.
-    ledger_.timed(start - std::min(start, submitted), end - start, std::exchange(untimed_, 0U) + 1);
+    ledger_.timed(start - std::min(start, item.submitted), end - start, std::exchange(untimed_, 0U) + 1);
+    time_next_ = false;
   } else {
     ++untimed_;
   }
@@ -193,7 +193,8 @@ std::uint64_t DeviceThread::begin_trace(const Mailbox::Item& item, const TaskTra
   if (tracer.begin != nullptr) tracer.begin(*item.ops->type);
   const std::uint64_t tracers = detail::task_tracers_set.load(std::memory_order_relaxed);
   if (std::exchange(tracers_seen_, tracers) != tracers) traced_until_ = 0;  // there may have been untraced tasks since
-  return stamps_are_time() && item.stamp <= traced_until_ ? traced_until_ : trace_stamp();
+  const bool known = stamps_are_time() && item.submitted != 0;
+  return known && item.submitted <= traced_until_ ? traced_until_ : trace_stamp();
 }
 
 void DeviceThread::end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start,
@@ -209,7 +210,7 @@ void DeviceThread::end_trace(const Mailbox::Item& item, Outcome outcome, std::ui
              .thread = number_,
              .client = item.lane->owner.load(std::memory_order_relaxed),
              .stream = StreamId{item.stream},
-             .submitted = stamps_are_time() ? std::min(item.stamp, start) : 0,
+             .submitted = stamps_are_time() ? std::min(item.submitted, start) : 0,
              .start = start,
              .end = traced_until_,
              .type = item.ops->type,

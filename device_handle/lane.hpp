@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/task.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,6 +24,8 @@ inline constexpr std::size_t cache_line = 64;
 /// A cell is published by its stamp, which is stored last and is never 0; so the producer writes nothing but the cell
 /// itself, and no word is written by both sides. The producer half is called by the thread that owns the lane, the
 /// consumer half by the device thread.
+///
+/// A stamp is a reading of the clock, and in its low bits how many closures have come since for which it was not read.
 template <class Platform>
 class Lane {
   template <class T>
@@ -46,6 +49,9 @@ class Lane {
   };
   static_assert(sizeof(Segment) <= Pool::block_bytes);
 
+  static constexpr std::uint64_t stamps_per_tick = Platform::stamps_per_tick;
+  static_assert(std::has_single_bit(stamps_per_tick));
+
   // Tasks above this go through a BoxedTask, so that a segment never strands more than a quarter of itself.
   static constexpr std::size_t max_cells = std::max<std::size_t>(Segment::capacity / 4, 1);
 
@@ -55,7 +61,7 @@ class Lane {
     const TaskOps* ops;
     void* object;
     std::uint64_t stream;
-    std::uint64_t stamp;
+    std::uint64_t submitted;  ///< when, by the clock; 0: it was not read for this one
     const Lane* lane;
   };
 
@@ -63,10 +69,15 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
+  /// The stamp of a closure for which the clock was read, and said `clock`.
+  [[nodiscard]] static constexpr std::uint64_t stamp_at(std::uint64_t clock) noexcept {
+    return clock * stamps_per_tick;
+  }
+
   // ---- producer half -------------------------------------------------------------------------------------------
 
-  /// Appends the task that `make()` returns, built in its place, and stamps it with the clock (`early`: as now_early()
-  /// reads it). Throws what `make` throws and std::bad_alloc; then nothing was appended.
+  /// Appends the task that `make()` returns, built in its place. `early`: its stamp need only be later than that of
+  /// the one before it, and not in the future. Throws what `make` throws and std::bad_alloc; then nothing was appended.
   template <TaskMaker Make>
   void push(Make& make, std::uint64_t stream, Pool& pool, bool early) {
     using T = std::invoke_result_t<Make&>;
@@ -79,7 +90,7 @@ class Lane {
       ::new (reinterpret_cast<std::byte*>(cell) + ops.offset) T(make());
       cell->ops = &ops;
       cell->stream = stream;
-      last_stamp_ = std::max(early ? Platform::now_early() : Platform::now(), last_stamp_ + 1);
+      last_stamp_ = next_stamp(early);
       cell->stamp.store(last_stamp_, std::memory_order_release);  // pairs with front(): the task is built
       cursor_ = cell + ops.cells;
       prefetch_spare(cell, ops.cells);
@@ -117,8 +128,9 @@ class Lane {
     head_ = cell + ops->cells;
     for (std::uint32_t i = 1; i < ops->cells; ++i) __builtin_prefetch(cell + i);  // all at a time
     prefetch_next(ops->cells);
+    const std::uint64_t stamp = cell->stamp.load(std::memory_order_relaxed);
     return {ops, reinterpret_cast<std::byte*>(cell) + ops->offset, cell->stream,
-            cell->stamp.load(std::memory_order_relaxed), this};
+            stamp % stamps_per_tick == 0 ? stamp / stamps_per_tick : 0, this};
   }
 
   /// The segment being read is not given back when it is drained, but kept until free_segments(): a task in it may be
@@ -136,6 +148,15 @@ class Lane {
   }
 
  private:
+  // Reading the clock may take longer than all else that a push does: where it need not be exact, one push in a few
+  // reads it, so that the device thread learns of some how long they have waited; or all, if somebody wants to know.
+  std::uint64_t next_stamp(bool early) const noexcept {
+    const std::uint64_t following = last_stamp_ + 1;
+    if (early && following % stamps_per_tick != 0 && !Platform::times_wanted()) return following;
+    const std::uint64_t clock = early ? Platform::now_early() : Platform::now();
+    return std::max(stamp_at(clock), stamp_at((following + stamps_per_tick - 1) / stamps_per_tick));
+  }
+
   Cell* reserve(std::size_t cells, Pool& pool) {
     if (static_cast<std::size_t>(cursor_end_ - cursor_) < cells) [[unlikely]]
       add_segment(pool);

@@ -39,11 +39,11 @@ enum class Room : std::uint8_t {
 /// reading T; a was published by then, so it is seen, and being stamped earlier it runs first. Compare Dodds, Haas and
 /// Kirsch, "A Scalable, Correct Time-Stamped Stack" (POPL 2015), for the idea of ordering by interval stamps.
 ///
-/// A lane that the device thread attends to alone needs no exact stamp: whoever pushes to another lane first must put
-/// that lane among the arrivals, which ends the privilege. So if submit(b) on another lane returned before submit(a) on
-/// the sole lane is called, a finds the privilege gone and is stamped exactly; and what is stamped early before is
-/// stamped in the past, never in the future. The privilege is one word, `arrivals_`, either a mark naming the sole lane
-/// or the list of lanes that arrived.
+/// A lane that the device thread attends to alone needs no exact stamp, and mostly no reading of the clock: whoever
+/// pushes to another lane first must put that lane among the arrivals, which ends the privilege. So if submit(b) on
+/// another lane returned before submit(a) on the sole lane is called, a finds the privilege gone and is stamped
+/// exactly; and what is stamped early before is stamped in the past, never in the future. The privilege is one word,
+/// `arrivals_`, either a mark naming the sole lane or the list of lanes that arrived.
 ///
 /// The device thread attends to a lane from its first push until it parks or has found nothing there for many rounds.
 /// What the client pays for that is one load of its own lane's `attended`: the store-load fences between "publish, then
@@ -184,7 +184,7 @@ class BasicMailbox {
   std::size_t run_ready(Run&& run) {
     Tally tally(*this);
     if (attended_.size() == 1 && !run_sole(*attended_.front().lane, run, tally)) return tally.count;
-    const std::uint64_t before = Platform::now_fenced();  // T; the lanes are read after it
+    const std::uint64_t before = Lane::stamp_at(Platform::now_fenced());  // T; the lanes are read after it
     attend_to_arrivals();
     bool idle = false;
     for (Attended& entry : attended_) {

@@ -23,6 +23,7 @@ struct PlatformFacts {
 
 inline constinit PlatformFacts platform_facts{};
 inline constinit std::atomic<std::uint64_t> stamp_counter{1};
+inline constinit std::atomic<bool> times_wanted{false};  // relaxed: a matter of time whom it reaches
 
 /// A store-load fence without std::atomic_thread_fence, which ThreadSanitizer does not model.
 inline void full_fence() noexcept {
@@ -50,8 +51,15 @@ struct SystemPlatform {
   /// leave a lane costs a heavy_barrier; to look at one that is idle costs every round a little.
   static constexpr std::uint32_t idle_rounds = 16'384;
 
-  /// A stamp for a closure. If a stamp is read after an event that another thread's read preceded, it is larger: the
-  /// time-stamp counter where the system vouches for it (rdtscp waits for earlier loads), else one shared counter.
+  /// Where stamps need not be exact, one closure in so many has the clock read for it. A power of 2.
+  static constexpr std::uint64_t stamps_per_tick = 8;
+
+  /// Whether all shall have it read, since somebody asks when each was submitted.
+  static bool times_wanted() noexcept { return detail::times_wanted.load(std::memory_order_relaxed); }
+
+  /// The clock that closures are stamped by. If a stamp is read after an event that another thread's read preceded, it
+  /// is larger: the time-stamp counter where the system vouches for it (rdtscp waits for earlier loads), else one
+  /// shared counter.
   static std::uint64_t now() noexcept {
 #if defined(__x86_64__)
     if (detail::platform_facts.synchronised_tsc) [[likely]] {
@@ -87,7 +95,7 @@ struct SystemPlatform {
   /// The cheap and the expensive half of an asymmetric store-load fence: if one thread stores, then calls
   /// light_barrier, then loads, and another stores, then calls heavy_barrier, then loads, at least one of the two sees
   /// the other's store. The light half costs nothing where membarrier exists.
-  static void light_barrier() noexcept {
+  [[gnu::always_inline]] static void light_barrier() noexcept {
     if (detail::platform_facts.asymmetric_fence) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {

@@ -20,7 +20,7 @@ struct StreamId {
 
   /// The calling thread's stream: the innermost StreamScope if there is one, else an id of this thread's own, drawn
   /// at first use and kept for the thread's life. Inside a task it is the submitter's.
-  [[nodiscard]] static StreamId current() noexcept;
+  [[nodiscard]] [[gnu::always_inline]] static StreamId current() noexcept;
 
   /// A fresh id that no other call has returned or will return in this process. Its priority is part of it.
   [[nodiscard]] static StreamId allocate(StreamPriority priority = StreamPriority::Normal) noexcept;

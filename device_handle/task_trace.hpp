@@ -21,7 +21,7 @@ struct TaskRecord {
   std::uint32_t thread;  ///< The device thread, by the system's number.
   std::uint32_t client;  ///< The thread that submitted it, or the one that has that thread's lane since.
   StreamId stream;
-  std::uint64_t submitted;  ///< 0: not known, because stamps are no time (platform.hpp).
+  std::uint64_t submitted;  ///< 0: not known: before anybody traced, or because stamps are no time (platform.hpp).
   std::uint64_t start;
   std::uint64_t end;
   const std::type_info* type;
@@ -47,6 +47,7 @@ void name_traced_operation(const char* name) noexcept;
 
 /// From now on `tracer` is told, or nobody (nullptr). Tasks that have begun end with the former. Any thread.
 inline void set_task_tracer(const TaskTracer* tracer) noexcept {
+  detail::times_wanted.store(tracer != nullptr, std::memory_order_relaxed);
   detail::task_tracers_set.fetch_add(1, std::memory_order_relaxed);
   detail::task_tracer.store(tracer, std::memory_order_release);  // pairs with DeviceThread::run
 }

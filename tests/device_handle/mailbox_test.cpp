@@ -72,6 +72,45 @@ TEST_CASE("L1: a mailbox runs what lies in several lanes in the order of its pus
   CHECK(mailbox.accepted() == 1000);
 }
 
+TEST_CASE("Of a lane that is attended to alone one push in eight tells when it was, and all if anybody asks",
+          "[mailbox]") {
+  cox::prepare_platform();
+  if (!cox::stamps_are_time()) return;  // each push takes a number of its own
+  cox::Mailbox mailbox;
+  Log log;
+  auto& lane = mailbox.acquire_lane();
+  std::vector<std::uint64_t> submitted;
+  const auto run = [&] {
+    mailbox.run_ready([&](const auto& item) {
+      submitted.push_back(item.submitted);
+      item.ops->run(item.object);
+      return true;
+    });
+  };
+  const auto push = [&] { mailbox.push(lane, Note{&log, 0}, 0); };
+  push();
+  run();
+  CHECK(submitted.at(0) != 0);  // nobody attended
+  run();                        // and finds no other lane
+  submitted.clear();
+  const std::uint64_t before = cox::SystemPlatform::now();
+  for (int i = 0; i < 80; ++i) push();
+  const std::uint64_t after = cox::SystemPlatform::now();
+  run();
+  REQUIRE(submitted.size() == 80);
+  CHECK(std::ranges::count_if(submitted, [](auto time) { return time != 0; }) == 10);
+  CHECK(std::ranges::all_of(submitted, [=](auto time) { return time == 0 || (before <= time && time <= after); }));
+
+  submitted.clear();
+  constexpr cox::TaskTracer tracer{};
+  cox::set_task_tracer(&tracer);
+  for (int i = 0; i < 80; ++i) push();
+  cox::set_task_tracer(nullptr);
+  run();
+  CHECK(std::ranges::count(submitted, 0U) == 0);
+  CHECK(std::ranges::is_sorted(submitted));
+}
+
 TEST_CASE("L4: after close a mailbox refuses, and what it accepted is still run", "[mailbox]") {
   cox::Mailbox mailbox;
   Log log;

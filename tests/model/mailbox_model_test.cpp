@@ -60,6 +60,12 @@ struct WithEarlyStamps : ExploredPlatform {
   static std::uint64_t now() noexcept { return now_early(); }
 };
 
+/// Planted: stamps of a lane that is attended to alone are ahead of the clock.
+struct WithFutureStamps : ExploredPlatform {
+  static constexpr std::uint64_t stamps_per_tick = 1;
+  static std::uint64_t now_early() noexcept { return now() + 2; }
+};
+
 /// Planted: the device thread runs all it sees, also what was stamped after it began to look.
 struct WithoutCut : ExploredPlatform {
   static std::uint64_t now_fenced() noexcept { return ~std::uint64_t{0}; }
@@ -190,8 +196,9 @@ auto pushing(std::size_t producers, std::size_t pushes, bool lanes_made_by_threa
   };
 }
 
-/// Which lanes of two the device thread attends to when a program begins. `Second`: that one alone, with its privilege.
-enum class Attended { None, Second, Both };
+/// Which lanes of two the device thread attends to when a program begins. `First`, `Second`: that one alone, with its
+/// privilege.
+enum class Attended { None, First, Second, Both };
 
 /// One producer pushes task 0, tells the other, and pushes `more` further tasks. The other one pushes, and if it has
 /// been told, its task must run after task 0.
@@ -203,8 +210,8 @@ auto handing_over(std::size_t more, Attended attended = Attended::None) {
     auto& second = harbour->mailbox.acquire_lane();
     harbour->name_words(execution, {&first, &second});
     // The last to arrive is looked at first.
-    if (attended != Attended::None) harbour->push(second, 7);
-    if (attended == Attended::Both) harbour->push(first, 6);
+    if (attended == Attended::Second || attended == Attended::Both) harbour->push(second, 7);
+    if (attended == Attended::First || attended == Attended::Both) harbour->push(first, 6);
     while (attended != Attended::None && harbour->run_ready() != 0) {
     }
     const std::size_t count = harbour->order.size() + 2 + more;
@@ -340,7 +347,7 @@ TEST_CASE("L2 L3: lanes change hands without losing a task (1 preemption)") {
 }
 
 TEST_CASE("L1: a push that follows another thread's through a hand-over runs after it (2 preemptions)") {
-  const Attended attended = GENERATE(Attended::None, Attended::Second, Attended::Both);
+  const Attended attended = GENERATE(Attended::None, Attended::First, Attended::Second, Attended::Both);
   CHECK(holds(handing_over<ExploredPlatform>(0, attended), 2));
   CHECK(holds(handing_over<ExploredPlatform>(1, attended), 2));
   CHECK(holds(handing_over<CountingPlatform>(1, attended), 1));
@@ -373,6 +380,7 @@ TEST_CASE("the search finds a planted loss: closing without the heavy barrier") 
 TEST_CASE("the search finds planted reorderings") {
   CHECK(failure_of(handing_over<WithSkewedClock>(0), 1) == overtaken);
   CHECK(failure_of(handing_over<WithEarlyStamps>(0), 1) == overtaken);
+  CHECK(failure_of(handing_over<WithFutureStamps>(1, Attended::First), 2) == overtaken);
   CHECK(failure_of(handing_over<WithoutCut>(0, Attended::Both), 2) == overtaken);
 }
 
@@ -382,6 +390,7 @@ TEST_CASE("L1 L2 L3 L4: the same with more preemptions, a matter of many minutes
   CHECK(holds(pushing<ExploredPlatform>(2, 2), 2));
   CHECK(holds(pushing<ExploredPlatform>(3, 1), 2));
   CHECK(holds(handing_over<ExploredPlatform>(1), 3));
+  CHECK(holds(handing_over<ExploredPlatform>(1, Attended::First), 3));
   CHECK(holds(handing_over<ExploredPlatform>(1, Attended::Second), 3));
   CHECK(holds(handing_over<ExploredPlatform>(1, Attended::Both), 3));
   CHECK(holds(closing<ExploredPlatform>(1, 1, true), 3));

@@ -111,6 +111,8 @@ struct ModelPlatform {
   using atomic = Atomic<T>;
 
   static constexpr std::uint32_t idle_rounds = 1000;  // never reached
+  static constexpr std::uint64_t stamps_per_tick = 2;
+  static bool times_wanted() noexcept { return false; }
 
   static void prefetch_for_write(const void*) noexcept {}
 
