@@ -18,6 +18,7 @@
 #include <coxswain/runtime/vector_sizes.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -260,28 +261,41 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// Queues the kernel on the stream. A static count with a zero extent is no work at all. The first launch of a kernel
   /// that must be compiled blocks for that; its failure is the launch's. From profile level basic on
   /// (setting profiling.level) it blocks for the device thread, and the time of the kernel is taken.
-  /// Arguments that are an rvalue are moved once, to their place in the queue.
-  void launch(Kernel kernel, CubeCount count, KernelArguments&& arguments, ExecutionMode mode = ExecutionMode::Checked,
+  /// The kernel is copied, or moved, once, to its place in the queue; so are arguments that are an rvalue.
+  template <class K = Kernel>
+    requires std::convertible_to<K&&, Kernel>
+  void launch(K&& kernel, CubeCount count, KernelArguments&& arguments, ExecutionMode mode = ExecutionMode::Checked,
               Site site = Site::current()) const {
     if (count.is_empty()) return;
-    if constexpr (requires { std::as_const(kernel).prepare(device_id()); }) std::as_const(kernel).prepare(device_id());
-    if (utilities_->profiler.level() != ProfileLevel::Disabled) [[unlikely]]
-      return launch_profiled(std::move(kernel), std::move(count), std::move(arguments), mode, site);
-    submit_launch(kernel, count, arguments, mode, site);
+    if constexpr (!std::same_as<std::remove_cvref_t<K>, Kernel>) {
+      launch(Kernel(std::forward<K>(kernel)), std::move(count), std::move(arguments), mode, site);
+    } else {
+      if constexpr (requires { std::as_const(kernel).prepare(device_id()); })
+        std::as_const(kernel).prepare(device_id());
+      if (utilities_->profiler.level() != ProfileLevel::Disabled) [[unlikely]]
+        return launch_profiled(std::forward<K>(kernel), std::move(count), std::move(arguments), mode, site);
+      submit_launch(std::forward<K>(kernel), count, arguments, mode, site);
+    }
   }
-  void launch(Kernel kernel, CubeCount count, const KernelArguments& arguments,
+  template <class K = Kernel>
+    requires std::convertible_to<K&&, Kernel>
+  void launch(K&& kernel, CubeCount count, const KernelArguments& arguments,
               ExecutionMode mode = ExecutionMode::Checked, Site site = Site::current()) const {
-    launch(std::move(kernel), std::move(count), KernelArguments(arguments), mode, site);
+    launch(std::forward<K>(kernel), std::move(count), KernelArguments(arguments), mode, site);
   }
   /// As launch, without checks: access beyond a buffer is undefined behaviour, unless the setting
   /// compilation.check_mode says otherwise.
-  void launch_unchecked(Kernel kernel, CubeCount count, KernelArguments&& arguments,
-                        Site site = Site::current()) const {
-    launch(std::move(kernel), std::move(count), std::move(arguments), unchecked_mode(utilities_->check_mode), site);
+  template <class K = Kernel>
+    requires std::convertible_to<K&&, Kernel>
+  void launch_unchecked(K&& kernel, CubeCount count, KernelArguments&& arguments, Site site = Site::current()) const {
+    launch(std::forward<K>(kernel), std::move(count), std::move(arguments), unchecked_mode(utilities_->check_mode),
+           site);
   }
-  void launch_unchecked(Kernel kernel, CubeCount count, const KernelArguments& arguments,
+  template <class K = Kernel>
+    requires std::convertible_to<K&&, Kernel>
+  void launch_unchecked(K&& kernel, CubeCount count, const KernelArguments& arguments,
                         Site site = Site::current()) const {
-    launch_unchecked(std::move(kernel), std::move(count), KernelArguments(arguments), site);
+    launch_unchecked(std::forward<K>(kernel), std::move(count), KernelArguments(arguments), site);
   }
   /// Calls `f()` on the device thread, nobody else's calls in between, and takes how long the device works on what it
   /// queues on this stream. Profiles nest. Returns what `f` returns and the duration, or the duration alone if that is
@@ -422,19 +436,20 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   };
 
   // As submit(), and takes what it is given straight into its place in the queue, in as few cache lines as it can be.
-  void submit_launch(Kernel& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
+  template <class K>
+  void submit_launch(K&& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
                      const Site& site) const {
     const CubeCount::Static* const known = count.as_static();
     const auto make_compact = [&] {
-      return [kernel = std::move(kernel), count = *known, mode, caller = Caller{stream_id(), site},
+      return [kernel = Kernel(std::forward<K>(kernel)), count = *known, mode, site,
               arguments = detail::CompactArguments(std::move(arguments))](Server& server) mutable {
-        queue_launch(server, std::move(kernel), count, std::move(arguments).expand(), mode, caller);
+        queue_launch(server, std::move(kernel), count, std::move(arguments).expand(), mode, site);
       };
     };
     const auto make = [&] {
-      return [kernel = std::move(kernel), count = std::move(count), mode, caller = Caller{stream_id(), site},
+      return [kernel = Kernel(std::forward<K>(kernel)), count = std::move(count), mode, site,
               arguments = std::move(arguments)](Server& server) mutable {
-        queue_launch(server, std::move(kernel), count, std::move(arguments), mode, caller);
+        queue_launch(server, std::move(kernel), count, std::move(arguments), mode, site);
       };
     };
     on_stream([&] {
@@ -446,8 +461,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     });
   }
   static void queue_launch(Server& server, Kernel&& kernel, const CubeCount& count, KernelArguments&& arguments,
-                           ExecutionMode mode, const Caller& caller) {
+                           ExecutionMode mode, const Site& site) {
     name_operation("launch");
+    const Caller caller{.site = site};  // its stream is the submitter's (L9)
     server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::AtEndOfRow);
   }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
@@ -683,7 +699,7 @@ void ComputeClient<Server, HandleTemplate>::launch_profiled(Kernel kernel, CubeC
   Profiler& profiler = utilities_->profiler;
   std::string name = profiler.level() == ProfileLevel::Full ? profile_name(kernel, count) : kernel.name();
   if (profiler.measures() && launch_measured(name, kernel, count, arguments, mode, site)) return;
-  submit_launch(kernel, count, arguments, mode, site);
+  submit_launch(std::move(kernel), count, arguments, mode, site);
   profiler.executing(name);
 }
 

@@ -10,50 +10,56 @@
 namespace cox::detail {
 
 /// As std::shared_ptr<const T>, for what is copied on one thread and dropped on another again and again: see
-/// ReferenceReserve. Any number of threads may copy one pointer at a time.
+/// ReferenceReserve. Any number of threads may copy one pointer at a time. T may be incomplete where pointers are only
+/// copied, moved and dropped.
 template <class T>
 class BulkShared {
  public:
   BulkShared() noexcept = default;
   template <class... A>
   [[nodiscard]] static BulkShared make(A&&... arguments) {
-    return BulkShared(new Record{.value = T(std::forward<A>(arguments)...)});
+    return BulkShared(new Record{{.destroy = &destroy}, T(std::forward<A>(arguments)...)});
   }
-  BulkShared(const BulkShared& other) noexcept : record_(other.give_out()) {}
+  BulkShared(const BulkShared& other) noexcept : count_(other.give_out()) {}
   BulkShared(BulkShared&& other) noexcept
-      : record_(std::exchange(other.record_, nullptr)), reserve_(std::move(other.reserve_)) {}
+      : count_(std::exchange(other.count_, nullptr)), reserve_(std::move(other.reserve_)) {}
   BulkShared& operator=(BulkShared other) noexcept {
-    std::swap(record_, other.record_);
+    std::swap(count_, other.count_);
     reserve_.swap(other.reserve_);
     return *this;
   }
   ~BulkShared() {
-    if (record_ == nullptr) return;
+    if (count_ == nullptr) return;
     const std::uint32_t counted = 1 + reserve_.give_up();
     // Release: what this thread did with the object is visible to whoever deletes it; acquire, in the one that deletes.
-    if (record_->references.fetch_sub(counted, std::memory_order_acq_rel) == counted) delete record_;
+    if (count_->references.fetch_sub(counted, std::memory_order_acq_rel) == counted) count_->destroy(count_);
   }
 
-  [[nodiscard]] const T* operator->() const noexcept { return &record_->value; }
-  [[nodiscard]] const T& operator*() const noexcept { return record_->value; }
-  [[nodiscard]] explicit operator bool() const noexcept { return record_ != nullptr; }
+  [[nodiscard]] const T* operator->() const noexcept { return &static_cast<const Record*>(count_)->value; }
+  [[nodiscard]] const T& operator*() const noexcept { return *operator->(); }
+  [[nodiscard]] explicit operator bool() const noexcept { return count_ != nullptr; }
 
  private:
   static constexpr std::size_t line = 64;
 
-  // The count has a cache line of its own: it is written where the object is only read.
-  struct Record {
+  // It has a cache line of its own: it is written where the object is only read.
+  struct Count {
     alignas(line) std::atomic<std::uint32_t> references{1};
+    void (*destroy)(Count*) noexcept;
+  };
+  struct Record : Count {
     alignas(line) const T value;
   };
-  explicit BulkShared(Record* record) noexcept : record_(record) {}
+  explicit BulkShared(Count* count) noexcept : count_(count) {}
 
-  [[nodiscard]] Record* give_out() const noexcept {
-    if (record_ != nullptr) reserve_.take(record_->references);
-    return record_;
+  static void destroy(Count* count) noexcept { delete static_cast<Record*>(count); }
+
+  [[nodiscard]] Count* give_out() const noexcept {
+    if (count_ != nullptr) reserve_.take(count_->references);
+    return count_;
   }
 
-  Record* record_ = nullptr;
+  Count* count_ = nullptr;
   mutable ReferenceReserve reserve_;
 };
 

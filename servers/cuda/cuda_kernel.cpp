@@ -27,14 +27,6 @@ CudaKernel CudaKernel::from_function(std::string name, CubeDim cube_dim, Resolve
 
 CudaKernel::CudaKernel(detail::BulkShared<KernelDefinition> definition, CubeDim cube_dim) noexcept
     : definition_(std::move(definition)), cube_dim_(cube_dim) {}
-CudaKernel::CudaKernel(const CudaKernel& other) noexcept = default;
-CudaKernel::CudaKernel(CudaKernel&& other) noexcept = default;
-CudaKernel& CudaKernel::operator=(CudaKernel other) noexcept {
-  definition_ = std::move(other.definition_);
-  cube_dim_ = other.cube_dim_;
-  return *this;
-}
-CudaKernel::~CudaKernel() = default;
 
 const std::string& CudaKernel::name() const noexcept { return definition_->name(); }
 const char* CudaKernel::label() const noexcept { return definition_->label(); }

@@ -48,11 +48,6 @@ class CudaKernel {
   [[nodiscard]] static CudaKernel from_function(std::string name, CubeDim cube_dim, Resolver resolver,
                                                 CudaKernelOptions options = {});
 
-  CudaKernel(const CudaKernel& other) noexcept;
-  CudaKernel(CudaKernel&& other) noexcept;
-  CudaKernel& operator=(CudaKernel other) noexcept;
-  ~CudaKernel();
-
   [[nodiscard]] const std::string& name() const noexcept;
   /// The name, with static storage: for traces and fault reports.
   [[nodiscard]] const char* label() const noexcept;
