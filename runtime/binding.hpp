@@ -13,10 +13,11 @@ struct Binding {
   std::size_t offset_start = 0;  ///< bytes left out at the front
   std::size_t offset_end = 0;    ///< bytes left out at the back
   StreamId stream;               ///< the stream that the memory was allocated on
-  std::size_t size = 0;          ///< bytes of the whole allocation
 
   /// Bytes of the window.
-  [[nodiscard]] std::size_t size_in_used() const noexcept { return size - offset_start - offset_end; }
+  [[nodiscard]] std::size_t size_in_used() const noexcept {
+    return memory ? memory.size() - offset_start - offset_end : 0;
+  }
 };
 
 }  // namespace cox

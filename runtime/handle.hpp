@@ -15,8 +15,9 @@ namespace cox {
 class Handle {
  public:
   Handle() noexcept = default;
-  Handle(ManagedMemoryHandle memory, StreamId stream, std::size_t size) noexcept
-      : memory_(std::move(memory)), stream_(stream), size_(size) {}
+  /// The whole of `memory`, which is not empty.
+  Handle(ManagedMemoryHandle memory, StreamId stream) noexcept
+      : memory_(std::move(memory)), stream_(stream), size_(memory_.memory().size()) {}
 
   [[nodiscard]] const ManagedMemoryHandle& memory() const noexcept { return memory_; }
   /// The stream that the memory was allocated on.
@@ -51,7 +52,7 @@ class Handle {
 
  private:
   [[nodiscard]] Binding bind(ManagedMemory memory) const noexcept {
-    return {std::move(memory), offset_start_, offset_end_, stream_, size_};
+    return {std::move(memory), offset_start_, offset_end_, stream_};
   }
   void require_room(std::size_t bytes) const;
 
@@ -59,7 +60,7 @@ class Handle {
   std::size_t offset_start_ = 0;
   std::size_t offset_end_ = 0;
   StreamId stream_;
-  std::size_t size_ = 0;
+  std::size_t size_ = 0;  // that of the memory, where other threads write nothing
 };
 
 }  // namespace cox

@@ -44,13 +44,12 @@ class KernelBuffers {
 
   /// Throws std::bad_alloc.
   void push_back(Binding binding, Access access = Access::Write) {
-    make_room();
-    append(std::move(binding.memory), binding.offset_start, binding.offset_end, binding.size, access);
+    const std::size_t size = binding.size_in_used();
+    append(std::move(binding.memory), binding.offset_start, binding.offset_end, size, access);
   }
   /// As push_back(handle.binding()), in half the instructions.
   void push_back(const Handle& handle, Access access = Access::Write) {
-    make_room();
-    append(handle.memory().reference(), handle.offset_start(), handle.offset_end(), handle.size(), access);
+    append(handle.memory().reference(), handle.offset_start(), handle.offset_end(), handle.size_in_used(), access);
   }
 
   [[nodiscard]] Iterator begin() const noexcept;
@@ -76,15 +75,15 @@ class KernelBuffers {
     if (words_.capacity() - words_.size() < most_words) [[unlikely]]
       words_.reserve(2 * words_.capacity());
   }
-  // After make_room().
-  void append(ManagedMemory memory, std::size_t offset_start, std::size_t offset_end, std::size_t size,
-              Access access) noexcept {
+  void append(ManagedMemory memory, std::size_t offset_start, std::size_t offset_end, std::size_t size_in_used,
+              Access access) {
+    make_room();
     const Word word = std::move(memory).release().bits() | (access == Access::Read ? read_only : 0);
     if ((offset_start | offset_end) == 0) [[likely]]
       return words_.unchecked_push_back(word);
     words_.unchecked_push_back(word | windowed);
     words_.unchecked_push_back(offset_start);
-    words_.unchecked_push_back(size - offset_start - offset_end);
+    words_.unchecked_push_back(size_in_used);
   }
 
   SmallVector<Word, 24> words_;

@@ -12,7 +12,7 @@ std::uint64_t MemoryOwner::next_generation() noexcept {
   return last_generation.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-MemoryView::Record::Record(const MemoryOwner& memory_owner) noexcept
-    : owner(memory_owner), id(last_memory.fetch_add(1, std::memory_order_relaxed) + 1) {}
+MemoryView::Record::Record(const MemoryOwner& memory_owner, std::size_t bytes) noexcept
+    : owner(memory_owner), id(last_memory.fetch_add(1, std::memory_order_relaxed) + 1), size(bytes) {}
 
 }  // namespace cox

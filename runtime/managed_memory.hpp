@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -59,6 +60,8 @@ class MemoryView {
   [[nodiscard]] const MemoryOwner& owner() const noexcept { return record_->owner; }
   /// Unique in the process; names the memory in messages.
   [[nodiscard]] std::uint64_t id() const noexcept { return record_->id; }
+  /// Bytes of the allocation.
+  [[nodiscard]] std::size_t size() const noexcept { return record_->size; }
   /// Device thread of the owner only.
   [[nodiscard]] MemoryState& state() const noexcept { return record_->state; }
 
@@ -72,11 +75,12 @@ class MemoryView {
   friend class ManagedMemory;
   friend class ManagedMemoryHandle;
   struct alignas(8) Record {
-    explicit Record(const MemoryOwner& memory_owner) noexcept;
+    Record(const MemoryOwner& memory_owner, std::size_t bytes) noexcept;
     std::atomic<std::uint32_t> references{1};
     std::atomic<std::uint32_t> handles{0};  // how many of the references are handles
     MemoryOwner owner;
     std::uint64_t id;
+    std::size_t size;
     MemoryState state;
   };
   explicit MemoryView(Record* record) noexcept : record_(record) {}
@@ -90,8 +94,10 @@ class MemoryView {
 class ManagedMemory : public MemoryView {
  public:
   ManagedMemory() noexcept = default;
-  /// Throws std::bad_alloc only.
-  [[nodiscard]] static ManagedMemory mint(const MemoryOwner& owner) { return adopt(MemoryView(new Record(owner))); }
+  /// For `size` bytes. Throws std::bad_alloc only.
+  [[nodiscard]] static ManagedMemory mint(const MemoryOwner& owner, std::size_t size) {
+    return adopt(MemoryView(new Record(owner, size)));
+  }
   /// One more reference.
   explicit ManagedMemory(MemoryView memory) noexcept : MemoryView(memory) {
     if (record_ != nullptr) record_->references.fetch_add(1, std::memory_order_relaxed);
@@ -146,8 +152,10 @@ class ManagedMemoryHandle {
   [[nodiscard]] const ManagedMemory& memory() const noexcept { return memory_; }
   /// A reference for an operation. Any number of threads at a time.
   [[nodiscard]] ManagedMemory reference() const noexcept {
-    if (!memory_) return {};
-    reserve_.take(memory_.record_->references);
+    if (!reserve_.take_owned()) [[unlikely]] {  // also where there is nothing to refer to
+      if (!memory_) return {};
+      reserve_.take(memory_.record_->references);
+    }
     return ManagedMemory::adopt(memory_);
   }
   /// Turns this handle into a plain reference; the handle is empty afterwards.

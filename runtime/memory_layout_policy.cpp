@@ -17,14 +17,14 @@ AllocationLayout place_extents(const MemoryOwner& owner, StreamId stream, std::s
     }
   }
 
-  const ManagedMemoryHandle memory(ManagedMemory::mint(owner));
-  AllocationLayout result{Handle(memory, stream, total), {}};
+  const ManagedMemoryHandle memory(ManagedMemory::mint(owner, total));
+  AllocationLayout result{Handle(memory, stream), {}};
   result.parts.reserve(extents.size());
   std::size_t start = 0;
   for (TensorExtent& extent : extents) {
     const std::size_t end = start + extent.size;
     result.parts.push_back(
-        {Handle(memory, stream, total).offset_start(start).offset_end(total - end), std::move(extent.strides)});
+        {Handle(memory, stream).offset_start(start).offset_end(total - end), std::move(extent.strides)});
     start = checked_round_up(end, alignment).value_or(end);
   }
   return result;

@@ -17,9 +17,8 @@ namespace {
 KernelArguments with(const ManagedMemory& memory, std::size_t whole, std::size_t windows, std::size_t scalars) {
   KernelArguments arguments;
   for (std::size_t i = 0; i < whole; ++i)
-    std::move(arguments).with_buffer(Binding{memory, 0, 0, {}, 64},
-                                     i % 2 == 0 ? cox::Access::Read : cox::Access::Write);
-  for (std::size_t i = 0; i < windows; ++i) std::move(arguments).with_buffer(Binding{memory, i, 1, {}, 64});
+    std::move(arguments).with_buffer(Binding{memory, 0, 0, {}}, i % 2 == 0 ? cox::Access::Read : cox::Access::Write);
+  for (std::size_t i = 0; i < windows; ++i) std::move(arguments).with_buffer(Binding{memory, i, 1, {}});
   for (std::uint64_t i = 0; i < scalars; ++i) std::move(arguments).with_scalar(i + 100);
   return arguments;
 }
@@ -31,7 +30,7 @@ TEST_CASE("Arguments that fit come back from their compact form as they were") {
     std::size_t whole, windows, scalars;
   };
   for (const Shape shape : {Shape{0, 0, 0}, {8, 0, 4}, {12, 0, 0}, {0, 4, 0}, {3, 2, 3}, {0, 0, 4}}) {
-    const ManagedMemory memory = ManagedMemory::mint({});
+    const ManagedMemory memory = ManagedMemory::mint({}, 256);
     {
       KernelArguments given = with(memory, shape.whole, shape.windows, shape.scalars);
       given.info.dynamic_metadata_offset /= 2;
@@ -50,7 +49,7 @@ TEST_CASE("Arguments that fit come back from their compact form as they were") {
 }
 
 TEST_CASE("Compact arguments that nobody expands let go of their memory") {
-  const ManagedMemory memory = ManagedMemory::mint({});
+  const ManagedMemory memory = ManagedMemory::mint({}, 256);
   {
     const CompactArguments compact(with(memory, 3, 1, 2));
     CHECK_FALSE(memory.is_last());
@@ -59,7 +58,7 @@ TEST_CASE("Compact arguments that nobody expands let go of their memory") {
 }
 
 TEST_CASE("Arguments of more than twelve words, five of metadata, or with tensor maps, do not fit the compact form") {
-  const ManagedMemory memory = ManagedMemory::mint({});
+  const ManagedMemory memory = ManagedMemory::mint({}, 256);
   CHECK_FALSE(CompactArguments::fit(with(memory, 13, 0, 0)));
   CHECK_FALSE(CompactArguments::fit(with(memory, 8, 0, 5)));
   CHECK_FALSE(CompactArguments::fit(with(memory, 0, 5, 0)));
@@ -68,6 +67,6 @@ TEST_CASE("Arguments of more than twelve words, five of metadata, or with tensor
   far.info.dynamic_metadata_offset = 256;
   CHECK_FALSE(CompactArguments::fit(far));
   const KernelArguments mapped = KernelArguments{}.with_tensor_map(
-      Binding{memory, 0, 0, {}, 256}, {.shape = {64}, .format = cox::TensorMapTiled{{16}}});
+      Binding{memory, 0, 0, {}}, {.shape = {64}, .format = cox::TensorMapTiled{{16}}});
   CHECK_FALSE(CompactArguments::fit(mapped));
 }

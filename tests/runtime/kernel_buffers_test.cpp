@@ -23,13 +23,13 @@ std::vector<KernelBuffer> all(const KernelBuffers& buffers) { return {buffers.be
 }  // namespace
 
 TEST_CASE("A kernel's buffers are the windows of their bindings, with what the kernel does to them") {
-  const ManagedMemory memory = ManagedMemory::mint({});
-  const ManagedMemory other = ManagedMemory::mint({});
+  const ManagedMemory memory = ManagedMemory::mint({}, 1024);
+  const ManagedMemory other = ManagedMemory::mint({}, std::size_t{1} << 40U);
   KernelBuffers buffers;
-  buffers.push_back(Binding{memory, 16, 48, {}, 1024});
-  buffers.push_back(Binding{other, 0, 0, {}, std::size_t{1} << 40U}, Access::Read);
-  buffers.push_back(Binding{memory, 0, 1024, {}, 1024}, Access::Read);
-  buffers.push_back(Binding{memory, 1024, 0, {}, 1024});
+  buffers.push_back(Binding{memory, 16, 48, {}});
+  buffers.push_back(Binding{other, 0, 0, {}}, Access::Read);
+  buffers.push_back(Binding{memory, 0, 1024, {}}, Access::Read);
+  buffers.push_back(Binding{memory, 1024, 0, {}});
   buffers.push_back(Binding{});
   const std::vector<KernelBuffer> found = all(buffers);
   REQUIRE(found.size() == 5);
@@ -51,7 +51,7 @@ TEST_CASE("A kernel's buffers are the windows of their bindings, with what the k
 }
 
 TEST_CASE("A kernel's buffers from handles are those from their bindings") {
-  const Handle whole(ManagedMemoryHandle(ManagedMemory::mint({})), {}, 512);
+  const Handle whole(ManagedMemoryHandle(ManagedMemory::mint({}, 512)), {});
   const Handle part = whole.offset_start(8).offset_end(4);
   KernelBuffers from_handles;
   KernelBuffers from_bindings;
@@ -65,10 +65,10 @@ TEST_CASE("A kernel's buffers from handles are those from their bindings") {
 
 TEST_CASE("A kernel's buffers keep their memory, each once, also copied, moved and beyond what they hold inside") {
   for (const std::size_t count : {1U, 8U, 24U, 100U}) {
-    const ManagedMemory memory = ManagedMemory::mint({});
+    const ManagedMemory memory = ManagedMemory::mint({}, 8);
     {
       KernelBuffers buffers;
-      for (std::size_t i = 0; i < count; ++i) buffers.push_back(Binding{memory, i % 3, 0, {}, 8});
+      for (std::size_t i = 0; i < count; ++i) buffers.push_back(Binding{memory, i % 3, 0, {}});
       CHECK_FALSE(memory.is_last());
       KernelBuffers copy = buffers;
       const KernelBuffers moved = std::move(buffers);
@@ -85,6 +85,6 @@ TEST_CASE("A kernel's buffers keep their memory, each once, also copied, moved a
 
 TEST_CASE("A window that cannot be stays one: whoever resolves it refuses it") {
   KernelBuffers buffers;
-  buffers.push_back(Binding{ManagedMemory::mint({}), 100, 100, {}, 8});
+  buffers.push_back(Binding{ManagedMemory::mint({}, 8), 100, 100, {}});
   CHECK((*buffers.begin()).size_in_used > SIZE_MAX / 4);
 }

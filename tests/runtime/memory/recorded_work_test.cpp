@@ -18,7 +18,7 @@ using Work = RecordedWork<UniqueFunction<void()>, UniqueFunction<void()>>;
 struct RecordingFixture {
   RecordingFixture() {
     for (ManagedMemory& memory : memories) {
-      memory = ManagedMemory::mint({});
+      memory = ManagedMemory::mint({}, 64);
       memory.state().resource.reset(new DeviceBuffer(returned));
     }
   }
