@@ -3,6 +3,7 @@
 #include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/config_error.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
+#include <coxswain/tools/cox/bench_command.hpp>
 #include <coxswain/tools/cox/config_command.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>
 #include <coxswain/tools/cox/devices_command.hpp>
@@ -39,6 +40,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
   CLI::App app("Coxswain: one thread for each device", "cox");
   app.set_version_flag("--version", "cox " + std::string(version));
   app.require_subcommand(0, 1);
+  BenchCommand bench(app);
   ConfigCommand config(app);
   DevicesCommand devices(app);
   DoctorCommand doctor(app);
@@ -52,11 +54,12 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     const auto mark = std::ranges::find(arguments, "--");
     app.parse(reversed(arguments.begin(), mark));
     if (app.get_subcommands().empty())
-      throw ArgumentError("a subcommand is needed: config, devices, doctor, run or stress; see cox --help");
+      throw ArgumentError("a subcommand is needed: bench, config, devices, doctor, run or stress; see cox --help");
     // The program's settings are its own: they are not applied to this process.
     if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, err);
     if (mark != arguments.end()) throw ArgumentError("'--' goes before a program, which only cox run takes");
     apply_settings();  // first, so that every command says the same of bad settings
+    if (bench.chosen()) return bench.run(out, err);
     if (config.chosen()) return config.run(out, err);
     if (devices.chosen()) return devices.run(out);
     if (doctor.chosen()) return doctor.run(out, err);

@@ -49,6 +49,13 @@ double parse_number(std::string_view option, std::string_view text) {
   return value;
 }
 
+std::chrono::duration<double> parse_seconds(std::string_view option, std::string_view text) {
+  constexpr double most_seconds = 1e8;
+  const double seconds = parse_number(option, text);
+  if (!(seconds > 0 && seconds <= most_seconds)) refuse(option, text, "more than 0 and at most 100000000");
+  return std::chrono::duration<double>(seconds);
+}
+
 double parse_probability(std::string_view option, std::string_view text) {
   const double value = parse_number(option, text);
   if (!(value >= 0 && value <= 1)) refuse(option, text, "a number from 0 to 1");

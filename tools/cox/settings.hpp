@@ -26,6 +26,9 @@ struct Setting {
 /// Throws ArgumentError unless `text` is a number.
 [[nodiscard]] double parse_number(std::string_view option, std::string_view text);
 
+/// Throws ArgumentError unless `text` is a number of seconds: more than 0, at most 100,000,000.
+[[nodiscard]] std::chrono::duration<double> parse_seconds(std::string_view option, std::string_view text);
+
 /// Throws ArgumentError unless `text` is a number from 0 to 1.
 [[nodiscard]] double parse_probability(std::string_view option, std::string_view text);
 

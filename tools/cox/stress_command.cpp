@@ -32,15 +32,7 @@ namespace cox::tools {
 namespace {
 
 constexpr int standard_seconds = 10;
-constexpr double most_seconds = 1e8;
 constexpr std::uint64_t most_operations = std::uint64_t{1} << 56U;
-
-std::chrono::duration<double> parse_seconds(const std::string& text) {
-  const double seconds = parse_number("--seconds", text);
-  if (!(seconds > 0 && seconds <= most_seconds))
-    throw ArgumentError("--seconds: '" + text + "' is not more than 0 and at most 100000000");
-  return std::chrono::duration<double>(seconds);
-}
 
 // A trace of which nothing is left if nobody has taken it.
 class TraceScope {
@@ -116,7 +108,7 @@ bool StressCommand::chosen() const { return command_.parsed(); }
 stress::Options StressCommand::options() const {
   stress::Options options;
   if (!operations_.empty()) options.operations = parse_count("--operations", operations_, 1, most_operations);
-  if (!seconds_.empty()) options.duration = parse_seconds(seconds_);
+  if (!seconds_.empty()) options.duration = parse_seconds("--seconds", seconds_);
   if (!options.operations && !options.duration) options.duration = std::chrono::seconds(standard_seconds);
   options.clients = static_cast<std::uint32_t>(parse_count("--clients", clients_, 1, stress::Options::most_clients));
   if (!mix_.empty()) options.mix = stress::Mix::parse("--mix", mix_);

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/tools/cox/bench/bench_case.hpp>
+#include <coxswain/tools/cox/bench/empty_kernel.hpp>
+#include <coxswain/tools/cox/device_list.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cox::bench {
+
+constexpr std::size_t small_transfer = std::size_t{4} << 10U;   // bytes
+constexpr std::size_t large_transfer = std::size_t{64} << 20U;  // bytes
+
+/// Microseconds of `call()`.
+template <class Call>
+double microseconds_of(Call&& call) {
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Microseconds that each of a burst of calls takes its client; `settle()` comes behind it and is not in the time.
+template <class Call, class Settle>
+double microseconds_of_each(Call&& call, Settle&& settle) {
+  constexpr int burst = 128;  // the driver queues some 1,000 launches before it blocks
+  const double all = microseconds_of([&] {
+    for (int i = 0; i < burst; ++i) call();
+  });
+  settle();
+  return all / burst;
+}
+
+/// What a client of one device pays for its calls, and waits for. The cases are run one after the other, on one thread.
+template <class Client>
+[[nodiscard]] std::vector<BenchCase> device_cases(const Client& client) {
+  using Kernel = typename Client::Kernel;
+  const std::string where = tools::device_name(client.device_id());
+  const Kernel kernel = empty_kernel<Kernel>();
+  const auto finish = [client] { client.sync().get(); };
+  const auto meet = [device = client.device_handle()] { device.submit_blocking([](auto&) {}); };
+  std::vector<BenchCase> cases;
+  cases.push_back({where, "submit", [device = client.device_handle(), meet] {
+                     return microseconds_of_each([&] { device.submit([](auto&) {}); }, meet);
+                   }});
+  cases.push_back({where, "submit_blocking", [meet] { return microseconds_of(meet); }});
+  cases.push_back({where, "empty and drop, 1 MiB", [client, finish] {
+                     return microseconds_of_each([&] { static_cast<void>(client.empty(std::size_t{1} << 20U)); },
+                                                 finish);
+                   }});
+  cases.push_back({where, "launch", [client, kernel, finish] {
+                     return microseconds_of_each([&] { client.launch(kernel, CubeCount::single(), {}); }, finish);
+                   }});
+  cases.push_back({where, "launch and sync", [client, kernel, finish] {
+                     return microseconds_of([&] {
+                       client.launch(kernel, CubeCount::single(), {});
+                       finish();
+                     });
+                   }});
+  cases.push_back({where, "read of 4 B", [client, word = client.create(Bytes::zeroed(4))] {
+                     return microseconds_of([&] { static_cast<void>(client.read_one(word)); });
+                   }});
+  const Handle large = client.empty(large_transfer);
+  cases.push_back({where, "upload of 64 MiB, pageable",
+                   [client, large, finish, content = std::vector<std::byte>(large_transfer)] {
+                     Bytes given = Bytes::copy_of(content);
+                     return microseconds_of([&] {
+                       client.write(large, std::move(given));
+                       finish();
+                     });
+                   },
+                   large_transfer});
+  cases.push_back({where, "upload of 64 MiB, staging",
+                   [client, large, finish] {
+                     Bytes given = std::move(client.reserve_staging(std::array{large_transfer}).front());
+                     return microseconds_of([&] {
+                       client.write(large, std::move(given));
+                       finish();
+                     });
+                   },
+                   large_transfer});
+  cases.push_back({where, "download of 64 MiB",
+                   [client, large] { return microseconds_of([&] { static_cast<void>(client.read_one(large)); }); },
+                   large_transfer});
+  return cases;
+}
+
+}  // namespace cox::bench

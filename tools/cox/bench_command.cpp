@@ -1,0 +1,115 @@
+#include <coxswain/tools/cox/bench_command.hpp>
+
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/task_error.hpp>
+#ifdef COX_HAS_CUDA
+#include <coxswain/servers/cuda/cuda_server.hpp>
+#endif
+#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/tools/cox/argument_error.hpp>
+#include <coxswain/tools/cox/bench/device_cases.hpp>
+#include <coxswain/tools/cox/bench/group_cases.hpp>
+#include <coxswain/tools/cox/bench/measurement.hpp>
+#include <coxswain/tools/cox/device_list.hpp>
+#include <coxswain/tools/cox/device_unavailable.hpp>
+#include <coxswain/tools/cox/interruption.hpp>
+#include <coxswain/tools/cox/output_file.hpp>
+#include <coxswain/tools/cox/settings.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <exception>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace cox::tools {
+namespace {
+
+using bench::BenchCase;
+
+constexpr std::chrono::seconds standard_time{10};
+
+// All devices are shut down at the end, also after an exception.
+struct DevicesScope {
+  DevicesScope() = default;
+  DevicesScope(const DevicesScope&) = delete;
+  DevicesScope& operator=(const DevicesScope&) = delete;
+  ~DevicesScope() { shutdown_all(); }
+};
+
+template <class Client>
+std::vector<BenchCase> cases_on(const std::vector<DeviceId>& devices) {
+  std::vector<Client> clients;
+  try {
+    for (const DeviceId device : devices) clients.push_back(Client::load(device));
+  } catch (const std::exception& error) {
+    throw DeviceUnavailable(std::string("a device cannot be had: ") + error.what());
+  }
+  std::vector<BenchCase> cases;
+  const auto add = [&cases](std::vector<BenchCase> more) {
+    cases.insert(cases.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
+  };
+  for (const Client& client : clients) add(bench::device_cases(client));
+  if (clients.size() > 1) add(bench::group_cases(clients));
+  return cases;
+}
+
+std::vector<BenchCase> cases_on_devices(const std::vector<DeviceId>& devices) {
+#ifdef COX_HAS_CUDA
+  if (devices.front().type == cuda_device_type) return cases_on<CudaClient>(devices);
+#endif
+  return cases_on<HostClient>(devices);
+}
+
+}  // namespace
+
+BenchCommand::BenchCommand(CLI::App& app)
+    : command_(*app.add_subcommand("bench", "Measure what the calls cost on the devices")) {
+  command_.add_option("--devices", devices_, "host, host:COUNT, cuda or cuda:INDEX,INDEX")->capture_default_str();
+  command_.add_option("--seconds", seconds_, "For all cases together (default: 10)");
+  command_.add_option("--filter", filter_, "Only cases whose name has this text in it");
+  command_.add_option("--json", json_, "Write the result to this file");
+}
+
+bool BenchCommand::chosen() const { return command_.parsed(); }
+
+ExitCode BenchCommand::run(std::ostream& out, std::ostream& err) const {
+  const std::chrono::duration<double> time = seconds_.empty() ? standard_time : parse_seconds("--seconds", seconds_);
+  if (!json_.empty()) require_writable("--json", json_);
+  const std::vector<DeviceId> devices = parse_devices("--devices", devices_);
+  bench::BenchReport report;
+  for (const DeviceId device : devices) report.devices.push_back(device_name(device));
+  bool failed = false;
+  {
+    const DevicesScope opened;
+    std::vector<BenchCase> cases = cases_on_devices(devices);
+    std::erase_if(cases, [&](const BenchCase& measured) { return measured.what.find(filter_) == std::string::npos; });
+    if (cases.empty()) throw ArgumentError("--filter: no case has '" + filter_ + "' in its name");
+    const Interruption interruption;
+    const auto start = std::chrono::steady_clock::now();
+    for (const BenchCase& measured : cases) {
+      if (interruption.flag()) break;
+      try {
+        const auto share = std::chrono::duration_cast<std::chrono::nanoseconds>(time / cases.size());
+        report.rows.push_back(bench::measure(measured, share, interruption.flag()));
+      } catch (...) {
+        err << "cox bench: " << measured.where << ": " << measured.what << ": " << describe(std::current_exception())
+            << "\n"
+            << std::flush;
+        failed = true;
+      }
+    }
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report.interrupted = interruption.flag();
+  }
+  out << bench::table(report) << std::flush;
+  if (!json_.empty() && !write_file(json_, bench::json(report))) {
+    err << "cox bench: --json: '" << json_ << "' could not be written\n" << std::flush;
+    failed = true;
+  }
+  return failed ? ExitCode::Violation : ExitCode::Ok;
+}
+
+}  // namespace cox::tools
