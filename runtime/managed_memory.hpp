@@ -152,10 +152,8 @@ class ManagedMemoryHandle {
   [[nodiscard]] const ManagedMemory& memory() const noexcept { return memory_; }
   /// A reference for an operation. Any number of threads at a time.
   [[nodiscard]] ManagedMemory reference() const noexcept {
-    if (!reserve_.take_owned()) [[unlikely]] {  // also where there is nothing to refer to
-      if (!memory_) return {};
-      reserve_.take(memory_.record_->references);
-    }
+    if (!memory_) return {};
+    reserve_.take(memory_.record_->references);
     return ManagedMemory::adopt(memory_);
   }
   /// Turns this handle into a plain reference; the handle is empty afterwards.
