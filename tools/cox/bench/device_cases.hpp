@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,11 +69,11 @@ template <class Client>
                      return microseconds_of([&] { static_cast<void>(client.read_one(word)); });
                    }});
   const Handle large = client.empty(large_transfer);
+  const auto content = std::make_shared<const Bytes>(Bytes::copy_of(std::vector(large_transfer, std::byte{1})));
   cases.push_back({where, "upload of 64 MiB, pageable",
-                   [client, large, finish, content = std::vector<std::byte>(large_transfer)] {
-                     Bytes given = Bytes::copy_of(content);
+                   [client, large, finish, content] {
                      return microseconds_of([&] {
-                       client.write(large, std::move(given));
+                       client.write(large, content->share());
                        finish();
                      });
                    },

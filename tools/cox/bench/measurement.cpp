@@ -63,7 +63,7 @@ std::string table(const BenchReport& report) {
   for (const Measurement& m : report.rows)
     text += row(m.where, m.what,
                 {std::to_string(m.samples), figure(m.p50, "%.3f"), figure(m.p99, "%.3f"), figure(m.max, "%.3f"),
-                 figure(m.algorithm_rate, "%.2f"), figure(m.bus_rate, "%.2f")});
+                 figure(m.algorithm_rate, "%.3g"), figure(m.bus_rate, "%.3g")});
   if (report.interrupted) text += "interrupted\n";
   return text;
 }
