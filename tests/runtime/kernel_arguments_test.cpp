@@ -47,11 +47,10 @@ TEST_CASE("A value that is larger than a word fills as many as it needs, the las
 }
 
 TEST_CASE("Tensor maps are taken in order with their memory, and refused if they do not fit it") {
-  Binding memory;
-  memory.size = 256;
+  Binding memory{.memory = cox::ManagedMemory::mint({}, 256), .stream = {}};
   const auto given = KernelArguments{}.with_tensor_map(memory, row()).with_tensor_map(memory, row(), cox::Access::Read);
   REQUIRE(given.tensor_maps.size() == 2);
-  CHECK(given.tensor_maps[0].binding.size == 256);
+  CHECK(given.tensor_maps[0].binding.size_in_used() == 256);
   CHECK(given.tensor_maps[0].access == cox::Access::Write);
   CHECK(given.tensor_maps[1].access == cox::Access::Read);
   memory.offset_start = 16;
