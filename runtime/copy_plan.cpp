@@ -36,6 +36,9 @@ CopyPlan plan_copy(const CopyDescriptor& tensor) {
   const auto bytes = count ? checked_product(*count, tensor.elem_size) : count;
   if (!bytes) throw IoError(IoError::Kind::BufferTooBig, describe(tensor) + " exceeds the address space");
   if (*bytes == 0) return {};
+  if (!tensor.binding.memory)
+    throw IoError(IoError::Kind::NotFound,
+                  "an empty handle (moved from, or never assigned) was used as " + describe(tensor));
   if (!strides_are_pitched(shape, tensor.strides))
     throw IoError(IoError::Kind::UnsupportedStrides,
                   describe(tensor) + " cannot be copied: only the last dimension may be padded");

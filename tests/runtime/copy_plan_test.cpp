@@ -61,6 +61,7 @@ TEST_CASE("Ranks, element sizes and bounds are checked, and the message has the 
   REQUIRE(refusal(tensor({2, 3}, {3, 1}, 24, 0)) == IoError::Kind::ElementSize);
   REQUIRE(refusal(tensor({2, 3}, {3, 1}, 23)) == IoError::Kind::OutOfBounds);
   REQUIRE(refusal(tensor({2, 3}, {SIZE_MAX / 2, 1})) == IoError::Kind::OutOfBounds);
+  REQUIRE(refusal({cox::Binding{}, {3}, {1}, 4}) == IoError::Kind::NotFound);
   REQUIRE(refusal(tensor({SIZE_MAX, 3}, {3, 1})) == IoError::Kind::BufferTooBig);
   REQUIRE(refusal(tensor({2, 3}, {4, 1}, 28)) == IoError::Kind::Unknown);  // the last row needs no padding
   REQUIRE(mentions(message_of([&] { (void)cox::plan_copy(tensor({2, 3}, {3, 1}, 23)); }),

@@ -79,7 +79,7 @@ TEST_CASE("A reserve does not grow, however often it is moved and whoever takes 
     reserve.swap(moved);
     most_left = std::max(most_left, references - 1 - given);
   }
-  CHECK(most_left <= 1'024);
+  CHECK(most_left <= 4 * 1'024);  // as many are counted at once
   CHECK(references == 1U + given + reserve.give_up());
 }
 
