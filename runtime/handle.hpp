@@ -60,7 +60,7 @@ class Handle {
   std::size_t offset_start_ = 0;
   std::size_t offset_end_ = 0;
   StreamId stream_;
-  std::size_t size_ = 0;  // that of the memory, where other threads write nothing
+  std::size_t size_ = 0;  // as the memory has it, which lies on a line that other threads write
 };
 
 }  // namespace cox
