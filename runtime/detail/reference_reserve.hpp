@@ -49,7 +49,7 @@ class ReferenceReserve {
   }
 
  private:
-  static constexpr std::uint16_t counted_at_once = 1024;
+  static constexpr std::uint16_t counted_at_once = 256;
   static constexpr std::uint32_t nobody = 0;
   static constexpr std::uint32_t without_number = ~std::uint32_t{0};
 

@@ -6,9 +6,9 @@
 #include <coxswain/tools/cox/bench/bench_case.hpp>
 #include <coxswain/tools/cox/bench/empty_kernel.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
+#include <coxswain/tools/cox/stress/stopwatch.hpp>
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -23,9 +23,9 @@ constexpr std::size_t large_transfer = std::size_t{64} << 20U;  // bytes
 /// Microseconds of `call()`.
 template <class Call>
 double microseconds_of(Call&& call) {
-  const auto start = std::chrono::steady_clock::now();
+  const stress::Stopwatch watch;
   call();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return static_cast<double>(watch.elapsed()) / 1e3;
 }
 
 /// Microseconds that each of a burst of calls takes its client; `settle()` comes behind it and is not in the time.
