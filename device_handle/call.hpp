@@ -17,7 +17,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -32,26 +31,16 @@
 
 namespace cox::detail {
 
-[[nodiscard]] inline std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) {
-  std::string what = std::string("call not carried out: ") + to_string(kind) + ": ";
-  switch (kind) {
-    case CallError::Kind::Cancelled: what += "its stop_token was triggered before it started"; break;
-    case CallError::Kind::Expired: what += "its deadline passed before it started"; break;
-    default: what += "the device was shut down before it started"; break;
-  }
-  what += " on " + device.to_string();
-  if (options == nullptr) return std::make_exception_ptr(CallError(kind, what));
-  if (options->label != nullptr) what += std::string(", ") + options->label;
-  what += std::string(" (") + options->site.file_name() + ":" + std::to_string(options->site.line()) + ")";
-  return std::make_exception_ptr(CallError(kind, what, options->site));
-}
+/// What a call ends with whose task did not run.
+[[nodiscard]] std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options);
 
 /// What keeps a task from starting: its stop_token or its deadline.
-[[nodiscard]] inline std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept {
-  if (options.stop.stop_requested()) return CallError::Kind::Cancelled;
-  if (options.deadline && std::chrono::steady_clock::now() >= *options.deadline) return CallError::Kind::Expired;
-  return std::nullopt;
-}
+[[nodiscard]] std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept;
+
+/// Refuses a call, saying why `device` cannot answer it.
+[[noreturn]] void throw_would_deadlock(DeviceId device, const char* why);
+/// Refuses a call from a destructor of a service that is destroyed later than the one called.
+[[noreturn]] void throw_service_closed(DeviceId device);
 
 [[nodiscard]] constexpr Outcome outcome_of(CallError::Kind kind) noexcept {
   return kind == CallError::Kind::Expired ? Outcome::Expired : Outcome::Cancelled;

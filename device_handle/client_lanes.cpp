@@ -44,11 +44,13 @@ Mailbox::Lane& ClientLanes::acquire(Mailbox& mailbox) {
   return lane;
 }
 
-Mailbox::Lane* ClientLanes::find_or_acquire(std::uint64_t serial, std::shared_ptr<Mailbox> mailbox) {
+Mailbox::Lane& ClientLanes::find_or_acquire(std::uint64_t serial, const std::shared_ptr<Mailbox>& mailbox) {
   Cached& cached = cache_[serial % cache_.size()];
   if (ending) {
     cached = {};
-    return nullptr;
+    Mailbox::Lane& lane = acquire(*mailbox);
+    lane.on_loan = true;
+    return lane;
   }
   thread_local Leases leases;
   auto found = std::ranges::find(leases.all, serial, &Lease::serial);
@@ -59,7 +61,7 @@ Mailbox::Lane* ClientLanes::find_or_acquire(std::uint64_t serial, std::shared_pt
     found = std::prev(leases.all.end());
   }
   cached = {serial, found->lane};
-  return found->lane;
+  return *found->lane;
 }
 
 }  // namespace cox

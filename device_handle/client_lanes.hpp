@@ -12,18 +12,15 @@ namespace cox {
 /// ends. Mailboxes are told apart by a serial number that is never used twice.
 class ClientLanes {
  public:
-  /// The calling thread's lane of the mailbox numbered `serial`, which `mailbox()` returns as a std::shared_ptr. Null
-  /// while the thread's thread_local objects are being destroyed. Does not block.
-  template <class GetMailbox>
-  [[nodiscard]] static Mailbox::Lane* of(std::uint64_t serial, GetMailbox&& mailbox) {
+  /// The calling thread's lane of the mailbox numbered `serial`, if it is among those that are at hand; else null.
+  [[nodiscard]] static Mailbox::Lane* find(std::uint64_t serial) noexcept {
     const Cached& cached = cache_[serial % cache_.size()];
-    if (cached.serial == serial) [[likely]]
-      return cached.lane;
-    return find_or_acquire(serial, mailbox());
+    return cached.serial == serial ? cached.lane : nullptr;
   }
 
-  /// A lane of `mailbox` marked as the calling thread's, which must release it.
-  [[nodiscard]] static Mailbox::Lane& acquire(Mailbox& mailbox);
+  /// The calling thread's lane of `mailbox`, which is numbered `serial`. While the thread's thread_local objects are
+  /// being destroyed it is one on loan, for one push. Does not block. Throws std::bad_alloc.
+  [[nodiscard]] static Mailbox::Lane& find_or_acquire(std::uint64_t serial, const std::shared_ptr<Mailbox>& mailbox);
 
   /// A number for a new mailbox.
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
@@ -37,7 +34,7 @@ class ClientLanes {
   struct Lease;
   struct Leases;
 
-  static Mailbox::Lane* find_or_acquire(std::uint64_t serial, std::shared_ptr<Mailbox> mailbox);
+  static Mailbox::Lane& acquire(Mailbox& mailbox);
 
   static inline constinit thread_local std::array<Cached, 16> cache_{};
 };

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <coxswain/device_handle/platform.hpp>
-#include <coxswain/device_handle/spin_wait.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -22,17 +21,10 @@ class Completion {
   [[nodiscard]] bool done() const noexcept { return word_.load(std::memory_order_acquire) == signalled; }
 
   /// Blocks until signalled. Spins for up to `spin` first; zero: hardly.
-  void wait(std::chrono::nanoseconds spin) noexcept {
-    for (SpinWait waiting(spin); !done();) {
-      if (!waiting.again()) break;
-    }
-    wait_until(std::nullopt, [] { return false; });
-  }
+  void wait(std::chrono::nanoseconds spin) noexcept;
 
   /// Blocks until signalled or until `deadline`. Returns whether it was signalled.
-  bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
-    return wait_until(deadline, [] { return false; });
-  }
+  bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept;
 
   /// Makes a waiter look again at its `interrupted`; see wait_until.
   void nudge() noexcept {

@@ -202,36 +202,50 @@ class BasicDeviceHandle {
   // Options, if there are any, bound the wait for room in the queue.
   template <TaskMaker Make, class... Options>
   void post(Make&& make, const Options&... options) const {
-    if (!device_->on_this_thread() || !device_->exclusive()) {
-      device_->post(make, options...);
-    } else if (device_->inline_calls().in_task()) {
-      device_->inline_calls().defer([self = *this, task = make()]() mutable noexcept { self.post_again(task); });
-    } else if (cell_->borrowed()) {  // by the task that called exclusive
+    if (!device_->on_this_thread() || !runs_inside()) {
       device_->post(make, options...);
     } else {
-      throw_if_closed();
+      run_inside_exclusive(device_->box(make));
+    }
+  }
+
+  // On the device thread: whether a fire-and-forget call is no matter of the queue. Throws if the service is gone.
+  bool runs_inside() const {
+    if (!device_->exclusive()) return false;
+    if (device_->inline_calls().in_task()) return true;
+    if (cell_->borrowed()) return false;  // by the task that called exclusive
+    throw_if_closed();
+    return true;
+  }
+
+  void run_inside_exclusive(typename Device::Boxed task) const {
+    if (device_->inline_calls().in_task()) {
+      device_->inline_calls().defer(
+          [self = *this, task = std::move(task)]() mutable noexcept { self.post_again(task); });
+    } else {
       const typename Device::CurrentScope current(*device_);
-      device_->inline_calls().run([&] {
-        auto task = make();
-        device_->account_inline(task());
-      });
+      device_->inline_calls().run([&] { device_->account_inline(task()); });
     }
   }
 
   // The call has returned long ago: an error goes where those of tasks go.
-  template <Task T>
-  void post_again(T& task) const noexcept {
+  void post_again(typename Device::Boxed& task) const noexcept {
     try {
-      post(moving(task));
+      if (runs_inside()) {
+        run_inside_exclusive(std::move(task));
+      } else {
+        device_->post(moving(task));
+      }
     } catch (...) {
       report_task_error({device_id(), StreamId::current(), std::current_exception()});
     }
   }
 
+  // In a frame of its own: what the closure borrows from the caller's is then not on lines that this writes.
   template <class Body>
-  static auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
+  [[gnu::noinline]] static auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
     WaitScope waiting(device);
-    if (waiting.ring()) throw_would_deadlock(device.device(), "its thread waits for the calling thread");
+    if (waiting.ring()) detail::throw_would_deadlock(device.device(), "its thread waits for the calling thread");
     detail::Answer<std::invoke_result_t<Body&>> answer(waiting);
     const bool woke =
         device.post([&] { return detail::AnsweredTask<std::decay_t<Body>>(std::move(body), answer, device.device()); });
@@ -247,7 +261,7 @@ class BasicDeviceHandle {
   template <class Body>
   auto call(Body&& body, CallOptions options) const -> std::invoke_result_t<Body&> {
     WaitScope waiting(*device_);
-    if (waiting.ring()) throw_would_deadlock(device_id(), "its thread waits for the calling thread");
+    if (waiting.ring()) detail::throw_would_deadlock(device_id(), "its thread waits for the calling thread");
     using GuardedCall = detail::GuardedCall<Device, Body>;
     const auto shared = std::make_shared<GuardedCall>(options, std::move(body), device_id(), waiting);
     device_->post([&] { return typename GuardedCall::Ticket{shared}; }, options);
@@ -257,7 +271,7 @@ class BasicDeviceHandle {
   // On the device thread: at once, ahead of the queue.
   template <class Body>
   auto run_inside(Body&& body) const -> std::invoke_result_t<Body&> {
-    if (cell_->borrowed()) throw_would_deadlock(device_id(), "a task of the same service is on the stack");
+    if (cell_->borrowed()) detail::throw_would_deadlock(device_id(), "a task of the same service is on the stack");
     throw_if_closed();
     return run_inline(body);
   }
@@ -285,9 +299,7 @@ class BasicDeviceHandle {
 
   // From a destructor of a service that is destroyed later than S.
   void throw_if_closed() const {
-    if (cell_->open()) return;
-    throw CallError(CallError::Kind::Closed, "call refused: closed: the service is destroyed, " +
-                                                 device_id().to_string() + " is being shut down");
+    if (!cell_->open()) detail::throw_service_closed(device_id());
   }
 
   void throw_obstacle(const CallOptions& options) const {
@@ -295,11 +307,6 @@ class BasicDeviceHandle {
       device_->account_inline(detail::outcome_of(*kind));
       std::rethrow_exception(detail::call_error(*kind, device_id(), &options));
     }
-  }
-
-  [[noreturn]] static void throw_would_deadlock(DeviceId device, const char* why) {
-    throw CallError(CallError::Kind::WouldDeadlock,
-                    "call refused: would_deadlock: " + device.to_string() + " cannot answer: " + why);
   }
 
   std::shared_ptr<Device> device_;

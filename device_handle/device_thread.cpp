@@ -130,10 +130,10 @@ std::size_t DeviceThread::run_ready() {
 
 // Returns false if the mailbox was taken from this thread meanwhile.
 bool DeviceThread::run(const Mailbox::Item& item) {
-  running_.enter(item.ops->type);
+  running_.enter(item.type());
   if (idle_work_ != nullptr) [[unlikely]]
     end_idle_work();
-  if (row_.end != nullptr && row_.type != item.ops->type) [[unlikely]]
+  if (row_.end != nullptr && row_.type != running_.type()) [[unlikely]]
     end_row();
   // Reading the clock costs more than all else here: while the thread is awake, one task in a few stands for the
   // others.
@@ -190,7 +190,7 @@ bool DeviceThread::still_has_custody() noexcept {
 std::uint64_t DeviceThread::begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept {
   tracer_ = &tracer;
   operation_ = nullptr;
-  if (tracer.begin != nullptr) tracer.begin(*item.ops->type);
+  if (tracer.begin != nullptr) tracer.begin(*running_.type());
   const std::uint64_t tracers = detail::task_tracers_set.load(std::memory_order_relaxed);
   if (std::exchange(tracers_seen_, tracers) != tracers) traced_until_ = 0;  // there may have been untraced tasks since
   const bool known = stamps_are_time() && item.submitted != 0;
@@ -213,7 +213,7 @@ void DeviceThread::end_trace(const Mailbox::Item& item, Outcome outcome, std::ui
              .submitted = stamps_are_time() ? std::min(item.submitted, start) : 0,
              .start = start,
              .end = traced_until_,
-             .type = item.ops->type,
+             .type = running_.type(),
              .operation = operation_,
              .label = name.label,
              .file = name.file,
@@ -295,6 +295,28 @@ Statistics DeviceThread::statistics() const {
   Statistics statistics = ledger_.snapshot(mailbox_.accepted(), nanoseconds_per_stamp());
   statistics.queue_bytes = mailbox_.bytes();
   return statistics;
+}
+
+DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops) {
+  return begin_slow(ops, current_ != nullptr ? Room::Exceed : Room::Wait);
+}
+
+DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, const CallOptions& options) {
+  if (current_ != nullptr || options_.queue_policy != QueuePolicy::Block) return begin_slow(ops);
+  for (;;) {
+    const Place place = begin_slow(ops, Room::Refuse);
+    if (place.object != nullptr) return place;
+    await_room(options);
+  }
+}
+
+// Under Room::Refuse the place is null at capacity.
+DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, Room room) {
+  Mailbox::Lane& lane = ClientLanes::find_or_acquire(serial_, {shared_from_this(), &mailbox_});
+  const Mailbox::Place place = mailbox_.begin(lane, ops, room);
+  const bool full = place.result == PushResult::Full && room == Room::Refuse;
+  if (place.object == nullptr && !full) throw_refused(place.result);
+  return {lane, place.object};
 }
 
 void DeviceThread::throw_refused(PushResult result) const {

@@ -53,25 +53,22 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   [[nodiscard]] bool on_this_thread() const noexcept { return current_ == this; }
 
   /// Queues the task that `make()` returns with the caller's StreamId. Blocks only under QueuePolicy::Block at
-  /// capacity, and never on a device thread. Returns whether it had to wake the device thread. Throws CallError Closed,
-  /// Forked, QueueFull; then `make` was not called.
-  template <TaskMaker Make>
-  bool post(Make&& make) {
-    const PushResult result = push(make, current_ != nullptr ? Room::Exceed : Room::Wait);
-    if (result > PushResult::Woke) [[unlikely]]
-      throw_refused(result);
-    return result == PushResult::Woke;
+  /// capacity, and never on a device thread; with `options`, no longer than they allow. Returns whether it had to wake
+  /// the device thread. Throws CallError Closed, Forked, QueueFull, and with options Cancelled, Expired; then `make`
+  /// was not called.
+  template <TaskMaker Make, class... Options>
+  bool post(Make&& make, const Options&... options) {
+    const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
+    const Place place = begin(ops, options...);
+    build_task(place.object, make, [&] { mailbox_.abandon(place.lane, ops, place.object); });
+    return mailbox_.commit(place.lane, ops, StreamId::current().value) == PushResult::Woke;
   }
 
-  /// The same; waits for room no longer than `options` allow, and throws CallError Cancelled or Expired then.
+  /// For calls that are made inside a task; see InlineCalls.
+  using Boxed = BoxedTask<BlockPool>;
   template <TaskMaker Make>
-  bool post(Make&& make, const CallOptions& options) {
-    if (current_ != nullptr || options_.queue_policy != QueuePolicy::Block) return post(make);
-    PushResult result{};
-    while ((result = push(make, Room::Refuse)) == PushResult::Full) await_room(options);
-    if (result > PushResult::Woke) [[unlikely]]
-      throw_refused(result);
-    return result == PushResult::Woke;
+  [[nodiscard]] Boxed box(Make&& make) {
+    return Boxed::of(make, mailbox_.pool());
   }
 
   [[nodiscard]] Statistics statistics() const;
@@ -166,22 +163,23 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
 
   DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options);
 
-  template <TaskMaker Make>
-  PushResult push(Make& make, Room room) {
-    const std::uint64_t stream = StreamId::current().value;
-    if (Mailbox::Lane* const lane = ClientLanes::of(serial_, [this] { return shared_mailbox(); })) [[likely]] {
-      return mailbox_.push(*lane, make, stream, room);
-    }
-    Mailbox::Lane& lane = ClientLanes::acquire(mailbox_);  // the thread is ending and has given its own back
-    const LaneReturn back{mailbox_, lane};
-    return mailbox_.push(lane, make, stream, room);
-  }
-
-  struct LaneReturn {
-    Mailbox& mailbox;
+  // The lane that a task goes to, and where it is to be built.
+  struct Place {
     Mailbox::Lane& lane;
-    ~LaneReturn() { mailbox.release_lane(lane); }
+    void* object;
   };
+
+  template <class... Options>
+  [[gnu::always_inline]] Place begin(const TaskOps& ops, const Options&... options) {
+    if (Mailbox::Lane* const lane = ClientLanes::find(serial_)) [[likely]] {
+      if (void* const object = mailbox_.begin_fast(*lane, ops)) [[likely]]
+        return {*lane, object};
+    }
+    return begin_slow(ops, options...);
+  }
+  Place begin_slow(const TaskOps& ops);
+  Place begin_slow(const TaskOps& ops, const CallOptions& options);
+  Place begin_slow(const TaskOps& ops, Room room);
 
   // What is due when no more tasks of that type come.
   struct Row {
@@ -208,7 +206,6 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   bool keep_custody() noexcept;
   void finish();
   bool take_over();
-  std::shared_ptr<Mailbox> shared_mailbox() { return {shared_from_this(), &mailbox_}; }
   [[noreturn]] void throw_refused(PushResult result) const;
 
   static inline constinit thread_local DeviceThread* current_ = nullptr;

@@ -28,7 +28,7 @@ class InlineCalls {
   /// Whether a task of this level is on the stack.
   [[nodiscard]] bool in_task() const noexcept { return in_task_; }
 
-  /// Keeps `again` to be called, with the caller's StreamId, when the task that is running has ended.
+  /// Keeps `again()` to be called, with the caller's StreamId, when the task that is running has ended.
   template <class F>
   void defer(F&& again) {
     deferred_.push_back(std::make_unique<Deferred<std::decay_t<F>>>(std::forward<F>(again)));
@@ -63,13 +63,11 @@ class InlineCalls {
     bool outer;
     ~Drain() {
       calls.in_task_ = outer;
-      while (!outer && !calls.deferred_.empty()) {
-        const auto next = std::move(calls.deferred_.front());
-        calls.deferred_.pop_front();
-        next->call();
-      }
+      if (!outer && !calls.deferred_.empty()) calls.run_deferred();
     }
   };
+
+  void run_deferred();
 
   std::deque<std::unique_ptr<DeferredBase>> deferred_;
   bool in_task_ = false;

@@ -7,7 +7,7 @@
 namespace cox {
 namespace {
 
-constexpr std::chrono::milliseconds look_again{1};
+constexpr std::chrono::milliseconds try_again{1};
 
 }  // namespace
 
@@ -41,10 +41,10 @@ InlineDevice::Entry::~Entry() { device_.owner_.store(nullptr, std::memory_order_
 
 void InlineDevice::run_pending() {
   while (!pending_.empty()) {
-    const Pending next = std::move(pending_.front());
+    Pending next = std::move(pending_.front());
     pending_.pop_front();
     const StreamScope scope(next.stream);
-    ledger_.ended(next.task->run());
+    ledger_.ended(next.task());
   }
 }
 
@@ -52,7 +52,7 @@ ShutdownOutcome InlineDevice::join(std::chrono::steady_clock::time_point deadlin
   std::unique_lock lock(mutex_, std::try_to_lock);
   while (!lock.owns_lock()) {
     if (std::chrono::steady_clock::now() >= deadline) return ShutdownOutcome::Abandoned;
-    std::this_thread::sleep_for(look_again);
+    std::this_thread::sleep_for(try_again);
     [[maybe_unused]] const bool now_ours = lock.try_lock();
   }
   const Entry entry(*this, std::move(lock));  // destructors may call

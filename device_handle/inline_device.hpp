@@ -46,22 +46,28 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   }
   template <TaskMaker Make>
   bool post(Make&& make) {
-    using T = std::invoke_result_t<Make&>;
     if (on_this_thread()) {
       if (closed_) throw_closed();
-      pending_.push_back({std::make_unique<Erased<T>>(make), StreamId::current()});
+      pending_.push_back({box(make), StreamId::current()});
       ledger_.accepted_inline();
       return false;
     }
     const Entry entry(*this, enter());
     if (closed_) throw_closed();
     {
-      T task = make();
+      auto task = make();
       ledger_.accepted_inline();
       ledger_.ended(task());
     }
     run_pending();
     return false;
+  }
+
+  /// For calls that are made inside a task; see InlineCalls.
+  using Boxed = BoxedTask<NoBlockPool>;
+  template <TaskMaker Make>
+  [[nodiscard]] Boxed box(Make&& make) {
+    return Boxed::of(make, no_pool_);
   }
 
   [[nodiscard]] Statistics statistics() const { return ledger_.snapshot(0, 1.0); }
@@ -114,20 +120,8 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
 
  private:
   struct Pending {
-    struct Base {
-      virtual ~Base() = default;
-      virtual Outcome run() noexcept = 0;
-    };
-    std::unique_ptr<Base> task;
+    Boxed task;
     StreamId stream;
-  };
-
-  template <Task T>
-  struct Erased final : Pending::Base {
-    template <class Make>
-    explicit Erased(Make& make) : task(make()) {}
-    Outcome run() noexcept override { return task(); }
-    T task;
   };
 
   // The calling thread is in the device until the end of the scope.
@@ -160,6 +154,7 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   const DeviceId device_;
   const Stage stage_;
   const DeviceThreadOptions options_;
+  NoBlockPool no_pool_;
   std::mutex mutex_;
   std::atomic<const void*> owner_{nullptr};  // relaxed: a thread only asks whether it is itself
   // Guarded by mutex_:

@@ -13,8 +13,6 @@
 
 namespace cox {
 
-inline constexpr std::size_t cache_line = 64;
-
 /// One client thread's way to one device thread: a single-producer single-consumer queue of closures, built in place in
 /// successive cache lines ("cells") of recycled segments, each stamped with the time of its submission.
 ///
@@ -39,8 +37,7 @@ class Lane {
     // the task follows, 40 bytes of it in this cell
   };
   static_assert(sizeof(Cell) == cache_line);
-  static constexpr std::size_t cell_header =
-      sizeof(atomic<std::uint64_t>) + sizeof(const TaskOps*) + sizeof(std::uint64_t);
+  static_assert(sizeof(atomic<std::uint64_t>) + sizeof(const TaskOps*) + sizeof(std::uint64_t) == cell_header);
 
   struct alignas(cache_line) Segment {
     static constexpr std::size_t capacity = Pool::block_bytes / cache_line - 1;
@@ -52,7 +49,8 @@ class Lane {
   static constexpr std::uint64_t stamps_per_tick = Platform::stamps_per_tick;
   static_assert(std::has_single_bit(stamps_per_tick));
 
-  // Tasks above this go through a BoxedTask, so that a segment never strands more than a quarter of itself.
+  // Larger tasks go through a BoxedTask, so that a segment never strands more than a quarter of itself.
+  using Boxed = BoxedTask<Pool>;
   static constexpr std::size_t max_cells = std::max<std::size_t>(Segment::capacity / 4, 1);
 
  public:
@@ -63,6 +61,11 @@ class Lane {
     std::uint64_t stream;
     std::uint64_t submitted;  ///< when, by the clock; 0: it was not read for this one
     const Lane* lane;
+
+    /// Of the closure's task, also where it lies in a box.
+    [[nodiscard]] const std::type_info* type() const noexcept {
+      return ops == &task_ops<Boxed> ? static_cast<const Boxed*>(object)->type() : ops->type;
+    }
   };
 
   Lane() = default;
@@ -76,26 +79,40 @@ class Lane {
 
   // ---- producer half -------------------------------------------------------------------------------------------
 
-  /// Appends the task that `make()` returns, built in its place. `early`: its stamp need only be later than that of
-  /// the one before it, and not in the future. Throws what `make` throws and std::bad_alloc; then nothing was appended.
-  template <TaskMaker Make>
-  void push(Make& make, std::uint64_t stream, Pool& pool, bool early) {
-    using T = std::invoke_result_t<Make&>;
-    static constexpr const TaskOps& ops = task_ops<T, cell_header, cache_line>;
-    if constexpr (ops.cells > max_cells || alignof(T) > cache_line) {
-      auto boxed = [&] { return BoxedTask<T, Pool>(make, pool); };
-      push(boxed, stream, pool, early);
-    } else {
-      Cell* const cell = reserve(ops.cells, pool);
-      ::new (reinterpret_cast<std::byte*>(cell) + ops.offset) T(make());
-      cell->ops = &ops;
-      cell->stream = stream;
-      last_stamp_ = next_stamp(early);
-      cell->stamp.store(last_stamp_, std::memory_order_release);  // pairs with front(): the task is built
-      cursor_ = cell + ops.cells;
-      prefetch_spare(cell, ops.cells);
-      pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }
+  /// Begins to append a task of `ops`: returns where it is to be built, or null if that takes more than a few
+  /// instructions. Then publish() is called, or abandon() if it cannot be built.
+  [[nodiscard, gnu::always_inline]] void* prepare_fast(const TaskOps& ops) noexcept {
+    if (ops.cells > max_cells || static_cast<std::size_t>(cursor_end_ - cursor_) < ops.cells) [[unlikely]]
+      return nullptr;
+    return place_of(ops);
+  }
+
+  /// The same, whatever it takes. Throws std::bad_alloc; then nothing was begun.
+  [[nodiscard]] void* prepare(const TaskOps& ops, Pool& pool) {
+    reserve(queued_as(ops).cells, pool);
+    if (ops.cells <= max_cells) return place_of(ops);
+    void* const object = Boxed::allocate(ops, pool);
+    ::new (place_of(task_ops<Boxed>)) Boxed(ops, object, pool);  // owns nothing before the task is published
+    return object;
+  }
+
+  /// Appends the task that has been built. `early`: its stamp need only be later than that of the one before it, and
+  /// not in the future.
+  [[gnu::always_inline]] void publish(const TaskOps& ops, std::uint64_t stream, bool early) noexcept {
+    const TaskOps& queued = queued_as(ops);
+    Cell* const cell = cursor_;
+    cell->ops = &queued;
+    cell->stream = stream;
+    last_stamp_ = next_stamp(early);
+    cell->stamp.store(last_stamp_, std::memory_order_release);  // pairs with front_stamp(): the task is built
+    cursor_ = cell + queued.cells;
+    prefetch_spare(cell, queued.cells);
+    pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  /// Ends what was begun; no task was built at `object`.
+  void abandon(const TaskOps& ops, void* object, Pool& pool) noexcept {
+    if (ops.cells > max_cells) Boxed::free(ops, object, pool);
   }
 
   /// Tasks ever pushed. Any thread; exact when the owner is at rest.
@@ -107,10 +124,10 @@ class Lane {
   [[nodiscard]] std::uint64_t front_stamp(Pool& pool) noexcept {
     for (;;) {
       if (head_ != head_end_) {
-        const std::uint64_t stamp = head_->stamp.load(std::memory_order_acquire);  // pairs with push()
+        const std::uint64_t stamp = head_->stamp.load(std::memory_order_acquire);  // pairs with publish()
         if (stamp == 0 || head_->ops != nullptr) return stamp;
       }
-      Segment* const segment = head_link_->load(std::memory_order_acquire);  // pairs with reserve()
+      Segment* const segment = head_link_->load(std::memory_order_acquire);  // pairs with add_segment()
       if (segment == nullptr) return 0;
       if (head_segment_ != nullptr) retire(head_segment_, pool);
       head_segment_ = segment;
@@ -157,10 +174,13 @@ class Lane {
     return std::max(stamp_at(clock), stamp_at((following + stamps_per_tick - 1) / stamps_per_tick));
   }
 
-  Cell* reserve(std::size_t cells, Pool& pool) {
-    if (static_cast<std::size_t>(cursor_end_ - cursor_) < cells) [[unlikely]]
-      add_segment(pool);
-    return cursor_;
+  // What the first cell of a task of `ops` says of it.
+  static const TaskOps& queued_as(const TaskOps& ops) noexcept { return ops.cells > max_cells ? task_ops<Boxed> : ops; }
+
+  void* place_of(const TaskOps& ops) const noexcept { return reinterpret_cast<std::byte*>(cursor_) + ops.offset; }
+
+  void reserve(std::size_t cells, Pool& pool) {
+    if (static_cast<std::size_t>(cursor_end_ - cursor_) < cells) add_segment(pool);
   }
 
   void add_segment(Pool& pool) {
@@ -228,6 +248,8 @@ class Lane {
   atomic<std::uint32_t> busy{0};
   /// Closures the owner may still push before it must ask for more; see Mailbox.
   std::uint32_t credits = 0;
+  /// It goes back to the mailbox at the end of the push.
+  bool on_loan = false;
 
   // Read by the producer at every push, written rarely: when the consumer starts or stops attending to the lane, and
   // when it has drained a segment.

@@ -104,35 +104,95 @@ class BasicMailbox {
   }
 
   void release_lane(Lane& lane) noexcept {
-    if (lane.credits != 0) granted_.fetch_sub(std::exchange(lane.credits, 0U), std::memory_order_relaxed);
+    if (policy_ != QueuePolicy::Grow) granted_.fetch_sub(lane.credits, std::memory_order_relaxed);
+    lane.credits = 0;
+    lane.on_loan = false;
     lane.owned.store(0, std::memory_order_release);  // pairs with acquire_lane()
   }
 
-  /// Queues the task that `make()` returns behind everything pushed before by anyone (L1). At capacity, under the
-  /// policy Block, `room` decides. If refused, `make` is not called. Throws what `make` throws and std::bad_alloc; then
-  /// nothing was queued.
+  // A push in three steps: begin it, build the task in its place, commit it. The first and the last know a task by its
+  // operations alone: what is seldom needed of them is compiled once, not for every closure type. A lane on loan goes
+  // back at the end, whichever way that is.
+
+  /// Where a task that begin() has let in is to be built.
+  struct Place {
+    PushResult result;
+    void* object;  // null if it was refused
+  };
+
+  /// Begins to queue a task of `ops`. Unless it is refused, the caller builds the task at the place that is returned
+  /// and calls commit(), or abandon() if it cannot be built; in between it pushes nothing to this lane. At capacity,
+  /// under the policy Block, `room` decides. Throws std::bad_alloc; then nothing was begun.
+  [[nodiscard, gnu::noinline]] Place begin(Lane& lane, const TaskOps& ops, Room room) {
+    if (lane.credits == 0) {
+      if (const PushResult granted = acquire_credits(lane, room); granted != PushResult::Queued) {
+        if (lane.on_loan) release_lane(lane);
+        return {granted, nullptr};
+      }
+    }
+    if (const State state = enter(lane); state != State::Open) {
+      if (lane.on_loan) release_lane(lane);
+      return {refusal(state), nullptr};
+    }
+    try {
+      return {PushResult::Queued, lane.prepare(ops, pool_)};
+    } catch (...) {
+      leave(lane);
+      if (lane.on_loan) release_lane(lane);
+      throw;
+    }
+  }
+
+  /// The same where nothing is in the way, in a few instructions; else null, and nothing was begun.
+  [[nodiscard, gnu::always_inline]] void* begin_fast(Lane& lane, const TaskOps& ops) noexcept {
+    if (lane.credits == 0 || enter(lane) != State::Open) [[unlikely]]
+      return nullptr;
+    void* const object = lane.prepare_fast(ops);
+    if (object == nullptr) [[unlikely]]
+      leave(lane);
+    return object;
+  }
+
+  /// Queues the task that was built behind everything pushed before by anyone (L1).
+  [[gnu::always_inline]] PushResult commit(Lane& lane, const TaskOps& ops, std::uint64_t stream) noexcept {
+    lane.publish(ops, stream, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
+    --lane.credits;
+    Platform::light_barrier();  // pairs with park(): we see that nobody attends or it sees the task
+    if (lane.attended.load(std::memory_order_relaxed) == 0 || lane.on_loan) [[unlikely]]
+      return end_push(lane);
+    leave(lane);
+    return PushResult::Queued;
+  }
+
+  /// Ends what was begun: no task was built at `object`, and none is queued.
+  void abandon(Lane& lane, const TaskOps& ops, void* object) noexcept {
+    lane.abandon(ops, object, pool_);
+    leave(lane);
+    if (lane.on_loan) release_lane(lane);
+  }
+
+  /// All of it, for the task that `make()` returns. If refused, `make` is not called. Throws what `make` throws and
+  /// std::bad_alloc; then nothing was queued.
   template <TaskMaker Make>
   PushResult push(Lane& lane, Make&& make, std::uint64_t stream, Room room = Room::Wait) {
-    if (policy_ != QueuePolicy::Grow && lane.credits == 0) {
-      if (const PushResult granted = acquire_credits(lane, room); granted != PushResult::Queued) return granted;
+    const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
+    void* object = begin_fast(lane, ops);
+    if (object == nullptr) [[unlikely]] {
+      const Place place = begin(lane, ops, room);
+      if (place.object == nullptr) return place.result;
+      object = place.object;
     }
-    const BusyScope busy(lane);
-    Platform::light_barrier();  // pairs with settle(): we see the closed state or it sees us busy
-    if (const State state = state_.load(std::memory_order_acquire); state != State::Open) [[unlikely]] {
-      return refusal(state);
-    }
-    lane.push(make, stream, pool_, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
-    if (policy_ != QueuePolicy::Grow) --lane.credits;
-    Platform::light_barrier();  // pairs with park(): we see that nobody attends or it sees the task
-    if (lane.attended.load(std::memory_order_relaxed) == 0) [[unlikely]]
-      return arrive(lane);
-    return PushResult::Queued;
+    build_task(object, make, [&] { abandon(lane, ops, object); });
+    return commit(lane, ops, stream);
   }
   /// The same of `task`; if refused, it is untouched.
   template <Task T>
   PushResult push(Lane& lane, T&& task, std::uint64_t stream, Room room = Room::Wait) {
     return push(lane, moving(task), stream, room);
   }
+
+  /// For tasks that are boxed elsewhere on the device thread.
+  [[nodiscard]] Pool& pool() noexcept { return pool_; }
 
   /// From now on every push is refused. The device thread runs what was accepted. Any thread, idempotent.
   void close() noexcept {
@@ -204,7 +264,7 @@ class BasicMailbox {
       choice.first->stamp = stamp;
     }
     if (idle && attended_.size() > 1) {
-      leave([](const Attended& entry) { return entry.idle_rounds >= Platform::idle_rounds; });
+      stop_attending([](const Attended& entry) { return entry.idle_rounds >= Platform::idle_rounds; });
     }
     return tally.count;
   }
@@ -215,7 +275,7 @@ class BasicMailbox {
     end_privilege();
     parked_.store(1, std::memory_order_relaxed);
     pool_.trim();
-    leave([](const Attended&) { return true; });
+    stop_attending([](const Attended&) { return true; });
     const bool work = !attended_.empty() || arrivals_.load(std::memory_order_acquire) != 0 || closing();
     bool slept = false;
     while (!work && parked_.load(std::memory_order_acquire) == 1) {
@@ -232,7 +292,7 @@ class BasicMailbox {
   /// discard_ready() find from then on is all there will ever be.
   void settle() {
     state_.store(State::Closing, std::memory_order_seq_cst);
-    Platform::heavy_barrier();  // pairs with the light_barrier of push()
+    Platform::heavy_barrier();  // pairs with the light_barrier of enter()
     attended_.clear();
     for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
       while (lane->busy.load(std::memory_order_acquire) != 0) Platform::pause();  // acquire: what it published
@@ -287,16 +347,27 @@ class BasicMailbox {
     std::uint64_t limit;  // run from it what is stamped before this
   };
 
-  class BusyScope {
-   public:
-    explicit BusyScope(Lane& lane) noexcept : lane_(lane) { lane_.busy.store(1, std::memory_order_relaxed); }
-    ~BusyScope() { lane_.busy.store(0, std::memory_order_release); }  // pairs with settle()
-    BusyScope(const BusyScope&) = delete;
-    BusyScope& operator=(const BusyScope&) = delete;
+  // -- a push: from enter() to leave() its lane is busy
 
-   private:
-    Lane& lane_;
-  };
+  [[gnu::always_inline]] State enter(Lane& lane) noexcept {
+    lane.busy.store(1, std::memory_order_relaxed);
+    Platform::light_barrier();  // pairs with settle(): we see the closed state or it sees us busy
+    const State state = state_.load(std::memory_order_acquire);
+    if (state != State::Open) [[unlikely]]
+      leave(lane);
+    return state;
+  }
+
+  static void leave(Lane& lane) noexcept { lane.busy.store(0, std::memory_order_release); }  // pairs with settle()
+
+  // A push that is published, but more is to be done.
+  [[gnu::noinline]] PushResult end_push(Lane& lane) noexcept {
+    PushResult result = PushResult::Queued;
+    if (lane.attended.load(std::memory_order_relaxed) == 0) result = arrive(lane);
+    leave(lane);
+    if (lane.on_loan) release_lane(lane);
+    return result;
+  }
 
   static PushResult refusal(State state) noexcept {
     return state == State::Forked ? PushResult::Forked : PushResult::Closed;
@@ -373,11 +444,11 @@ class BasicMailbox {
 
   // Stops attending to those lanes of which `done(const Attended&)` is true, unless there is something in them.
   template <class Done>
-  void leave(Done&& done) noexcept {
+  void stop_attending(Done&& done) noexcept {
     for (const Attended& entry : attended_) {
       if (done(entry)) entry.lane->attended.store(0, std::memory_order_relaxed);
     }
-    Platform::heavy_barrier();  // pairs with the light_barrier of push(), and the seq_cst of arrive() and close()
+    Platform::heavy_barrier();  // pairs with the light_barrier of commit(), and the seq_cst of arrive() and close()
     std::erase_if(attended_, [&](const Attended& entry) {
       if (!done(entry)) return false;
       const bool idle = entry.lane->front_stamp(pool_) == 0;
@@ -441,6 +512,10 @@ class BasicMailbox {
   }
 
   PushResult acquire_credits(Lane& lane, Room room) {
+    if (policy_ == QueuePolicy::Grow) {
+      lane.credits = std::numeric_limits<std::uint32_t>::max();
+      return PushResult::Queued;
+    }
     for (;;) {
       const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
       if (const State state = state_.load(std::memory_order_seq_cst); state != State::Open) return refusal(state);

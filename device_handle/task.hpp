@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -41,13 +42,22 @@ template <Task T>
   return [&task] { return T(std::move(task)); };
 }
 
-/// The erased half of a task; one constant per closure type. `object` is the address of the task itself.
+inline constexpr std::size_t cache_line = 64;
+
+/// Bytes of a lane's first cell of a task that are the lane's own; see Lane.
+inline constexpr std::size_t cell_header = 24;
+
+/// The erased half of a task; one constant per closure type. All that a call does with a task, but for building it,
+/// goes by this and is compiled once. `object` is the address of the task itself.
 struct TaskOps {
   Outcome (*run)(void* object) noexcept;                        ///< Runs the task, then destroys it.
   void (*discard)(void* object, CallError::Kind why) noexcept;  ///< Discards the task, then destroys it.
-  std::uint32_t offset;  ///< Bytes from the start of the task's first cell to the task.
-  std::uint32_t cells;   ///< Cells that the task takes.
+  void (*destroy)(void* object) noexcept;                       ///< Destroys a task that was never queued.
   const std::type_info* type;
+  std::uint32_t offset;  ///< Bytes from the start of the task's first cell to the task.
+  std::uint32_t cells;   ///< Cells that the task takes; more than any lane has if it is aligned to more than one.
+  std::uint32_t size;
+  std::uint32_t alignment;
 };
 
 namespace detail {
@@ -67,88 +77,126 @@ void discard_task(void* object, CallError::Kind why) noexcept {
   std::destroy_at(&task);
 }
 
+template <Task T>
+void destroy_task(void* object) noexcept {
+  std::destroy_at(static_cast<T*>(object));
+}
+
 constexpr std::size_t round_up(std::size_t value, std::size_t step) noexcept {
   return (value + step - 1) / step * step;
 }
 
+template <Task T>
+constexpr TaskOps make_task_ops() noexcept {
+  const std::size_t offset = round_up(cell_header, alignof(T));
+  const std::size_t cells = round_up(offset + sizeof(T), cache_line) / cache_line;
+  static_assert(sizeof(T) < std::numeric_limits<std::uint32_t>::max());
+  return {
+      .run = &run_task<T>,
+      .discard = &discard_task<T>,
+      .destroy = &destroy_task<T>,
+      .type = &typeid(T),
+      .offset = static_cast<std::uint32_t>(offset),
+      .cells = alignof(T) > cache_line ? std::numeric_limits<std::uint32_t>::max() : static_cast<std::uint32_t>(cells),
+      .size = static_cast<std::uint32_t>(sizeof(T)),
+      .alignment = static_cast<std::uint32_t>(alignof(T))};
+}
+
 }  // namespace detail
 
-/// Where a task of type T lies when its first cell has `header` bytes of its own before the payload.
-template <Task T, std::size_t header, std::size_t cell_bytes>
-inline constexpr TaskOps task_ops{
-    .run = &detail::run_task<T>,
-    .discard = &detail::discard_task<T>,
-    .offset = static_cast<std::uint32_t>(detail::round_up(header, alignof(T))),
-    .cells = static_cast<std::uint32_t>(detail::round_up(detail::round_up(header, alignof(T)) + sizeof(T), cell_bytes) /
-                                        cell_bytes),
-    .type = &typeid(T),
-};
+template <Task T>
+inline constexpr TaskOps task_ops = detail::make_task_ops<T>();
 
-/// A task too large for a lane, kept in a block of `Pool` or, larger than a block or over-aligned, on the heap.
-/// The device thread runs it and gives the memory back.
-template <Task T, class Pool>
-class BoxedTask {
-  static constexpr bool pooled = sizeof(T) <= Pool::block_bytes && alignof(T) <= Pool::block_alignment;
-
- public:
-  template <class Make>
-  BoxedTask(Make& make, Pool& pool) : pool_(&pool), memory_(allocate(pool)) {
-    try {
-      object_ = ::new (memory_) T(make());
-    } catch (...) {
-      // The pool takes blocks back from the device thread only; this one goes to the heap it came from.
-      deallocate_on_any_thread();
-      throw;
-    }
+/// Builds the task that `make()` returns at `object`, memory for a task of its kind. If `make` throws, `undo()` is
+/// called and the exception goes on.
+template <TaskMaker Make, class Undo>
+void build_task(void* object, Make& make, Undo&& undo) {
+  using T = std::invoke_result_t<Make&>;
+  try {
+    ::new (object) T(make());
+  } catch (...) {
+    undo();
+    throw;
   }
+}
+
+/// A task in memory of its own: a block of `Pool` or, larger than a block or aligned to more, of the heap. The device
+/// thread runs it and gives the memory back.
+template <class Pool>
+class BoxedTask {
+ public:
+  /// The task that `make()` returns. Throws what it throws, and std::bad_alloc.
+  template <TaskMaker Make>
+  [[nodiscard]] static BoxedTask of(Make&& make, Pool& pool) {
+    const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
+    void* const object = allocate(ops, pool);
+    build_task(object, make, [&] { free(ops, object, pool); });
+    return {ops, object, pool};
+  }
+
+  /// Takes over the task of `ops` that was built at `object`, memory that allocate() returned.
+  BoxedTask(const TaskOps& ops, void* object, Pool& pool) noexcept : ops_(&ops), object_(object), pool_(&pool) {}
   BoxedTask(BoxedTask&& other) noexcept
-      : pool_(other.pool_), memory_(std::exchange(other.memory_, nullptr)), object_(other.object_) {}
+      : ops_(other.ops_), object_(std::exchange(other.object_, nullptr)), pool_(other.pool_) {}
   BoxedTask& operator=(BoxedTask&&) = delete;
   ~BoxedTask() {
-    if (memory_ == nullptr) return;
-    std::destroy_at(object_);
-    deallocate_on_any_thread();
+    if (object_ == nullptr) return;
+    ops_->destroy(object_);
+    free(*ops_, object_, *pool_);
   }
 
   Outcome operator()() noexcept {
-    const Outcome outcome = detail::run_task<T>(object_);
-    deallocate();
+    const Outcome outcome = ops_->run(object_);
+    give_back();
     return outcome;
   }
-
   void discard(CallError::Kind why) noexcept {
-    detail::discard_task<T>(object_, why);
-    deallocate();
+    ops_->discard(object_, why);
+    give_back();
+  }
+
+  [[nodiscard]] const std::type_info* type() const noexcept { return ops_->type; }
+
+  /// Memory for a task of `ops`. Throws std::bad_alloc.
+  [[nodiscard]] static void* allocate(const TaskOps& ops, Pool& pool) {
+    if (pooled(ops)) return pool.take();
+    return ::operator new(ops.size, std::align_val_t{ops.alignment});
+  }
+  /// Frees it; no task is there. The pool takes blocks back from the device thread only: this goes to the heap.
+  static void free(const TaskOps& ops, void* memory, Pool& pool) noexcept {
+    if (pooled(ops)) {
+      pool.release(memory);
+    } else {
+      ::operator delete(memory, std::align_val_t{ops.alignment});
+    }
   }
 
  private:
-  static void* allocate(Pool& pool) {
-    if constexpr (pooled) {
-      return pool.take();
+  static bool pooled(const TaskOps& ops) noexcept {
+    return ops.size <= Pool::block_bytes && ops.alignment <= Pool::block_alignment;
+  }
+
+  void give_back() noexcept {
+    void* const memory = std::exchange(object_, nullptr);
+    if (pooled(*ops_)) {
+      pool_->give_back(memory);
     } else {
-      return ::operator new(sizeof(T), std::align_val_t{alignof(T)});
+      free(*ops_, memory, *pool_);
     }
   }
 
-  void deallocate() noexcept {
-    if constexpr (pooled) {
-      pool_->give_back(std::exchange(memory_, nullptr));
-    } else {
-      deallocate_on_any_thread();
-    }
-  }
-
-  void deallocate_on_any_thread() noexcept {
-    if constexpr (pooled) {
-      pool_->release(std::exchange(memory_, nullptr));
-    } else {
-      ::operator delete(std::exchange(memory_, nullptr), std::align_val_t{alignof(T)});
-    }
-  }
-
+  const TaskOps* ops_;
+  void* object_;
   Pool* pool_;
-  void* memory_;
-  T* object_ = nullptr;
+};
+
+/// For boxed tasks where there is no pool: each has memory of the heap.
+struct NoBlockPool {
+  static constexpr std::size_t block_bytes = 0;
+  static constexpr std::size_t block_alignment = 1;
+  static void* take() noexcept { return nullptr; }
+  static void give_back(void*) noexcept {}
+  static void release(void*) noexcept {}
 };
 
 }  // namespace cox

@@ -1,6 +1,8 @@
 #include <coxswain/device_handle/wait_graph.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -25,8 +27,17 @@ bool WaitNode::reaches(const WaitNode& target) const noexcept {
          std::ranges::any_of(waits_for_, [&](const WaitNode* next) { return next->reaches(target); });  // no rings here
 }
 
+// From each of `waiting` to the same number of targets.
+struct WaitScope::Edges {
+  std::vector<WaitNode*> waiting;
+  std::size_t targets;
+};
+
+void WaitScope::announce(WaitNode& target) { announce(std::vector<WaitNode*>{&target}); }
+
 void WaitScope::announce(std::vector<WaitNode*> targets) {
   if (targets.empty()) return;
+  auto announced = std::make_unique<Edges>(Edges{.waiting = {}, .targets = targets.size()});
   const std::scoped_lock lock(graph_mutex());
   for (const HeldNode* held = HeldNode::innermost_; held != nullptr; held = held->outer_) {
     for (const WaitNode* target : targets) ring_ = ring_ || target->reaches(held->node_);
@@ -34,20 +45,28 @@ void WaitScope::announce(std::vector<WaitNode*> targets) {
   if (ring_) return;
   for (const HeldNode* held = HeldNode::innermost_; held != nullptr; held = held->outer_) {
     auto& edges = held->node_.waits_for_;
-    edges.insert(edges.end(), targets.begin(), targets.end());
-    waiting_.push_back(&held->node_);
+    edges.reserve(edges.size() + targets.size());  // what may throw, before the first edge is drawn
+    announced->waiting.push_back(&held->node_);
   }
-  announced_ = std::move(targets);
+  for (WaitNode* const node : announced->waiting) {
+    node->waits_for_.insert(node->waits_for_.end(), targets.begin(), targets.end());
+  }
+  edges_ = announced.release();
 }
 
 void WaitScope::answered() noexcept {
-  if (announced_.empty()) return;  // nothing announced; else only the lock tells whether somebody was here first
+  if (edges_ == nullptr) return;  // else only the lock tells whether somebody was here first
   const std::scoped_lock lock(graph_mutex());
-  for (WaitNode* const node : waiting_) {
+  for (WaitNode* const node : edges_->waiting) {
     auto& edges = node->waits_for_;  // a thread's scopes nest, and an outer one is not answered before an inner one
-    edges.resize(edges.size() - announced_.size());
+    edges.resize(edges.size() - edges_->targets);
   }
-  waiting_.clear();
+  edges_->waiting.clear();
+}
+
+void WaitScope::withdraw() noexcept {
+  answered();
+  delete edges_;
 }
 
 }  // namespace cox

@@ -52,7 +52,7 @@ class WaitScope {
  public:
   explicit WaitScope(WaitNode& target) {
     if (HeldNode::any()) [[unlikely]]
-      announce({&target});
+      announce(target);
   }
   explicit WaitScope(std::vector<WaitNode*> targets) {
     if (HeldNode::any()) [[unlikely]]
@@ -60,22 +60,25 @@ class WaitScope {
   }
   ~WaitScope() {
     if (announced()) [[unlikely]]
-      answered();
+      withdraw();
   }
   WaitScope(const WaitScope&) = delete;
   WaitScope& operator=(const WaitScope&) = delete;
 
   [[nodiscard]] bool ring() const noexcept { return ring_; }
-  [[nodiscard]] bool announced() const noexcept { return !announced_.empty(); }
+  [[nodiscard]] bool announced() const noexcept { return edges_ != nullptr; }
 
   /// The wait is over, though the waiter may not have noticed yet. Any thread, before it wakes the waiter.
   void answered() noexcept;
 
  private:
-  void announce(std::vector<WaitNode*> targets);
+  struct Edges;
 
-  std::vector<WaitNode*> waiting_;
-  std::vector<WaitNode*> announced_;
+  void announce(WaitNode& target);
+  void announce(std::vector<WaitNode*> targets);
+  void withdraw() noexcept;
+
+  Edges* edges_ = nullptr;  // owned
   bool ring_ = false;
 };
 

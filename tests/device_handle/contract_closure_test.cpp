@@ -258,6 +258,10 @@ TEMPLATE_TEST_CASE("What a maker throws is the caller's, and nothing was queued"
     return [&](Alpha&) { ++ran; };
   };
   CHECK_THROWS_AS(handle.submit_in_place(fails), std::runtime_error);
+  handle.exclusive([&] {
+    CHECK_THROWS_AS(handle.submit_in_place(fails), std::runtime_error);
+    handle.submit([&](Alpha&) { CHECK_THROWS_AS(handle.submit_in_place(fails), std::runtime_error); });
+  });
   handle.submit([&](Alpha&) { ++ran; });
   handle.submit_blocking([](Alpha&) {});
   CHECK(ran == 1);
@@ -265,4 +269,28 @@ TEMPLATE_TEST_CASE("What a maker throws is the caller's, and nothing was queued"
   handle.submit_blocking([](Alpha&) {});
   CHECK(ran == 2);
   CHECK(handle.statistics().accepted == handle.statistics().completed);
+}
+
+TEMPLATE_TEST_CASE("L6: inside exclusive, closures of any size run once, intact, and are gone right after",
+                   "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  std::vector<bool> intact;
+  const auto run_inside = [&]<std::size_t size, std::size_t alignment>(Cargo<size, alignment>) {
+    using Kind = Cargo<size, alignment>;
+    intact.clear();
+    handle.exclusive([&] {
+      handle.submit([&, cargo = Kind()](Alpha&) {
+        handle.submit([&, inner = Kind()](Alpha&) { intact.push_back(inner.intact()); });  // when this task has ended
+        CHECK(intact.empty());
+        intact.push_back(cargo.intact());
+      });
+      CHECK(intact == std::vector<bool>{true, true});
+      CHECK(Kind::alive == 1);  // the argument
+    });
+  };
+  run_inside(Cargo<8>());
+  run_inside(Cargo<2'000>());
+  run_inside(Cargo<10'000>());
+  run_inside(Cargo<64, 128>());
 }

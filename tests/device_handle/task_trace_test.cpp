@@ -5,10 +5,12 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 
+#include <array>
 #include <future>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 using cox::CallOptions;
@@ -102,6 +104,25 @@ TEST_CASE("A task is told of with its label, its call site and its operation", "
   CHECK(text(records[2].operation) == "write");  // the first counts
   CHECK(text(records[2].file) == "(none)");
   CHECK(text(records[3].operation) == "(none)");
+}
+
+TEST_CASE("A task is told of by its own type, also where it is too large for a lane", "[task_trace]") {
+  TracedDevice device;
+  const auto small = [](Traced&) {};
+  const auto pooled = [bytes = std::array<char, 2'000>{}](Traced&) { static_cast<void>(bytes); };
+  const auto large = [bytes = std::array<char, 10'000>{}](Traced&) { static_cast<void>(bytes); };
+  device->submit(small);
+  device->submit(pooled);
+  device->submit(large);
+  device.shutdown();
+
+  const auto type_of = []<class F>(const F&) -> const std::type_info& {
+    return typeid(cox::detail::PostedTask<Traced, cox::DeviceThread, F>);
+  };
+  REQUIRE(records.size() == 3);
+  CHECK(*records[0].type == type_of(small));
+  CHECK(*records[1].type == type_of(pooled));
+  CHECK(*records[2].type == type_of(large));
 }
 
 TEST_CASE("What runs inside exclusive does not name the task around it", "[task_trace]") {

@@ -1,0 +1,37 @@
+#include <coxswain/device_handle/call.hpp>
+
+#include <string>
+
+namespace cox::detail {
+
+std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) {
+  std::string what = std::string("call not carried out: ") + to_string(kind) + ": ";
+  switch (kind) {
+    case CallError::Kind::Cancelled: what += "its stop_token was triggered before it started"; break;
+    case CallError::Kind::Expired: what += "its deadline passed before it started"; break;
+    default: what += "the device was shut down before it started"; break;
+  }
+  what += " on " + device.to_string();
+  if (options == nullptr) return std::make_exception_ptr(CallError(kind, what));
+  if (options->label != nullptr) what += std::string(", ") + options->label;
+  what += std::string(" (") + options->site.file_name() + ":" + std::to_string(options->site.line()) + ")";
+  return std::make_exception_ptr(CallError(kind, what, options->site));
+}
+
+std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept {
+  if (options.stop.stop_requested()) return CallError::Kind::Cancelled;
+  if (options.deadline && std::chrono::steady_clock::now() >= *options.deadline) return CallError::Kind::Expired;
+  return std::nullopt;
+}
+
+void throw_would_deadlock(DeviceId device, const char* why) {
+  throw CallError(CallError::Kind::WouldDeadlock,
+                  "call refused: would_deadlock: " + device.to_string() + " cannot answer: " + why);
+}
+
+void throw_service_closed(DeviceId device) {
+  throw CallError(CallError::Kind::Closed,
+                  "call refused: closed: the service is destroyed, " + device.to_string() + " is being shut down");
+}
+
+}  // namespace cox::detail

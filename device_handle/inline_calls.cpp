@@ -1,0 +1,13 @@
+#include <coxswain/device_handle/inline_calls.hpp>
+
+namespace cox {
+
+void InlineCalls::run_deferred() {
+  while (!deferred_.empty()) {
+    const auto next = std::move(deferred_.front());
+    deferred_.pop_front();
+    next->call();
+  }
+}
+
+}  // namespace cox
