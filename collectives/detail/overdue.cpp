@@ -14,7 +14,7 @@ std::string activity(DeviceId device, const std::function<std::string(DeviceId)>
   try {
     return ", its device thread: " + device_activity(device);
   } catch (...) {
-    return ", its device thread: unknown, " + describe(std::current_exception());
+    return ", its device thread: unknown, " + cox::describe(std::current_exception());
   }
 }
 

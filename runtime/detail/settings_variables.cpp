@@ -15,14 +15,14 @@ struct Nearest {
 };
 
 // "COX_HOST" of COX_HOST_DEVICES.
-std::string_view section_of(const Setting& setting) {
+std::string_view variable_section(const Setting& setting) {
   return setting.environment.substr(0, settings_variable_prefix.size() + setting.key.find('.'));
 }
 
 Nearest nearest_variable(std::string_view name) {
   Nearest nearest{settings_file_variable, edit_distance(name, settings_file_variable)};
   for (const Setting& setting : known_settings()) {
-    if (name == section_of(setting)) return {setting.environment, 0};  // the first of them
+    if (name == variable_section(setting)) return {setting.environment, 0};  // the first of them
     const std::size_t distance = edit_distance(name, setting.environment);
     if (distance < nearest.distance) nearest = {setting.environment, distance};
   }
@@ -31,7 +31,7 @@ Nearest nearest_variable(std::string_view name) {
 
 bool in_known_section(std::string_view name) {
   return std::ranges::any_of(known_settings(), [&](const Setting& setting) {
-    return name.starts_with(section_of(setting)) && name.substr(section_of(setting).size()).starts_with('_');
+    return name.starts_with(variable_section(setting)) && name.substr(variable_section(setting).size()).starts_with('_');
   });
 }
 

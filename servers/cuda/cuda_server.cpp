@@ -48,7 +48,7 @@ void require_devices(const CommunicationId& devices) {
                                                                std::to_string(count) + " CUDA devices, counted from 0");
 }
 
-std::uint32_t attribute(CUdevice device, CUdevice_attribute which) {
+std::uint32_t unsigned_attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
   COX_CUDA_TRY(device_attribute(&value, which, device));
   return static_cast<std::uint32_t>(value);
@@ -56,15 +56,15 @@ std::uint32_t attribute(CUdevice device, CUdevice_attribute which) {
 
 HardwareProperties hardware_of(CUdevice device) {
   HardwareProperties hardware;
-  hardware.plane_size = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-  hardware.max_shared_memory = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  hardware.max_units_per_cube = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  hardware.max_cube_dim = {attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
-                           attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
-                           attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)};
-  hardware.max_cube_count = {attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
-                             attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
-                             attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)};
+  hardware.plane_size = unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  hardware.max_shared_memory = unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  hardware.max_units_per_cube = unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  hardware.max_cube_dim = {unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+                           unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+                           unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)};
+  hardware.max_cube_count = {unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+                             unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+                             unsigned_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)};
   return hardware;
 }
 

@@ -64,3 +64,13 @@ function(cox_configure_target target)
     endif()
   endif()
 endfunction()
+
+# Where COX_UNITY is set: eight sources of the target make one translation unit. Names that two of them have in anonymous
+# namespaces then clash; a source for which that cannot be helped has the property SKIP_UNITY_BUILD_INCLUSION.
+function(cox_compile_a_few_at_a_time target)
+  if(COX_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+    # Sources that know nothing of each other, and one of them is none of the headers that g++ takes it for.
+    target_compile_options(${target} PRIVATE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view standard_output = "-";
 
-std::string text_of(const Setting& setting, const Settings& settings) {
+std::string text_of(const cox::Setting& setting, const Settings& settings) {
   const std::string text = to_string(setting, settings.value(setting));
   return text.empty() ? "\"\"" : text;
 }
@@ -26,7 +26,7 @@ std::string text_of(const Setting& setting, const Settings& settings) {
 void write_table(const Settings& settings, std::ostream& out) {
   std::size_t key_width = 0;
   std::size_t value_width = 0;
-  for (const Setting& setting : known_settings()) {
+  for (const cox::Setting& setting : known_settings()) {
     key_width = std::max(key_width, setting.key.size());
     value_width = std::max(value_width, text_of(setting, settings).size());
   }
@@ -35,13 +35,13 @@ void write_table(const Settings& settings, std::ostream& out) {
         << std::setw(static_cast<int>(value_width) + 2) << value << source << "\n";
   };
   write("key", "value", "source");
-  for (const Setting& setting : known_settings())
+  for (const cox::Setting& setting : known_settings())
     write(setting.key, text_of(setting, settings), to_string(settings.source(setting)));
   out << "settings file: " << settings.file().value_or("none") << "\n";
 }
 
 // Numbers and truth values as such, all else as text.
-nlohmann::ordered_json json_of(const Setting& setting, const SettingValue& value) {
+nlohmann::ordered_json json_of(const cox::Setting& setting, const SettingValue& value) {
   if (const auto* const flag = std::get_if<bool>(&value)) return *flag;
   if (const auto* const number = std::get_if<std::uint64_t>(&value)) return *number;
   return to_string(setting, value);
@@ -60,7 +60,7 @@ nlohmann::ordered_json json_of(const SettingSource& source) {
 
 std::string json(const Settings& settings) {
   auto rows = nlohmann::ordered_json::array();
-  for (const Setting& setting : known_settings())
+  for (const cox::Setting& setting : known_settings())
     rows.push_back({{"key", std::string(setting.key)},
                     {"value", json_of(setting, settings.value(setting))},
                     {"source", json_of(settings.source(setting))},

@@ -13,7 +13,7 @@ namespace {
 
 void* pointer(MemoryAddress address) noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
 
-constexpr MemoryAddress round_up(MemoryAddress address, std::size_t step) noexcept {
+constexpr MemoryAddress aligned_up(MemoryAddress address, std::size_t step) noexcept {
   return (address + step - 1) / step * step;
 }
 
@@ -39,7 +39,7 @@ MemoryAddress HostStorage::reserve(std::size_t bytes) {
   void* const found = mmap(nullptr, taken, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) throw std::bad_alloc();
   const auto begin = static_cast<MemoryAddress>(reinterpret_cast<std::uintptr_t>(found));
-  base_ = round_up(begin, granularity_);
+  base_ = aligned_up(begin, granularity_);
   if (base_ != begin) munmap(found, base_ - begin);
   if (const MemoryAddress end = begin + taken; end != base_ + bytes)
     munmap(pointer(base_ + bytes), end - base_ - bytes);

@@ -8,15 +8,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double microseconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1'000; }
+double in_microseconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1'000; }
 
 Json operation_json(const Histogram& histogram, double seconds) {
   return {{"count", histogram.count()},
           {"rate", seconds > 0 ? static_cast<double>(histogram.count()) / seconds : 0.0},
-          {"p50_us", microseconds(histogram.quantile(0.5))},
-          {"p99_us", microseconds(histogram.quantile(0.99))},
-          {"p999_us", microseconds(histogram.quantile(0.999))},
-          {"max_us", microseconds(histogram.max())}};
+          {"p50_us", in_microseconds(histogram.quantile(0.5))},
+          {"p99_us", in_microseconds(histogram.quantile(0.99))},
+          {"p999_us", in_microseconds(histogram.quantile(0.999))},
+          {"max_us", in_microseconds(histogram.max())}};
 }
 
 Json violation_json(const Violation& violation) {
