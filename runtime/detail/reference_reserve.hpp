@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/platform.hpp>
+
 #include <atomic>
 #include <cstdint>
 
@@ -24,12 +26,8 @@ class ReferenceReserve {
     if (owner_.load(std::memory_order_relaxed) != this_thread_ && !become_owner()) [[unlikely]]
       return take_shared(references);
     std::uint16_t left = owned_.load(std::memory_order_relaxed);
-    if (left == 0) {
-      // With what came from elsewhere, it is as many again: modulo 2^32, where that was more.
-      references.fetch_add(std::uint32_t{counted_at_once} - left_.exchange(0, std::memory_order_relaxed),
-                           std::memory_order_relaxed);
-      left = counted_at_once;
-    }
+    if (left <= fetched_ahead) [[unlikely]]
+      left = near_the_end(left, references);
     owned_.store(static_cast<std::uint16_t>(left - 1), std::memory_order_relaxed);
   }
   /// How many were left, which are the caller's to count out. While nobody else takes.
@@ -50,8 +48,22 @@ class ReferenceReserve {
 
  private:
   static constexpr std::uint16_t counted_at_once = 256;
+  static constexpr std::uint16_t fetched_ahead = 2;
   static constexpr std::uint32_t nobody = 0;
   static constexpr std::uint32_t without_number = ~std::uint32_t{0};
+
+  // Who owns it has `left`. The line with the count, which others have written since, is fetched a little before it is
+  // needed.
+  std::uint16_t near_the_end(std::uint16_t left, std::atomic<std::uint32_t>& references) noexcept {
+    if (left != 0) {
+      SystemPlatform::prefetch_for_write(&references);
+      return left;
+    }
+    // With what came from elsewhere, it is as many again: modulo 2^32, where that was more.
+    references.fetch_add(std::uint32_t{counted_at_once} - left_.exchange(0, std::memory_order_relaxed),
+                         std::memory_order_relaxed);
+    return counted_at_once;
+  }
 
   // Not for who owns it already. Returns whether the calling thread owns it now.
   bool become_owner() noexcept {
