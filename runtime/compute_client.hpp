@@ -315,10 +315,10 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   void graph_prepare(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.graph_prepare(caller); });
   }
-  /// The stream's work from here to graph_stop_capture is recorded and not run: launches, writes and allocations; and
-  /// collectives, which every replay asks for anew, in their place between the rest: the other ranks replay them, too,
-  /// or ask for the same. Read, sync, flush, profile and transfers are ServerError Graph meanwhile, and so is memory
-  /// that only growth of the pool could give. Blocks for the device thread. Throws as graph_prepare.
+  /// The stream's work from here to graph_stop_capture is recorded and not run: launches, writes and allocations; also
+  /// collectives and transfers, which every replay asks for anew, in their place between the rest: the other ranks
+  /// replay them, too, or ask for the same. Read, sync, flush and profile are ServerError Graph meanwhile, and so is
+  /// memory that only growth of the pool could give. Blocks for the device thread. Throws as graph_prepare.
   void graph_start_capture(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.begin_capture(caller); });
   }

@@ -79,7 +79,6 @@ class CollectivePart {
   StreamPositions waits;                 ///< what must be done before
   std::shared_ptr<CudaStream> asked_on;  ///< whose errors get what becomes of it
   std::uint64_t error_sequence = 0;      ///< among these
-  bool told = false;                     ///< somebody else is told
   std::source_location site;
   std::uint64_t sequence = 0;  ///< known when it is its turn
 

@@ -51,7 +51,6 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
   BufferUses uses;
   try {
     if (!transfers) static_cast<void>(nccl());
-    on.capture.require_none("a transfer", caller.site);
     require_healthy(on, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) {
       if (transfers) {
@@ -64,10 +63,6 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
     uses.clear();
-    if (on.capture.capturing()) {
-      on.capture.fail(collective.failure);
-      collective.told = true;
-    }
   }
   const StreamSlot slot = communicator.last_position().stream;
   StreamPositions waits = on.owed(streams);
@@ -89,7 +84,7 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
 
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller, IssueTime when) {
-  if (on.capture.capturing() && !is_transfer(calls.front().request.operation))
+  if (on.capture.capturing())
     return on.capture.graph().add_interlude(
         [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying) {
           queue_collective(its, replaying, CudaServer::communication_group(devices), calls,

@@ -37,7 +37,6 @@ struct CudaCollective {
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready = std::nullopt;
   CollectiveDependencies after;  ///< the collectives among that, and before it
   std::exception_ptr failure;    ///< why the rank cannot take part
-  bool told = false;             ///< somebody else than the stream is told what becomes of it
 };
 
 /// One rank of a communicator on GPUs: what NCCL calls an ncclComm_t. Its operations are issued when the sequencer says

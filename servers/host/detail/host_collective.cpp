@@ -28,17 +28,12 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
   try {
-    on.capture.require_none("a transfer", caller.site);
     require_healthy(on, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) collective.buffers.push_back(resolve(device, call, caller, uses));
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
     uses.clear();
-    if (on.capture.capturing()) {
-      on.capture.fail(collective.failure);
-      collective.told = true;
-    }
   }
   const StreamSlot slot = communicator.last_position().stream;
   StreamPositions waits{on.last_position()};
@@ -60,7 +55,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
   HostStream& on = device.stream(caller.stream);
-  if (on.capture.capturing() && !is_transfer(calls.front().request.operation))
+  if (on.capture.capturing())
     return on.capture.graph().add_interlude(
         [devices = group->devices(), calls, site = caller.site](HostDevice& its, HostStream& replaying) {
           queue_collective(its, HostServer::communication_group(devices), calls, {replaying.place().stream, site});

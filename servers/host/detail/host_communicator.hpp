@@ -25,7 +25,6 @@ struct HostCollective {
   HostEvents waits;                  ///< what must be done before
   CollectiveDependencies after;      ///< the collectives among that, and before it
   std::exception_ptr failure;        ///< why the rank cannot take part
-  bool told = false;                 ///< somebody else than the stream is told what becomes of it
 };
 
 /// The streams of a device that its communicators share: the communication stream, and others that help with large

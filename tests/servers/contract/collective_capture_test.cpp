@@ -42,30 +42,6 @@ TEMPLATE_TEST_CASE("H11: collectives run while other streams of their devices ca
   });
 }
 
-TEMPLATE_TEST_CASE("H11: a transfer in a capture fails the capture, and the other rank is told", "", COX_FLEETS) {
-  COX_REQUIRE_FLEET(TestType, 2);
-  TestType fleet(2);
-  auto recorder = fleet[0];
-  recorder.set_stream(StreamId::allocate());
-  const Handle data = to_device(recorder, numbers_of(0, 100));
-  const Handle received = to_device(fleet[1], numbers_of(1, 100));
-  recorder.graph_prepare();
-  recorder.graph_start_capture();
-  recorder.send(data, ElementType::I32, fleet.devices()[1]);
-  fleet[1].receive(received, ElementType::I32, fleet.devices()[0]);
-  const auto failures = failures_of(fleet[1]);
-  REQUIRE(kinds_of(failures) == std::vector{Kind::RankFailed});
-  REQUIRE(mentions(failures[0].what, {fleet.devices()[0].to_string(), "capturing a graph"}));
-  REQUIRE(kind_of<ServerError>([&] { std::rethrow_exception(failures[0].cause); }) == ServerError::Kind::Graph);
-
-  REQUIRE(kind_of<ServerError>([&] { static_cast<void>(recorder.graph_stop_capture()); }) == ServerError::Kind::Graph);
-  REQUIRE(failures_of(recorder).empty());  // the capture had it
-  REQUIRE(read_soon(recorder, data) == numbers_of(0, 100));
-  const Sum first(recorder, fleet.devices(), 100);
-  const Sum second(fleet[1], fleet.devices(), 100);
-  REQUIRE((first.right(recorder) && second.right(fleet[1])));
-}
-
 namespace {
 
 /// The numbers times `factor` plus `summand`, as the kernels of all backends do it.
@@ -212,4 +188,105 @@ TEMPLATE_TEST_CASE("L10: a rank that does not replay its graph is named, and the
   fleet[0].ensure_init_collective(all);
   for (auto& graph : graphs) graph.replay();
   fleet.each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == Numbers(100, 2)); });
+}
+
+TEMPLATE_TEST_CASE("Transfers in a graph are made anew by each replay, between the launches around them", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  const auto count = GENERATE(std::size_t{100}, std::size_t{100'000});
+  TestType fleet(2);
+  std::vector<Handle> data;
+  fleet.each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(count, 1))); });
+  Graphs<TestType> graphs = graphs_of(fleet, [&](std::size_t rank, auto& client) {
+    const DeviceId other = fleet.devices()[1 - rank];
+    if (rank == 0) {
+      launch(client, TestType::Backend::multiply_add(data[0], 3, 1));
+      client.send(data[0], ElementType::I32, other);
+      client.receive(data[0], ElementType::I32, other);
+    } else {
+      client.receive(data[1], ElementType::I32, other);
+      launch(client, TestType::Backend::multiply_add(data[1], 5, 2));
+      client.send(data[1], ElementType::I32, other);
+    }
+  });
+  fleet.each([&](std::size_t rank, auto& client) {
+    CHECK(read_soon(client, data[rank]) == Numbers(count, 1));  // nothing has run
+  });
+  Numbers expected(count, 1);
+  for (int replay = 0; replay < 4; ++replay) {
+    for (auto& graph : graphs) graph.replay();
+    expected = multiplied(multiplied(expected, 3, 1), 5, 2);
+    fleet.each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == expected); });
+  }
+}
+
+TEMPLATE_TEST_CASE("What a graph takes to another device lies in memory that both graphs keep", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  constexpr std::size_t count = 5000;
+  const Handle data = to_device(fleet[0], numbers_of(0, count));
+  const Handle result = to_device(fleet[1], Numbers(count, 7));
+  Graphs<TestType> graphs;
+  const auto work = [&] {
+    launch(fleet[0], TestType::Backend::multiply_add(data, 1, 1));
+    const Handle taken = fleet[0].to_client(data, fleet[1], ElementType::I32);  // dropped at the end
+    fleet[1].send(taken, ElementType::I32, fleet.devices()[0]);
+    fleet[0].receive(data, ElementType::I32, fleet.devices()[1]);
+    fleet[0].send(data, ElementType::I32, fleet.devices()[1]);
+    fleet[1].receive(result, ElementType::I32, fleet.devices()[0]);
+  };
+  fleet.each([](std::size_t, auto& client) { client.graph_prepare(); });
+  work();
+  fleet.each([](std::size_t, auto& client) { client.graph_start_capture(); });
+  work();
+  fleet.each([&](std::size_t, auto& client) { graphs.push_back(client.graph_stop_capture()); });
+  std::vector<Handle> others;
+  for (int i = 0; i < 20; ++i) others.push_back(to_device(fleet[1], Numbers(count, -1)));
+  for (int replay = 0; replay < 3; ++replay) {
+    for (auto& graph : graphs) graph.replay();
+    CHECK(read_soon(fleet[1], result) == multiplied(numbers_of(0, count), 1, static_cast<std::uint32_t>(replay + 2)));
+  }
+  for (const Handle& other : others) CHECK(read_soon(fleet[1], other) == Numbers(count, -1));
+}
+
+TEMPLATE_TEST_CASE("A transfer that one side has captured meets the other side's call at each replay", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  auto recorder = fleet[0];
+  recorder.set_stream(StreamId::allocate());
+  const Handle data = to_device(recorder, numbers_of(0, 100));
+  const Handle received = to_device(fleet[1], numbers_of(1, 100));
+  recorder.graph_prepare();
+  recorder.graph_start_capture();
+  recorder.send(data, ElementType::I32, fleet.devices()[1]);
+  auto graph = recorder.graph_stop_capture();
+  for (int replay = 0; replay < 3; ++replay) {
+    recorder.write(data, Bytes::copy_of(numbers_of(static_cast<std::size_t>(replay) + 2, 100)));
+    fleet[1].receive(received, ElementType::I32, fleet.devices()[0]);
+    graph.replay();
+    CHECK(read_soon(fleet[1], received) == numbers_of(static_cast<std::size_t>(replay) + 2, 100));
+  }
+  CHECK(failures_of(recorder).empty());
+}
+
+TEMPLATE_TEST_CASE("L10: a side that does not replay its part of a transfer is named, and both work again after that",
+                   "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CollectiveTimeout timeout(std::chrono::milliseconds(200));
+  std::vector<Handle> data;
+  fleet.each([&](std::size_t rank, auto& client) { data.push_back(to_device(client, numbers_of(rank, 100))); });
+  Graphs<TestType> graphs = graphs_of(fleet, [&](std::size_t rank, auto& client) {
+    const DeviceId other = fleet.devices()[1 - rank];
+    rank == 0 ? client.send(data[0], ElementType::I32, other) : client.receive(data[1], ElementType::I32, other);
+  });
+  graphs[0].replay();
+  const auto failures = failures_of(fleet[0]);
+  REQUIRE(kinds_of(failures) == std::vector{Kind::Timeout});
+  CHECK(mentions(failures[0].what, {fleet.devices()[1].to_string()}));
+  CHECK(std::string(failures[0].site.file_name()).find("collective_capture_test") != std::string::npos);
+
+  fleet[0].ensure_init_collective(CommunicationId(fleet.devices()));
+  for (auto& graph : graphs) graph.replay();
+  CHECK(read_soon(fleet[1], data[1]) == numbers_of(0, 100));
 }
