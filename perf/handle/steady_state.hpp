@@ -8,8 +8,11 @@
 #include <coxswain/perf/queue/throughput.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <thread>
 
 namespace cox::perf {
 
@@ -39,6 +42,19 @@ Sample allocations_per_submit(unsigned outstanding) {
   return {static_cast<double>(taken) / submits};
 }
 
+/// Until the lane's consumer has slept after the work there was, and has kept of its memory what it keeps at rest.
+template <class L>
+void come_to_rest(L& lane) {
+  constexpr std::chrono::milliseconds long_enough{10};
+  std::this_thread::sleep_for(long_enough);
+  if constexpr (requires { lane.handle().statistics().wakes; }) {
+    const std::uint64_t wakes = lane.handle().statistics().wakes;
+    for (call(lane, [] {}); lane.handle().statistics().wakes == wakes; call(lane, [] {})) {
+      std::this_thread::sleep_for(long_enough);  // it was not asleep
+    }
+  }
+}
+
 /// Kibibytes by which this process is larger once 1,000,000 closures by four clients ran and the lane is at rest, and
 /// what the lane itself says it holds. For a process that did nothing before.
 template <class L>
@@ -52,6 +68,7 @@ Sample memory_at_rest(std::size_t capacity) {
     });
   }
   call(*lane, [] {});
+  come_to_rest(*lane);
   const double growth = static_cast<double>(resident_bytes()) - static_cast<double>(before);
   double own_figure = 0;
   if constexpr (requires { lane->handle().statistics().queue_bytes; }) {
