@@ -31,7 +31,8 @@ Nearest nearest_variable(std::string_view name) {
 
 bool in_known_section(std::string_view name) {
   return std::ranges::any_of(known_settings(), [&](const Setting& setting) {
-    return name.starts_with(variable_section(setting)) && name.substr(variable_section(setting).size()).starts_with('_');
+    return name.starts_with(variable_section(setting)) &&
+           name.substr(variable_section(setting).size()).starts_with('_');
   });
 }
 
