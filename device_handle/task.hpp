@@ -48,7 +48,7 @@ inline constexpr std::size_t cache_line = 64;
 inline constexpr std::size_t cell_header = 24;
 
 /// The erased half of a task; one constant per closure type. All that a call does with a task, but for building it,
-/// goes by this and is compiled once. `object` is the address of the task itself.
+/// goes by this. `object` is the address of the task itself.
 struct TaskOps {
   Outcome (*run)(void* object) noexcept;                        ///< Runs the task, then destroys it.
   void (*discard)(void* object, CallError::Kind why) noexcept;  ///< Discards the task, then destroys it.
