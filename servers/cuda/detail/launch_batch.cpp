@@ -84,6 +84,7 @@ void LaunchBatch::launch(CUstream stream) noexcept {
 // To have the graph of one kernel launch another than before costs more than a launch: where kernels take turns, each
 // is launched by itself.
 void LaunchBatch::launch(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept {
+  if (entries.empty()) return;
   const CUfunction first = entries.front().function;
   const bool changes = entries.size() == 1 && std::exchange(last_alone_, first) != first;
   Graph& graph = graphs_[static_cast<std::size_t>(std::countr_zero(entries.size()))];
