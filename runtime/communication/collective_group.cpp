@@ -83,6 +83,7 @@ void CollectiveGroup::add(CollectiveRequest request, const Handle* source, const
     if (side.handle == nullptr) continue;
     if (!side.handle->memory().memory()) refuse(request, fmt::format("its {} has no memory", side.name));
     const std::size_t all = elements(request, side.name, side.handle->size_in_used());
+    require_aligned(request, side.name, *side.handle);
     if (all % side.times != 0)
       refuse(request, fmt::format("its {} has {} elements, which is no equal part for each of {} ranks", side.name, all,
                                   side.times));
@@ -126,6 +127,14 @@ std::size_t CollectiveGroup::elements(const CollectiveRequest& request, const ch
     refuse(request, fmt::format("the {} bytes of its {} are no whole number of {}", bytes, which,
                                 to_string(request.element_type)));
   return bytes / size;
+}
+
+// Allocations are aligned for elements of every type; windows of them may not be.
+void CollectiveGroup::require_aligned(const CollectiveRequest& request, const char* which, const Handle& handle) const {
+  const std::size_t size = element_size(request.element_type);
+  if (handle.size_in_used() != 0 && handle.offset_start() % size != 0)
+    refuse(request, fmt::format("its {} begins {} bytes into its memory, which is not aligned for {} of {} bytes",
+                                which, handle.offset_start(), to_string(request.element_type), size));
 }
 
 // In one memory the windows must be apart, or lie as they do when the operation is in place.

@@ -19,9 +19,9 @@ namespace cox {
 /// thread that made it.
 ///
 /// Sizes are those of the handles' windows. All functions throw CollectiveError Validation, and add nothing then: a
-/// size that is no whole number of elements, or does not go with the other; memory that is missing; elements that
-/// cannot be reduced; a root that is not among the devices; source and destination that overlap, but for what is said
-/// to be in place.
+/// size that is no whole number of elements, or does not go with the other; a window that does not begin at a multiple
+/// of the element's size; memory that is missing; elements that cannot be reduced; a root that is not among the
+/// devices; source and destination that overlap, but for what is said to be in place.
 class CollectiveGroup {
  public:
   /// Throws CollectiveError Validation if `device` is not one of `devices`.
@@ -65,6 +65,7 @@ class CollectiveGroup {
   void add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other, CopyPlan rows);
   void append(CollectiveCall call);
   [[nodiscard]] std::size_t elements(const CollectiveRequest& request, const char* which, std::size_t bytes) const;
+  void require_aligned(const CollectiveRequest& request, const char* which, const Handle& handle) const;
   void check_overlap(const CollectiveRequest& request, const Handle& source, const Handle& destination) const;
   [[noreturn]] void refuse(const CollectiveRequest& request, const std::string& why) const;
 

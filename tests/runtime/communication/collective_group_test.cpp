@@ -138,3 +138,19 @@ TEST_CASE("A device that is not among those of the communicator has no rank in i
   CHECK(kind_of<CollectiveError>([] { CollectiveGroup(CommunicationId(devices), {0, 9}, Caller{}); }) ==
         CollectiveError::Kind::Validation);
 }
+
+TEST_CASE("A window that is not aligned for its elements is refused, and one of nothing is not") {
+  const Handle whole = memory(64);
+  const Handle odd = whole.offset_start(2).offset_end(2);  // 60 bytes
+  for (const ElementType type : {ElementType::I32, ElementType::F32})
+    CHECK(mentions(refusal_of([&](auto& g) { g.all_reduce(odd, memory(60), type); }),
+                   {"source begins 2 bytes into its memory", "not aligned", "of 4 bytes"}));
+  CHECK(
+      mentions(refusal_of([&](auto& g) { g.all_reduce(memory(60), odd, ElementType::F32); }), {"destination begins"}));
+  const Handle eighth = whole.offset_start(4).offset_end(4);  // 56 bytes
+  CHECK(mentions(refusal_of([&](auto& g) { g.all_gather(eighth, memory(168), ElementType::U64); }), {"of 8 bytes"}));
+  CHECK(call_of([&](auto& g) { g.all_reduce(eighth, eighth, ElementType::F32); }).request.count == 14);
+  CHECK(call_of([&](auto& g) { g.all_reduce(odd, odd, ElementType::F16); }).request.count == 30);
+  const Handle nothing = whole.offset_start(2).offset_end(62);
+  CHECK(call_of([&](auto& g) { g.all_reduce(nothing, nothing, ElementType::F32); }).request.count == 0);
+}
