@@ -81,6 +81,7 @@ struct FakeWorld {
   std::map<CUmemGenericAllocationHandle, std::pair<int, std::size_t>> pieces;  // whose, and of how many bytes
   std::map<CUdeviceptr, std::pair<int, std::size_t>> allocations;
   std::map<CUdeviceptr, std::pair<void*, std::size_t>> reservations;  // what was mapped for each, and bytes of it
+  std::map<CUdeviceptr, std::size_t> mapped;                          // bytes of memory at addresses of reservations
   std::set<CUstream> streams;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
   std::uint64_t all_given = 0;

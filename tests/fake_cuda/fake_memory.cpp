@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 using namespace cox::test;
 
@@ -60,6 +61,29 @@ CUresult copy(void* to, const void* from, std::size_t bytes, CUstream stream,
               const char* function = __builtin_FUNCTION()) {
   const auto piece = [=] { std::memcpy(to, from, bytes); };
   return enqueue_once(stream, piece, function);
+}
+
+/// Whether a device has memory at all of these addresses.
+bool is_there(CUdeviceptr address, std::size_t bytes) {
+  const auto& allocations = fake_world().allocations;
+  if (auto next = allocations.upper_bound(address); next != allocations.begin())
+    if (const auto& [begin, allocation] = *std::prev(next); address + bytes <= begin + allocation.second) return true;
+  const auto& mapped = fake_world().mapped;
+  const CUdeviceptr end = address + bytes;
+  while (address < end) {
+    const auto next = mapped.upper_bound(address);
+    if (next == mapped.begin()) return false;
+    const auto& [begin, size] = *std::prev(next);
+    if (address >= begin + size) return false;
+    address = begin + size;
+  }
+  return true;
+}
+/// Whether a copy between two devices can be made now; if not, that is noted.
+bool can_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
+  if (is_there(to, bytes) && is_there(from, bytes)) return true;
+  fake_state().misuse.emplace_back("a copy runs when its memory has been unmapped");
+  return false;
 }
 
 struct Rows {
@@ -179,10 +203,14 @@ CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t, CUmemGene
   const auto lock = lock_fake();
   if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
   void* const found = ::mmap(host(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_of(handle), 0);
-  return found == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  if (found == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  fake_world().mapped[address] = bytes;
+  return CUDA_SUCCESS;
 }
 CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
   const auto lock = lock_fake();
+  std::erase_if(fake_world().mapped,
+                [=](const auto& entry) { return entry.first >= address && entry.first < address + bytes; });
   ::mmap(host(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return CUDA_SUCCESS;
 }
@@ -203,7 +231,10 @@ CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* all, CUstream stream) {
               stream);
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, std::size_t bytes, CUstream stream) {
-  return copy(host(to), host(from), bytes, stream);
+  const auto piece = [=] {
+    if (can_copy(to, from, bytes)) std::memcpy(host(to), host(from), bytes);
+  };
+  return enqueue_once(stream, piece, "cuMemcpyPeerAsync");
 }
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* all, CUstream stream) {
   if (all->Depth != 1) return CUDA_ERROR_NOT_SUPPORTED;

@@ -87,6 +87,13 @@ bool CudaCommunicators::all_issued() const noexcept {
   return std::ranges::all_of(communicators_, [](const auto& entry) { return entry.second->issued(); });
 }
 
+bool CudaCommunicators::copies_in_flight() const noexcept {
+  return std::ranges::any_of(communicators_, [this](const auto& entry) {
+    const StreamPosition last = entry.second->last_position();
+    return entry.second->clique() == nullptr && streams_.completed(last.stream) < last.position;
+  });
+}
+
 void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
   std::exception_ptr cause;
   try {

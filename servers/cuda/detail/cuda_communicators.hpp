@@ -43,6 +43,8 @@ class CudaCommunicators {
   /// what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been, is
   /// known not to come.
   void leave(const std::function<void()>& look) noexcept;
+  /// Copies of transfers, from or to the device, are not known to be complete.
+  [[nodiscard]] bool copies_in_flight() const noexcept;
   /// Blocks until NCCL has nothing on the device any more, but for `patience_with_nccl` at most. When all work of the
   /// device is complete, after leave().
   void close() noexcept;

@@ -97,9 +97,10 @@ CudaDevice::~CudaDevice() {
   utilities_->completion_thread->stop();
 }
 
-// Issues all there is and waits for it.
+// Issues all there is and waits for it: also for copies to memory of this device, which are on streams of other
+// devices.
 void CudaDevice::drain() noexcept {
-  while (streams_.waiting() || transfers_.under_way()) {
+  while (streams_.waiting() || transfers_.under_way() || communicators_.copies_in_flight()) {
     streams_.answer();
     advance();
     streams_.poll();

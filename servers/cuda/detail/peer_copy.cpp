@@ -41,6 +41,16 @@ void copy(const PeerRange& from, CUcontext from_context, const PeerRange& to, CU
   COX_CUDA_TRY(copy_rows_to_peer(&copy, stream));
 }
 
+/// After a failure: what was queued before it still uses the memory of both sides. Null: it has completed.
+std::shared_ptr<CudaEvent> end_of_queued(CUstream stream, CudaEvents& events) noexcept {
+  try {
+    return events.record(stream);
+  } catch (...) {
+    COX_CUDA_CHECK(stream_synchronize(stream));
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 void PeerCopy::come(std::size_t place, Side side) {
@@ -69,6 +79,7 @@ void PeerCopy::issue() noexcept {
       end = sender.events->record(stream);
     } catch (...) {
       error = std::current_exception();
+      end = end_of_queued(stream, *sender.events);
     }
   }
   receiver.end(error, end);  // first: there somebody may wait for it

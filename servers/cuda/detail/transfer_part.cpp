@@ -83,7 +83,7 @@ void TransferPart::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exc
                    .failure = std::move(failure),
                    .end = [part = shared_from_this()](const std::exception_ptr& error,
                                                       const std::shared_ptr<CudaEvent>& event) {
-                     if (event != nullptr)
+                     if (event != nullptr && error == nullptr)
                        event->notify_lazily(
                            [of = part->of, sequence = part->sequence] { of->recorder->completed(sequence, of->rank); });
                      part->of->communication->doorbell->post([part, error, event] { part->end(error, event); });
