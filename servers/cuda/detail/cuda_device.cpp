@@ -286,9 +286,13 @@ void CudaDevice::replay(GraphId id, const Caller& caller) {
 void CudaDevice::remove_graph(GraphId id) {
   const auto found = graphs_.find(id.value);
   if (found == graphs_.end()) return;
-  // Host memory that its replays copy from stays until they are over; device memory is in the order of streams anyway.
+  // Replays may be in flight, or pending. The host memory that they copy from is released after them, in the order of
+  // the stream; device memory is in that order anyway.
   CudaStream& on = streams_.of(found->second.stream);
-  found->second.graph->release_host_memory([&](Bytes bytes) { on.queue().hold(std::move(bytes)); });
+  static_cast<void>(streams_.submit(
+      on, {}, {nullptr, nullptr, std::source_location::current()},
+      [graph = found->second.graph](const IssueTarget& target) { graph->release_host_memory(target); }, nullptr,
+      PieceKind::Notice));
   graphs_.erase(found);
 }
 

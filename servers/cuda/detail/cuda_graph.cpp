@@ -27,6 +27,16 @@ void CudaGraph::finish(CUstream stream) {
   for (Part& part : parts()) natives_.push_back(part.steps.empty() ? nullptr : capture(part.steps, stream));
 }
 
+// Where there is no memory to hold it, the device thread waits.
+void CudaGraph::release_host_memory(const IssueTarget& target) noexcept {
+  try {
+    for (Bytes& bytes : kept_) target.hold(std::move(bytes));
+  } catch (...) {
+    COX_CUDA_CHECK(stream_synchronize(target.stream()));
+  }
+  kept_.clear();
+}
+
 CUgraphExec CudaGraph::capture(std::vector<CudaIssue>& steps, CUstream stream) {
   COX_CUDA_TRY(stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   std::exception_ptr failure;

@@ -50,12 +50,9 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaInterlude> {
       ++native;
     }
   }
-  /// Gives up the host memory that the graph copies from: `take(Bytes)` for each.
-  template <class Take>
-  void release_host_memory(Take&& take) {
-    for (Bytes& bytes : kept_) take(std::move(bytes));
-    kept_.clear();
-  }
+  /// The replays have been issued on `target`: it holds the host memory that the graph copies from until they have
+  /// completed.
+  void release_host_memory(const IssueTarget& target) noexcept;
 
  private:
   [[nodiscard]] CUgraphExec capture(std::vector<CudaIssue>& steps, CUstream stream);

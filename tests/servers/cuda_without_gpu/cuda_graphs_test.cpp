@@ -2,12 +2,15 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/server_error.hpp>
+#include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -130,4 +133,61 @@ TEST_CASE("Whenever the GPUs fault, whoever captures or replays is told, and the
     REQUIRE(attempt.failed());
     REQUIRE_THROWS_AS(client.sync().get(), ServerError);
   }
+}
+
+// The replay waits on the host: for an upload of the copy threads, which waits for a kernel of another stream.
+TEST_CASE("L11: a graph that is dropped keeps its host memory until a replay that is pending has read it") {
+  FakeGpus gpus;
+  const CudaClient client = gpus.client();
+  const CudaClient holding = gpus.client();
+  const CudaClient writing = gpus.client();
+  constexpr std::size_t count = 1024;
+  constexpr std::size_t large = std::size_t{1} << 18U;
+  const auto filled = [](std::size_t size, std::uint32_t value) { return Bytes::copy_of(Numbers(size, value)); };
+  const Handle uploaded = client.create(filled(large, 0));
+  const Handle memory = client.create(filled(count, 1));
+  const Handle others = writing.create(filled(count, 2));
+  client.graph_prepare();
+  client.graph_start_capture();
+  client.write(memory, filled(count, 3));
+  std::optional graph(client.graph_stop_capture());
+  client.sync().get();
+  writing.sync().get();
+  gpus.hold(holding, uploaded);
+  client.write(uploaded, filled(large, 4));
+  gpus.append(client, uploaded, 1);  // not issued before the upload is
+  graph->replay();
+  graph.reset();
+  gpus.pass(0);
+  writing.flush();                                                      // checks how far all streams have come
+  for (int i = 0; i < 8; ++i) writing.write(others, filled(count, 5));  // through page-locked memory of the device
+  gpus.pass(0);
+  gpus.release();
+  const bool right = client.read_one(memory).to_vector<std::uint32_t>() == Numbers(count, 3);
+  CHECK(right);
+}
+
+// A graph of the driver has a fixed count; a host device records such a launch (client_launch_test.cpp).
+TEST_CASE("A launch with a dynamic cube count fails the capture that it is in, and the stream goes on") {
+  FakeGpus gpus;
+  const CudaClient client = gpus.client();
+  const Handle cubes = client.create(Bytes::copy_of(Numbers{1, 1, 1}));
+  const Handle memory = client.create(Bytes::zeroed(64));
+  client.sync().get();
+  client.graph_prepare();
+  client.graph_start_capture();
+  gpus.append_dynamic(client, cubes, memory, 1);
+  std::string message;
+  try {
+    static_cast<void>(client.graph_stop_capture());
+  } catch (const ServerError& error) {
+    CHECK(error.kind() == ServerError::Kind::Graph);
+    REQUIRE(error.cause() != nullptr);
+    message = message_of([&] { std::rethrow_exception(error.cause()); });
+  }
+  CHECK_THAT(message, Catch::Matchers::ContainsSubstring("dynamic cube count"));
+  client.sync().get();
+  gpus.append_dynamic(client, cubes, memory, 2);
+  client.sync().get();
+  CHECK(gpus.appended() == Numbers{2});
 }
