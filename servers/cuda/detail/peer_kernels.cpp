@@ -65,6 +65,13 @@ struct Pieces {
 };
 static_assert(sizeof(Pieces) + 4 * sizeof(std::array<CUdeviceptr, most_ranks>) <= 4096, "of a kernel's arguments");
 
+/// The number of a way's next kernel. Where it wraps, 0 is left out: memory that no kernel has written yet has that. 1
+/// is, too: the lines of even and odd numbers take turns.
+std::uint32_t next_epoch(std::uint32_t& launched) noexcept {
+  if (++launched == 0) launched = 2;
+  return launched;
+}
+
 std::size_t size_of(const CollectiveRequest& request) noexcept {
   return request.count * element_size(request.element_type);
 }
@@ -132,7 +139,8 @@ bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& conte
 }  // namespace
 
 bool PeerKernels::is_needed(const CollectiveRequest& request) noexcept {
-  if (!facts_of(request.operation).reduces || !has_peer_kernels(request.element_type)) return false;
+  if (request.count == 0 || !facts_of(request.operation).reduces || !has_peer_kernels(request.element_type))
+    return false;
   return !nccl_type(request.element_type) ||
          (request.reduce_operation == ReduceOperation::Mean && !is_float(request.element_type));
 }
@@ -279,16 +287,17 @@ void PeerKernels::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls
                          const Count& count, const Launch& launch) const {
   const NcclCall& first = calls.front();
   if (way == CliqueWay::OneShot)
-    return launch_one_shot(find(first.request)->one_shots[rank], rank, first, ++launched, count, launch);
+    return launch_one_shot(find(first.request)->one_shots[rank], rank, first, next_epoch(launched), count, launch);
   if (calls.size() > 1 &&
       are_small_together(calls.size(), [&](std::size_t i) -> const auto& { return calls[i].request; })) {
     Pieces data;
     for (const NcclCall& call : calls) data.add(call.source, call.destination, size_of(call.request));
     const std::size_t units = data.first[data.count];
-    return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, data, units, ++launched, count, launch);
+    return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, data, units, next_epoch(launched), count,
+                            launch);
   }
   if (calls.size() == 1 && is_of_small_blocks(first.request, ranks_.size()))
-    return launch_blocks(rank, first, ++launched, count, launch);
+    return launch_blocks(rank, first, next_epoch(launched), count, launch);
   for (const NcclCall& call : calls) {
     if (call.request.operation == CollectiveOperation::ReduceScatter) {
       NcclCall part = call;
@@ -314,7 +323,7 @@ void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint
   const std::size_t size = size_of(request);
   for (std::size_t at = 0; at < size; at += most_in_two_shots) {
     const Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_in_two_shots)};
-    launch_two_shots(function, rank, data, two_shot_units(data.bytes), ++launched, count, launch);
+    launch_two_shots(function, rank, data, two_shot_units(data.bytes), next_epoch(launched), count, launch);
   }
 }
 

@@ -284,3 +284,35 @@ TEST_CASE("Whenever the GPUs fault, everybody on every device is told, and the p
     for (const CudaClient* const client : {&one, &other}) REQUIRE_THROWS_AS(client->sync().get(), ServerError);
   }
 }
+
+// NCCL does not reduce 16-bit integers, nor means of integers exactly: kernels of our own do, and none has a part in an
+// operation of nothing.
+TEST_CASE("L3: reductions of no elements end, whatever would have reduced them") {
+  FakeGpus gpus;
+  const ShortTimeout timeout;
+  const CudaClient one = gpus.client(0);
+  const CudaClient other = gpus.client(1);
+  warm_up(one, other);
+  using enum ReduceOperation;
+  for (const auto& [element, operation] :
+       {std::pair{ElementType::I16, Sum}, std::pair{ElementType::U16, Max}, std::pair{ElementType::I32, Mean}}) {
+    for (const CudaClient* const client : {&one, &other}) {
+      const Handle from = client->empty(0);
+      const Handle to = client->empty(0);
+      client->all_reduce(from, to, element, both(), operation);
+      client->reduce(from, to, element, both(), operation, gpus.device(0));
+      client->reduce_scatter(from, to, element, both(), operation);
+      client->collective_group(both(), [&](CollectiveGroup& group) {
+        group.reduce(from, to, element, operation, FakeGpus::device(1));
+        group.reduce_scatter(from, to, element, operation);
+      });
+      client->sync_collective();
+    }
+    for (const CudaClient* const client : {&one, &other}) {
+      auto done = client->sync();
+      REQUIRE(done.wait_for(std::chrono::seconds(10)));
+      done.get();
+    }
+  }
+  CHECK(exchange(one, other).summed);
+}
