@@ -93,6 +93,15 @@ class BasicDeviceHandle {
     post([&] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); });
   }
 
+  /// As submit, for a notification: at capacity it neither waits nor throws QueueFull, and queues all the same. For the
+  /// few closures without which the queue might never move again. Any thread; does not block, but on inline devices.
+  template <class F>
+    requires std::invocable<std::decay_t<F>, S&>
+  void submit_beyond_capacity(F&& f) const {
+    auto make = [&]() -> std::decay_t<F> { return std::forward<F>(f); };
+    post([&] { return detail::PostedTask<S, Device, std::decay_t<F>>(std::in_place, make); }, Room::Always);
+  }
+
   /// Runs `f(S&)` on the device thread and blocks until it is done: returns its value or throws what it threw,
   /// unchanged. `f` may borrow from the caller's stack. Throws CallError WouldDeadlock where the calling device thread
   /// would wait for itself, directly or through others (L10).

@@ -6,6 +6,7 @@
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/device_handle/inline_calls.hpp>
 #include <coxswain/device_handle/ledger.hpp>
+#include <coxswain/device_handle/mailbox.hpp>
 #include <coxswain/device_handle/service_table.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/device_handle/stage.hpp>
@@ -42,6 +43,11 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   /// queues it behind what is there. Blocks while another thread is in. Throws CallError Closed, Forked, WouldDeadlock.
   template <TaskMaker Make>
   bool post(Make&& make, const CallOptions&) {
+    return post(make);
+  }
+  /// The same: there is no queue.
+  template <TaskMaker Make>
+  bool post(Make&& make, Room) {
     return post(make);
   }
   template <TaskMaker Make>

@@ -27,6 +27,7 @@ enum class Room : std::uint8_t {
   Wait,    ///< Waits for room.
   Refuse,  ///< Returns Full.
   Exceed,  ///< Queues all the same: a device thread is never blocked by a full queue.
+  Always,  ///< Queues all the same, under QueuePolicy::Fail, too.
 };
 
 /// The ordered lane from any number of client threads to one device thread.
@@ -522,7 +523,8 @@ class BasicMailbox {
       std::uint64_t granted = granted_.load(std::memory_order_relaxed);
       const std::uint64_t queued = granted - finished_.load(std::memory_order_seq_cst);
       const std::uint64_t free = queued < capacity_ ? capacity_ - queued : 0;
-      if (free == 0 && (policy_ == QueuePolicy::Fail || room == Room::Refuse)) return PushResult::Full;
+      if (free == 0 && room != Room::Always && (policy_ == QueuePolicy::Fail || room == Room::Refuse))
+        return PushResult::Full;
       if (free == 0 && room == Room::Wait) {
         waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(): it sees us or we see them
         if (granted_.load(std::memory_order_seq_cst) - finished_.load(std::memory_order_seq_cst) >= capacity_) {

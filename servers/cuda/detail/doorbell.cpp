@@ -10,8 +10,10 @@
 #include <coxswain/runtime/detail/waiting_help.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -82,7 +84,7 @@ struct DoorbellService {
 template <class Handle, class Shared>
 std::function<void()> submitter(DeviceId device, std::shared_ptr<Shared> shared) {
   return [handle = Handle::get(device), shared = std::move(shared)] {
-    handle.submit([shared](DoorbellService&) {
+    handle.submit_beyond_capacity([shared](DoorbellService&) {
       // Before it looks: who rings from here on rings again. Acquire pairs with the release in ring().
       shared->rung.exchange(false, std::memory_order_acq_rel);
       shared->look();
@@ -118,10 +120,18 @@ void Doorbell::ring() noexcept {
   if (!submit_ || shared_->muted.load(std::memory_order_relaxed) ||
       shared_->rung.exchange(true, std::memory_order_acq_rel))
     return;
-  try {
-    submit_();
-  } catch (...) {  // closed: the device thread looks by itself then
+  constexpr int most_attempts = 1000;
+  constexpr std::chrono::milliseconds interval{1};
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    try {
+      return submit_();
+    } catch (const CallError&) {  // closed: the device thread polls by itself then
+      break;
+    } catch (...) {  // no memory: a ring that is lost would be a wait without end
+      std::this_thread::sleep_for(interval);
+    }
   }
+  shared_->rung.store(false, std::memory_order_release);  // the next one is delivered
 }
 
 void Doorbell::post(Call call) {

@@ -26,7 +26,8 @@ class Doorbell {
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
-  /// Any thread. Does not block, but for a device that is inline.
+  /// Any thread. A full queue neither blocks nor refuses it. Does not block, but for a device that is inline; and for a
+  /// second at most while there is no memory.
   void ring() noexcept;
   /// Calls `call` on the device thread, in the order of the posts; what it throws is a TaskError of the device. Any
   /// thread. Throws std::bad_alloc.
