@@ -6,13 +6,14 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
-#include <iterator>
+#include <random>
 #include <system_error>
 
 namespace cox::detail {
@@ -31,17 +32,23 @@ fs::path standard_folder() {
 
 std::optional<std::vector<std::byte>> content_of(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) return std::nullopt;
-  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  const auto bytes = std::as_bytes(std::span(text));
-  return std::vector<std::byte>(bytes.begin(), bytes.end());
+  std::vector<std::byte> content;
+  std::array<char, 16384> chunk{};
+  do {
+    stream.read(chunk.data(), chunk.size());  // which notes an error of the file as badbit, and throws nothing
+    const auto bytes = std::as_bytes(std::span(chunk).first(static_cast<std::size_t>(stream.gcount())));
+    content.insert(content.end(), bytes.begin(), bytes.end());
+  } while (stream);
+  if (stream.bad() || !stream.eof()) return std::nullopt;
+  return content;
 }
 
-/// Of no other thread or process that writes now.
+/// Of no other thread or process that writes now. Processes in two containers may have one id.
 fs::path temporary_name(const fs::path& file) {
+  static const std::uint64_t process = std::uint64_t{std::random_device()()} << 32U | std::random_device()();
   static std::atomic<std::uint64_t> count{0};
   // Relaxed: only the figure matters.
-  return file.string() + '.' + std::to_string(::getpid()) + '.' +
+  return file.string() + '.' + std::to_string(process) + '.' + std::to_string(::getpid()) + '.' +
          std::to_string(count.fetch_add(1, std::memory_order_relaxed)) + ".part";
 }
 

@@ -7,6 +7,8 @@
 #include <coxswain/servers/cuda/detail/kernel_cache.hpp>
 #include <coxswain/servers/cuda/detail/kernel_entry.hpp>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <fstream>
 #include <iterator>
@@ -97,6 +99,24 @@ TEST_CASE("A damaged, truncated or foreign file of the cache is compiled anew an
     CHECK(same(ask(), compiled));
     CHECK(content(file) == good);
   }
+}
+
+TEST_CASE("An entry that cannot be read is none") {
+  const TemporaryFolder folder;
+  const KernelCache cache(folder.path());
+  fs::create_directory(cache.file_of(key("1")));  // it can be opened, and reading it is an error
+  CHECK_FALSE(cache.find(key("1")));
+}
+
+// Processes in two containers may have one id and one cache.
+TEST_CASE("An entry is written whatever other processes of the same id write there") {
+  const TemporaryFolder folder;
+  const KernelCache cache(folder.path());
+  for (int count = 0; count < 1000; ++count)
+    fs::create_directory(cache.file_of(key("1")).string() + '.' + std::to_string(::getpid()) + '.' +
+                         std::to_string(count) + ".part");
+  cache.keep(key("1"), some_kernel());
+  CHECK(same(cache.find(key("1")), some_kernel()));
 }
 
 TEST_CASE("What is in the cache is not compiled, except where the options name folders") {
