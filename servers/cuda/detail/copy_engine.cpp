@@ -10,6 +10,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 namespace cox::detail {
@@ -178,7 +179,11 @@ void CopyEngine::add(CopyTask&& task) {
   }
   {
     const std::lock_guard lock(mutex_);
-    while (threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
+    try {
+      while (threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
+    } catch (const std::system_error&) {  // no more of them now: those that there are do it
+      if (threads_.empty()) throw;
+    }
   }
   const std::vector<std::shared_ptr<CudaEvent>> after = std::move(task.after);
   job->task = std::move(task);

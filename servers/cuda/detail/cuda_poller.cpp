@@ -25,8 +25,8 @@ void CudaPoller::put(Entry entry, bool lazily) {
   {
     const std::lock_guard lock(mutex_);
     if (!stopping_) {
+      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });  // first: if there is none, nothing was added
       added_.push_back(std::move(entry));
-      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
       if (!lazily || asleep_) changed_.notify_one();
       return;
     }
@@ -67,8 +67,7 @@ void CudaPoller::run() {
         if (added_.empty()) return;
         spin.restart();
       }
-      entries.insert(entries.end(), std::move_iterator(added_.begin()), std::move_iterator(added_.end()));
-      added_.clear();
+      take_added(entries);
     }
     const bool found = serve(entries);
     const bool urgent = std::ranges::any_of(entries, [](const Entry& entry) { return !entry.lazy; });
@@ -83,21 +82,33 @@ void CudaPoller::run() {
   }
 }
 
-// Returns whether any of the events was reached.
-bool CudaPoller::serve(std::vector<Entry>& entries) {
-  std::vector<Entry> waiting;
-  waiting.reserve(entries.size());
-  const std::size_t before = entries.size();
+// With the lock. Where there is no memory to take them all, they are taken when those before are done.
+void CudaPoller::take_added(std::vector<Entry>& entries) noexcept {
+  if (entries.empty()) return entries.swap(added_);
+  try {
+    entries.reserve(entries.size() + added_.size());
+  } catch (...) {
+    return;
+  }
+  entries.insert(entries.end(), std::move_iterator(added_.begin()), std::move_iterator(added_.end()));
+  added_.clear();
+}
+
+// Returns whether any of the events was reached. The others stay, in their order.
+bool CudaPoller::serve(std::vector<Entry>& entries) noexcept {
+  auto waiting = entries.begin();
   for (Entry& entry : entries) {
     if (entry.event->look()) {
       entry.function();
       entry.function.reset();
     } else {
-      waiting.push_back(std::move(entry));
+      if (&*waiting != &entry) *waiting = std::move(entry);
+      ++waiting;
     }
   }
-  entries = std::move(waiting);
-  return entries.size() != before;
+  const bool any = waiting != entries.end();
+  entries.erase(waiting, entries.end());
+  return any;
 }
 
 }  // namespace cox::detail

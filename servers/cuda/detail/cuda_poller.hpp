@@ -42,7 +42,8 @@ class CudaPoller {
 
   void put(Entry entry, bool lazily);
   void run();
-  bool serve(std::vector<Entry>& entries);
+  void take_added(std::vector<Entry>& entries) noexcept;
+  [[nodiscard]] static bool serve(std::vector<Entry>& entries) noexcept;
 
   const std::string thread_name_;
   std::mutex mutex_;
