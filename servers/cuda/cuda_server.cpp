@@ -262,6 +262,7 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
         if (failures == ProfileFailures::OfProfile)
           if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence)) failure = std::move(first);
         try {
+        target.flush_launches();
           COX_CUDA_TRY(event_record(profile->end->native(), target.stream()));
           promise.settle_at(profile->end, [profile, failure = std::move(failure), stream = std::move(stream), sequence,
                                            site, failures]() mutable {

@@ -36,6 +36,7 @@ struct FakeCuda {
   bool faulted = false;                       ///< they have
   int calls = 0;                              ///< of those that can fail
   const char* failed = nullptr;               ///< the function that has, since that was set
+  int refusal = 0;                            ///< CUresult of launches by themselves; 0: they succeed
   int launches = 0;                           ///< of kernels, each by itself
   std::vector<int> attributes;                ///< that those had: CUlaunchAttributeID
   int graph_launches = 0;

@@ -74,6 +74,10 @@ CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t*
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
   if (!is_launchable(*config)) return CUDA_ERROR_INVALID_VALUE;
+  {
+    const auto lock = lock_fake();
+    if (fake_state().refusal != 0) return static_cast<CUresult>(fake_state().refusal);
+  }
   const CUgraphNode_st node = node_of(function, {config->gridDimX, config->gridDimY, config->gridDimZ}, arguments);
   const CUresult result = enqueue(config->hStream, work_of(node));
   const auto lock = lock_fake();

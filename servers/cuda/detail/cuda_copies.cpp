@@ -8,8 +8,12 @@
 #include <coxswain/servers/cuda/detail/small_read.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <utility>
 
@@ -104,12 +108,6 @@ bool take_pinned(CudaDevice& device, Download& download, const Caller& caller) {
 void move_contents(std::vector<CopyTask::Part>& parts, std::vector<Bytes>& bytes) noexcept {
   for (CopyTask::Part& part : parts) bytes.push_back(std::move(part.host));
 }
-std::vector<Bytes> contents(std::vector<CopyTask::Part>& parts) {
-  std::vector<Bytes> bytes;
-  bytes.reserve(parts.size());
-  move_contents(parts, bytes);
-  return bytes;
-}
 
 /// Copies that may be under way write to this: it stays until they are over. Where there is no memory to say so, the
 /// device thread waits for them.
@@ -170,6 +168,7 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
                            [&device, parts = std::move(download.parts), slot = std::move(download.slot),
                             stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
                             promise = std::move(promise)](const IssueTarget& target) mutable {
+                             target.flush_launches();
                              if (auto error = stream->take_errors_before(sequence, site))
                                return promise.set_error(std::move(error));
                              try {
@@ -187,9 +186,49 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
                            });
 }
 
+/// A read that the copy threads make, and its turn among the reads and syncs of its stream, each of which takes the
+/// failures before it. When both have come, the promise is settled.
+class ReadInTurn {
+ public:
+  ReadInTurn(CudaStream& on, std::source_location site, Promise<std::vector<Bytes>> promise)
+      : stream_(on.shared_from_this()), sequence_(on.next_sequence()), site_(site), promise_(std::move(promise)) {}
+
+  /// All that comes before the read in its stream has been issued.
+  void come_to_turn() noexcept { arrive(); }
+  /// The bytes are there; or `error` says why not. Any thread.
+  void end(std::vector<Bytes> bytes, std::exception_ptr error) noexcept {
+    bytes_ = std::move(bytes);
+    error_ = std::move(error);
+    arrive();
+  }
+
+ private:
+  void arrive() noexcept {
+    // Acquire and release: the last one sees what the other has left.
+    if (awaited_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    try {
+      if (auto earlier = stream_->take_errors_before(sequence_, site_)) error_ = std::move(earlier);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    if (error_ != nullptr) return promise_.set_error(std::move(error_));
+    promise_.set_value(std::move(bytes_));
+  }
+
+  const std::shared_ptr<CudaStream> stream_;
+  const std::uint64_t sequence_;  // among the stream's errors
+  const std::source_location site_;
+  Promise<std::vector<Bytes>> promise_;
+  std::vector<Bytes> bytes_;
+  std::exception_ptr error_;
+  std::atomic<int> awaited_{2};
+};
+
 void download_by_threads(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
                          Promise<std::vector<Bytes>> promise) {
-  if (auto error = on.take_errors(caller.site)) return promise.set_error(std::move(error));
+  std::vector<Bytes> results;
+  results.reserve(download.parts.size());
+  const auto read = std::make_shared<ReadInTurn>(on, caller.site, std::move(promise));
   CopyTask task;
   task.direction = CopyTask::Direction::ToHost;
   task.parts = std::move(download.parts);
@@ -207,14 +246,17 @@ void download_by_threads(CudaDevice& device, CudaStream& on, Download download, 
     }
     return true;
   };
-  task.done = [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
-               promise = std::move(promise)](CopyTask& done, std::exception_ptr error,
-                                             const std::shared_ptr<CudaEvent>&) mutable {
-    if (auto earlier = stream->take_errors_before(sequence, site)) error = std::move(earlier);  // of transfers
-    if (error != nullptr) return promise.set_error(std::move(error));
-    promise.set_value(contents(done.parts));
+  task.done = [read, results = std::move(results)](CopyTask& done, std::exception_ptr error,
+                                                   const std::shared_ptr<CudaEvent>&) mutable {
+    move_contents(done.parts, results);
+    read->end(std::move(results), std::move(error));
   };
-  device.transfer(on, download.uses, std::move(task));
+  device.in_turn(on, caller.site, [read] { read->come_to_turn(); });
+  try {
+    device.transfer(on, download.uses, std::move(task));
+  } catch (...) {
+    read->end({}, std::current_exception());
+  }
 }
 
 }  // namespace
@@ -248,11 +290,15 @@ void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, con
                                 plan_copy(tensor, device.place(caller), caller.site), Bytes()});
     direct = download.size() <= direct_download && take_pinned(device, download, caller);
   } catch (...) {
-    // What has failed before comes first.
-    auto error = std::current_exception();
-    if (!on.capture.capturing())
-      if (auto earlier = on.take_errors(caller.site)) error = std::move(earlier);
-    return promise.set_error(std::move(error));
+    if (on.capture.capturing()) return promise.set_error(std::current_exception());
+    // What has failed before comes first: in the read's turn, for what fails belongs to the first read or sync after
+    // it.
+    return device.in_turn(on, caller.site,
+                          [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+                           error = std::current_exception(), promise = std::move(promise)]() mutable {
+                            auto earlier = stream->take_errors_before(sequence, site);
+                            promise.set_error(earlier != nullptr ? std::move(earlier) : std::move(error));
+                          });
   }
   if (direct) return download_to_pinned(device, on, std::move(download), caller, std::move(promise));
   download_by_threads(device, on, std::move(download), caller, std::move(promise));

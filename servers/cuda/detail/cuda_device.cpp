@@ -130,7 +130,8 @@ void CudaDevice::give_launches(IssueTime when) noexcept {
 
 bool CudaDevice::will_end_row() noexcept {
   DeviceThread* const thread = DeviceThread::current();
-  if (thread == nullptr || thread->exclusive()) return false;
+  // Where the device is inline, this may be the thread of another.
+  if (thread == nullptr || thread->device() != utilities_->owner.device || thread->exclusive()) return false;
   thread->at_end_of_row([](void* device) noexcept { static_cast<CudaDevice*>(device)->end_row(); }, this);
   return true;
 }
@@ -249,9 +250,9 @@ void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task)
   }
   on.make_room_for_transfer();
   const StreamPosition position = transfers_.begin(waits, std::move(task));
-  communicators_.note_waits(position, waits);
   on.add_transfer(position);
   for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+  communicators_.note_waits(position, waits);
 }
 
 void CudaDevice::settle_owed(CudaStream& on, const Caller& caller) {

@@ -100,10 +100,16 @@ class CudaDevice {
     if (on.capture.capturing()) [[unlikely]]
       return on.capture.graph().add(uses, to_issue_later(std::forward<F>(issue)));
     const StreamPositions waits = waits_of(on, uses);
-    const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
-    on.settle_owed();
-    communicators_.note_waits(position, waits);
-    note(on, uses, position);
+    const StreamPosition before = on.queue().last_position();
+    try {
+      const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
+      on.settle_owed();
+      note(on, uses, position);
+      communicators_.note_waits(position, waits);
+    } catch (...) {
+      note_failed(on, uses, before);
+      throw;
+    }
   }
   /// As that, behind the stream's transfers, too: for what tells that all work is done.
   template <class F>
@@ -111,8 +117,8 @@ class CudaDevice {
     const StreamPositions waits = waits_behind_all(on, uses);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue));
     on.settle_owed();
-    communicators_.note_waits(position, waits);
     note(on, uses, position);
+    communicators_.note_waits(position, waits);
   }
   /// `tell(IssueTarget, StreamPositions)` when all work of the stream so far has been issued, its transfers and what it
   /// owes too. It is complete when that of the queue is, and these positions are: the stream does not wait for them.
@@ -121,9 +127,24 @@ class CudaDevice {
     const StreamPositions waits = waits_behind_all(on, {});
     const StreamPosition position = streams_.submit(
         on, waits, {nullptr, nullptr, site},
-        [waits, tell = std::forward<F>(tell)](const IssueTarget& target) mutable { tell(target, waits); }, nullptr,
-        PieceKind::Notice);
+        [waits, tell = std::forward<F>(tell)](const IssueTarget& target) mutable {
+          target.flush_launches();
+          tell(target, waits);
+        },
+        nullptr, PieceKind::Notice);
     communicators_.note_waits(position, waits);
+  }
+  /// `call()` when all that comes before it in the stream has been issued, and what the driver refuses of it is known.
+  /// Throws as CudaStreams::submit.
+  template <class F>
+  void in_turn(CudaStream& on, const std::source_location& site, F&& call) {
+    static_cast<void>(streams_.submit(
+        on, {}, {nullptr, nullptr, site},
+        [call = std::forward<F>(call)](const IssueTarget& target) mutable {
+          target.flush_launches();
+          call();
+        },
+        nullptr, PieceKind::Notice));
   }
   /// A copy that the threads of the device make, as work of the stream. Throws as CudaTransfers::begin.
   void transfer(CudaStream& on, const BufferUses& uses, CopyTask task);
@@ -142,13 +163,19 @@ class CudaDevice {
  private:
   // An event behind a use lets other streams wait for it, and not for what comes later; one for each would cost too
   // much.
-  void note(CudaStream& on, const BufferUses& uses, const StreamPosition& position) {
+  void note(CudaStream& on, const BufferUses& uses, const StreamPosition& position) noexcept {
     bool shared = false;
     for (const BufferUse& use : uses) {
       use.buffer->uses.note(use.access, position);
       shared = shared || use.buffer->uses.is_shared();
     }
     if (shared) streams_.mark(on);
+  }
+  // A submission has failed. If it has come behind what it waits for, a part of it may be in flight.
+  static void note_failed(CudaStream& on, const BufferUses& uses, const StreamPosition& before) noexcept {
+    const StreamPosition last = on.queue().last_position();
+    if (last.position == before.position) return;
+    for (const BufferUse& use : uses) use.buffer->uses.note(use.access, last);
   }
   [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
   // And behind the stream's transfers.

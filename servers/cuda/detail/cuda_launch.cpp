@@ -49,13 +49,14 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
 
 }  // namespace
 
-void CudaLaunch::issue(const IssueTarget& target, CudaStream& on, const Place& place, const char* name,
-                       std::source_location site) const {
-  if (target.queue != nullptr && can_be_together()) return issue_together(*target.queue, on, name, site);
+void CudaLaunch::issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Place& place,
+                       const char* name, std::source_location site) const {
+  if (target.queue != nullptr && can_be_together()) return issue_together(*target.queue, on, sequence, name, site);
   issue_alone(target.stream(), place, name, site);
 }
 
-void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, const char* name, std::source_location site) const {
+void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, std::uint64_t sequence, const char* name,
+                                std::source_location site) const {
   SmallVector<KernelLaunch::Argument, 12> arguments;
   arguments.reserve(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -67,7 +68,7 @@ void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, const char* 
                          .block = {dim.x, dim.y, dim.z},
                          .shared_memory = static_cast<unsigned>(options->dynamic_shared_memory),
                          .arguments = {arguments.data(), arguments.size()}},
-                        [&on, sequence = on.next_sequence(), name, site](CUresult result) {
+                        [&on, sequence, name, site](CUresult result) {
                           if (result == CUDA_SUCCESS) return;
                           try {
                             throw_launch_error(result, on.place(), name, site);

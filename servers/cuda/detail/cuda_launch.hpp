@@ -38,9 +38,9 @@ struct CudaLaunch {
     words.push_back(value);
   }
   /// Gives the launch to the driver, or to the stream's other launches, which it is given together: then what it makes
-  /// of it may become known later, as an error of `on`. In a capture `on` need not be there any more. Throws
-  /// LaunchError, std::bad_alloc.
-  void issue(const IssueTarget& target, CudaStream& on, const Place& place, const char* name,
+  /// of it may become known later, as an error of `on` at `sequence`. In a capture `on` need not be there any more.
+  /// Throws LaunchError, std::bad_alloc.
+  void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Place& place, const char* name,
              std::source_location site) const;
 
  private:
@@ -49,7 +49,8 @@ struct CudaLaunch {
     return tensor_maps.empty() && !has_clusters && options->cluster_dim[0] == 0 && !options->cooperative &&
            !options->programmatic_launch;
   }
-  void issue_together(StreamQueue& queue, CudaStream& on, const char* name, std::source_location site) const;
+  void issue_together(StreamQueue& queue, CudaStream& on, std::uint64_t sequence, const char* name,
+                      std::source_location site) const;
   void issue_alone(CUstream stream, const Place& place, const char* name, std::source_location site) const;
 };
 

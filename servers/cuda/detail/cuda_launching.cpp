@@ -193,21 +193,23 @@ class LaunchIssue {
   LaunchIssue(Preparation& preparation, Count count) : preparation_(preparation), count_(std::move(count)) {}
 
   void operator()(const IssueTarget& target) {
-    issue(target, preparation_.on, preparation_.launch, preparation_.metadata_source, metadata_address(), count_,
-          preparation_.on.place(), preparation_.kernel.label(), preparation_.caller.site);
+    issue(target, preparation_.on, preparation_.on.next_sequence(), preparation_.launch, preparation_.metadata_source,
+          metadata_address(), count_, preparation_.on.place(), preparation_.kernel.label(), preparation_.caller.site);
   }
   [[nodiscard]] auto later() && {
     return [launch = std::move(preparation_.launch), kernel = preparation_.kernel,
             metadata = std::move(preparation_.metadata_source), address = metadata_address(), count = std::move(count_),
-            &on = preparation_.on, place = preparation_.on.place(),
+            &on = preparation_.on, sequence = preparation_.on.next_sequence(), place = preparation_.on.place(),
             site = preparation_.caller.site](const IssueTarget& target) mutable {
-      issue(target, on, launch, metadata, address, count, place, kernel.label(), site);
+      issue(target, on, sequence, launch, metadata, address, count, place, kernel.label(), site);
     };
   }
 
  private:
-  static void issue(const IssueTarget& target, CudaStream& on, CudaLaunch& launch, Bytes& metadata, CUdeviceptr address,
-                    Count& count, const Place& place, const char* name, const std::source_location& site) {
+  // `sequence`: the launch's place among the errors of `on`, before that of a read which is queued after it.
+  static void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, CudaLaunch& launch,
+                    Bytes& metadata, CUdeviceptr address, Count& count, const Place& place, const char* name,
+                    const std::source_location& site) {
     launch.count = count();
     if (launch.count.is_empty()) return;
     if (!metadata.empty()) {
@@ -215,7 +217,7 @@ class LaunchIssue {
       target.hold(std::move(metadata));  // first: where there is no memory for that, nothing is copied
       COX_CUDA_TRY(copy_to_device(address, info.data(), info.size(), target.stream()));
     }
-    launch.issue(target, on, place, name, site);
+    launch.issue(target, on, sequence, place, name, site);
   }
   [[nodiscard]] CUdeviceptr metadata_address() const {
     return preparation_.metadata == nullptr ? 0 : static_cast<DeviceBuffer&>(*preparation_.metadata).address();
@@ -244,18 +246,27 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
     throw IoError(IoError::Kind::SizeMismatch,
                   "a dynamic cube count needs 12 B, but its buffer has " + format_byte_count(range.size),
                   preparation.caller.site);
-  const auto on_host = std::make_shared<Bytes>(preparation.device.allocate_pinned(size, preparation.caller));
+  // Of the launch, which reads it; and of the stream, which holds it while the copy may write to it.
+  Bytes on_host = preparation.device.allocate_pinned(size, preparation.caller);
+  std::byte* const written = on_host.data();
+  Bytes read = on_host.share();
   const std::shared_ptr<CudaEvent> there = preparation.device.events().take();
-  preparation.device.submit(preparation.on, uses, {"read of a cube count", nullptr, preparation.caller.site},
-                            [on_host, there, address = range.address](const IssueTarget& target) {
-                              COX_CUDA_TRY(copy_to_host(on_host->data(), address, size, target.stream()));
-                              COX_CUDA_TRY(event_record(there->native(), target.stream()));
-                            });
+  const auto is_there = std::make_shared<bool>(false);  // `there` has been recorded
+  preparation.device.submit(
+      preparation.on, uses, {"read of a cube count", nullptr, preparation.caller.site},
+      [written, held = std::move(on_host), there, is_there,
+       address = range.address](const IssueTarget& target) mutable {
+        target.hold(std::move(held));  // first: where there is no memory for that, nothing is copied
+        COX_CUDA_TRY(copy_to_host(written, address, size, target.stream()));
+        COX_CUDA_TRY(event_record(there->native(), target.stream()));
+        *is_there = true;
+      });
   submit_launch(preparation, there,
-                [on_host, hardware = &preparation.device.utilities()->properties.hardware, kernel = preparation.kernel,
-                 place = preparation.on.place(), site = preparation.caller.site] {
+                [read = std::move(read), is_there, hardware = &preparation.device.utilities()->properties.hardware,
+                 kernel = preparation.kernel, place = preparation.on.place(), site = preparation.caller.site] {
+                  if (!*is_there) return CubeCount::Static{0, 0, 0};  // the read has failed, and said so
                   std::array<std::uint32_t, 3> values{};
-                  std::memcpy(values.data(), std::as_const(*on_host).data(), size);
+                  std::memcpy(values.data(), std::as_const(read).data(), size);
                   const CubeCount::Static count{values[0], values[1], values[2]};
                   require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, place, site);
                   return count;

@@ -11,7 +11,13 @@ CudaStream& CudaStreams::find_or_make(StreamId id) {
   auto found = streams_.find(id);
   if (found == streams_.end()) {
     if (streams_.size() >= sweep_at_) forget_idle();
-    found = streams_.emplace(id, make_stream(id, native_for_new(id.priority()))).first;
+    found = streams_.try_emplace(id).first;
+    try {
+      found->second = make_stream(id, native_for_new(id.priority()));
+    } catch (...) {
+      streams_.erase(found);
+      throw;
+    }
   }
   last_ = found->second.get();
   return *last_;
@@ -115,9 +121,24 @@ StreamPosition CudaStreams::put_off(CudaStream& on, const StreamPositions& waits
 }
 
 // Whether the first pending piece can be issued. If it waits for the device, the doorbell will ring.
-bool CudaStreams::can_go_on(StreamQueue& queue) {
+bool CudaStreams::can_go_on(StreamQueue& queue) noexcept {
+  try {
+    return try_to_go_on(queue);
+  } catch (...) {  // the next look tries again
+    doorbell_->ring();
+    return false;
+  }
+}
+
+bool CudaStreams::try_to_go_on(StreamQueue& queue) {
   const StreamQueue::Pending& first = queue.pending.front();
   if (!issued(first.waits)) return false;  // who issues that calls advance()
+  if (first.has_failed && !completed(first.waits)) {
+    poll();
+    if (completed(first.waits)) return true;
+    doorbell_->ring();
+    return false;
+  }
   if (first.ready != nullptr && !first.ready->reached()) {
     ring_when(queue, first.ready);
     return false;
@@ -137,15 +158,33 @@ void CudaStreams::ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>
   queue.wake_up_is_due = true;
 }
 
+// Has the driver wait for what the first pending piece comes behind. If that fails, the piece has failed: it does
+// nothing, but its place is passed only when what it comes behind is complete, since others use its memory behind it.
+bool CudaStreams::wait_for_first(StreamQueue& queue) noexcept {
+  StreamQueue::Pending& first = queue.pending.front();
+  if (first.kind != PieceKind::Work || first.has_failed) return true;
+  try {
+    wait_for(queue.native(), first.waits);
+    return true;
+  } catch (...) {
+    first.has_failed = true;
+    first.kind = PieceKind::Notice;
+    first.owner->fail_late(first.sequence, std::current_exception());
+    const CudaIssue dropped = std::move(first.issue);  // after that: its destructor may look for the error
+    return false;
+  }
+}
+
 bool CudaStreams::issue_pending(StreamQueue& queue) {
   bool any = false;
   while (!queue.pending.empty() && can_go_on(queue)) {
+    if (!wait_for_first(queue)) continue;
     StreamQueue::Pending first = std::move(queue.pending.front());
     queue.pending.pop_front();
     any = true;
     begin_issue(queue, first.kind, first.name, *first.owner);
+    if (first.has_failed) continue;
     try {
-      if (first.kind == PieceKind::Work) wait_for(queue.native(), first.waits);
       first.issue(queue.target());
       note_launches(queue.native());
       mark_now_and_then(queue);
@@ -240,10 +279,7 @@ void CudaStreams::poll() noexcept {
     queue->poll();
     const CudaTimeline& timeline = queue->timeline();
     if (timeline.last_mark() == timeline.issued() || timeline.last_mark() != timeline.completed()) continue;
-    try {
-      queue->mark(*events_);
-    } catch (...) {  // the next look tries again
-    }
+    try_to_mark(*queue);
   }
 }
 
@@ -259,6 +295,7 @@ void CudaStreams::abandon() noexcept {
       StreamQueue::Pending first = std::move(queue.pending.front());
       queue.pending.pop_front();
       queue.timeline().issue();
+      if (first.has_failed) continue;
       try {
         first.issue(queue.target());
         note_launches(queue.native());

@@ -95,11 +95,11 @@ class CudaStreams {
     return position;
   }
 
-  /// Records an event behind the last piece, if that has been issued. Throws CudaError, std::bad_alloc.
-  void mark(CudaStream& on) {
+  /// Records an event behind the last piece, if that has been issued. If that fails, who waits for the piece records a
+  /// later one.
+  void mark(CudaStream& on) noexcept {
     const CudaTimeline& timeline = on.queue().timeline();
-    if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued())
-      on.queue().mark(*events_);
+    if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued()) try_to_mark(on.queue());
   }
   /// Calls `then`, which must not throw, when all of these are complete: now, if they are. Throws std::bad_alloc; then
   /// it is never called.
@@ -177,8 +177,15 @@ class CudaStreams {
     visit(mark.event);
     return mark.position;
   }
-  void mark_now_and_then(StreamQueue& queue) {
-    if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) queue.mark(*events_);
+  void mark_now_and_then(StreamQueue& queue) noexcept {
+    if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) try_to_mark(queue);
+  }
+  // For a piece that has been issued: whatever comes of the mark, the piece has not failed.
+  void try_to_mark(StreamQueue& queue) noexcept {
+    try {
+      queue.mark(*events_);
+    } catch (...) {  // the next one tries again
+    }
   }
   void note_launches(NativeStream& native) noexcept {
     if (!native.has_launches()) return;
@@ -202,7 +209,14 @@ class CudaStreams {
   };
   [[nodiscard]] bool is_complete(Awaiting& awaiting) noexcept;
   bool call_awaiting() noexcept;
-  [[nodiscard]] bool can_go_on(StreamQueue& queue);
+  [[nodiscard]] bool can_go_on(StreamQueue& queue) noexcept;
+  [[nodiscard]] bool try_to_go_on(StreamQueue& queue);
+  [[nodiscard]] bool wait_for_first(StreamQueue& queue) noexcept;
+  [[nodiscard]] bool completed(const StreamPositions& positions) const noexcept {
+    for (const StreamPosition& position : positions)
+      if (completed(position.stream) < position.position) return false;
+    return true;
+  }
   bool issue_pending(StreamQueue& queue);
   void ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event);
   [[nodiscard]] StreamQueue*& queue_of(StreamSlot slot) noexcept { return queues_[static_cast<std::size_t>(slot)]; }

@@ -28,6 +28,9 @@ struct IssueTarget {
 
   /// What the driver is to be given work on.
   [[nodiscard]] CUstream stream() const noexcept;
+  /// Gives the driver all launches that were issued on the stream; those that it refuses are among the errors then. Not
+  /// in a capture.
+  void flush_launches() const noexcept;
   /// Keeps host memory until the work issued so far has passed it. Throws std::bad_alloc; then it stays with the
   /// caller.
   void hold(Bytes&& bytes) const;
@@ -65,6 +68,7 @@ class StreamQueue {
     std::shared_ptr<CudaStream> owner;  ///< whose errors get what issue() throws
     std::uint64_t sequence;             ///< the piece's place among those errors
     PieceKind kind;
+    bool has_failed = false;  ///< before it was issued: it does nothing when its turn comes
   };
 
   StreamQueue(StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
@@ -129,6 +133,10 @@ class StreamQueue {
 };
 
 inline CUstream IssueTarget::stream() const noexcept { return queue != nullptr ? queue->native().native() : captured; }
+
+inline void IssueTarget::flush_launches() const noexcept {
+  if (queue->native().has_launches()) queue->native().flush();
+}
 
 inline void IssueTarget::hold(Bytes&& bytes) const {
   if (queue != nullptr) return queue->hold(std::move(bytes));

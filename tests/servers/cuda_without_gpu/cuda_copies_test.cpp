@@ -1,6 +1,8 @@
 // Copies of the CUDA server over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <atomic>
@@ -140,4 +142,60 @@ TEST_CASE("L11: what comes behind an upload that has failed comes behind what th
       break;
     }
   }
+}
+
+namespace {
+
+/// A read that fails with what comes before it in its stream, and is not issued before release().
+class PendingRead {
+ public:
+  explicit PendingRead(FakeGpus& gpus) : gpus_(gpus) {
+    const Handle uploaded = client.create(Bytes::copy_of(counting(large, 0)));
+    const Handle small = client.create(Bytes::copy_of(counting(10, 0)));
+    client.sync().get();
+    gpus.hold(gpus.client(), uploaded);
+    client.write(uploaded, Bytes::copy_of(counting(large, 5)));  // by copy threads, after that kernel
+    gpus.launch(client, "no such kernel", CubeCount::single(), small);
+    result.emplace(client.read_async(std::vector{small, uploaded.offset_end(uploaded.size() - 64)}));
+    gpus.pass(0);
+  }
+  void require_failure() {
+    gpus_.release();
+    REQUIRE_THROWS_AS(result->get(), ServerError);
+  }
+
+  static constexpr std::size_t large = std::size_t{1} << 18U;
+  const CudaClient client = FakeGpus::client();
+  std::optional<Future<std::vector<Bytes>>> result;
+
+ private:
+  FakeGpus& gpus_;
+};
+
+}  // namespace
+
+TEST_CASE("L12: a read that is refused leaves an earlier read, which is not issued yet, its failures") {
+  FakeGpus gpus;
+  PendingRead earlier(gpus);
+  const CudaClient other = gpus.client(1);
+  const Handle elsewhere = other.create(Bytes::copy_of(counting(10, 0)));
+  auto refused = earlier.client.read_async(std::vector{elsewhere});
+  gpus.pass(0);
+  earlier.require_failure();
+  CHECK_THROWS_AS(refused.get(), IoError);
+  earlier.client.sync().get();
+}
+
+TEST_CASE("L12: a large read leaves an earlier read, which is not issued yet, its failures") {
+  constexpr std::size_t very_large = std::size_t{5} << 18U;
+  FakeGpus gpus;
+  PendingRead earlier(gpus);
+  const CudaClient other = gpus.client();
+  const Handle memory = other.create(Bytes::copy_of(counting(very_large, 3)));
+  other.sync().get();
+  auto later = earlier.client.read_async(std::vector{memory});
+  gpus.pass(0);
+  earlier.require_failure();
+  CHECK(later.get().front().to_vector<std::uint32_t>() == counting(very_large, 3));
+  earlier.client.sync().get();
 }

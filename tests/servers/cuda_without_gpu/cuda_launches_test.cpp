@@ -1,17 +1,26 @@
 // Launches of the CUDA server over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/inline_device_handle.hpp>
 #include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <cuda.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace cox;
@@ -191,4 +200,169 @@ TEST_CASE("Whichever call of the driver fails, launches are told, none runs twic
     REQUIRE(calls > 20);
     break;
   }
+}
+
+// Launch 1 waits on the host for a dynamic cube count, launch 2 for launch 1; then the driver fails to have 2 wait.
+TEST_CASE("L11: what is queued after a launch that could not be issued waits for what that was to wait for") {
+  for (int calls = 0;; ++calls) {
+    std::atomic<bool> has_cubes{false};
+    std::atomic<bool> runs{false};
+    std::atomic<bool> may_end{false};
+    FakeGpus gpus;
+    INFO("call " << calls);
+    gpus.run_in_order();
+    {
+      const auto until = [](auto condition) {
+        return [condition] { return [condition](const auto&) { return condition(); }; };
+      };
+      const std::lock_guard lock(gpus.fake.mutex);
+      gpus.fake.kernels["give_cubes"] = {{8}, until([&] { return has_cubes.load(); })};
+      gpus.fake.kernels["run_long"] = {{8}, until([&] {
+                                         runs = true;
+                                         return may_end.load();
+                                       })};
+    }
+    std::vector<CudaClient> clients;
+    for (int i = 0; i < 4; ++i) clients.push_back(gpus.client());
+    const Handle cubes = clients[0].create(Bytes::copy_of(counting(3)));
+    const Handle memory = clients[0].create(Bytes::copy_of(counting(10)));
+    const Handle other = clients[3].create(Bytes::copy_of(counting(1)));
+    for (const CudaClient& client : clients) client.sync().get();
+    gpus.launch(clients[0], "give_cubes", CubeCount::single(), cubes);
+    gpus.launch(clients[0], "run_long", CubeCount::dynamic(cubes), memory);
+    gpus.append(clients[1], memory, 1);
+    gpus.append(clients[2], memory, 2);
+    gpus.pass(0);
+    gpus.fail_after(calls);
+    has_cubes = true;
+    while (!runs && !gpus.has_failed()) std::this_thread::yield();
+    for (int i = 0; i < 10; ++i) gpus.pass(0);  // what follows from it has been done
+    const char* const failed = gpus.stop_failing();
+    INFO((failed != nullptr ? failed : "nothing") << " has failed");
+    gpus.append(clients[3], other, 3);
+    Attempts attempt;
+    attempt([&] { clients[3].sync().get(); });
+    if (runs) CHECK(gpus.appended() == std::vector<std::uint32_t>{3});
+    may_end = true;
+    for (const CudaClient& client : clients) attempt([&] { client.sync().get(); });
+    for (const CudaClient& client : clients) client.sync().get();
+    const auto ran = gpus.appended();
+    CHECK(std::ranges::count(ran, 2U) <= 1);
+    if (failed != nullptr) continue;
+    CHECK_FALSE(attempt.failed());
+    CHECK(ran == std::vector<std::uint32_t>{3, 1, 2});
+    CHECK(calls > 3);
+    break;
+  }
+}
+
+// The read of the count waits on the host behind an upload: it is issued later, and may fail then.
+TEST_CASE("Whichever call of the driver fails, a launch with a dynamic cube count has that count or is told") {
+  constexpr std::size_t large = std::size_t{1} << 18U;
+  for (int calls = 0;; ++calls) {
+    FakeGpus gpus;
+    INFO("call " << calls);
+    std::vector<unsigned> counts;  // under the stand-in's lock
+    {
+      const std::lock_guard lock(gpus.fake.mutex);
+      gpus.fake.kernels["note_cubes"] = {{8}, [&] {
+                                           return [&](const FakeCuda::Run& run) {
+                                             counts.push_back(run.cubes[0]);
+                                             return true;
+                                           };
+                                         }};
+    }
+    {
+      const CudaClient client = gpus.client();
+      const Handle uploaded = client.create(Bytes::zeroed(large * 4));
+      const Handle cubes = client.create(Bytes::copy_of(std::vector<std::uint32_t>{5, 1, 1}));
+      client.sync().get();
+      gpus.hold(gpus.client(), uploaded);
+      client.write(uploaded, Bytes::zeroed(large * 4));
+      gpus.append(client, uploaded, 1);
+      gpus.launch(client, "note_cubes", CubeCount::dynamic(cubes), cubes);
+      gpus.pass(0);
+      gpus.fail_after(calls);
+      gpus.release();
+      Attempts attempt;
+      attempt([&] { client.sync().get(); });
+      const char* const failed = gpus.stop_failing();
+      INFO((failed != nullptr ? failed : "nothing") << " has failed");
+      client.sync().get();
+      const std::lock_guard lock(gpus.fake.mutex);
+      REQUIRE(counts == (attempt.failed() && counts.empty() ? std::vector<unsigned>() : std::vector<unsigned>{5}));
+      if (failed != nullptr) continue;
+      REQUIRE_FALSE(attempt.failed());
+      REQUIRE(counts.size() == 1);
+      REQUIRE(calls > 3);
+    }
+    break;
+  }
+}
+
+// The driver is given launches later than they are queued: with the next work of the stream, which is the first read
+// here. A launch may also be pending on the host, behind an upload.
+TEST_CASE("L12: the first read after a launch fails if the driver refuses that, and no later read does") {
+  constexpr std::size_t large = std::size_t{1} << 18U;
+  for (const bool is_pending : {false, true}) {
+    FakeGpus gpus;
+    INFO((is_pending ? "pending" : "issued at once"));
+    const auto refuse = [&](int result) {
+      const std::lock_guard lock(gpus.fake.mutex);
+      gpus.fake.refusal = result;
+    };
+    const CudaClient client = gpus.client();
+    const Handle uploaded = client.create(Bytes::zeroed(large * 4));
+    const Handle buffer = client.create(Bytes::copy_of(counting(10)));
+    const Handle large_one = client.empty(std::size_t{5} << 20U);
+    client.sync().get();
+    if (is_pending) {
+      gpus.hold(gpus.client(), uploaded);
+      gpus.pass(0);
+      client.write(uploaded, Bytes::zeroed(large * 4));
+    }
+    std::vector<Future<std::vector<Bytes>>> reads;
+    {
+      const BusyDevice busy(0);
+      refuse(CUDA_ERROR_OUT_OF_MEMORY);
+      gpus.append(client, is_pending ? uploaded : buffer, 2);
+      for (const Handle& read : {buffer, large_one, buffer}) reads.push_back(client.read_async(std::vector{read}));
+    }
+    gpus.pass(0);
+    gpus.release();
+    CHECK_THROWS_AS(reads[0].get(), ServerError);
+    CHECK_NOTHROW(reads[1].get());
+    CHECK_NOTHROW(reads[2].get());
+    refuse(0);
+    client.sync().get();
+    CHECK(gpus.appended().empty());
+  }
+}
+
+// On inline devices all of this runs on the thread of a task of another device.
+TEST_CASE("L3: launches on two inline devices inside one task of another device are all given to the driver") {
+  using InlineClient = ComputeClient<CudaServer, InlineDeviceHandle>;
+  struct Tasks {
+    explicit Tasks(DeviceId) {}
+  };
+  FakeGpus gpus;
+  const InlineClient one = InlineClient::load(gpus.device(2));
+  const InlineClient other = InlineClient::load(gpus.device(3));
+  static const CudaKernel kernel = [] {
+    const std::string text = ".version 8.0";
+    CudaKernelOptions options;
+    options.parameters = {KernelParameter::buffer(), KernelParameter::scalar(4)};
+    return CudaKernel::from_image("append", CubeDim::single(), std::as_bytes(std::span(text)), std::move(options));
+  }();
+  const Handle first = one.empty(64);
+  const Handle second = other.empty(64);
+  DeviceHandle<Tasks>::get({77, 1}).submit([&](Tasks&) {
+    one.launch(kernel, CubeCount::single(), KernelArguments().with_buffer(first).with_scalar(std::uint32_t{1}));
+    other.launch(kernel, CubeCount::single(), KernelArguments().with_buffer(second).with_scalar(std::uint32_t{2}));
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (gpus.appended().size() < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  auto ran = gpus.appended();
+  std::ranges::sort(ran);
+  CHECK(ran == counting(2));
 }
