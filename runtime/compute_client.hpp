@@ -261,7 +261,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// Queues the kernel on the stream. A static count with a zero extent is no work at all. The first launch of a kernel
   /// that must be compiled blocks for that; its failure is the launch's. From profile level basic on
   /// (setting profiling.level) it blocks for the device thread, and the time of the kernel is taken.
-  /// The kernel is copied, or moved, once, to its place in the queue; so are arguments that are an rvalue.
+  /// The kernel is copied, or moved, once, to its place in the queue; so are arguments that are an rvalue. `mode` is
+  /// for host kernels; a CUDA kernel runs as it was compiled.
   template <class K = Kernel>
     requires std::convertible_to<K&&, Kernel>
   void launch(K&& kernel, CubeCount count, KernelArguments&& arguments, ExecutionMode mode = ExecutionMode::Checked,
@@ -283,8 +284,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
               ExecutionMode mode = ExecutionMode::Checked, Site site = Site::current()) const {
     launch(std::forward<K>(kernel), std::move(count), KernelArguments(arguments), mode, site);
   }
-  /// As launch, without checks: access beyond a buffer is undefined behaviour, unless the setting
-  /// compilation.check_mode says otherwise.
+  /// As launch, in mode Unchecked, or as the setting compilation.check_mode says: access of a host kernel beyond a
+  /// buffer is undefined behaviour. For CUDA kernels the same as launch.
   template <class K = Kernel>
     requires std::convertible_to<K&&, Kernel>
   void launch_unchecked(K&& kernel, CubeCount count, KernelArguments&& arguments, Site site = Site::current()) const {
@@ -318,7 +319,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// The stream's work from here to graph_stop_capture is recorded and not run: launches, writes and allocations; also
   /// collectives and transfers, which every replay asks for anew, in their place between the rest: the other ranks
   /// replay them, too, or ask for the same. Read, sync, flush and profile are ServerError Graph meanwhile, and so is
-  /// memory that only growth of the pool could give. Blocks for the device thread. Throws as graph_prepare.
+  /// memory that only growth of the pool could give. A launch with a dynamic cube count is recorded by host devices,
+  /// and every replay reads the count anew; on CUDA devices it fails the capture, since a graph of the driver has a
+  /// fixed count. Blocks for the device thread. Throws as graph_prepare.
   void graph_start_capture(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.begin_capture(caller); });
   }
@@ -370,7 +373,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return device_.submit_blocking(
         [caller = Caller{stream_id(), site}](Server& server) { return server.memory_report(caller); });
   }
-  /// Gives back to the system what no work needs any more. Does not block.
+  /// Gives back to the system what no work needs any more. Does not block. A CUDA device keeps page-locked memory for
+  /// reuse until it is shut down: the driver waits for running kernels before it gives such memory back.
   void memory_cleanup(Site site = Site::current()) const {
     submit(site, "memory_cleanup", [](Server& server, const Caller& caller) { server.memory_cleanup(caller); });
   }

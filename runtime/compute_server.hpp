@@ -54,7 +54,8 @@ namespace cox {
 /// - allocation_mode(mode, caller): where the stream's new memory comes from, from now on. Windows nest: Persistent
 ///   opens one, Auto closes the last one.
 /// - install_memory_pools(layout, caller): builds the pools anew. Throws ServerError Validation.
-/// - memory_cleanup(caller): gives back to the system what no work needs any more.
+/// - memory_cleanup(caller): gives back to the system what no work needs any more, as far as that does not wait for the
+///   device.
 /// - start_profile(caller), end_profile(token, failures, caller): how long the stream's work in between takes, and
 ///   whose its failures are. Throw ProfileError, ServerError Graph.
 /// - graph_prepare, begin_capture, end_capture(caller): see ComputeClient. Throw ServerError: Graph for what is out of

@@ -26,7 +26,14 @@ struct MemoryProperties {
 };
 
 /// What a device can do beyond what every server must.
-enum class Feature : std::uint8_t { DynamicCubeCount, Collectives, PeerCopy, Profiling, Graphs, TensorMaps };
+enum class Feature : std::uint8_t {
+  DynamicCubeCount,
+  Collectives,  ///< With other devices. On CUDA devices: there are several, and there is an NCCL that can be used.
+  PeerCopy,     ///< Transfers from GPU to GPU: there are several.
+  Profiling,
+  Graphs,
+  TensorMaps,
+};
 
 class Features {
  public:

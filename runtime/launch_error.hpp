@@ -26,7 +26,7 @@ class LaunchError : public Error {
   enum class Kind : std::uint8_t {
     Compilation,       ///< The kernel does not compile.
     OutOfMemory,       ///< No memory for the launch itself.
-    TooManyResources,  ///< A limit of the device is exceeded; limit() has the figures.
+    TooManyResources,  ///< The device cannot run such a launch; limit() has the figures.
     Io,                ///< A buffer cannot be used; cause() is the IoError.
     NullFunction,      ///< There is no function to run.
     ArgumentCount,     ///< More or fewer buffers than the kernel takes.
@@ -45,7 +45,7 @@ class LaunchError : public Error {
                                                       std::source_location site);
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
-  /// Present for TooManyResources.
+  /// Present for TooManyResources, except where the driver has refused the launch: it does not say which limit.
   [[nodiscard]] const std::optional<ResourceLimit>& limit() const noexcept { return limit_; }
 
  private:

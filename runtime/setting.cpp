@@ -94,7 +94,7 @@ constexpr std::array settings_table{
     Setting{"profiling.level", "COX_PROFILING_LEVEL", Type::ProfileLevel, 0, 0, "disabled", "",
             "what is recorded about launches; it is logged as log.runtime's info"},
     Setting{"compilation.check_mode", "COX_COMPILATION_CHECK_MODE", Type::CheckMode, 0, 0, "auto", "",
-            "how kernels run that are launched unchecked: checked, in mode validate, or as they ask"},
+            "how host kernels run that are launched unchecked: checked, in mode validate, or as they ask"},
     Setting{"compilation.nvrtc", "COX_COMPILATION_NVRTC", Type::Text, 0, 0, "", "",
             "file of the NVRTC library; empty: searched for"},
     Setting{"compilation.cache", "COX_COMPILATION_CACHE", Type::Boolean, 0, 0, "true", "",

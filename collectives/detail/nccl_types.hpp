@@ -87,6 +87,13 @@ static_assert(nccl_reduces_what_is_reducible());
 [[nodiscard]] constexpr std::optional<NcclType> nccl_type(ElementType type) noexcept {
   return nccl_types[static_cast<std::size_t>(type)].nccl;
 }
+/// Whether an NCCL of that version (as it counts: 22809 is 2.28.9) reduces elements of this type.
+[[nodiscard]] constexpr bool nccl_reduces(ElementType type, int version) noexcept {
+  constexpr int first_with_float8 = 22400;
+  const std::optional<NcclType> found = nccl_type(type);
+  const bool is_float8 = found == NcclType::Float8E4M3 || found == NcclType::Float8E5M2;
+  return found && (!is_float8 || version >= first_with_float8);
+}
 [[nodiscard]] constexpr NcclReduction nccl_reduction(ReduceOperation operation) noexcept {
   return nccl_reductions[static_cast<std::size_t>(operation)].nccl;
 }

@@ -45,8 +45,10 @@ void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& ha
   require_within(ResourceLimit::Resource::UnitsPerCube, {dim.unit_count(), 0, 0}, {hardware.max_units_per_cube, 0, 0},
                  kernel, place, site);
   if (dim.unit_count() == 0)
-    throw LaunchError(LaunchError::Kind::TooManyResources,
-                      launch_name(kernel.name, place) + ": a cube of " + to_string(dim) + " has no units", site);
+    throw LaunchError(
+        LaunchError::Kind::TooManyResources,
+        launch_name(kernel.name, place) + ": a cube of " + to_string(dim) + " has no units", site, nullptr,
+        ResourceLimit{ResourceLimit::Resource::CubeDim, {dim.x, dim.y, dim.z}, widen(hardware.max_cube_dim)});
 }
 
 void require_cube_count(const LaunchedKernel& kernel, const CubeCount::Static& count,

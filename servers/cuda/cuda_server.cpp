@@ -1,6 +1,7 @@
 #include <coxswain/servers/cuda/cuda_server.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/detail/nccl.hpp>
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
@@ -77,8 +78,12 @@ std::shared_ptr<const ServerUtilities<CudaServer>> describe(DeviceId device, CUd
   const std::size_t wanted = now.get<std::uint64_t>("cuda.memory");
   properties.memory = {.capacity = wanted == 0 ? facts.memory : std::min<std::size_t>(wanted, facts.memory),
                        .alignment = CudaServer::memory_alignment};
-  for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs, Feature::PeerCopy})
+  for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs})
     properties.features.insert(feature);
+  if (enumerate_cuda_devices().size() > 1) {
+    properties.features.insert(Feature::PeerCopy);
+    if (detail::find_nccl().nccl != nullptr) properties.features.insert(Feature::Collectives);
+  }
   if (facts.compute_major >= 9) properties.features.insert(Feature::TensorMaps);
   // In place: a profiler stays where it was made.
   return std::shared_ptr<const ServerUtilities<CudaServer>>(
@@ -257,12 +262,12 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
       on, {}, {nullptr, nullptr, caller.site},
       [profile, failure = std::move(ended.failure), stream = on.shared_from_this(), sequence = on.next_sequence(),
        site = caller.site, failures, promise = std::move(promise)](const IssueTarget& target) mutable {
+        target.flush_launches();
         std::erase(stream->running_profiles, profile);
         if (profile->failure != nullptr) failure = profile->failure;
         if (failures == ProfileFailures::OfProfile)
           if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence)) failure = std::move(first);
         try {
-        target.flush_launches();
           COX_CUDA_TRY(event_record(profile->end->native(), target.stream()));
           promise.settle_at(profile->end, [profile, failure = std::move(failure), stream = std::move(stream), sequence,
                                            site, failures]() mutable {

@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/detail/cuda_communicator.hpp>
 
+#include <coxswain/collectives/detail/nccl.hpp>
 #include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
@@ -183,12 +184,16 @@ std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& request
   if (way != CliqueWay::Nccl) return nullptr;
   for (const CollectiveRequest& request : requests) {
     if (!facts_of(request.operation).reduces || request.count == 0) continue;
-    if (nccl_type(request.element_type) && !PeerKernels::is_needed(request)) continue;
-    return std::make_exception_ptr(CollectiveError(
-        CollectiveError::Kind::Unsupported,
-        "no " + to_string(request) + " between these GPUs: NCCL does not reduce them (exactly), and what does needs " +
-            "GPUs that reach each other's memory, the setting collectives.peer_memory, and a group of nothing else",
-        request.caller.site));
+    const int version = nccl().version;
+    if (nccl_reduces(request.element_type, version) && !PeerKernels::is_needed(request)) continue;
+    const std::string why =
+        nccl_type(request.element_type) && !nccl_reduces(request.element_type, version)
+            ? "NCCL " + nccl_version_text(version) + " does not reduce them, 2.24 does"
+            : "NCCL does not reduce them (exactly), and what does needs GPUs that reach each other's memory, the "
+              "setting collectives.peer_memory, and a group of nothing else";
+    return std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Unsupported,
+                                                   "no " + to_string(request) + " between these GPUs: " + why,
+                                                   request.caller.site));
   }
   return nullptr;
 }

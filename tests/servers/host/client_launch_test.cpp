@@ -106,3 +106,24 @@ TEST_CASE("An unchecked launch runs as the setting says: checked, in mode valida
   CHECK(unchecked_under("validate") == refused);
   CHECK(unchecked_under("auto") == done);
 }
+
+TEST_CASE("A launch with a dynamic cube count is recorded, and every replay reads the count anew") {
+  OpenHost host;
+  const HostClient& client = host.client();
+  const Handle cubes = upload(client, {0, 1, 1});
+  const Handle counted = upload(client, {0});
+  const HostKernel count{"count", {}, 1, [](const cox::KernelContext& context) {
+                           ++context.buffer<std::uint32_t>(0)[0];  // one cube at a time
+                         }};
+  client.graph_prepare();
+  client.graph_start_capture();
+  client.launch(count, CubeCount::dynamic(cubes), KernelArguments{}.with_buffer(counted));
+  const auto graph = client.graph_stop_capture();
+  graph.replay();
+  CHECK(numbers(client.read_one(counted)) == std::vector<std::uint32_t>{0});
+  client.write(cubes, cox::Bytes::copy_of(std::vector<std::uint32_t>{3, 1, 1}));
+  graph.replay();
+  client.write(cubes, cox::Bytes::copy_of(std::vector<std::uint32_t>{2, 2, 1}));
+  graph.replay();
+  CHECK(numbers(client.read_one(counted)) == std::vector<std::uint32_t>{7});
+}
