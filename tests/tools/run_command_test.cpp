@@ -5,7 +5,12 @@
 
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 
+#include <poll.h>
+#include <pty.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <fstream>
 #include <memory>
@@ -151,6 +156,33 @@ TEST_CASE("A signal to cox run reaches the program, which is then not started ag
     CHECK(code_of(command) == 86);
     CHECK(command.err.empty());
   }
+}
+
+TEST_CASE("cox run and its program end when the terminal of their session goes away") {
+  const TemporaryFile ready("");
+  ready.remove();
+  REQUIRE(mkfifo(ready.path().c_str(), 0600) == 0);
+  const std::string script = "trap 'exit 7' HUP; echo > " + ready.path() + "; sleep 1000 & wait";
+  int terminal = -1;
+  const pid_t leader = forkpty(&terminal, nullptr, nullptr, nullptr);
+  REQUIRE(leader >= 0);
+  if (leader == 0) {
+    execl(COX_PROGRAM, "cox", "run", "--", "/bin/sh", "-c", script.c_str(), nullptr);
+    _exit(99);
+  }
+  std::string line;
+  std::ifstream pipe(ready.path());
+  std::getline(pipe, line);  // blocks until the program has its trap
+  close(terminal);
+  pollfd ended{.fd = static_cast<int>(syscall(SYS_pidfd_open, leader, 0)), .events = POLLIN, .revents = 0};
+  REQUIRE(ended.fd >= 0);
+  CHECK(poll(&ended, 1, 10'000) == 1);
+  close(ended.fd);
+  kill(leader, SIGKILL);
+  int status = 0;
+  REQUIRE(waitpid(leader, &status, 0) == leader);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
 }
 
 TEST_CASE("SIGUSR1 reaches the program and leaves the rest as it is") {

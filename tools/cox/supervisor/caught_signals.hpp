@@ -9,7 +9,7 @@ namespace cox::tools {
 /// A signal that came.
 struct CaughtSignal {
   int number = 0;
-  bool from_kernel = false;  ///< not from a process: a terminal sends it, to all processes that it runs
+  bool from_kernel = false;  ///< not from a process: sent by a terminal
 };
 
 /// While it lives, signals of a supervisor wait to be taken instead of ending the process: those that ask for its end,

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <ctime>
 #include <system_error>
 #include <utility>
@@ -80,7 +81,7 @@ ProgramEnd Supervisor::wait_for(ChildProcess& child) {
 void Supervisor::pass_on(ChildProcess& child, From from) {
   while (const auto signal = signals_.take()) {
     if (CaughtSignals::asks_for_end(signal->number)) asked_to_end_ = true;
-    const bool wanted = from == From::Anybody || !signal->from_kernel;
+    const bool wanted = from == From::Anybody || !signal->from_kernel || signal->number == SIGHUP;
     if (wanted && CaughtSignals::is_passed_on(signal->number)) child.send(signal->number);
   }
 }

@@ -33,7 +33,8 @@ class Supervisor {
   [[nodiscard]] int run();
 
  private:
-  // What a terminal sends, the program gets too: passed on it would come twice.
+  // A terminal sends SIGINT and SIGQUIT to the program, too: passed on they would arrive twice. A hangup it sends to
+  // the leader of the session alone.
   enum class From : std::uint8_t { Anybody, Processes };
 
   [[nodiscard]] ProgramEnd run_once();
