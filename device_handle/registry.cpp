@@ -1,6 +1,7 @@
 #include <coxswain/device_handle/registry.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/detail/library_copy.hpp>
 #include <coxswain/device_handle/detail/stall_watcher.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/inline_device.hpp>
@@ -14,6 +15,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -204,6 +206,14 @@ std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage s
   if (all.exiting) {
     throw CallError(CallError::Kind::Closed,
                     "cannot open a service: closed: the process is exiting, " + device.to_string() + " stays shut");
+  }
+  if (const std::string other = detail::other_copy_in_use(); !other.empty()) {
+    throw CallError(
+        CallError::Kind::AlreadyRegistered,
+        "cannot open a service: already_registered: " + other +
+            " has a copy of Coxswain of its own, which has opened devices of this process; two copies would "
+            "start two threads for one device. Link all with the shared libraries of Coxswain instead "
+            "(BUILD_SHARED_LIBS)");
   }
   std::shared_ptr<Device> started = Device::start(device, stage);
   all.template of<Device>().emplace(Key{device, stage}, Entry<Device>{started});

@@ -12,6 +12,16 @@ function(cox_link_folders)
   endforeach()
 endfunction()
 
+# A shared library of ours shows the namespace cox alone: what it contains of spdlog, fmt, toml++ and prometheus-cpp
+# would otherwise take the place of another version's in the same process. Versions with different minor numbers are not
+# compatible, as find_package(coxswain) has it, and so have different names at run time.
+function(cox_configure_shared_library target)
+  set(script "${PROJECT_SOURCE_DIR}/tools/cmake/coxswain.version-script")
+  target_link_options(${target} PRIVATE "LINKER:--version-script=${script}")
+  set_target_properties(${target} PROPERTIES
+    LINK_DEPENDS "${script}" VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+endfunction()
+
 # cox_add_library(name LINK targets...)
 # coxswain::<name> from the current folder's sources; without any it is header-only. Installed with its headers.
 function(cox_add_library name)
@@ -23,7 +33,9 @@ function(cox_add_library name)
     add_library(${target} ${sources})
     cox_configure_target(${target})
     cox_compile_a_few_at_a_time(${target})
-    set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+    if(BUILD_SHARED_LIBS)
+      cox_configure_shared_library(${target})
+    endif()
   else()
     set(scope INTERFACE)
     add_library(${target} INTERFACE)
