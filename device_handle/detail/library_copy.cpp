@@ -1,6 +1,5 @@
 #include <coxswain/device_handle/detail/library_copy.hpp>
 
-#include <elf.h>
 #include <link.h>
 
 #include <cstddef>
