@@ -80,9 +80,9 @@ bool CommunicationGroup::add(std::map<Way, Lane>& made, bool aborted) noexcept {
 void CommunicationGroup::require_open() const {
   const std::lock_guard lock(mutex_);
   if (!closed_) return;
-  const std::string why = cause_ ? ": " + describe(cause_) : std::string();
+  const std::string why = cause_ ? ": " + describe_cause(cause_) : std::string();
   throw CollectiveError(CollectiveError::Kind::Aborted, "communicator " + devices_.to_string() + " is closed" + why,
-                        std::source_location::current(), cause_);
+                        std::source_location(), cause_);
 }
 
 std::exception_ptr CommunicationGroup::broken() const {

@@ -37,7 +37,8 @@ class GradientBuckets {
 
   /// Throws CollectiveError Validation if the device is not one of `devices`.
   GradientBuckets(Client client, CommunicationId devices, std::vector<Gradient> gradients,
-                  ReduceOperation operation = ReduceOperation::Mean, const BucketOptions& options = {})
+                  ReduceOperation operation = ReduceOperation::Mean, const BucketOptions& options = {},
+                  Site site = Site::current())
       : client_(std::move(client)),
         devices_(std::move(devices)),
         gradients_(std::move(gradients)),
@@ -45,7 +46,7 @@ class GradientBuckets {
         plan_(gradients_, options),
         added_(gradients_.size()),
         missing_(missing_of(plan_)) {
-    static_cast<void>(devices_.rank_of(client_.device_id()));
+    static_cast<void>(devices_.rank_of(client_.device_id(), site));
     client_.set_stream(StreamId::allocate());
   }
 

@@ -43,7 +43,7 @@ CollectiveError closed(CommunicatorNumber communicator) {
 
 std::exception_ptr aborted(const CommunicatorSequence& among, const std::exception_ptr& cause) noexcept {
   return error([&] {
-    const std::string why = cause ? describe(cause) : "no cause was given";
+    const std::string why = cause ? describe_cause(cause) : "no cause was given";
     return CollectiveError(Kind::Aborted, among.name() + " was aborted: " + why, std::source_location::current(),
                            cause);
   });
@@ -100,8 +100,9 @@ Sequencer::Taken Sequencer::submit(CommunicatorNumber communicator, std::size_t 
   Arrivals untaken;  // What is left of it goes with no lock held.
   for (const CollectiveArrival& given : arrivals) {
     if (given.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
-    untaken.push_back(
-        {.communicator = communicator, .rank = rank, .why = given.failure ? describe(given.failure) : std::string()});
+    untaken.push_back({.communicator = communicator,
+                       .rank = rank,
+                       .why = given.failure ? describe_cause(given.failure) : std::string()});
   }
   Taken taken{0, 0};
   const bool open = change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {

@@ -4,6 +4,11 @@
 
 namespace cox::detail {
 
+void rethrow_at(const CallError& error, const std::source_location& site) {
+  if (error.site().line() != 0) throw;
+  throw CallError(error.kind(), error.what(), site, error.cause());
+}
+
 std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) {
   std::string what = std::string("call not carried out: ") + to_string(kind) + ": ";
   switch (kind) {
@@ -12,7 +17,7 @@ std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallO
     default: what += "the device was shut down before it started"; break;
   }
   what += " on " + device.to_string();
-  if (options == nullptr) return std::make_exception_ptr(CallError(kind, what));
+  if (options == nullptr) return std::make_exception_ptr(CallError(kind, what, std::source_location()));
   if (options->label != nullptr) what += std::string(", ") + options->label;
   what += std::string(" (") + options->site.file_name() + ":" + std::to_string(options->site.line()) + ")";
   return std::make_exception_ptr(CallError(kind, what, options->site));
@@ -26,12 +31,14 @@ std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept {
 
 void throw_would_deadlock(DeviceId device, const char* why) {
   throw CallError(CallError::Kind::WouldDeadlock,
-                  "call refused: would_deadlock: " + device.to_string() + " cannot answer: " + why);
+                  "call refused: would_deadlock: " + device.to_string() + " cannot answer: " + why,
+                  std::source_location());
 }
 
 void throw_service_closed(DeviceId device) {
   throw CallError(CallError::Kind::Closed,
-                  "call refused: closed: the service is destroyed, " + device.to_string() + " is being shut down");
+                  "call refused: closed: the service is destroyed, " + device.to_string() + " is being shut down",
+                  std::source_location());
 }
 
 }  // namespace cox::detail

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -30,6 +31,19 @@
 // The closures themselves are "bodies": objects called once on the device thread, without arguments.
 
 namespace cox::detail {
+
+/// Throws the error that is being handled, with `site` unless it has a line already. In a handler only.
+[[noreturn, gnu::cold]] void rethrow_at(const CallError& error, const std::source_location& site);
+
+/// Calls `f()`. A CallError that was thrown without a line, below the public calls, leaves with `site`.
+template <class F>
+decltype(auto) at_site(const std::source_location& site, F&& f) {
+  try {
+    return std::forward<F>(f)();
+  } catch (const CallError& error) {
+    rethrow_at(error, site);
+  }
+}
 
 /// What a call ends with whose task did not run.
 [[nodiscard]] std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options);

@@ -17,6 +17,7 @@
 #include <concepts>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -31,7 +32,7 @@ namespace cox {
 ///
 /// Every call throws CallError Closed once the device's shutdown has begun, Forked in a forked child, QueueFull at the
 /// queue's capacity under QueuePolicy::Fail; the closure then never runs. Under QueuePolicy::Block a call waits for
-/// room, except on device threads.
+/// room, except on device threads. What a call throws has the line of the call as its site().
 ///
 /// From a task of this device thread: submit queues behind what is there; submit_blocking to another service runs at
 /// once, ahead of the queue (the one exception to L1), to a service that is on the stack it throws CallError
@@ -40,28 +41,33 @@ template <class S, class Device>
 class BasicDeviceHandle {
  public:
   using Service = S;
+  using Site = std::source_location;
 
   /// The handle of S on `device`. The first call starts the device's thread if need be and builds S(device) on it;
   /// blocks until that is done. Throws what the constructor of S throws; the next get tries again.
-  [[nodiscard]] static BasicDeviceHandle get(DeviceId device)
+  [[nodiscard]] static BasicDeviceHandle get(DeviceId device, Site site = Site::current())
     requires std::constructible_from<S, DeviceId>
   {
-    return open(device, [device] { return std::make_unique<ServiceCell<S>>(device, device); });
+    return detail::at_site(
+        site, [&] { return open(device, [device] { return std::make_unique<ServiceCell<S>>(device, device); }); });
   }
 
   /// Registers a ready service. Blocks until it has been moved to the device's thread. Throws CallError
   /// AlreadyRegistered if the device has an S.
-  static BasicDeviceHandle insert(DeviceId device, S service)
+  static BasicDeviceHandle insert(DeviceId device, S service, Site site = Site::current())
     requires std::move_constructible<S>
   {
     bool inserted = false;
-    BasicDeviceHandle handle = open(device, [&] {
-      inserted = true;
-      return std::make_unique<ServiceCell<S>>(device, std::move(service));
+    BasicDeviceHandle handle = detail::at_site(site, [&] {
+      return open(device, [&] {
+        inserted = true;
+        return std::make_unique<ServiceCell<S>>(device, std::move(service));
+      });
     });
     if (!inserted) {
       throw CallError(CallError::Kind::AlreadyRegistered,
-                      "cannot insert a service: already_registered: " + device.to_string() + " has one of that type");
+                      "cannot insert a service: already_registered: " + device.to_string() + " has one of that type",
+                      site);
     }
     return handle;
   }
@@ -70,11 +76,11 @@ class BasicDeviceHandle {
   /// error callback (L5). Captures up to 40 bytes lie in the queue's own cache line, up to 4 KiB in recycled memory.
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
-  void submit(F&& f) const {
+  void submit(F&& f, Site site = Site::current()) const {
     if constexpr (std::is_lvalue_reference_v<F>) {
-      submit(std::decay_t<F>(f));
+      submit(std::decay_t<F>(f), site);
     } else {
-      submit_in_place([&]() -> std::decay_t<F> { return std::move(f); });
+      submit_in_place([&]() -> std::decay_t<F> { return std::move(f); }, site);
     }
   }
   template <class F>
@@ -83,14 +89,16 @@ class BasicDeviceHandle {
     using Posted = detail::PostedTask<S, Device, std::decay_t<F>>;
     auto make = [&]() -> std::decay_t<F> { return std::forward<F>(f); };
     detail::Guarded<Device, Posted> task(options, Posted(std::in_place, make));
-    post(moving(task), options);
+    detail::at_site(options.site, [&] { post(moving(task), options); });
   }
   /// As submit of what `make()` returns, which is built in its place in the queue: for captures of hundreds of bytes.
   /// `make` is called once, unless the call is refused; it only moves things, and submits nothing itself.
   template <class Make>
     requires std::invocable<std::invoke_result_t<Make&>, S&>
-  void submit_in_place(Make&& make) const {
-    post([&] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); });
+  void submit_in_place(Make&& make, Site site = Site::current()) const {
+    detail::at_site(site, [&] {
+      post([&] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); });
+    });
   }
 
   /// As submit, for a notification: at capacity it neither waits nor throws QueueFull, and queues all the same. For the
@@ -107,18 +115,22 @@ class BasicDeviceHandle {
   /// would wait for itself, directly or through others (L10).
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
-  std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f) const {
-    if (device_->on_this_thread()) return run_inside(service_body(std::forward<F>(f)));
-    return call(service_body(std::forward<F>(f)));
+  std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, Site site = Site::current()) const {
+    return detail::at_site(site, [&]() -> decltype(auto) {
+      if (device_->on_this_thread()) return run_inside(service_body(std::forward<F>(f)));
+      return call(service_body(std::forward<F>(f)));
+    });
   }
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, CallOptions options) const {
-    if (device_->on_this_thread()) {
-      throw_obstacle(options);
-      return run_inside(service_body(std::forward<F>(f)));
-    }
-    return call(service_body(std::forward<F>(f)), std::move(options));
+    return detail::at_site(options.site, [&]() -> decltype(auto) {
+      if (device_->on_this_thread()) {
+        throw_obstacle(options);
+        return run_inside(service_body(std::forward<F>(f)));
+      }
+      return call(service_body(std::forward<F>(f)), options);
+    });
   }
 
   /// Queues `f(S&)` and completes `token` (any Boost.Asio completion token) with void(std::exception_ptr, R), or
@@ -146,13 +158,15 @@ class BasicDeviceHandle {
   /// order, with nobody else's in between. Blocks; returns what `f` returns or throws what it threw.
   template <class F>
     requires std::invocable<std::decay_t<F>&>
-  std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f) const {
+  std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f, Site site = Site::current()) const {
     auto body = [device = device_.get(), f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
       const typename Device::ExclusiveScope scope(*device);
       return std::invoke(f);
     };
-    if (device_->on_this_thread()) return run_inline(body);
-    return call(std::move(body));
+    return detail::at_site(site, [&]() -> decltype(auto) {
+      if (device_->on_this_thread()) return run_inline(body);
+      return call(std::move(body));
+    });
   }
 
   /// A hint that more calls are not soon to come. Nothing waits for it (L3).

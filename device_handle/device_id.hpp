@@ -16,9 +16,10 @@ struct DeviceId {
 
   friend constexpr auto operator<=>(DeviceId, DeviceId) = default;
 
-  /// "DeviceId(type=T, index=I)".
+  /// "host:0", "cuda:1", or "type7:0" for a kind that has no name here. Errors, traces, metrics and `cox` use it.
   [[nodiscard]] std::string to_string() const {
-    return "DeviceId(type=" + std::to_string(type) + ", index=" + std::to_string(index) + ")";
+    const std::string kind = type == 0 ? "host" : type == 1 ? "cuda" : "type" + std::to_string(type);
+    return kind + ":" + std::to_string(index);
   }
 };
 

@@ -323,14 +323,18 @@ void DeviceThread::throw_refused(PushResult result) const {
   const std::string where = device_.to_string() + " " + to_string(stage_);
   switch (result) {
     case PushResult::Forked:
-      throw CallError(CallError::Kind::Forked, "call refused: forked: this process is a forked child, the threads of " +
-                                                   where + " stayed with its parent");
+      throw CallError(
+          CallError::Kind::Forked,
+          "call refused: forked: this process is a forked child, the threads of " + where + " stayed with its parent",
+          std::source_location());
     case PushResult::Full:
-      throw CallError(CallError::Kind::QueueFull, "call refused: queue_full: " + where + " has " +
-                                                      std::to_string(options_.queue_capacity) +
-                                                      " closures queued, its capacity");
+      throw CallError(CallError::Kind::QueueFull,
+                      "call refused: queue_full: " + where + " has " + std::to_string(options_.queue_capacity) +
+                          " closures queued, its capacity",
+                      std::source_location());
     default:
-      throw CallError(CallError::Kind::Closed, "call refused: closed: " + where + " is shut down or being shut down");
+      throw CallError(CallError::Kind::Closed, "call refused: closed: " + where + " is shut down or being shut down",
+                      std::source_location());
   }
 }
 

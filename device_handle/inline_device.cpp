@@ -25,7 +25,8 @@ std::unique_lock<std::mutex> InlineDevice::enter() {
     const WaitScope waiting(*this);
     if (waiting.ring()) {
       throw CallError(CallError::Kind::WouldDeadlock,
-                      "call refused: would_deadlock: the thread in " + device_.to_string() + " waits for this one");
+                      "call refused: would_deadlock: the thread in " + device_.to_string() + " waits for this one",
+                      std::source_location());
     }
     lock.lock();
   }
@@ -62,7 +63,8 @@ ShutdownOutcome InlineDevice::join(std::chrono::steady_clock::time_point deadlin
 }
 
 void InlineDevice::throw_closed() const {
-  throw CallError(CallError::Kind::Closed, "call refused: closed: " + device_.to_string() + " is shut down");
+  throw CallError(CallError::Kind::Closed, "call refused: closed: " + device_.to_string() + " is shut down",
+                  std::source_location());
 }
 
 }  // namespace cox

@@ -89,8 +89,10 @@ Devices& devices() {
 }
 
 [[noreturn]] void throw_forked(DeviceId device) {
-  throw CallError(CallError::Kind::Forked, "call refused: forked: this process is a forked child, the threads of " +
-                                               device.to_string() + " stayed with its parent");
+  throw CallError(CallError::Kind::Forked,
+                  "call refused: forked: this process is a forked child, the threads of " + device.to_string() +
+                      " stayed with its parent",
+                  std::source_location());
 }
 
 // What one shutdown has taken out of service.
@@ -198,14 +200,17 @@ std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage s
     if (found == map.end()) break;
     if (!found->second.closing) return found->second.device;
     if (DeviceThread::current() != nullptr || HeldNode::any()) {
-      throw CallError(CallError::Kind::Closed, "cannot open a service: closed: " + device.to_string() +
-                                                   " is being shut down and the caller is a device thread");
+      throw CallError(CallError::Kind::Closed,
+                      "cannot open a service: closed: " + device.to_string() +
+                          " is being shut down and the caller is a device thread",
+                      std::source_location());
     }
     all.changed.wait(lock);
   }
   if (all.exiting) {
     throw CallError(CallError::Kind::Closed,
-                    "cannot open a service: closed: the process is exiting, " + device.to_string() + " stays shut");
+                    "cannot open a service: closed: the process is exiting, " + device.to_string() + " stays shut",
+                    std::source_location());
   }
   if (const std::string other = detail::other_copy_in_use(); !other.empty()) {
     throw CallError(

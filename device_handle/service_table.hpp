@@ -34,7 +34,8 @@ class ServiceTable {
     const std::type_index type(typeid(S));
     if (!building_.insert(type).second) {
       throw CallError(CallError::Kind::WouldDeadlock,
-                      "cannot open a service on " + device.to_string() + " from its own constructor: would_deadlock");
+                      "cannot open a service on " + device.to_string() + " from its own constructor: would_deadlock",
+                      std::source_location());
     }
     const Forget forget{building_, type};
     std::unique_ptr<ServiceCell<S>> cell = std::forward<Build>(build)();

@@ -1,5 +1,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 
+#include <coxswain/device_handle/error.hpp>
+
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -25,6 +27,36 @@ std::mutex& callback_mutex() {
 std::shared_ptr<const Callback>& callback_slot() {
   static auto& slot = *new std::shared_ptr<const Callback>();  // empty: write_line
   return slot;
+}
+
+/// What follows an error in its chain.
+struct Link {
+  std::exception_ptr cause;
+  std::string site;  ///< " (file:line)", or empty
+};
+
+Link link_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& ours) {
+    const auto& site = ours.site();
+    return {ours.cause(),
+            site.line() == 0 ? "" : std::string(" (") + site.file_name() + ":" + std::to_string(site.line()) + ")"};
+  } catch (const std::nested_exception& nested) {
+    return {nested.nested_ptr(), ""};
+  } catch (...) {
+    return {};
+  }
+}
+
+/// Removes the cause's text, with what introduces it.
+void erase_cause(std::string& line, const std::string& cause) {
+  const std::size_t at = cause.empty() ? std::string::npos : line.find(cause);
+  if (at == std::string::npos) return;
+  line.erase(at, cause.size());
+  std::size_t end = at;
+  while (end > 0 && (line[end - 1] == ' ' || line[end - 1] == ':')) --end;
+  line.erase(end, at - end);
 }
 
 }  // namespace
@@ -69,6 +101,29 @@ std::string describe(const std::exception_ptr& error) {
   } catch (...) {
     return "unknown exception";
   }
+}
+
+std::string describe_cause(const std::exception_ptr& cause) {
+  if (cause == nullptr) return describe(cause);
+  try {
+    std::rethrow_exception(cause);
+  } catch (const Error& error) {
+    return error.brief();
+  } catch (...) {
+    return describe(cause);
+  }
+}
+
+std::string error_chain(const std::exception_ptr& error) {
+  std::string text;
+  for (std::exception_ptr level = error; level != nullptr;) {
+    std::string line = describe(level);
+    const Link link = link_of(level);
+    if (link.cause != nullptr) erase_cause(line, describe_cause(link.cause));
+    if (!line.empty()) text += (text.empty() ? "" : "\nbecause: ") + line + link.site;
+    level = link.cause;
+  }
+  return text;
 }
 
 }  // namespace cox

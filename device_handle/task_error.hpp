@@ -29,4 +29,11 @@ void report_task_error(const TaskError& error) noexcept;
 /// One line on what `error` holds: the what() of a std::exception, else "unknown exception".
 [[nodiscard]] std::string describe(const std::exception_ptr& error);
 
+/// As describe(), but an Error's brief(): what the error that it causes says of it.
+[[nodiscard]] std::string describe_cause(const std::exception_ptr& cause);
+
+/// The error and its causes, one line for each, outermost first, each without the text of the next; with the caller's
+/// line where it is known. Of several failures (ServerError::errors()) the first is written out.
+[[nodiscard]] std::string error_chain(const std::exception_ptr& error);
+
 }  // namespace cox

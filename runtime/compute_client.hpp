@@ -39,10 +39,10 @@ namespace cox {
 /// work of different streams may overlap, and where it shares a buffer the later one waits for exactly what it must.
 ///
 /// create*, empty*, write and launch hand the device thread one closure and return: they wait neither for it nor for
-/// the device. What is wrong with the arguments as such (sizes that do not fit together) is thrown by the call itself;
-/// any later failure is kept with the stream and thrown, as ServerError Unhealthy with the first cause first, by the
-/// next read, sync or flush on that stream (L12). Every call throws CallError Closed once the device is being shut down
-/// (L4).
+/// the device. What is wrong with the arguments of create* and empty* as such (sizes that do not fit together) is
+/// thrown by the call itself; any later failure, and all that is wrong with a write or a launch, is kept with the
+/// stream and thrown, as ServerError Unhealthy with the first cause first, by the next read, sync or flush on that
+/// stream (L12). Every call throws CallError Closed once the device is being shut down (L4).
 ///
 /// HandleTemplate is DeviceHandle (own device thread) or InlineDeviceHandle (the caller's thread, for debugging).
 ///
@@ -55,15 +55,15 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
 
   /// Applies the settings, then finds the device's server or builds it on the device's thread. Blocks for that the
   /// first time; throws what its constructor threw, and ConfigError.
-  [[nodiscard]] static ComputeClient load(DeviceId device) {
+  [[nodiscard]] static ComputeClient load(DeviceId device, Site site = Site::current()) {
     apply_settings();
-    return ComputeClient(HandleTemplate<Server>::get(device));
+    return ComputeClient(HandleTemplate<Server>::get(device, site));
   }
   /// Applies the settings, then registers a ready server. Blocks for that; throws CallError AlreadyRegistered if the
   /// device has one, and ConfigError.
-  [[nodiscard]] static ComputeClient init(DeviceId device, Server server) {
+  [[nodiscard]] static ComputeClient init(DeviceId device, Server server, Site site = Site::current()) {
     apply_settings();
-    return ComputeClient(HandleTemplate<Server>::insert(device, std::move(server)));
+    return ComputeClient(HandleTemplate<Server>::insert(device, std::move(server), site));
   }
 
   // Facts, without a round trip to the device
@@ -146,15 +146,16 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// New tensors in one allocation, in order.
   [[nodiscard]] SmallVector<MemoryLayout, 1> empty_tensors(const std::vector<MemoryLayoutDescriptor>& tensors,
                                                            Site site = Site::current()) const {
-    AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), tensors);
+    AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), tensors, site);
     submit_allocation(std::move(layout.base), {}, site);
     return std::move(layout.parts);
   }
-  /// Overwrites the memory of the handle in place. The sizes must be equal.
+  /// Overwrites the memory of the handle in place. The sizes must be equal. Does not block, and throws nothing about
+  /// the arguments: like every failure of a write, a size that does not fit (IoError SizeMismatch) is the stream's.
   void write(const Handle& handle, Bytes data, Site site = Site::current()) const {
     write_tensor(handle.copy_descriptor({handle.size_in_used()}, {1}, 1), std::move(data), site);
   }
-  /// Overwrites a tensor in place from dense row-major `data`.
+  /// Overwrites a tensor in place from dense row-major `data`. Fails as write does.
   void write_tensor(CopyDescriptor destination, Bytes data, Site site = Site::current()) const {
     Uploads uploads;
     uploads.push_back({std::move(destination), on_host(std::move(data))});
@@ -249,9 +250,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// caller: sync first. Blocks for the device thread. Throws IoError.
   [[nodiscard]] ManagedResource<typename Server::Resource> get_resource(const Handle& handle,
                                                                         Site site = Site::current()) const {
-    return {device_.submit_blocking([binding = handle.binding(), caller = Caller{stream_id(), site}](Server& server) {
-              return server.get_resource(binding, caller);
-            }),
+    return {device_.submit_blocking([binding = handle.binding(), caller = Caller{stream_id(), site}](
+                                        Server& server) { return server.get_resource(binding, caller); },
+                                    site),
             handle.memory().memory()};
   }
 
@@ -314,7 +315,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// is what the capture will find. Blocks for the device thread. Throws ServerError: Graph if the stream is on the way
   /// to a graph already, Unhealthy for failures of earlier work.
   void graph_prepare(Site site = Site::current()) const {
-    device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.graph_prepare(caller); });
+    device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.graph_prepare(caller); },
+                            site);
   }
   /// The stream's work from here to graph_stop_capture is recorded and not run: launches, writes and allocations; also
   /// collectives and transfers, which every replay asks for anew, in their place between the rest: the other ranks
@@ -323,7 +325,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// and every replay reads the count anew; on CUDA devices it fails the capture, since a graph of the driver has a
   /// fixed count. Blocks for the device thread. Throws as graph_prepare.
   void graph_start_capture(Site site = Site::current()) const {
-    device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.begin_capture(caller); });
+    device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.begin_capture(caller); },
+                            site);
   }
   /// Ends the capture, whatever came of it. The graph keeps all memory that its work touches: handles stay good between
   /// replays and may be dropped. Blocks for the device thread. Throws ServerError Graph, with what failed in the
@@ -332,7 +335,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     ComputeClient self = *this;
     self.set_stream(stream_id());
     const GraphId graph = device_.submit_blocking(
-        [caller = Caller{stream_id(), site}](Server& server) { return server.end_capture(caller); });
+        [caller = Caller{stream_id(), site}](Server& server) { return server.end_capture(caller); }, site);
     return {self, graph, site};
   }
 
@@ -341,7 +344,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
 
   /// Throws the stream's failures known so far. Blocks for the device thread, not for work that still runs.
   void flush(Site site = Site::current()) const {
-    device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.flush(caller); });
+    device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.flush(caller); }, site);
   }
   /// Completes when all work of the stream so far is done; the table of measured launches is in the log by then. Does
   /// not block.
@@ -365,13 +368,13 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// failures that no read, sync or flush has taken yet.
   [[nodiscard]] MemoryUsage memory_usage(Site site = Site::current()) const {
     return device_.submit_blocking(
-        [caller = Caller{stream_id(), site}](Server& server) { return server.memory_usage(caller); });
+        [caller = Caller{stream_id(), site}](Server& server) { return server.memory_usage(caller); }, site);
   }
   /// Where the memory of the whole device is, by the lines that asked for it. Blocks for the device thread, which
   /// visits every allocation.
   [[nodiscard]] MemoryReport memory_report(Site site = Site::current()) const {
     return device_.submit_blocking(
-        [caller = Caller{stream_id(), site}](Server& server) { return server.memory_report(caller); });
+        [caller = Caller{stream_id(), site}](Server& server) { return server.memory_report(caller); }, site);
   }
   /// Gives back to the system what no work needs any more. Does not block. A CUDA device keeps page-locked memory for
   /// reuse until it is shut down: the driver waits for running kernels before it gives such memory back.
@@ -397,13 +400,14 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// makes no sense, or while there are allocations or work is queued that touches memory: drop the handles, then sync.
   void install_memory_pools(const MemoryPoolLayout& layout, Site site = Site::current()) const {
     device_.submit_blocking(
-        [&layout, caller = Caller{stream_id(), site}](Server& server) { server.install_memory_pools(layout, caller); });
+        [&layout, caller = Caller{stream_id(), site}](Server& server) { server.install_memory_pools(layout, caller); },
+        site);
   }
   /// Calls `f()` on the device thread and returns what it returns, or rethrows what it threw. Calls of this client
   /// inside it run inline, nobody else's in between. Blocks.
   template <class F>
-  decltype(auto) exclusive(F&& f) const {
-    return device_.exclusive(std::forward<F>(f));
+  decltype(auto) exclusive(F&& f, Site site = Site::current()) const {
+    return device_.exclusive(std::forward<F>(f), site);
   }
 
  private:
@@ -458,9 +462,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     };
     on_stream([&] {
       if (known != nullptr && detail::CompactArguments::fit(arguments)) {
-        device_.submit_in_place(make_compact);
+        device_.submit_in_place(make_compact, site);
       } else {
-        device_.submit_in_place(make);
+        device_.submit_in_place(make, site);
       }
     });
   }
@@ -488,10 +492,12 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   template <class F>
   void submit(const Site& site, const char* operation, F&& f) const {
     on_stream([&] {
-      device_.submit([f = std::forward<F>(f), caller = Caller{stream_id(), site}, operation](Server& server) mutable {
-        name_operation(operation);
-        f(server, caller);
-      });
+      device_.submit(
+          [f = std::forward<F>(f), caller = Caller{stream_id(), site}, operation](Server& server) mutable {
+            name_operation(operation);
+            f(server, caller);
+          },
+          site);
     });
   }
   template <class F>
@@ -512,15 +518,15 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   }
 
   MemoryLayout empty_one(MemoryLayoutDescriptor tensor, const Site& site) const {
-    AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), {&tensor, 1});
+    AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), {&tensor, 1}, site);
     submit_allocation(std::move(layout.base), {}, site);
     return std::move(layout.parts.front());
   }
 
   MemoryLayout create_one(MemoryLayoutDescriptor tensor, Bytes data, const Site& site) const {
-    AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), {&tensor, 1});
+    AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), {&tensor, 1}, site);
     Uploads uploads;
-    uploads.push_back(upload_of(std::move(tensor), layout.parts.front(), std::move(data)));
+    uploads.push_back(upload_of(std::move(tensor), layout.parts.front(), std::move(data), site));
     submit_allocation(std::move(layout.base), std::move(uploads), site);
     return std::move(layout.parts.front());
   }
@@ -530,9 +536,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     if (data.property() == AllocationProperty::Device) static_cast<void>(std::as_const(data).data());
     return data;
   }
-  static Upload upload_of(MemoryLayoutDescriptor tensor, const MemoryLayout& layout, Bytes data) {
+  static Upload upload_of(MemoryLayoutDescriptor tensor, const MemoryLayout& layout, Bytes data, const Site& site) {
     CopyDescriptor destination = layout.copy_descriptor(std::move(tensor.shape), tensor.elem_size);
-    require_host_size(plan_copy(destination), destination, data.size());
+    require_host_size(plan_copy(destination, site), destination, data.size(), site);
     return {std::move(destination), on_host(std::move(data))};
   }
 
@@ -563,9 +569,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     // On a device thread the closure must not queue behind its own caller: this runs it now or throws (L10).
     Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
     Future<std::vector<Bytes>> future = promise.future();
-    device_.submit_blocking([&, caller = Caller{stream_id(), site}](Server& server) {
-      server.read(std::move(downloads), caller, std::move(promise));
-    });
+    device_.submit_blocking([&, caller = Caller{stream_id(), site}](
+                                Server& server) { server.read(std::move(downloads), caller, std::move(promise)); },
+                            site);
     return future.get();
   }
 
@@ -580,11 +586,11 @@ SmallVector<MemoryLayout, 1> ComputeClient<Server, HandleTemplate>::create_tenso
   std::vector<MemoryLayoutDescriptor> descriptors;
   descriptors.reserve(tensors.size());
   for (const auto& tensor : tensors) descriptors.push_back(tensor.first);
-  AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), descriptors);
+  AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), descriptors, site);
   Uploads uploads;
   uploads.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    uploads.push_back(upload_of(std::move(descriptors[i]), layout.parts[i], std::move(tensors[i].second)));
+    uploads.push_back(upload_of(std::move(descriptors[i]), layout.parts[i], std::move(tensors[i].second), site));
   submit_allocation(std::move(layout.base), std::move(uploads), site);
   return std::move(layout.parts);
 }
@@ -628,7 +634,7 @@ std::vector<Bytes> ComputeClient<Server, HandleTemplate>::reserve_staging(std::s
   if (sizes.empty()) return {};
   try {
     return device_.submit_blocking(
-        [sizes, caller = Caller{stream_id(), site}](Server& server) { return server.staging(sizes, caller); });
+        [sizes, caller = Caller{stream_id(), site}](Server& server) { return server.staging(sizes, caller); }, site);
   } catch (const IoError&) {
     std::vector<Bytes> buffers;
     buffers.reserve(sizes.size());
@@ -652,7 +658,7 @@ void ComputeClient<Server, HandleTemplate>::staging(std::span<Bytes> buffers, bo
   std::vector<Bytes> pinned;
   try {
     pinned = device_.submit_blocking(
-        [&sizes, caller = Caller{stream_id(), site}](Server& server) { return server.staging(sizes, caller); });
+        [&sizes, caller = Caller{stream_id(), site}](Server& server) { return server.staging(sizes, caller); }, site);
   } catch (const IoError&) {
     return;
   }
@@ -667,32 +673,36 @@ template <class F>
 auto ComputeClient<Server, HandleTemplate>::measure(F&& f, ProfileFailures failures, const Site& site) const {
   using R = std::invoke_result_t<F&>;
   const Caller caller{stream_id(), site};
-  return exclusive([&] {
-    const ProfilingToken token = device_.submit_blocking([&](Server& server) { return server.start_profile(caller); });
-    const auto end = [&] {
-      return device_.submit_blocking([&](Server& server) { return server.end_profile(token, failures, caller); });
-    };
-    try {
-      if constexpr (std::is_void_v<R>) {
-        std::invoke(f);
-        return end();
-      } else {
-        R value = std::invoke(f);
-        return std::pair<R, ProfileDuration>(std::forward<R>(value), end());
-      }
-    } catch (...) {
-      close_profile(token, failures, caller);
-      throw;
-    }
-  });
+  return exclusive(
+      [&] {
+        const ProfilingToken token =
+            device_.submit_blocking([&](Server& server) { return server.start_profile(caller); }, site);
+        const auto end = [&] {
+          return device_.submit_blocking([&](Server& server) { return server.end_profile(token, failures, caller); },
+                                         site);
+        };
+        try {
+          if constexpr (std::is_void_v<R>) {
+            std::invoke(f);
+            return end();
+          } else {
+            R value = std::invoke(f);
+            return std::pair<R, ProfileDuration>(std::forward<R>(value), end());
+          }
+        } catch (...) {
+          close_profile(token, failures, caller);
+          throw;
+        }
+      },
+      site);
 }
 
 template <ComputeServer Server, template <class> class HandleTemplate>
 void ComputeClient<Server, HandleTemplate>::close_profile(ProfilingToken token, ProfileFailures failures,
                                                           const Caller& caller) const noexcept {
   try {
-    static_cast<void>(
-        device_.submit_blocking([&](Server& server) { return server.end_profile(token, failures, caller); }));
+    static_cast<void>(device_.submit_blocking(
+        [&](Server& server) { return server.end_profile(token, failures, caller); }, caller.site));
   } catch (...) {  // what `f` or end_profile itself threw is what the caller gets
   }
 }
@@ -713,11 +723,13 @@ bool ComputeClient<Server, HandleTemplate>::launch_measured(const std::string& n
                                                             KernelArguments& arguments, ExecutionMode mode,
                                                             const Site& site) const {
   const Caller caller{stream_id(), site};
-  if (device_.submit_blocking([&](Server& server) { return server.capturing(caller); })) return false;
+  if (device_.submit_blocking([&](Server& server) { return server.capturing(caller); }, site)) return false;
   const auto run = [&] {
-    device_.submit_blocking([&](Server& server) {
-      server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::Now);
-    });
+    device_.submit_blocking(
+        [&](Server& server) {
+          server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::Now);
+        },
+        site);
   };
   utilities_->profiler.record(name, measure(run, ProfileFailures::OfStream, site));
   return true;

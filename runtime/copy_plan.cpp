@@ -25,33 +25,34 @@ bool strides_are_pitched(const Shape& shape, const Strides& strides) {
 
 }  // namespace
 
-CopyPlan plan_copy(const CopyDescriptor& tensor) {
+CopyPlan plan_copy(const CopyDescriptor& tensor, std::source_location site) {
+  const auto refuse = [&](IoError::Kind kind, const std::string& what) { throw IoError(kind, what, site); };
   const Shape& shape = tensor.shape;
   const std::size_t rank = shape.size();
   if (rank != tensor.strides.size())
-    throw IoError(IoError::Kind::RankMismatch, describe(tensor) + " has " + std::to_string(rank) + " extents and " +
-                                                   std::to_string(tensor.strides.size()) + " strides");
-  if (tensor.elem_size == 0) throw IoError(IoError::Kind::ElementSize, describe(tensor) + " cannot be copied");
+    refuse(IoError::Kind::RankMismatch, describe(tensor) + " has " + std::to_string(rank) + " extents and " +
+                                            std::to_string(tensor.strides.size()) + " strides");
+  if (tensor.elem_size == 0) refuse(IoError::Kind::ElementSize, describe(tensor) + " cannot be copied");
   const auto count = element_count(shape);
   const auto bytes = count ? checked_product(*count, tensor.elem_size) : count;
-  if (!bytes) throw IoError(IoError::Kind::BufferTooBig, describe(tensor) + " exceeds the address space");
+  if (!bytes) refuse(IoError::Kind::BufferTooBig, describe(tensor) + " exceeds the address space");
   if (*bytes == 0) return {};
   if (!tensor.binding.memory)
-    throw IoError(IoError::Kind::NotFound,
-                  "an empty handle (moved from, or never assigned) was used as " + describe(tensor));
+    refuse(IoError::Kind::NotFound, "an empty handle (moved from, or never assigned) was used as " + describe(tensor));
   if (!strides_are_pitched(shape, tensor.strides))
-    throw IoError(IoError::Kind::UnsupportedStrides,
-                  describe(tensor) + " cannot be copied: only the last dimension may be padded");
+    refuse(IoError::Kind::UnsupportedStrides,
+           describe(tensor) + " cannot be copied: only the last dimension may be padded");
 
   CopyPlan plan;
   plan.row_bytes = (rank == 0 ? 1 : shape.back()) * tensor.elem_size;
   plan.rows = *bytes / plan.row_bytes;
-  const auto pitch = rank < 2 ? plan.row_bytes : checked_product(tensor.strides[rank - 2], tensor.elem_size);
+  const auto pitch =
+      rank < 2 || plan.rows == 1 ? plan.row_bytes : checked_product(tensor.strides[rank - 2], tensor.elem_size);
   const auto before_last = pitch ? checked_product(plan.rows - 1, *pitch) : pitch;
   const auto reach = before_last ? checked_sum(*before_last, plan.row_bytes) : before_last;
   if (!reach || *reach > tensor.binding.size_in_used())
-    throw IoError(IoError::Kind::OutOfBounds, describe(tensor) + " reaches beyond the " +
-                                                  format_byte_count(tensor.binding.size_in_used()) + " of its memory");
+    refuse(IoError::Kind::OutOfBounds, describe(tensor) + " reaches beyond the " +
+                                           format_byte_count(tensor.binding.size_in_used()) + " of its memory");
   plan.pitch = *pitch;
   return plan;
 }
@@ -59,18 +60,21 @@ CopyPlan plan_copy(const CopyDescriptor& tensor) {
 CopyPlan plan_copy(const CopyDescriptor& tensor, const Place& place, std::source_location site,
                    std::optional<std::size_t> host_size) {
   try {
-    const CopyPlan plan = plan_copy(tensor);
-    if (host_size) require_host_size(plan, tensor, *host_size);
+    const CopyPlan plan = plan_copy(tensor, site);
+    if (host_size) require_host_size(plan, tensor, *host_size, site);
     return plan;
   } catch (const IoError& error) {
     throw IoError(error.kind(), std::string(error.what()) + ", on " + place.to_string(), site);
   }
 }
 
-void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes) {
+void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes,
+                       std::source_location site) {
   if (plan.size() != bytes)
-    throw IoError(IoError::Kind::SizeMismatch, describe(tensor) + " needs " + format_byte_count(plan.size()) +
-                                                   ", but " + format_byte_count(bytes) + " were given");
+    throw IoError(IoError::Kind::SizeMismatch,
+                  describe(tensor) + " needs " + format_byte_count(plan.size()) + ", but " + format_byte_count(bytes) +
+                      " were given",
+                  site);
 }
 
 }  // namespace cox

@@ -24,13 +24,15 @@ struct CopyPlan {
 /// Accepts row-major strides where only the last dimension is padded; rank 0 is one element; an empty tensor is an
 /// empty plan, whatever its strides. Throws IoError: RankMismatch, ElementSize, UnsupportedStrides, BufferTooBig, and
 /// OutOfBounds if the tensor reaches beyond its binding.
-[[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor);
+[[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor,
+                                 std::source_location site = std::source_location::current());
 
 /// The same for a device: errors say where. With `host_size` also throws as require_host_size.
 [[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor, const Place& place, std::source_location site,
                                  std::optional<std::size_t> host_size = std::nullopt);
 
 /// Throws IoError SizeMismatch unless `bytes` is what the plan moves.
-void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes);
+void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes,
+                       std::source_location site = std::source_location::current());
 
 }  // namespace cox

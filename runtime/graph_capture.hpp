@@ -70,7 +70,7 @@ class GraphCapture {
       }
     }
     throw ServerError(ServerError::Kind::Graph,
-                      "the capture on " + state_.place().to_string() + " failed: " + cox::describe(failure), site,
+                      "the capture on " + state_.place().to_string() + " failed: " + cox::describe_cause(failure), site,
                       failure);
   }
 

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/copy_descriptor.hpp>
 
 #include <cstddef>
+#include <source_location>
 #include <utility>
 
 namespace cox {
@@ -14,6 +15,8 @@ namespace cox {
 /// given it has run (L11).
 class Handle {
  public:
+  using Site = std::source_location;
+
   Handle() noexcept = default;
   /// The whole of `memory`, which is not empty.
   Handle(ManagedMemoryHandle memory, StreamId stream) noexcept
@@ -32,11 +35,11 @@ class Handle {
   [[nodiscard]] bool can_mut() const noexcept { return memory_.can_mut(); }
 
   /// The same memory without its first `bytes`, counted from this window. Throws IoError OutOfBounds.
-  [[nodiscard]] Handle offset_start(std::size_t bytes) const&;
-  [[nodiscard]] Handle offset_start(std::size_t bytes) &&;
+  [[nodiscard]] Handle offset_start(std::size_t bytes, Site site = Site::current()) const&;
+  [[nodiscard]] Handle offset_start(std::size_t bytes, Site site = Site::current()) &&;
   /// The same memory without its last `bytes`, counted from this window. Throws IoError OutOfBounds.
-  [[nodiscard]] Handle offset_end(std::size_t bytes) const&;
-  [[nodiscard]] Handle offset_end(std::size_t bytes) &&;
+  [[nodiscard]] Handle offset_end(std::size_t bytes, Site site = Site::current()) const&;
+  [[nodiscard]] Handle offset_end(std::size_t bytes, Site site = Site::current()) &&;
 
   /// For an operation: keeps the memory alive without being counted as a handle.
   [[nodiscard]] Binding binding() const& { return bind(memory_.reference()); }
@@ -54,7 +57,7 @@ class Handle {
   [[nodiscard]] Binding bind(ManagedMemory memory) const noexcept {
     return {std::move(memory), offset_start_, offset_end_, stream_};
   }
-  void require_room(std::size_t bytes) const;
+  void require_room(std::size_t bytes, const Site& site) const;
 
   ManagedMemoryHandle memory_;
   std::size_t offset_start_ = 0;

@@ -5,11 +5,13 @@
 
 namespace cox {
 
-IoError IoError::out_of_memory(const Place& place, Sizes sizes, std::source_location site) {
-  return {Kind::OutOfMemory,
-          "out of memory: cannot allocate " + format_byte_count(sizes.requested) + " on " + place.to_string() + ": " +
-              format_byte_count(sizes.in_use) + " of " + format_byte_count(sizes.capacity) + " are in use",
-          site, nullptr, sizes};
+IoError IoError::out_of_memory(const Place& place, Sizes sizes, std::source_location site, const std::string& report) {
+  const std::string brief = "out of memory: cannot allocate " + format_byte_count(sizes.requested) + " on " +
+                            place.to_string() + ": " + format_byte_count(sizes.in_use) + " of " +
+                            format_byte_count(sizes.capacity) + " are in use";
+  IoError error{Kind::OutOfMemory, report.empty() ? brief : brief + "; " + report, site, nullptr, sizes};
+  error.brief_length_ = brief.size();
+  return error;
 }
 
 IoError IoError::buffer_too_big(const Place& place, Sizes sizes, std::source_location site) {

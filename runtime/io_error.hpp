@@ -46,19 +46,24 @@ class IoError : public Error {
       : Error(what, site, std::move(cause)), kind_(kind), sizes_(sizes) {}
 
   /// Says "cannot allocate <requested> on <place>: <in use> of <capacity> in use".
-  [[nodiscard]] static IoError out_of_memory(const Place& place, Sizes sizes, std::source_location site);
+  /// `report`, if not empty, follows; brief() leaves it out.
+  [[nodiscard]] static IoError out_of_memory(const Place& place, Sizes sizes, std::source_location site,
+                                             const std::string& report = {});
   /// The request exceeds the whole capacity, so that no waiting or freeing helps.
   [[nodiscard]] static IoError buffer_too_big(const Place& place, Sizes sizes, std::source_location site);
   [[nodiscard]] static IoError out_of_host_memory(std::size_t bytes,
                                                   std::source_location site = std::source_location::current());
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  /// what() without the report of the pool's memory.
+  [[nodiscard]] std::string brief() const override { return std::string(what()).substr(0, brief_length_); }
   /// Present for OutOfMemory, OutOfHostMemory and BufferTooBig where the figures are known.
   [[nodiscard]] const std::optional<Sizes>& sizes() const noexcept { return sizes_; }
 
  private:
   Kind kind_;
   std::optional<Sizes> sizes_;
+  std::size_t brief_length_ = std::string::npos;
 };
 
 [[nodiscard]] const char* to_string(IoError::Kind kind) noexcept;

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory_layout.hpp>
 
 #include <concepts>
 #include <cstddef>
+#include <source_location>
 #include <span>
 
 namespace cox {
@@ -34,7 +36,8 @@ struct AllocationLayout {
 /// IoError BufferTooBig if the sum does not fit.
 template <MemoryLayoutPolicy P>
 [[nodiscard]] AllocationLayout lay_out(const P& policy, const MemoryOwner& owner, StreamId stream,
-                                       std::span<const MemoryLayoutDescriptor> tensors);
+                                       std::span<const MemoryLayoutDescriptor> tensors,
+                                       std::source_location site = std::source_location::current());
 
 namespace detail {
 /// Hands out the handles of one allocation. `extents[i]` starts at the sum of what is before it, each rounded up.
@@ -44,11 +47,15 @@ namespace detail {
 
 template <MemoryLayoutPolicy P>
 AllocationLayout lay_out(const P& policy, const MemoryOwner& owner, StreamId stream,
-                         std::span<const MemoryLayoutDescriptor> tensors) {
-  SmallVector<TensorExtent, 1> extents;
-  extents.reserve(tensors.size());
-  for (const MemoryLayoutDescriptor& tensor : tensors) extents.push_back(policy.extent(tensor));
-  return detail::place_extents(owner, stream, policy.alignment(), {extents.data(), extents.size()});
+                         std::span<const MemoryLayoutDescriptor> tensors, std::source_location site) {
+  try {
+    SmallVector<TensorExtent, 1> extents;
+    extents.reserve(tensors.size());
+    for (const MemoryLayoutDescriptor& tensor : tensors) extents.push_back(policy.extent(tensor));
+    return detail::place_extents(owner, stream, policy.alignment(), {extents.data(), extents.size()});
+  } catch (const IoError& error) {
+    throw IoError(error.kind(), error.what(), site, error.cause(), error.sizes());
+  }
 }
 
 }  // namespace cox

@@ -12,7 +12,7 @@ struct Place {
   DeviceId device;
   StreamId stream;
 
-  /// "DeviceId(type=0, index=1), stream 7".
+  /// "host:1, stream 7".
   [[nodiscard]] std::string to_string() const {
     return device.to_string() + ", stream " + std::to_string(stream.number());
   }

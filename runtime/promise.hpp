@@ -77,7 +77,8 @@ class Promise {
     if (state == nullptr) return;
     std::exception_ptr error;
     try {
-      throw CallError(CallError::Kind::Closed, "the operation was discarded unrun: its device was closed");
+      throw CallError(CallError::Kind::Closed, "the operation was discarded unrun: its device was closed",
+                      std::source_location());
     } catch (...) {  // or std::bad_alloc, which is an answer, too
       error = std::current_exception();
     }

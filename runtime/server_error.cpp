@@ -10,7 +10,7 @@ ServerError ServerError::unhealthy(const Place& place, std::vector<std::exceptio
   const std::size_t count = errors.size() + forgotten;
   std::string what = place.to_string() + " is unhealthy: " + std::to_string(count) +
                      (count == 1 ? " queued operation failed: " : " queued operations failed, the first with: ") +
-                     describe(errors.front());
+                     describe_cause(errors.front());
   if (forgotten > 0) what += " (" + std::to_string(forgotten) + " later failures were not kept)";
   ServerError error{Kind::Unhealthy, what, site, errors.front()};
   error.errors_ = std::move(errors);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <source_location>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,11 @@ class ServerError : public Error {
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] const std::vector<std::exception_ptr>& errors() const noexcept { return errors_; }
+  /// errors() if there are any, else cause().
+  [[nodiscard]] std::span<const std::exception_ptr> causes() const noexcept override {
+    if (errors_.empty()) return Error::causes();
+    return errors_;
+  }
 
  protected:
   /// Unhealthy in a server's own words. cause() is the first. Precondition: `errors` is not empty.

@@ -50,7 +50,8 @@ class CollectiveCalls {
   /// not open. Does not wait for other devices.
   void ensure_init_collective(const CommunicationId& devices, Site site = Site::current()) const {
     require_communication(devices, site);
-    if constexpr (communicates) static_cast<void>(Server::renew_communication_group(devices));
+    if constexpr (communicates)
+      static_cast<void>(at_site(site, [&] { return Server::renew_communication_group(devices); }));
   }
 
   /// See CollectiveGroup for the meaning of each. In place where that says so.
@@ -92,7 +93,8 @@ class CollectiveCalls {
     if constexpr (communicates) {
       CollectiveGroup group(devices, client().device_id(), Caller{client().stream_id(), site});
       std::forward<F>(f)(group);
-      if (!group.empty()) communicate(Server::communication_group(devices), std::move(group), site);
+      if (!group.empty())
+        communicate(at_site(site, [&] { return Server::communication_group(devices); }), std::move(group), site);
     }
   }
 
@@ -138,7 +140,7 @@ class CollectiveCalls {
   template <class Other>
   [[nodiscard]] MemoryLayout to_client_tensor(CopyDescriptor source, const Other& destination, ElementType type,
                                               Site site = Site::current()) const {
-    static_cast<void>(plan_copy(source));
+    static_cast<void>(plan_copy(source, site));
     if (source.elem_size != element_size(type)) require_elements(source.elem_size, type, site, true);
     const Shape shape = source.shape;
     if constexpr (communicates_with<Other>) {
@@ -167,9 +169,20 @@ class CollectiveCalls {
 
   [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
 
+  // What `find()` throws without a line, since it has none of the caller's, leaves with `site`.
+  template <class F>
+  static std::invoke_result_t<F&> at_site(const Site& site, F&& find) {
+    try {
+      return find();
+    } catch (const CollectiveError& error) {
+      if (error.site().line() != 0) throw;
+      throw CollectiveError(error.kind(), error.what(), site, error.cause());
+    }
+  }
+
   template <class F>
   void transfer(DeviceId other, F&& f, const Site& site) const {
-    collective_group(CommunicationId({client().device_id(), other}), std::forward<F>(f), site);
+    collective_group(CommunicationId({client().device_id(), other}, site), std::forward<F>(f), site);
   }
 
   // Both halves of a transfer. A half without the other would meet one of the next transfer, so there is both or the
@@ -177,12 +190,12 @@ class CollectiveCalls {
   template <class Send, class Receive>
   void exchange(const Client& destination, Send&& send, Receive&& receive, const Site& site) const {
     require_supported(site);
-    const CommunicationId devices{client().device_id(), destination.device_id()};
+    const CommunicationId devices({client().device_id(), destination.device_id()}, site);
     CollectiveGroup sends(devices, client().device_id(), Caller{client().stream_id(), site});
     CollectiveGroup receives(devices, destination.device_id(), Caller{destination.stream_id(), site});
     std::forward<Send>(send)(sends);
     std::forward<Receive>(receive)(receives);
-    const auto group = Server::communication_group(devices);
+    const auto group = at_site(site, [&] { return Server::communication_group(devices); });
     communicate(group, std::move(sends), site);
     try {
       destination.communicate(group, std::move(receives), site);
@@ -222,7 +235,7 @@ class CollectiveCalls {
   }
   void require_communication(const CommunicationId& devices, const Site& site) const {
     require_supported(site);
-    static_cast<void>(devices.rank_of(client().device_id()));
+    static_cast<void>(devices.rank_of(client().device_id(), site));
   }
 };
 

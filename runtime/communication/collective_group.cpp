@@ -12,7 +12,7 @@ namespace cox {
 using enum CollectiveOperation;
 
 CollectiveGroup::CollectiveGroup(CommunicationId devices, DeviceId device, const Caller& caller)
-    : devices_(std::move(devices)), rank_(devices_.rank_of(device)), caller_(caller) {}
+    : devices_(std::move(devices)), rank_(devices_.rank_of(device, caller.site)), caller_(caller) {}
 
 void CollectiveGroup::all_reduce(const Handle& source, const Handle& destination, ElementType type,
                                  ReduceOperation operation) {
@@ -21,13 +21,13 @@ void CollectiveGroup::all_reduce(const Handle& source, const Handle& destination
 
 void CollectiveGroup::reduce(const Handle& source, const Handle& destination, ElementType type,
                              ReduceOperation operation, DeviceId root) {
-  const std::size_t root_rank = devices_.rank_of(root);
+  const std::size_t root_rank = devices_.rank_of(root, caller_.site);
   add({.operation = Reduce, .element_type = type, .reduce_operation = operation, .root = root_rank}, &source,
       root_rank == rank_ ? &destination : nullptr);
 }
 
 void CollectiveGroup::broadcast(const Handle& source, const Handle& destination, ElementType type, DeviceId root) {
-  const std::size_t root_rank = devices_.rank_of(root);
+  const std::size_t root_rank = devices_.rank_of(root, caller_.site);
   add({.operation = Broadcast, .element_type = type, .root = root_rank}, root_rank == rank_ ? &source : nullptr,
       &destination);
 }
@@ -56,12 +56,12 @@ void CollectiveGroup::receive(const Handle& destination, ElementType type, Devic
 }
 
 void CollectiveGroup::send(CopyDescriptor source, ElementType type, DeviceId to) {
-  const CopyPlan rows = plan_copy(source);
+  const CopyPlan rows = plan_copy(source, caller_.site);
   add_transfer(Send, std::move(source.binding), type, to, rows);
 }
 
 void CollectiveGroup::receive(CopyDescriptor destination, ElementType type, DeviceId from) {
-  const CopyPlan rows = plan_copy(destination);
+  const CopyPlan rows = plan_copy(destination, caller_.site);
   add_transfer(Receive, std::move(destination.binding), type, from, rows);
 }
 
@@ -102,7 +102,7 @@ void CollectiveGroup::add(CollectiveRequest request, const Handle* source, const
 void CollectiveGroup::add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other,
                                    CopyPlan rows) {
   CollectiveRequest request{
-      .operation = operation, .element_type = type, .root = devices_.rank_of(other), .caller = caller_};
+      .operation = operation, .element_type = type, .root = devices_.rank_of(other, caller_.site), .caller = caller_};
   if (request.root == rank_) refuse(request, "a device does not need a transfer to itself");
   if (!memory.memory) refuse(request, "it has no memory");
   const bool dense = rows.rows == 0;

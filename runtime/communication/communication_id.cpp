@@ -8,37 +8,39 @@
 namespace cox {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw CollectiveError(CollectiveError::Kind::Validation, "no communicator: " + why);
+[[noreturn]] void refuse(const std::string& why, const std::source_location& site) {
+  throw CollectiveError(CollectiveError::Kind::Validation, "no communicator: " + why, site);
 }
 
 }  // namespace
 
-CommunicationId::CommunicationId(std::span<const DeviceId> devices) : devices_(devices.begin(), devices.end()) {
+CommunicationId::CommunicationId(std::span<const DeviceId> devices, Site site)
+    : devices_(devices.begin(), devices.end()) {
   std::ranges::sort(devices_);
   if (devices_.size() < 2)
-    refuse("it takes two devices at least, and " + std::to_string(devices_.size()) + " were named");
+    refuse("it takes two devices at least, and " + std::to_string(devices_.size()) + " were named", site);
   if (const auto twice = std::ranges::adjacent_find(devices_); twice != devices_.end())
-    refuse(twice->to_string() + " is named twice");
+    refuse(twice->to_string() + " is named twice", site);
   if (devices_.front().type != devices_.back().type)
-    refuse(devices_.front().to_string() + " and " + devices_.back().to_string() + " are of different types");
+    refuse(devices_.front().to_string() + " and " + devices_.back().to_string() + " are of different types", site);
 }
 
-std::size_t CommunicationId::rank_of(DeviceId device) const {
+std::size_t CommunicationId::rank_of(DeviceId device, Site site) const {
   const auto found = std::ranges::lower_bound(devices_, device);
   if (found == devices_.end() || *found != device)
-    throw CollectiveError(CollectiveError::Kind::Validation, device.to_string() + " is not in " + to_string());
+    throw CollectiveError(CollectiveError::Kind::Validation, device.to_string() + " is not in " + to_string(), site);
   return static_cast<std::size_t>(found - devices_.begin());
 }
 
-std::vector<CommunicationId> CommunicationId::split(std::span<const int> colours) const {
+std::vector<CommunicationId> CommunicationId::split(std::span<const int> colours, Site site) const {
   if (colours.size() != devices_.size())
-    refuse(std::to_string(colours.size()) + " colours were given for " + std::to_string(devices_.size()) + " devices");
+    refuse(std::to_string(colours.size()) + " colours were given for " + std::to_string(devices_.size()) + " devices",
+           site);
   std::map<int, std::vector<DeviceId>> sets;
   for (std::size_t rank = 0; rank < devices_.size(); ++rank)
     if (colours[rank] >= 0) sets[colours[rank]].push_back(devices_[rank]);
   std::vector<CommunicationId> communicators;
-  for (const auto& [colour, devices] : sets) communicators.emplace_back(devices);
+  for (const auto& [colour, devices] : sets) communicators.emplace_back(devices, site);
   return communicators;
 }
 

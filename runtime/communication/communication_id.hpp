@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,24 +15,27 @@ namespace cox {
 /// names a communicator in the process. A device's rank is its place in the order of DeviceIds.
 class CommunicationId {
  public:
+  using Site = std::source_location;
+
   /// Throws CollectiveError Validation: fewer than two devices, a device twice, devices of different types.
-  CommunicationId(std::span<const DeviceId> devices);
-  CommunicationId(std::initializer_list<DeviceId> devices)
-      : CommunicationId(std::span(devices.begin(), devices.size())) {}
-  CommunicationId(const std::vector<DeviceId>& devices) : CommunicationId(std::span(devices)) {}
+  CommunicationId(std::span<const DeviceId> devices, Site site = Site::current());
+  CommunicationId(std::initializer_list<DeviceId> devices, Site site = Site::current())
+      : CommunicationId(std::span(devices.begin(), devices.size()), site) {}
+  CommunicationId(const std::vector<DeviceId>& devices, Site site = Site::current())
+      : CommunicationId(std::span(devices), site) {}
 
   /// In the order of ranks.
   [[nodiscard]] std::span<const DeviceId> devices() const noexcept { return devices_; }
   [[nodiscard]] std::size_t world_size() const noexcept { return devices_.size(); }
   /// Throws CollectiveError Validation if the device is not among them.
-  [[nodiscard]] std::size_t rank_of(DeviceId device) const;
-  /// "{DeviceId(type=0, index=0), DeviceId(type=0, index=1)}".
+  [[nodiscard]] std::size_t rank_of(DeviceId device, Site site = Site::current()) const;
+  /// "{host:0, host:1}".
   [[nodiscard]] std::string to_string() const;
 
   /// The sets of the devices that have one colour, in the order of colours: what MPI and NCCL call a split. `colours`:
   /// one for each rank; those with a negative one are in no set. Throws CollectiveError Validation: another number of
   /// colours than devices, a device alone with its colour.
-  [[nodiscard]] std::vector<CommunicationId> split(std::span<const int> colours) const;
+  [[nodiscard]] std::vector<CommunicationId> split(std::span<const int> colours, Site site = Site::current()) const;
 
   friend auto operator<=>(const CommunicationId&, const CommunicationId&) = default;
 

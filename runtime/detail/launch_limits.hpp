@@ -18,7 +18,7 @@ struct LaunchedKernel {
   CubeDim cube_dim;
 };
 
-/// "kernel 'scale' on DeviceId(type=0, index=0), stream 3": how errors of a launch begin.
+/// "kernel 'scale' on host:0, stream 3": how errors of a launch begin.
 [[nodiscard]] std::string launch_name(std::string_view kernel, const Place& place);
 
 /// Throws LaunchError ArgumentCount unless the kernel was given as many buffers as it takes.

@@ -49,7 +49,8 @@ class QueuedOperation {
         scope_.reset();
         throw CallError(CallError::Kind::WouldDeadlock,
                         "wait refused: would_deadlock: the operation is queued at a device thread that waits for the "
-                        "calling thread, or is the calling thread");
+                        "calling thread, or is the calling thread",
+                        std::source_location());
       }
       device_ = operation_.device_;
       operation_.waiting_ = &*scope_;

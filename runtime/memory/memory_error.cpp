@@ -1,5 +1,8 @@
 #include <coxswain/runtime/memory/memory_error.hpp>
 
+#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/log.hpp>
+
 #include <string>
 
 namespace cox {
@@ -7,9 +10,11 @@ namespace cox {
 IoError allocation_error(const Place& place, std::size_t size, const MemoryReport& report, std::source_location site) {
   const IoError::Sizes sizes{
       .requested = size, .in_use = report.usage.bytes_in_use + report.usage.bytes_padding, .capacity = report.capacity};
+  log::write(LogSubsystem::Memory, LogLevel::Info, [&] {
+    return "no room for " + format_byte_count(size) + " on " + place.to_string() + ": " + to_string(report);
+  });
   if (size > report.capacity) return IoError::buffer_too_big(place, sizes, site);
-  const std::string what = IoError::out_of_memory(place, sizes, site).what();
-  return {IoError::Kind::OutOfMemory, what + "; " + to_string(report), site, nullptr, sizes};
+  return IoError::out_of_memory(place, sizes, site, to_string(report));
 }
 
 }  // namespace cox

@@ -29,7 +29,7 @@ BufferWindow resolve_window(const MemoryWindow& window, const MemoryOwner& owner
     refuse(IoError::Kind::StaleHandle, "it is from before a shutdown of its device, which freed it");
   const MemoryState& state = window.memory.state();
   if (state.failure)
-    refuse(IoError::Kind::AllocationFailed, "its allocation failed: " + describe(state.failure), state.failure);
+    refuse(IoError::Kind::AllocationFailed, "its allocation failed: " + describe_cause(state.failure), state.failure);
   if (state.resource == nullptr) refuse(IoError::Kind::NotFound, "it was never initialised");
 
   auto& buffer = static_cast<DeviceBuffer&>(*state.resource);

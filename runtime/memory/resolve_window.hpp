@@ -45,7 +45,7 @@ struct BufferWindow {
 /// with its cause (L12), OutOfBounds.
 [[nodiscard]] BufferWindow resolve_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller);
 
-/// "memory 12 was used on DeviceId(type=0, index=1), stream 7": how errors about a window begin. Not of an empty one.
+/// "memory 12 was used on host:1, stream 7": how errors about a window begin. Not of an empty one.
 [[nodiscard]] std::string describe_use(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller);
 
 }  // namespace cox

@@ -3,7 +3,6 @@
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/runtime/telemetry/detail/json_text.hpp>
 #include <coxswain/runtime/telemetry/detail/timeline_row.hpp>
-#include <coxswain/runtime/telemetry/device_label.hpp>
 
 #include <fmt/format.h>
 
@@ -45,7 +44,7 @@ class Writer {
     text_ = fmt::format(
         "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"events\":\"{}\",\"dropped\":\"{}\"}},\"traceEvents\":[",
         recording_.events.size(), recording_.dropped);
-    for (const auto& [device, process] : processes_) name_process(process, "device " + device_label(device));
+    for (const auto& [device, process] : processes_) name_process(process, "device " + device.to_string());
     if (std::ranges::any_of(rows_, [](const auto& row) { return row.second.process == clients_process; })) {
       name_process(clients_process, "client threads");
     }

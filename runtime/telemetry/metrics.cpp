@@ -3,7 +3,6 @@
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/registry.hpp>
 #include <coxswain/runtime/stream_error.hpp>
-#include <coxswain/runtime/telemetry/device_label.hpp>
 #include <coxswain/runtime/telemetry/prometheus_text.hpp>
 
 #include <exception>
@@ -82,7 +81,7 @@ MetricSet collect() {
   MetricSet set;
   for (const auto& thread : Registry<DeviceThread>::all()) {
     const Statistics statistics = thread->statistics();
-    const Labels labels{{"device", device_label(thread->device())}, {"stage", to_string(thread->stage())}};
+    const Labels labels{{"device", thread->device().to_string()}, {"stage", to_string(thread->stage())}};
     add_tasks(set, labels, statistics);
     add_threads(set, labels, statistics);
   }
@@ -94,7 +93,7 @@ MetricSet collect() {
     try {
       collector(more);
       set = std::move(more);
-    } catch (const std::exception&) {
+    } catch (...) {
       ++known.failed;
     }
   }

@@ -34,19 +34,24 @@ void require_device(DeviceId device) {
   if (std::ranges::find(devices, device) != devices.end()) return;
   if (device.type != cuda_device_type)
     throw CallError(CallError::Kind::UnknownDevice,
-                    device.to_string() + " is no CUDA device: those have type " + std::to_string(cuda_device_type));
-  throw CallError(CallError::Kind::UnknownDevice, device.to_string() + " does not exist: " +
-                                                      (devices.empty() ? why_no_cuda()
-                                                                       : "there are " + std::to_string(devices.size()) +
-                                                                             " CUDA devices, counted from 0"));
+                    device.to_string() + " is no CUDA device: those have type " + std::to_string(cuda_device_type),
+                    std::source_location());
+  throw CallError(
+      CallError::Kind::UnknownDevice,
+      device.to_string() + " does not exist: " +
+          (devices.empty() ? why_no_cuda()
+                           : "there are " + std::to_string(devices.size()) + " CUDA devices, counted from 0"),
+      std::source_location());
 }
 
 void require_devices(const CommunicationId& devices) {
   const DeviceId last = devices.devices().back();  // of the highest index, all being of one type
   const std::size_t count = enumerate_cuda_devices().size();
   if (last.type == cuda_device_type && last.index < count) return;
-  throw CollectiveError(CollectiveError::Kind::Validation, "no communicator " + devices.to_string() + ": there are " +
-                                                               std::to_string(count) + " CUDA devices, counted from 0");
+  throw CollectiveError(CollectiveError::Kind::Validation,
+                        "no communicator " + devices.to_string() + ": there are " + std::to_string(count) +
+                            " CUDA devices, counted from 0",
+                        std::source_location());
 }
 
 std::uint32_t unsigned_attribute(CUdevice device, CUdevice_attribute which) {

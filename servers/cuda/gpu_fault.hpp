@@ -17,7 +17,7 @@ struct GpuFault {
   /// An operation that may have been the culprit: given to a stream, and not known to be complete.
   struct Suspect {
     std::string operation;  ///< "launch of scale"
-    std::string place;      ///< "DeviceId(type=1, index=0), stream 3"
+    std::string place;      ///< "cuda:0, stream 3"
     std::string site;       ///< "train.cpp:31"
   };
   std::vector<Suspect> suspects;  ///< of each stream the first that is not known to be complete, and those after it

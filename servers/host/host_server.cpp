@@ -27,20 +27,23 @@ HostOptions options_for(DeviceId device) {
   const HostOptions options = host_options();
   if (device.type != host_device_type)
     throw CallError(CallError::Kind::UnknownDevice,
-                    device.to_string() + " is no host device: those have type " + std::to_string(host_device_type));
+                    device.to_string() + " is no host device: those have type " + std::to_string(host_device_type),
+                    std::source_location());
   if (device.index >= options.device_count)
-    throw CallError(CallError::Kind::UnknownDevice, device.to_string() + " does not exist: there are " +
-                                                        std::to_string(options.device_count) +
-                                                        " host devices, counted from 0");
+    throw CallError(CallError::Kind::UnknownDevice,
+                    device.to_string() + " does not exist: there are " + std::to_string(options.device_count) +
+                        " host devices, counted from 0",
+                    std::source_location());
   return options;
 }
 
 void require_host_devices(const CommunicationId& devices) {
   const DeviceId last = devices.devices().back();  // of the highest index, all being of one type
   if (last.type == host_device_type && last.index < host_device_count()) return;
-  throw CollectiveError(CollectiveError::Kind::Validation, "no communicator " + devices.to_string() + ": there are " +
-                                                               std::to_string(host_device_count()) +
-                                                               " host devices, counted from 0");
+  throw CollectiveError(CollectiveError::Kind::Validation,
+                        "no communicator " + devices.to_string() + ": there are " +
+                            std::to_string(host_device_count()) + " host devices, counted from 0",
+                        std::source_location());
 }
 
 std::shared_ptr<const ServerUtilities<HostServer>> describe(DeviceId device, const HostOptions& options) {

@@ -153,8 +153,8 @@ TEST_CASE("L10: a ring of two is refused for all its ranks, and the other operat
   const std::size_t at_waiting = text.find("operation 1 of communicator 2 {");
   REQUIRE(at_waiting != std::string::npos);
   CHECK(at_closing < at_waiting);
-  CHECK(mentions(text.substr(at_closing, at_waiting - at_closing), {line_of(closes), "index=1) waits for"}));
-  CHECK(mentions(text.substr(at_waiting), {line_of(waits), "index=0), which waits for the first of them"}));
+  CHECK(mentions(text.substr(at_closing, at_waiting - at_closing), {line_of(closes), "host:1 waits for"}));
+  CHECK(mentions(text.substr(at_waiting), {line_of(waits), "host:0, which waits for the first of them"}));
   CHECK_FALSE(t.sequencer.broken(t.pair));
   t.submit(t.other, 1, waits, t.b.launch());
   REQUIRE(t.b.times() == 2);
@@ -250,11 +250,11 @@ TEST_CASE("L10: a held operation times out with what it waits for, through whom,
   CHECK(
       mentions(t.a.text(),
                {"operation 1 of communicator 1 {", line_of(held), "had all its ranks but was held back for 3600000 ms",
-                "index=0) waits for operation 1 of communicator 4 {", line_of(between),
-                "index=1) waits for operation 2 of communicator 3 {", "which nobody has submitted",
-                "comes after operation 1 of communicator 3 {", line_of(waits), "index=1) is missing, it has submitted",
-                "busy with 1", "index=2) is missing", "busy with 2"}));
-  CHECK_FALSE(mentions(t.a.text(), {"index=0) is missing"}));
+                "host:0 waits for operation 1 of communicator 4 {", line_of(between),
+                "host:1 waits for operation 2 of communicator 3 {", "which nobody has submitted",
+                "comes after operation 1 of communicator 3 {", line_of(waits), "host:1 is missing, it has submitted",
+                "busy with 1", "host:2 is missing", "busy with 2"}));
+  CHECK_FALSE(mentions(t.a.text(), {"host:0 is missing"}));
   CHECK(t.sequencer.broken(t.pair));
   CHECK_FALSE(t.sequencer.broken(second));
 }

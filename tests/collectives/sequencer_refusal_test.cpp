@@ -52,7 +52,7 @@ TEST_CASE("A rank that cannot take part has the operation refused for all, and t
   REQUIRE(t.a.times() == 1);
   REQUIRE(t.b.times() == 1);
   CHECK(t.a.refusal() == Kind::RankFailed);
-  CHECK(mentions(t.a.text(), {"operation 1 of communicator 2 {", "index=1) could not take part: out of memory"}));
+  CHECK(mentions(t.a.text(), {"operation 1 of communicator 2 {", "host:1 could not take part: out of memory"}));
   CHECK(message_of([&] { rethrow_cause(t.b); }) == "out of memory");
   t.submit(t.three, 0, of_count(7), t.c.launch());  // Nobody compares any more.
   CHECK(t.c.refusal() == Kind::RankFailed);
@@ -172,7 +172,7 @@ TEST_CASE("A device that leaves lets what it submitted end, and everything after
   t.sequencer.leave(device(2));
   t.sequencer.leave(device(2));
   CHECK(t.a.times() == 0);  // What it waits for may come, and its answers keep their order.
-  CHECK(mentions(t.why_broken(), {"communicator 2 {", "after operation 1", "index=2) was shut down"}));
+  CHECK(mentions(t.why_broken(), {"communicator 2 {", "after operation 1", "host:2 was shut down"}));
   CHECK_FALSE(t.sequencer.broken(t.pair));
   t.submit(t.three, 1, of_count(1), t.b.launch());
   REQUIRE(t.a.times() == 2);
@@ -180,7 +180,7 @@ TEST_CASE("A device that leaves lets what it submitted end, and everything after
   CHECK_FALSE(t.a.turns[0].refusal);
   CHECK_FALSE(t.c.turns[0].refusal);
   CHECK(t.a.refusal() == Kind::Aborted);
-  CHECK(mentions(t.a.text(), {"index=2) was shut down"}));
+  CHECK(mentions(t.a.text(), {"host:2 was shut down"}));
   t.submit(t.three, 1, of_count(2), t.b.launch());
   REQUIRE(t.b.times() == 2);
   CHECK(t.b.refusal() == Kind::Aborted);
@@ -203,8 +203,8 @@ TEST_CASE("After one device has left, another may leave earlier operations, an a
     CHECK(t.c.times() == 0);
     t.sequencer.leave(device(1));
     REQUIRE(t.c.times() == 2);
-    CHECK(mentions(message_of([&] { std::rethrow_exception(t.c.turns[0].refusal); }), {"index=1) was shut down"}));
-    CHECK(mentions(t.c.text(), {"index=0) was shut down"}));
+    CHECK(mentions(message_of([&] { std::rethrow_exception(t.c.turns[0].refusal); }), {"host:1 was shut down"}));
+    CHECK(mentions(t.c.text(), {"host:0 was shut down"}));
   }
   SECTION("abort") {
     t.sequencer.abort(t.three, t.broke);
@@ -216,7 +216,7 @@ TEST_CASE("After one device has left, another may leave earlier operations, an a
     REQUIRE(t.c.times() == 2);
     CHECK(t.c.refusal() == Kind::Timeout);
   }
-  CHECK(mentions(t.why_broken(), {"index=2) was shut down"}));  // The first error stays.
+  CHECK(mentions(t.why_broken(), {"host:2 was shut down"}));  // The first error stays.
   for (int i = 0; i < 10; ++i) t.submit(t.three, 1, of_count(1), t.b.launch());
   CHECK(t.b.times() == 10);
   t.submit(t.three, 0, of_count(1), t.a.launch());

@@ -50,8 +50,8 @@ TEST_CASE("A mismatch is told to every rank with both calls, and the communicato
   CHECK(t.a.refusal() == Kind::Mismatch);
   CHECK(t.a.turns[0].order == 0);
   CHECK(mentions(t.b.text(),
-                 {"operation 1", "index=2", "index=0", "count", "4", "8",
-                  ":" + std::to_string(first.caller.site.line()), ":" + std::to_string(offending.caller.site.line())}));
+                 {"operation 1", "host:2", "host:0", "count", "4", "8", ":" + std::to_string(first.caller.site.line()),
+                  ":" + std::to_string(offending.caller.site.line())}));
   t.submit(three, 1, first, t.c.launch());
   CHECK(t.c.refusal() == Kind::Mismatch);
   for (std::size_t rank = 0; rank < 3; ++rank) t.submit(three, rank, first, t.d.launch());
@@ -108,11 +108,11 @@ TEST_CASE("L10: a rank that does not arrive is named, with its last operation an
   CHECK(t.a.refusal() == Kind::Timeout);
   CHECK(t.b.refusal() == Kind::Timeout);
   const std::string text = t.a.text();
-  CHECK(mentions(text, {"operation 2", "3600000 ms", "of 9 f32", line_of(missed),
-                        "DeviceId(type=0, index=2) is missing, its last there was operation 1", "of 7 f32",
-                        "its device thread: busy with 2",
-                        "DeviceId(type=0, index=3) is missing, it has submitted nothing there", "busy with 3"}));
-  CHECK_FALSE(mentions(text, {"index=1) is missing"}));
+  CHECK(
+      mentions(text, {"operation 2", "3600000 ms", "of 9 f32", line_of(missed),
+                      "host:2 is missing, its last there was operation 1", "of 7 f32", "its device thread: busy with 2",
+                      "host:3 is missing, it has submitted nothing there", "busy with 3"}));
+  CHECK_FALSE(mentions(text, {"host:1 is missing"}));
 
   CHECK(message_of([&] { std::rethrow_exception(t.sequencer.broken(four)); }) == text);
   CHECK(t.submit(four, 3, of_count(7), t.c.launch()) == 1);
@@ -203,7 +203,7 @@ TEST_CASE("L7: a rank gets only so far ahead, and can go on when the others have
   for (int i = 0; i < 3; ++i) t.submit(t.pair, 0, of_count(1), t.a.launch());
   const auto one_more = [&] { t.submit(t.pair, 0, of_count(1), t.a.launch()); };
   CHECK(kind_of<CallError>(one_more) == CallError::Kind::QueueFull);
-  CHECK(mentions(message_of(one_more), {"index=0", "3 operations", "index=1"}));
+  CHECK(mentions(message_of(one_more), {"host:0", "3 operations", "host:1"}));
   t.submit(t.pair, 1, of_count(1), t.b.launch());
   one_more();
   CHECK(t.a.times() == 1);

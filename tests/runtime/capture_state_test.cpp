@@ -34,23 +34,23 @@ struct Case {
 constexpr Case cases[]{
     {State::NoCapture, Call::Prepare, State::Prepare, ""},
     {State::NoCapture, Call::Start, State::NoCapture,
-     "graph_start_capture is out of order: DeviceId(type=1, index=2), stream 9 captures no graph; expected "
+     "graph_start_capture is out of order: cuda:2, stream 9 captures no graph; expected "
      "graph_prepare"},
     {State::NoCapture, Call::Stop, State::NoCapture,
-     "graph_stop_capture is out of order: DeviceId(type=1, index=2), stream 9 captures no graph; expected "
+     "graph_stop_capture is out of order: cuda:2, stream 9 captures no graph; expected "
      "graph_prepare"},
     {State::Prepare, Call::Prepare, State::Prepare,
-     "graph_prepare is out of order: DeviceId(type=1, index=2), stream 9 is prepared for a capture; expected "
+     "graph_prepare is out of order: cuda:2, stream 9 is prepared for a capture; expected "
      "graph_start_capture"},
     {State::Prepare, Call::Start, State::Capture, ""},
     {State::Prepare, Call::Stop, State::Prepare,
-     "graph_stop_capture is out of order: DeviceId(type=1, index=2), stream 9 is prepared for a capture; expected "
+     "graph_stop_capture is out of order: cuda:2, stream 9 is prepared for a capture; expected "
      "graph_start_capture"},
     {State::Capture, Call::Prepare, State::Capture,
-     "graph_prepare is out of order: DeviceId(type=1, index=2), stream 9 is capturing a graph; expected "
+     "graph_prepare is out of order: cuda:2, stream 9 is capturing a graph; expected "
      "graph_stop_capture"},
     {State::Capture, Call::Start, State::Capture,
-     "graph_start_capture is out of order: DeviceId(type=1, index=2), stream 9 is capturing a graph; expected "
+     "graph_start_capture is out of order: cuda:2, stream 9 is capturing a graph; expected "
      "graph_stop_capture"},
     {State::Capture, Call::Stop, State::NoCapture, ""},
 };

@@ -79,13 +79,13 @@ TEST_CASE("One wrong byte on one rank is found, with its device") {
 TEST_CASE("An error that no fault explains is found") {
   for (const Kind kind : {Kind::Timeout, Kind::Mismatch, Kind::RankFailed, Kind::WouldDeadlock, Kind::Aborted}) {
     CheckBench bench;
-    CHECK(bench.check(CheckBench::both(error(kind, "DeviceId(type=0, index=1) is missing"))) == 0);
+    CHECK(bench.check(CheckBench::both(error(kind, "host:1 is missing"))) == 0);
     CHECK(bench.found().size() == 2);
   }
 }
 
 TEST_CASE("Where a rank is missing every other one must be told, and which") {
-  const std::string names = "DeviceId(type=0, index=1) is missing";
+  const std::string names = "host:1 is missing";
   {
     CheckBench bench(Fault::Missing);
     CHECK(bench.check(CheckBench::both(error(Kind::Timeout, names))) == 2);
@@ -93,7 +93,7 @@ TEST_CASE("Where a rank is missing every other one must be told, and which") {
     CHECK(bench.round->timed_out);
   }
   CheckBench other_device(Fault::Missing);
-  other_device.check(CheckBench::both(error(Kind::Timeout, "DeviceId(type=0, index=0) is missing")));
+  other_device.check(CheckBench::both(error(Kind::Timeout, "host:0 is missing")));
   CHECK(other_device.found().size() == 2);
   CheckBench other_kind(Fault::Missing);
   other_kind.check(CheckBench::both(error(Kind::Aborted, names)));
@@ -104,8 +104,8 @@ TEST_CASE("Where a rank is missing every other one must be told, and which") {
 }
 
 TEST_CASE("A mismatch must name the device that differs and another") {
-  const std::string a = "DeviceId(type=0, index=0)";
-  const std::string b = "DeviceId(type=0, index=1)";
+  const std::string a = "host:0";
+  const std::string b = "host:1";
   CheckBench named(Fault::Mismatch);
   CHECK(named.check(CheckBench::both(error(Kind::Mismatch, a + " and " + b + " ask for different things"))) == 2);
   CHECK(named.found().empty());

@@ -65,12 +65,7 @@ std::vector<DeviceId> parse_devices(std::string_view option, std::string_view te
                       "' is none of host, host:COUNT, cuda, cuda:INDEX,INDEX");
 }
 
-std::string device_name(DeviceId device) {
-  std::string kind = "type" + std::to_string(device.type);
-  if (device.type == host_device_type) kind = "host";
-  if (device.type == cuda_device_type) kind = "cuda";
-  return kind + ":" + std::to_string(device.index);
-}
+std::string device_name(DeviceId device) { return device.to_string(); }
 
 #ifdef COX_HAS_CUDA
 std::vector<DeviceId> cuda_devices() { return enumerate_cuda_devices(); }

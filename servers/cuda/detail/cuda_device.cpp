@@ -8,7 +8,6 @@
 #include <coxswain/runtime/memory/memory_metrics.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/runtime/telemetry/device_label.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 
 #include <new>
@@ -61,7 +60,7 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       memory_(open_cuda_memory(streams_, utilities_->properties.memory.capacity, context_)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       results_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
-      metrics_(metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_->gauge(),
+      metrics_(metrics::register_collector([label = utilities_->owner.device.to_string(), gauge = memory_->gauge(),
                                             pinned = std::weak_ptr(pinned_),
                                             results = std::weak_ptr(results_)](metrics::MetricSet& set) {
         add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());

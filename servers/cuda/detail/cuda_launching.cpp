@@ -180,7 +180,7 @@ void resolve_arguments(Preparation& preparation) {
   } catch (const IoError& error) {
     throw LaunchError(
         LaunchError::Kind::Io,
-        launch_name(preparation.kernel.name(), preparation.on.place()) + " cannot be launched: " + error.what(),
+        launch_name(preparation.kernel.name(), preparation.on.place()) + " cannot be launched: " + error.brief(),
         preparation.caller.site, std::current_exception());
   }
   require_parameters(preparation);
@@ -291,7 +291,7 @@ void queue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, 
       return submit_dynamic_launch(preparation, *count.as_dynamic());
     } catch (const IoError& error) {
       throw LaunchError(LaunchError::Kind::Io,
-                        launch_name(kernel.name(), on.place()) + " cannot be launched: " + error.what(), caller.site,
+                        launch_name(kernel.name(), on.place()) + " cannot be launched: " + error.brief(), caller.site,
                         std::current_exception());
     }
   }

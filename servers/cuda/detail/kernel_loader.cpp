@@ -104,7 +104,7 @@ const LoadedKernel& require_loaded(const CudaKernel& kernel, const Place& place,
     throw LaunchError(LaunchError::Kind::NullFunction, name + " has not been prepared for the device as it is open now",
                       site);
   if (!loaded->failure) return *loaded;
-  const std::string what = name + ": " + cox::describe(loaded->failure);
+  const std::string what = name + ": " + cox::describe_cause(loaded->failure);
   try {
     std::rethrow_exception(loaded->failure);
   } catch (const LaunchError& error) {

@@ -6,7 +6,6 @@
 #include <coxswain/runtime/memory/memory_error.hpp>
 #include <coxswain/runtime/memory/memory_metrics.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/runtime/telemetry/device_label.hpp>
 
 #include <new>
 #include <source_location>
@@ -25,7 +24,7 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
       pinned_(
           std::make_shared<HostPinnedMemory>(host_pool_options(options.pinned_capacity, HostServer::pinned_alignment),
                                              host_granularity(options.pinned_capacity))),
-      metrics_(metrics::register_collector([label = device_label(utilities_->owner.device), gauge = memory_.gauge(),
+      metrics_(metrics::register_collector([label = utilities_->owner.device.to_string(), gauge = memory_.gauge(),
                                             pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {
         add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
         if (const auto memory = pinned.lock())

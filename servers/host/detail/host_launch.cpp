@@ -24,7 +24,7 @@ CubeCount::Static read_count(const HostRange& range) {
   const std::exception_ptr cause = std::current_exception();
   const std::string what = launch_name(launch.kernel.name(), launch.place) + " failed in cube (" +
                            std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
-                           std::to_string(index[2]) + "): " + describe(cause);
+                           std::to_string(index[2]) + "): " + describe_cause(cause);
   try {
     throw;
   } catch (const LaunchError& error) {

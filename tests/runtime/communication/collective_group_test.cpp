@@ -88,7 +88,7 @@ TEST_CASE("Memory that does not fit the operation is refused with the sizes") {
       mentions(refusal_of([&](auto& g) { g.all_reduce(Handle{}, some, ElementType::F32); }), {"source", "no memory"}));
   CHECK(mentions(refusal_of([&](auto& g) { g.send(Handle{}, ElementType::F32, devices[0]); }), {"no memory"}));
   CHECK(mentions(refusal_of([&](auto& g) { g.all_reduce(some, some, ElementType::Bool); }), {"bool"}));
-  CHECK(mentions(refusal_of([&](auto& g) { g.broadcast(some, some, ElementType::F32, {0, 7}); }), {"index=7"}));
+  CHECK(mentions(refusal_of([&](auto& g) { g.broadcast(some, some, ElementType::F32, {0, 7}); }), {"host:7"}));
   CHECK(mentions(refusal_of([&](auto& g) { g.send(some, ElementType::F32, devices[1]); }), {"itself"}));
 }
 

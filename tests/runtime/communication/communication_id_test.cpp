@@ -36,9 +36,9 @@ TEST_CASE("The same devices are the same communication, in whatever order") {
 TEST_CASE("One device, a device twice, and devices of different types do not communicate") {
   CHECK(kind_of<CollectiveError>([] { (void)among({a}); }) == CollectiveError::Kind::Validation);
   CHECK(kind_of<CollectiveError>([] { (void)among({}); }) == CollectiveError::Kind::Validation);
-  CHECK(mentions(message_of([] { (void)among({a, b, a}); }), {"index=0", "twice"}));
+  CHECK(mentions(message_of([] { (void)among({a, b, a}); }), {"host:0", "twice"}));
   CHECK(mentions(message_of([] { (void)among({a, other}); }), {"different types"}));
-  CHECK(mentions(message_of([] { (void)among({a, b}).rank_of(c); }), {"index=2", "is not in"}));
+  CHECK(mentions(message_of([] { (void)among({a, b}).rank_of(c); }), {"host:2", "is not in"}));
 }
 
 TEST_CASE("A split gives the sets of each colour in the order of colours") {

@@ -94,7 +94,7 @@ TEST_CASE("A profile that never began or has ended is not registered, and the ot
   REQUIRE(kind_of<ProfileError>([&] { (void)close(profiles, {}); }) == ProfileError::Kind::NotRegistered);
   REQUIRE(message_of([&] { (void)close(profiles, ended); }) ==
           "profile " + std::to_string(ended.value) +
-              " is not open on DeviceId(type=0, index=1), stream 7: it never began there, or has ended");
+              " is not open on host:1, stream 7: it never began there, or has ended");
   REQUIRE(close(profiles, token) == 1);
 }
 
@@ -134,8 +134,7 @@ TEST_CASE("A void profile tells a failed launch from a failed server, and keeps 
     const ProfileError failure = failed_close(error);
     CHECK(failure.kind() == ProfileError::Kind::Launch);
     CHECK(cause_kind<cox::LaunchError>(failure) == cox::LaunchError::Kind::KernelFailed);
-    CHECK(std::string(failure.what()) ==
-          "the profile on DeviceId(type=0, index=1), stream 7 is void: " + cox::describe(error));
+    CHECK(std::string(failure.what()) == "the profile on host:1, stream 7 is void: " + cox::describe(error));
   }
   const auto io = std::make_exception_ptr(cox::IoError(cox::IoError::Kind::NotFound, "no such handle"));
   const ProfileError of_server = failed_close(unhealthy(io));

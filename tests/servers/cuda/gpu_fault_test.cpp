@@ -35,7 +35,7 @@ struct FreshFault {
   ~FreshFault() { cox::detail::forget_gpu_fault(); }
 };
 
-const GpuFault::Suspect scale{"launch of scale", "DeviceId(type=1, index=0), stream 3", "train.cpp:31"};
+const GpuFault::Suspect scale{"launch of scale", "cuda:0, stream 3", "train.cpp:31"};
 
 auto suspect(const GpuFault::Suspect& one) {
   return [one](std::vector<GpuFault::Suspect>& suspects) { suspects.push_back(one); };
@@ -61,7 +61,7 @@ TEST_CASE("Without a fault there is none to be had, and the exit code is the pro
 TEST_CASE("The first fault is the process's, with the suspects of everybody who listens") {
   const FreshFault fresh;
   const FaultListener one(suspect(scale), [] {});
-  const FaultListener other(suspect({"copy", "DeviceId(type=1, index=1), stream 0", "train.cpp:40"}), [] {});
+  const FaultListener other(suspect({"copy", "cuda:1, stream 0", "train.cpp:40"}), [] {});
   report_gpu_fault(CUDA_ERROR_ILLEGAL_ADDRESS, "event_query(event)");
   report_gpu_fault(CUDA_ERROR_LAUNCH_FAILED, "stream_synchronize(stream)");
   const auto fault = cox::gpu_fault();
@@ -125,7 +125,7 @@ TEST_CASE("L12 The error of a fault says cause and suspects, and lists the faile
     CHECK(error.code() == CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK(error.site().line() == site.line());
     CHECK_THAT(error.what(), ContainsSubstring("(700) from event_query(event)") &&
-                                 ContainsSubstring("launch of scale on DeviceId(type=1, index=0), stream 3 at "
+                                 ContainsSubstring("launch of scale on cuda:0, stream 3 at "
                                                    "train.cpp:31"));
     CHECK(std::string(error.what()).find('\n') == std::string::npos);
     REQUIRE(error.errors().size() == 1);

@@ -3,12 +3,16 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -68,7 +72,7 @@ TEST_CASE("An unknown device is refused by name") {
     return [=] { (void)HostClient::load({.type = type, .index = index}); };
   };
   REQUIRE(kind_of<CallError>(load(0, 2)) == CallError::Kind::UnknownDevice);
-  REQUIRE(mentions(message_of(load(0, 2)), {"DeviceId(type=0, index=2)", "2 host devices"}));
+  REQUIRE(mentions(message_of(load(0, 2)), {"host:2", "2 host devices"}));
   REQUIRE(kind_of<CallError>(load(1, 0)) == CallError::Kind::UnknownDevice);
   cox::reset_host_options();
 }
@@ -85,7 +89,7 @@ TEST_CASE("L5: what a kernel throws becomes a LaunchError with cube and cause, a
   client.launch(fill_kernel(), CubeCount::single(), KernelArguments{}.with_buffer(data).with_scalar(std::uint32_t{6}));
   const auto error = unhealthy(client);
   REQUIRE(error);
-  REQUIRE(mentions(error->what(), {"kernel 'k'", "DeviceId(type=0, index=0)", "cube (3, 0, 0)", "boom"}));
+  REQUIRE(mentions(error->what(), {"kernel 'k'", "host:0", "cube (3, 0, 0)", "boom"}));
   REQUIRE(kind<LaunchError>(error->cause()) == LaunchError::Kind::KernelFailed);
   REQUIRE(numbers(client.read_one(data)) == std::vector<std::uint32_t>{6});
 }
@@ -133,4 +137,46 @@ TEST_CASE("A kernel without a function is refused by name") {
   const LaunchError null = launch_failure(host.client(), {"k", {}, 0, nullptr}, CubeCount::single());
   REQUIRE(null.kind() == LaunchError::Kind::NullFunction);
   REQUIRE(mentions(null.what(), {"'k'", "no function"}));
+}
+
+TEST_CASE("A host kernel that is given a tensor map is refused, not run without it") {
+  const OpenHost host;
+  const Handle memory = host.client().empty(256);
+  cox::TensorMapDescriptor row{.shape = {64}, .format = cox::TensorMapTiled{.tile = {8}}};
+  bool ran = false;
+  auto kernel = named({1, 1, 1}, 0, [&](const cox::KernelContext&) { ran = true; });
+  const LaunchError error = launch_failure(host.client(), std::move(kernel), CubeCount::of_1d(1),
+                                           KernelArguments{}.with_tensor_map(memory, std::move(row)));
+  CHECK(error.kind() == LaunchError::Kind::ArgumentType);
+  CHECK(mentions(error.what(), {"kernel 'k'", "1 tensor maps"}));
+  CHECK_FALSE(ran);
+}
+
+TEST_CASE("An error of a call names the line of the call") {
+  const OpenHost host;
+  const auto& client = host.client();
+  const auto line_of = [](auto&& call) -> std::uint32_t {
+    try {
+      call();
+    } catch (const cox::Error& error) {
+      CHECK(std::string(error.site().file_name()).ends_with("host_errors_test.cpp"));
+      return error.site().line();
+    }
+    return 0;
+  };
+  const auto here = [](std::source_location site = std::source_location::current()) { return site.line(); };
+  const Handle memory = client.empty(16);
+  const cox::DeviceId own = client.device_id();
+  CHECK(line_of([&] { (void)memory.offset_start(17); }) == here());
+  CHECK(line_of([&] { (void)memory.offset_end(17); }) == here());
+  CHECK(line_of([&] { (void)client.create_tensor(cox::Bytes::zeroed(23), {2, 3}, 4); }) == here());
+  CHECK(line_of([&] { (void)client.empty_tensor({2, 3}, 0); }) == here());
+  CHECK(line_of([&] { (void)cox::CommunicationId({own, own}); }) == here());
+  CHECK(line_of([&] { client.barrier({own, own}); }) == here());
+  CHECK(line_of([&] { client.barrier({own, {own.type, 999}}); }) == here());
+  CHECK(line_of([&] { (void)HostClient::load({.type = 0, .index = 999}); }) == here());
+  cox::shutdown(own);
+  CHECK(line_of([&] { (void)client.empty(16); }) == here());
+  CHECK(line_of([&] { client.flush(); }) == here());
+  CHECK(line_of([&] { (void)client.memory_usage(); }) == here());
 }
