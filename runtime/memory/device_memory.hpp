@@ -44,7 +44,7 @@ class DeviceMemory {
   template <class... A>
   DeviceMemory(const Clock& clock, const MemoryPoolOptions& options, const A&... storage)
       : clock_(clock), options_(options), limit_(options.capacity), automatic_(storage...), persistent_(storage...) {
-    build();
+    build(options_);
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -122,13 +122,17 @@ class DeviceMemory {
   [[nodiscard]] std::size_t capacity() const noexcept { return limit_; }
 
   /// Builds the pools anew. False, and no change, while there are allocations, or work that still touches memory.
+  /// Throws std::bad_alloc; then, too, nothing has changed.
   [[nodiscard]] bool install(const MemoryPoolLayout& layout) {
     if (usage().number_allocs != 0) return false;
     collect();
     if (usage_now().bytes_reserved != 0) return false;  // what work still touches was not collected (L11)
-    limit_ = layout.capacity == 0 ? options_.capacity : std::min(layout.capacity, options_.capacity);
-    options_.slack = layout.slack;
-    build();
+    MemoryPoolOptions options = options_;
+    options.slack = layout.slack;
+    options.capacity = layout.capacity == 0 ? options_.capacity : std::min(layout.capacity, options_.capacity);
+    build(options);
+    options_.slack = options.slack;
+    limit_ = options.capacity;
     return true;
   }
 
@@ -136,13 +140,12 @@ class DeviceMemory {
   using Pool = MemoryPool<Storage, Clock>;
   static constexpr std::size_t most_spare = 4096;
 
-  void build() {
-    MemoryPoolOptions options = options_;
-    options.capacity = limit_;
-    automatic_pool_.reset();
-    persistent_pool_.reset();
-    automatic_pool_.emplace(automatic_, clock_, options);
-    persistent_pool_.emplace(persistent_, clock_, options);
+  // Throws std::bad_alloc; then the pools are as they were.
+  void build(const MemoryPoolOptions& options) {
+    auto automatic = std::make_unique<Pool>(automatic_, clock_, options);
+    auto persistent = std::make_unique<Pool>(persistent_, clock_, options);
+    automatic_pool_ = std::move(automatic);
+    persistent_pool_ = std::move(persistent);
   }
 
   [[nodiscard]] Storage& storage_of(Home home) noexcept { return home == Home::Automatic ? automatic_ : persistent_; }
@@ -214,8 +217,8 @@ class DeviceMemory {
   std::size_t limit_;
   Storage automatic_;
   Storage persistent_;
-  std::optional<Pool> automatic_pool_;
-  std::optional<Pool> persistent_pool_;
+  std::unique_ptr<Pool> automatic_pool_;  // never null, as the other
+  std::unique_ptr<Pool> persistent_pool_;
   const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
   const std::shared_ptr<UsageGauge> published_ = std::make_shared<UsageGauge>();
   const std::shared_ptr<const UsageGauge> gauge_ = published_;

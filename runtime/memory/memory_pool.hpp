@@ -244,7 +244,11 @@ class MemoryPool {
     backing_.leave_passed(clock_);
     const std::size_t missing = granule_.round_up(size);
     const std::size_t wanted = std::max(peak_handed_out_, in_use_ + padding_ + size);
-    const std::size_t limit = std::min(reserved_.capacity, wanted + wanted / 1000 * slack_ + 2 * granule_.bytes);
+    // Saturates at the capacity: the sum may exceed the address space.
+    const std::size_t allowance = wanted / 1000 * slack_ + 2 * granule_.bytes;
+    const std::size_t limit = wanted >= reserved_.capacity || allowance > reserved_.capacity - wanted
+                                  ? reserved_.capacity
+                                  : wanted + allowance;
     if (reserved_.now + missing > limit) backing_.reclaim(reserved_.now + missing - limit);
     if (backing_.grow(size, stream, limit)) return true;
     backing_.reclaim(missing);

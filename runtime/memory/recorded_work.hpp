@@ -30,17 +30,17 @@ class RecordedWork {
 
   /// Memory that was allocated during the capture; interludes keep what they use themselves. Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { memory_.push_back(memory); }
-  /// Throws std::bad_alloc; then nothing was added.
+  /// Throws std::bad_alloc; then the step was not added. Buffers that were noted for it make the part wait for more.
   void add(const BufferUses& uses, Step step) {
     Part& part = parts_.back();
     for (const BufferUse& use : uses) {
-      const auto [found, is_new] = part.places.try_emplace(use.buffer, part.uses.size());
-      if (is_new) {
-        if (use.memory) memory_.emplace_back(use.memory);
-        part.uses.push_back({use.buffer, use.access, {}});
-      } else if (use.access == Access::Write) {
-        part.uses[found->second].access = Access::Write;
+      if (const auto found = part.places.find(use.buffer); found != part.places.end()) {
+        if (use.access == Access::Write) part.uses[found->second].access = Access::Write;
+        continue;
       }
+      if (use.memory) memory_.emplace_back(use.memory);
+      part.uses.push_back({use.buffer, use.access, {}});
+      part.places.emplace(use.buffer, part.uses.size() - 1);  // last: an index always has its use
     }
     part.steps.push_back(std::move(step));
   }

@@ -1,8 +1,11 @@
 #include <coxswain/tests/runtime/memory/pool_model.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <coxswain/runtime/memory/device_memory.hpp>
 
+#include <cstddef>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -129,4 +132,27 @@ TEST_CASE("L13: buffers may outlive the memory", "[memory]") {
     buffers.resize(5);
   }
   CHECK(buffers.size() == 5);  // freed below: by themselves
+}
+
+TEST_CASE("Pools that cannot be installed for want of memory stay as they were", "[memory]") {
+  MemoryFixture f;
+  const std::size_t capacity = f.memory.capacity();
+  bool installed = false;
+  int failures = 0;
+  for (int n = 0; !installed; ++n) {
+    allocations_until_failure = n;
+    try {
+      installed = f.memory.install({.capacity = 8 * granule, .slack = 7});
+    } catch (const std::bad_alloc&) {
+      ++failures;
+    }
+    allocations_until_failure = -1;
+    if (installed) break;
+    REQUIRE(f.memory.capacity() == capacity);
+    REQUIRE(f.take(granule) != nullptr);
+    f.memory.take_back();
+  }
+  CHECK(failures > 0);
+  CHECK(f.memory.capacity() == 8 * granule);
+  CHECK(f.take(granule) != nullptr);
 }
