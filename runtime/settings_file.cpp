@@ -34,7 +34,9 @@ std::optional<SettingsFile> read_settings_file(const SettingsEnvironment& enviro
     return read(named->second, " (environment " + named->first + ")");
   std::error_code error;
   if (!std::filesystem::exists(standard_name, error)) return std::nullopt;
-  return read(standard_name, "");
+  SettingsFile file = read(standard_name, "");
+  file.is_found = true;
+  return file;
 }
 
 }  // namespace cox

@@ -3,10 +3,12 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/runtime/config_error.hpp>
+#include <coxswain/runtime/settings.hpp>
 #include <coxswain/runtime/settings_file.hpp>
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -72,4 +74,22 @@ TEST_CASE("A settings file that is named and cannot be read is refused") {
         "the settings file \"/nowhere/cox.toml\" (environment COX_CONFIG) cannot be read: No such file or directory");
   CHECK_THAT(refusal("/"), Catch::Matchers::ContainsSubstring("it is a directory"));
   CHECK_THAT(refusal(""), Catch::Matchers::ContainsSubstring("the settings file \"\""));
+}
+
+TEST_CASE("A coxswain.toml of the working directory names no library to load, a file that COX_CONFIG names may") {
+  for (const char* const text : {"[cuda]\ndriver = \"./evil.so\"\n", "[compilation]\nnvrtc = \"./evil.so\"\n",
+                                 "[collectives]\nnccl = \"./evil.so\"\n"}) {
+    const EmptyDirectory here;
+    std::ofstream("coxswain.toml") << text;
+    const auto load = [](const SettingsEnvironment& environment) {
+      (void)cox::Settings(cox::SettingsOrigin{.file = read_settings_file(environment), .environment = environment});
+    };
+    CHECK(kind_of<ConfigError>([&] { load({}); }) == ConfigError::Kind::OutOfRange);
+    CHECK(message_of([&] { load({}); }).find("COX_CONFIG") != std::string::npos);
+    CHECK_NOTHROW(load({{"COX_CONFIG", "coxswain.toml"}}));
+  }
+  const EmptyDirectory here;
+  std::ofstream("coxswain.toml") << "[cuda]\ndriver = \"\"\n[host]\ndevices = 3\n";
+  const cox::Settings settings(cox::SettingsOrigin{.file = read_settings_file({}), .environment = {}});
+  CHECK(settings.get<std::uint64_t>("host.devices") == 3);
 }
