@@ -12,6 +12,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <chrono>
+#include <cstdio>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -149,10 +150,15 @@ Holder& holder() {
   return instance;
 }
 
+/// To the log, or to stderr where the log does not take it: its level may be off, and at exit it may have ended.
 void log_task_error(const TaskError& task) {
-  log::write(LogSubsystem::DeviceHandle, LogLevel::Error, [&] {
-    return "a task failed on " + Place{task.device, task.stream}.to_string() + ": " + describe(task.error);
-  });
+  const std::string text =
+      "a task failed on " + Place{task.device, task.stream}.to_string() + ": " + describe(task.error);
+  if (log::enabled(LogSubsystem::DeviceHandle, LogLevel::Error)) {
+    log::write(LogSubsystem::DeviceHandle, LogLevel::Error, [&] { return text; });
+  } else {
+    std::fputs(("coxswain: " + text + "\n").c_str(), stderr);
+  }
 }
 
 std::shared_ptr<Backend> make_backend(LogOptions options) {

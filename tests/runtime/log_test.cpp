@@ -1,10 +1,16 @@
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -67,8 +73,7 @@ TEST_CASE("L12: the log is the sink of task errors that nobody takes") {
   cox::report_task_error(
       {{.type = 0, .index = 1}, cox::StreamId{4}, std::make_exception_ptr(std::runtime_error("boom"))});
   cox::log::flush();
-  REQUIRE(captured.get() ==
-          std::vector<std::string>{"cox.device_handle: a task failed on DeviceId(type=0, index=1), stream 4: boom"});
+  REQUIRE(captured.get() == std::vector<std::string>{"cox.device_handle: a task failed on host:1, stream 4: boom"});
   cox::log::stop();
 }
 
@@ -111,4 +116,26 @@ TEST_CASE("A log that is started without options has those of the settings") {
   CHECK_FALSE(cox::log::enabled(LogSubsystem::Host, LogLevel::Error));
   cox::log::stop();
   cox::reset_settings({"log.level", "log.host", "log.stderr"});
+}
+
+TEST_CASE("L12: a task error that the log does not take is written to stderr") {
+  Captured captured;
+  cox::log::start(captured.options(LogLevel::Off));
+  const cox::test::TemporaryFile file("");
+  std::fflush(stderr);
+  const int saved = ::dup(STDERR_FILENO);
+  const int redirected = ::open(file.path().c_str(), O_WRONLY | O_TRUNC);
+  REQUIRE(::dup2(redirected, STDERR_FILENO) == STDERR_FILENO);
+  cox::report_task_error({{0, 1}, cox::StreamId{4}, std::make_exception_ptr(std::runtime_error("boom"))});
+  std::fflush(stderr);
+  ::dup2(saved, STDERR_FILENO);
+  ::close(saved);
+  ::close(redirected);
+  cox::log::stop();
+  std::ifstream in(file.path());
+  std::string line;
+  CHECK(std::getline(in, line));
+  CHECK(line == "coxswain: a task failed on host:1, stream 4: boom");
+  CHECK_FALSE(std::getline(in, line));
+  CHECK(captured.get().empty());
 }

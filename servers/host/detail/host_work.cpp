@@ -57,7 +57,7 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
       launch.arguments.push_back({device.resolve(buffer, buffer.access, caller, uses), buffer.access});
   } catch (const IoError& error) {
     throw LaunchError(LaunchError::Kind::Io,
-                      launch_name(launch.kernel.name(), launch.place) + " cannot be launched: " + error.what(),
+                      launch_name(launch.kernel.name(), launch.place) + " cannot be launched: " + error.brief(),
                       caller.site, std::current_exception());
   }
 }
@@ -130,6 +130,11 @@ void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count,
     throw LaunchError(LaunchError::Kind::NullFunction, launch_name(kernel.name(), place) + " has no function to run",
                       caller.site);
   const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
+  if (!arguments.tensor_maps.empty())
+    throw LaunchError(LaunchError::Kind::ArgumentType,
+                      launch_name(kernel.name(), place) + " was given " + std::to_string(arguments.tensor_maps.size()) +
+                          " tensor maps, which kernels of host devices do not take",
+                      caller.site);
   require_buffer_count(launched, kernel.buffer_count(), arguments.buffers.size(), place, caller.site);
   require_cube_dim(launched, *hardware, place, caller.site);
   HostLaunch launch{.kernel = std::move(kernel),
