@@ -131,7 +131,7 @@ void NcclClique::create() noexcept {
   std::vector<std::unique_ptr<Comm>> comms(natives.size());
   try {
     detail::name_this_thread("nccl");  // the names that threads of NCCL's inherit
-    const std::shared_ptr<void> quiet = devices_.quiet();
+    begin_quiet();
     for (auto& comm : comms) comm = std::make_unique<Comm>();
     opened = devices_.open();
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
@@ -147,9 +147,11 @@ void NcclClique::create() noexcept {
     comms.clear();
     opened.reset();  // before anybody finds that all is gone
   }
+  std::shared_ptr<void> quiet;
   std::vector<UniqueFunction<void()>> waiting;
   {
     const std::lock_guard lock(mutex_);
+    quiet.swap(quiet_);
     if (failure != nullptr) {
       set_broken(failure);
       unusable_.store(true, std::memory_order_relaxed);
@@ -164,7 +166,17 @@ void NcclClique::create() noexcept {
     waiting.swap(when_created_);
     changed_.notify_all();
   }
+  quiet.reset();
   for (auto& then : waiting) then();
+}
+
+// Nothing is half launched from here on, until the communicators have been made or are given up. Throws what
+// devices_.quiet() does, and broken_ if they were given up meanwhile.
+void NcclClique::begin_quiet() {
+  std::shared_ptr<void> quiet = devices_.quiet();
+  const std::lock_guard lock(mutex_);
+  if (aborted_) std::rethrow_exception(broken_);
+  quiet_.swap(quiet);
 }
 
 std::exception_ptr NcclClique::broken() const {
@@ -237,6 +249,7 @@ std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
     }
     try {
       failure = overdue(now);
+      is_abandoned_ = failure != nullptr && state_ == State::Creating;
     } catch (...) {
       failure = std::current_exception();
     }
@@ -302,12 +315,19 @@ std::exception_ptr NcclClique::failure_in_nccl() noexcept {
 
 void NcclClique::abort(const std::exception_ptr& cause) noexcept {
   std::vector<std::shared_ptr<NcclWaiter>> tell;
+  std::vector<UniqueFunction<void()>> waiting;
+  std::shared_ptr<void> quiet;
   try {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
     aborted_ = true;
     broken_ = cause;  // which says more than that it was closed
     unusable_.store(true, std::memory_order_relaxed);
+    if (state_ == State::Creating) {  // NCCL may never come back from it
+      made_.store(true, std::memory_order_release);
+      waiting.swap(when_created_);
+      quiet.swap(quiet_);
+    }
     under_way_.give_up(given_up_);
     for (const auto& operation : given_up_) {
       for (NcclOperation::Launched& part : operation->launched)
@@ -316,7 +336,9 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
   } catch (...) {
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
   }
+  quiet.reset();
   for (const auto& each : tell) each->fail(cause);
+  for (auto& then : waiting) then();
   const std::lock_guard lock(mutex_);
   begin_dismantling();
 }
@@ -447,9 +469,13 @@ NcclComm NcclClique::take_native(Comm& comm) noexcept {
 bool NcclClique::wait_until_gone(Time deadline) noexcept {
   {
     std::unique_lock lock(mutex_);
-    const bool gone = changed_.wait_until(
-        lock, deadline, [this] { return state_ == State::Gone && std::ranges::all_of(apart_, &Apart::over); });
+    // A thread that hangs in NCCL is not waited for.
+    const bool gone = changed_.wait_until(lock, deadline, [this] {
+      if (state_ == State::Creating) return is_abandoned_;
+      return state_ == State::Gone && std::ranges::all_of(apart_, &Apart::over);
+    });
     if (!gone) return false;
+    if (state_ == State::Creating) return true;  // which holds this clique until NCCL returns
   }
   const std::lock_guard joining(joining_);  // of two who wait here each finds all joined
   std::list<Apart> over;

@@ -47,7 +47,11 @@ struct NcclDevices {
 /// a first meeting of all ranks, so that later operations find them connected (T2), giving up and destroying.
 ///
 ///     New --created()--> Creating --> Ready --close()--> Dismantling (what is under way ends, or is given up) --> Gone
-///                                       \---abort()-----^
+///                   \                    \---abort()-----^
+///                    `--abort(): the ranks are told at once; what is made later is given up then
+///
+/// Creation is aborted when NCCL has not come back from it for the timeout, and a minute at least: its thread is left
+/// to itself.
 ///
 /// Else each rank's device thread launches its part itself. An operation is overdue when the work before it has ended
 /// on some ranks' devices, but for `timeout` not on the others', or when it has not ended `timeout` after that. Then,
@@ -126,6 +130,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
 
   void start_apart(const char* name, UniqueFunction<void()> function);
   void create() noexcept;
+  void begin_quiet();
   void dismantle() noexcept;
   bool wait_for_launched() noexcept;
   void give_up() noexcept;
@@ -151,6 +156,8 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   std::exception_ptr broken_;
   std::atomic<bool> unusable_{false};  // written with mutex_ held: it was not made, or is given up; there is broken_
   Time creating_since_{};
+  std::shared_ptr<void> quiet_;  // while NCCL makes the communicators; outside the lock when it is let go of
+  bool is_abandoned_ = false;    // NCCL has not come back from making them
   std::shared_ptr<OpenNcclDevices> opened_;
   std::vector<UniqueFunction<void()>> when_created_;
   detail::OperationsUnderWay under_way_;

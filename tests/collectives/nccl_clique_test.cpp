@@ -74,7 +74,7 @@ class Bench {
                               if (opening_fails) throw std::runtime_error("no device to be had");
                               return std::make_shared<Opened>(*this);
                             },
-                        .quiet = [] { return std::make_shared<int>(); },
+                        .quiet = [this] { return quiet; },
                         .lost = lost,
                         .ended =
                             [this](std::size_t rank, std::span<const std::uint64_t> sequences) {
@@ -180,6 +180,7 @@ class Bench {
   }
 
   test::FakeNccl& fake;
+  std::shared_ptr<int> quiet = std::make_shared<int>();  // others hold it while nothing may be half launched
   std::shared_ptr<NcclClique> clique;
   std::atomic<int> opened{0};
   std::atomic<int> given_up{0};
@@ -568,4 +569,33 @@ TEST_CASE("Ranks may launch while another thread gives the communicators up") {
     for (const auto& operation : bench.operations)
       for (const auto& part : operation->parts) CHECK(part.told <= 1);
   }
+}
+
+TEST_CASE("L10 L12: NCCL that does not come back from making a communicator is given up, and everybody is told") {
+  Bench bench(1000ms);
+  const auto hold = [&](bool held) {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.hold_creation = held;
+  };
+  hold(true);
+  bool told = false;
+  REQUIRE_FALSE(bench.clique->created([&] { told = true; }));
+  REQUIRE(comes_true([&] { return bench.opened == 1; }));
+  REQUIRE(bench.quiet.use_count() > 1);  // nobody else launches meanwhile
+  REQUIRE(bench.clique->look(std::chrono::steady_clock::now() + 59s).has_value());
+  CHECK_FALSE(told);
+  CHECK_FALSE(bench.clique->look(std::chrono::steady_clock::now() + 61s).has_value());
+  CHECK(told);
+  CHECK(bench.clique->created());
+  CHECK(bench.quiet.use_count() == 1);
+  CHECK_THAT(text_of(bench.clique->broken()), ContainsSubstring("has not made the communicator"));
+  CHECK(kind_of(bench.clique->broken()) == CollectiveError::Kind::Timeout);
+  CHECK_THROWS_AS(static_cast<void>(bench.clique->launching(0)), CollectiveError);
+  CHECK(bench.wait_until_gone());  // a device can be shut down
+  hold(false);                     // NCCL comes back after all
+  REQUIRE(comes_true([&] { return bench.opened == 0; }));
+  CHECK(bench.wait_until_gone());
+  CHECK(bench.live() == 0);
+  CHECK(bench.count(Kind::Create) == 1);
+  CHECK(bench.count(Kind::Abort) == ranks);
 }
