@@ -135,6 +135,8 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
     log([&] { return describe(error); });
     const auto file = settings().get<std::string>("collectives.dump_file");
     if (file.empty()) return;
+    static constinit std::mutex writing;  // groups that fail at the same time write one after the other
+    const std::lock_guard lock(writing);
     std::ofstream out(file, std::ios::trunc);
     out << "[" << recorders_to_json() << "]\n";
     if (!out.flush()) log([&] { return "the flight recorders cannot be written to " + file; });

@@ -11,6 +11,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,9 @@ class CommunicationGroup {
   void abort(const std::exception_ptr& cause) noexcept;
   /// As abort(), for good. Idempotent.
   void close(const std::exception_ptr& cause) noexcept;
+  /// Held while both halves of a transfer are submitted: the n-th on one device belongs to the n-th on the other.
+  /// Whoever holds it must not wait for a device.
+  [[nodiscard]] std::mutex& pairing() noexcept { return pairing_; }
   /// Throws CollectiveError Aborted, with the cause, if it has been closed.
   void require_open() const;
 
@@ -83,6 +87,7 @@ class CommunicationGroup {
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
   const Lane all_;
+  std::mutex pairing_;                   // before all others
   mutable detail::AdaptiveMutex mutex_;  // not held while the sequencer is called: it may call launches
   std::map<Way, Lane> transfers_;        // guarded by mutex_, as all below
   bool aborted_ = false;

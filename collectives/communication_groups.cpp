@@ -1,9 +1,11 @@
 #include <coxswain/collectives/communication_groups.hpp>
 
 #include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -11,6 +13,8 @@
 
 namespace cox {
 namespace {
+
+constinit std::atomic<CommunicationGroups*> made_of_process{nullptr};
 
 SequencerOptions options_of_process() {
   const Settings now = settings();
@@ -27,13 +31,23 @@ std::chrono::milliseconds timeout_in_force() {
 }  // namespace
 
 CommunicationGroups& CommunicationGroups::of_process() {
-  static auto& groups = *new CommunicationGroups(options_of_process());
+  static auto& groups = []() -> CommunicationGroups& {
+    auto* const made = new CommunicationGroups(options_of_process());
+    made_of_process.store(made, std::memory_order_release);
+    return *made;
+  }();
   return groups;
+}
+
+void CommunicationGroups::arrive_in_process(DeviceId device) {
+  // Acquire pairs with the release above. Without groups no device has left one.
+  if (CommunicationGroups* const made = made_of_process.load(std::memory_order_acquire)) made->arrive(device);
 }
 
 CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices) {
   const std::lock_guard lock(mutex_);
   if (const auto found = groups_.find(devices); found != groups_.end()) return found->second;
+  require_none_left(devices);
   auto opened = std::make_shared<CommunicationGroup>(sequencer_, devices, timeout_in_force());
   return groups_.emplace(devices, std::move(opened)).first->second;
 }
@@ -51,6 +65,20 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
   return find_or_open(devices);
 }
 
+// Under the lock.
+void CommunicationGroups::require_none_left(const CommunicationId& devices) const {
+  for (const DeviceId device : devices.devices())
+    if (left_.contains(device))
+      throw CollectiveError(CollectiveError::Kind::Aborted, "no communicator " + devices.to_string() + ": " +
+                                                                device.to_string() +
+                                                                " was shut down, and has not been opened again");
+}
+
+void CommunicationGroups::arrive(DeviceId device) {
+  const std::lock_guard lock(mutex_);
+  left_.erase(device);
+}
+
 std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId device) {
   std::vector<Group> left;
   const auto take = [&](const auto& which) {
@@ -61,6 +89,10 @@ std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId devi
       return true;
     });
   };
+  {
+    const std::lock_guard lock(mutex_);
+    left_.insert(device);
+  }
   take([](const CommunicationGroup&) { return true; });
   sequencer_.leave(device);
   take([](const CommunicationGroup& group) { return !group.usable(); });  // opened in between

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,17 @@ class CommunicationGroups {
   /// devices that are shut down at process exit still take leave of it.
   [[nodiscard]] static CommunicationGroups& of_process();
 
-  /// Finds the group of that set of devices, or opens it. A failed opening is tried again by the next call.
+  /// Finds the group of that set of devices, or opens it. A failed opening is tried again by the next call. Throws
+  /// CollectiveError Aborted if one of the devices was shut down and has not been opened again (L16).
   [[nodiscard]] Group find_or_open(const CommunicationId& devices);
-  /// As find_or_open(); a group that is not usable() any more is closed, and a new one takes its place. Ranks that
-  /// still hold the old one are refused, so nothing that was meant for it is taken for an operation of the new one.
+  /// As find_or_open(), and throws as it does; a group that is not usable() any more is closed, and a new one takes its
+  /// place. Ranks that still hold the old one are refused, so nothing that was meant for it is taken for an operation
+  /// of the new one.
   [[nodiscard]] Group renew(const CommunicationId& devices);
+  /// The device has been opened; communicators with it can be, too, even if it has left before.
+  void arrive(DeviceId device);
+  /// As that, for the groups of the process. Does nothing while they have not been made.
+  static void arrive_in_process(DeviceId device);
   /// The device is being shut down and will ask for nothing any more: see Sequencer::leave. Its groups are found no
   /// more; the caller closes those that are returned when it has waited for what it asked for.
   [[nodiscard]] std::vector<Group> leave(DeviceId device);
@@ -39,8 +46,11 @@ class CommunicationGroups {
 
  private:
   Sequencer sequencer_;
-  mutable detail::AdaptiveMutex mutex_;      // before the groups' and the sequencer's
-  std::map<CommunicationId, Group> groups_;  // guarded by mutex_
+  mutable detail::AdaptiveMutex mutex_;  // before the groups' and the sequencer's
+  void require_none_left(const CommunicationId& devices) const;
+
+  std::map<CommunicationId, Group> groups_;  // guarded by mutex_, as all below
+  std::set<DeviceId> left_;                  // devices that were shut down and have not been opened again
 };
 
 /// The flight recorders of all communicators of the process, in the order of their devices, as a JSON array of objects:

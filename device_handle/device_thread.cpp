@@ -1,6 +1,7 @@
 #include <coxswain/device_handle/device_thread.hpp>
 
 #include <coxswain/device_handle/call.hpp>
+#include <coxswain/device_handle/exceed_capacity.hpp>
 #include <coxswain/device_handle/spin_wait.hpp>
 
 #include <pthread.h>
@@ -298,7 +299,7 @@ Statistics DeviceThread::statistics() const {
 }
 
 DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops) {
-  return begin_slow(ops, current_ != nullptr ? Room::Exceed : Room::Wait);
+  return begin_slow(ops, current_ != nullptr || detail::ExceedCapacity::active() ? Room::Exceed : Room::Wait);
 }
 
 DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, const CallOptions& options) {

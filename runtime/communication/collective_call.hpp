@@ -12,7 +12,8 @@ struct CollectiveCall {
   CollectiveRequest request;
   Binding source = {};       ///< Without memory where the rank has nothing to give.
   Binding destination = {};  ///< Without memory where it gets nothing.
-  CopyPlan rows = {};        ///< Of Send and Receive: how the elements lie in the memory; no rows: one after the other.
+  CopyPlan rows =
+      {};  ///< Of Send and Receive: how the elements lie in the memory; no rows: one after the other, or none.
 };
 
 /// One call, or those of a group: launched as one.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/exceed_capacity.hpp>
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -37,7 +39,7 @@ namespace cox {
 /// (operations wait for each other in a ring), and, from then on for the whole communicator until
 /// ensure_init_collective, Timeout (ranks did not come) and Aborted.
 ///
-/// All throw CollectiveError: Validation as CollectiveGroup does, and for a set of fewer than two devices, with a
+/// All throw CollectiveError: Validation as CollectiveGroup does, and for an empty set of devices, with a
 /// device twice, of several types, that do not exist, or without this one; Unsupported where the server cannot
 /// communicate, or its handle is an InlineDeviceHandle.
 template <class Server, class Client>
@@ -51,7 +53,16 @@ class CollectiveCalls {
   void ensure_init_collective(const CommunicationId& devices, Site site = Site::current()) const {
     require_communication(devices, site);
     if constexpr (communicates)
-      static_cast<void>(at_site(site, [&] { return Server::renew_communication_group(devices); }));
+      static_cast<void>(found([&] { return Server::renew_communication_group(devices); }, site));
+  }
+
+  /// This rank gives up: all that waits for ranks of this communicator and all that comes, on every device, fails with
+  /// CollectiveError Aborted, with `cause` as its cause, until ensure_init_collective. Operations that all ranks have
+  /// submitted already are done. Does nothing where the communicator was aborted before. Any thread; does not block.
+  void abort_collective(const CommunicationId& devices, const std::exception_ptr& cause,
+                        Site site = Site::current()) const {
+    require_communication(devices, site);
+    if constexpr (communicates) group_of(devices, site)->abort(cause);
   }
 
   /// See CollectiveGroup for the meaning of each. In place where that says so.
@@ -93,8 +104,7 @@ class CollectiveCalls {
     if constexpr (communicates) {
       CollectiveGroup group(devices, client().device_id(), Caller{client().stream_id(), site});
       std::forward<F>(f)(group);
-      if (!group.empty())
-        communicate(at_site(site, [&] { return Server::communication_group(devices); }), std::move(group), site);
+      if (!group.empty()) communicate(group_of(devices, site), std::move(group), site);
     }
   }
 
@@ -169,12 +179,18 @@ class CollectiveCalls {
 
   [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
 
-  // What `find()` throws without a line, since it has none of the caller's, leaves with `site`.
-  template <class F>
-  static std::invoke_result_t<F&> at_site(const Site& site, F&& find) {
+  [[nodiscard]] auto group_of(const CommunicationId& devices, const Site& site) const {
+    return found([&] { return Server::communication_group(devices); }, site);
+  }
+  // What `find()` returns. Of several devices that were shut down the client's own comes first: CallError Closed. What
+  // it throws without a line, since it has none of the caller's, leaves with `site`.
+  template <class Find>
+  [[nodiscard]] auto found(const Find& find, const Site& site) const {
     try {
       return find();
     } catch (const CollectiveError& error) {
+      if (error.kind() == CollectiveError::Kind::Aborted)
+        client().submit(site, "collective", [](Server&, const Caller&) {});
       if (error.site().line() != 0) throw;
       throw CollectiveError(error.kind(), error.what(), site, error.cause());
     }
@@ -186,7 +202,7 @@ class CollectiveCalls {
   }
 
   // Both halves of a transfer. A half without the other would meet one of the next transfer, so there is both or the
-  // communicator of the two is given up.
+  // communicator of the two is given up; and no other thread's halves come between them.
   template <class Send, class Receive>
   void exchange(const Client& destination, Send&& send, Receive&& receive, const Site& site) const {
     require_supported(site);
@@ -195,7 +211,10 @@ class CollectiveCalls {
     CollectiveGroup receives(devices, destination.device_id(), Caller{destination.stream_id(), site});
     std::forward<Send>(send)(sends);
     std::forward<Receive>(receive)(receives);
-    const auto group = at_site(site, [&] { return Server::communication_group(devices); });
+    const auto group = group_of(devices, site);
+    client().submit(site, "to_client", [](Server&, const Caller&) {});  // waits for room here, not inside the lock
+    const std::lock_guard together(group->pairing());
+    const detail::ExceedCapacity exceed;
     communicate(group, std::move(sends), site);
     try {
       destination.communicate(group, std::move(receives), site);

@@ -13,7 +13,7 @@ namespace cox {
 class CollectiveError : public Error {
  public:
   enum class Kind : std::uint8_t {
-    Validation,     ///< The request makes no sense: one device, a device twice, mixed types, a dtype that cannot be
+    Validation,     ///< The request makes no sense: a device twice, mixed types, a dtype that cannot be
                     ///< reduced.
     Mismatch,       ///< Two ranks asked for different things; what() names both calls.
     RankFailed,     ///< A rank could not take part; what() names it, cause() says why. The communicator stays usable.

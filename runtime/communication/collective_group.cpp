@@ -48,11 +48,11 @@ void CollectiveGroup::all_to_all(const Handle& source, const Handle& destination
 void CollectiveGroup::barrier() { add({.operation = Barrier}, nullptr, nullptr); }
 
 void CollectiveGroup::send(const Handle& source, ElementType type, DeviceId to) {
-  add_transfer(Send, source.binding(), type, to, {});
+  add_transfer(Send, source.binding(), type, to, std::nullopt);
 }
 
 void CollectiveGroup::receive(const Handle& destination, ElementType type, DeviceId from) {
-  add_transfer(Receive, destination.binding(), type, from, {});
+  add_transfer(Receive, destination.binding(), type, from, std::nullopt);
 }
 
 void CollectiveGroup::send(CopyDescriptor source, ElementType type, DeviceId to) {
@@ -100,17 +100,16 @@ void CollectiveGroup::add(CollectiveRequest request, const Handle* source, const
 }
 
 void CollectiveGroup::add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other,
-                                   CopyPlan rows) {
+                                   std::optional<CopyPlan> rows) {
   CollectiveRequest request{
       .operation = operation, .element_type = type, .root = devices_.rank_of(other, caller_.site), .caller = caller_};
   if (request.root == rank_) refuse(request, "a device does not need a transfer to itself");
   if (!memory.memory) refuse(request, "it has no memory");
-  const bool dense = rows.rows == 0;
-  const std::size_t bytes = dense ? memory.size_in_used() : rows.size();
-  if (!dense && rows.row_bytes % element_size(type) != 0)
-    refuse(request, fmt::format("its rows of {} bytes are no whole number of {}", rows.row_bytes, to_string(type)));
+  const std::size_t bytes = rows ? rows->size() : memory.size_in_used();
+  if (rows && rows->row_bytes % element_size(type) != 0)
+    refuse(request, fmt::format("its rows of {} bytes are no whole number of {}", rows->row_bytes, to_string(type)));
   request.count = elements(request, "memory", bytes);
-  CollectiveCall call{.request = request, .rows = rows};
+  CollectiveCall call{.request = request, .rows = rows.value_or(CopyPlan{})};
   (operation == Send ? call.source : call.destination) = std::move(memory);
   append(std::move(call));
 }

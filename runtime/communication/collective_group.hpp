@@ -9,6 +9,7 @@
 #include <coxswain/runtime/handle.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -62,7 +63,8 @@ class CollectiveGroup {
 
  private:
   void add(CollectiveRequest request, const Handle* source, const Handle* destination);
-  void add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other, CopyPlan rows);
+  void add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other,
+                    std::optional<CopyPlan> rows);
   void append(CollectiveCall call);
   [[nodiscard]] std::size_t elements(const CollectiveRequest& request, const char* which, std::size_t bytes) const;
   void require_aligned(const CollectiveRequest& request, const char* which, const Handle& handle) const;

@@ -17,8 +17,7 @@ namespace {
 CommunicationId::CommunicationId(std::span<const DeviceId> devices, Site site)
     : devices_(devices.begin(), devices.end()) {
   std::ranges::sort(devices_);
-  if (devices_.size() < 2)
-    refuse("it takes two devices at least, and " + std::to_string(devices_.size()) + " were named", site);
+  if (devices_.empty()) refuse("no device was named", site);
   if (const auto twice = std::ranges::adjacent_find(devices_); twice != devices_.end())
     refuse(twice->to_string() + " is named twice", site);
   if (devices_.front().type != devices_.back().type)

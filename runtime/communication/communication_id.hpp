@@ -12,12 +12,13 @@
 namespace cox {
 
 /// The devices that communicate with each other: a set, whatever order they are named in, compared by its members. What
-/// names a communicator in the process. A device's rank is its place in the order of DeviceIds.
+/// names a communicator in the process. A device's rank is its place in the order of DeviceIds. One device is a valid
+/// set: its collectives involve no other.
 class CommunicationId {
  public:
   using Site = std::source_location;
 
-  /// Throws CollectiveError Validation: fewer than two devices, a device twice, devices of different types.
+  /// Throws CollectiveError Validation: no device, a device twice, devices of different types.
   CommunicationId(std::span<const DeviceId> devices, Site site = Site::current());
   CommunicationId(std::initializer_list<DeviceId> devices, Site site = Site::current())
       : CommunicationId(std::span(devices.begin(), devices.size()), site) {}
@@ -34,7 +35,7 @@ class CommunicationId {
 
   /// The sets of the devices that have one colour, in the order of colours: what MPI and NCCL call a split. `colours`:
   /// one for each rank; those with a negative one are in no set. Throws CollectiveError Validation: another number of
-  /// colours than devices, a device alone with its colour.
+  /// colours than devices.
   [[nodiscard]] std::vector<CommunicationId> split(std::span<const int> colours, Site site = Site::current()) const;
 
   friend auto operator<=>(const CommunicationId&, const CommunicationId&) = default;

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace cox {
@@ -16,7 +17,8 @@ namespace cox {
 /// between its devices go through the host, and collectives are CollectiveError Unsupported. Else:
 ///
 /// - CommunicationGroup: the devices of a communicator, as their ranks know it. abort(cause): what they have asked for
-///   and ask for is refused, until the group is renewed.
+///   and ask for is refused, until the group is renewed. pairing(): a lock for submitting both halves of a transfer as
+///   one.
 /// - communication_group(devices): finds the group or opens it. renew_communication_group(devices): as that, but one
 ///   that is of no use any more, since ranks were missing or it was aborted, is replaced. Any thread; do not wait for
 ///   other ranks. Throw CollectiveError.
@@ -35,6 +37,7 @@ concept ServerCommunication =
        { server.communicate(group, std::move(calls), caller, when) } -> std::same_as<void>;
        { server.sync_collective(caller) } -> std::same_as<void>;
        { group->abort(cause) } -> std::same_as<void>;
+       { group->pairing() } -> std::same_as<std::mutex&>;
      });
 
 }  // namespace cox

@@ -106,6 +106,11 @@ TEST_CASE("A device that leaves is in no group that is found from then on, and e
   const auto left = groups.leave(b);
   CHECK(left == std::vector{with});
   CHECK(groups.find_or_open({a, c}) == without);
+  // L16: refused at once until the device is there again.
+  for (const auto& meet : {&CommunicationGroups::find_or_open, &CommunicationGroups::renew})
+    CHECK(kind_of<CollectiveError>([&] { static_cast<void>((groups.*meet)({a, b})); }) ==
+          CollectiveError::Kind::Aborted);
+  groups.arrive(b);
   CHECK(groups.find_or_open({a, b}) != with);
   CHECK(groups.find_or_open({a, b})->usable());
 }

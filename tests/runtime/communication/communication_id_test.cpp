@@ -33,12 +33,18 @@ TEST_CASE("The same devices are the same communication, in whatever order") {
   CHECK(among({b, a}).world_size() == 2);
 }
 
-TEST_CASE("One device, a device twice, and devices of different types do not communicate") {
-  CHECK(kind_of<CollectiveError>([] { (void)among({a}); }) == CollectiveError::Kind::Validation);
+TEST_CASE("No device, a device twice, and devices of different types do not communicate") {
   CHECK(kind_of<CollectiveError>([] { (void)among({}); }) == CollectiveError::Kind::Validation);
   CHECK(mentions(message_of([] { (void)among({a, b, a}); }), {"host:0", "twice"}));
   CHECK(mentions(message_of([] { (void)among({a, other}); }), {"different types"}));
   CHECK(mentions(message_of([] { (void)among({a, b}).rank_of(c); }), {"host:2", "is not in"}));
+}
+
+TEST_CASE("One device is a communication, with itself") {
+  CHECK(among({a}).world_size() == 1);
+  CHECK(among({a}).rank_of(a) == 0);
+  CHECK(among({a}) != among({a, b}));
+  CHECK(among({a, b}).split(std::vector<int>{1, 2}) == std::vector<CommunicationId>{among({a}), among({b})});
 }
 
 TEST_CASE("A split gives the sets of each colour in the order of colours") {
@@ -51,6 +57,6 @@ TEST_CASE("A split gives the sets of each colour in the order of colours") {
     return kind_of<CollectiveError>([&] { static_cast<void>(all.split(of)); }) == CollectiveError::Kind::Validation;
   };
   CHECK(refused({1, 1}));
-  CHECK(refused({1, 1, 1, 1, 2}));
+  CHECK(refused({1, 1, 1, 1, 2, 2}));
   CHECK(all.split(std::vector<int>(5, -1)).empty());
 }

@@ -6,6 +6,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,8 @@
 #include <cstddef>
 #include <exception>
 #include <future>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -167,4 +170,112 @@ TEMPLATE_TEST_CASE("A rank that asks after another one's device was shut down is
   const auto failures = failures_of(fleet[0]);
   REQUIRE(kinds_of(failures) == std::vector{Kind::Aborted});
   REQUIRE(mentions(failures[0].what, {devices[1].to_string() + " was shut down"}));
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds at_once{100};
+
+/// What `f` throws must be CollectiveError Aborted, at once, and name the device.
+template <class F>
+void require_refused_at_once(F f, DeviceId device) {
+  const auto begin = Clock::now();
+  CHECK(kind_of<CollectiveError>(f) == Kind::Aborted);
+  CHECK(Clock::now() - begin < at_once);
+  CHECK(mentions(message_of(f), {device.to_string() + " was shut down"}));
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("L16: a device that was shut down is refused at once by all that would meet it", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
+  TestType fleet(3);
+  const auto& devices = fleet.devices();
+  const Handle data = to_device(fleet[0], numbers_of(0, 100));
+  fleet[0].ensure_init_collective(devices);
+  shutdown(devices[2]);
+  require_refused_at_once([&] { fleet[0].all_reduce(data, data, ElementType::I32, devices); }, devices[2]);
+  require_refused_at_once([&] { fleet[1].ensure_init_collective(devices); }, devices[2]);
+  require_refused_at_once([&] { fleet[0].barrier({devices[0], devices[2]}); }, devices[2]);
+  require_refused_at_once([&] { fleet[0].send(data, ElementType::I32, devices[2]); }, devices[2]);
+  require_refused_at_once([&] { fleet[0].receive(data, ElementType::I32, devices[2]); }, devices[2]);
+  const CommunicationId others{devices[0], devices[1]};
+  const Sum first(fleet[0], others, 100);
+  const Sum second(fleet[1], others, 100);
+  CHECK((first.right(fleet[0]) && second.right(fleet[1])));
+  fleet.each([](std::size_t rank, auto& client) {
+    if (rank != 2) settle(client);
+  });
+  fleet.reopen(2);
+  require_service(fleet);
+}
+
+TEMPLATE_TEST_CASE("L16: a graph that meets a device which was shut down fails at its replay", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  const Handle data = to_device(fleet[0], numbers_of(0, 100));
+  fleet[0].graph_prepare();
+  fleet[0].graph_start_capture();
+  fleet[0].all_reduce(data, data, ElementType::I32, devices);
+  auto graph = fleet[0].graph_stop_capture();
+  shutdown(devices[1]);
+  const auto begin = Clock::now();
+  graph.replay();
+  CHECK(kinds_of(failures_of(fleet[0])) == std::vector{Kind::Aborted});
+  CHECK(Clock::now() - begin < at_once);
+}
+
+TEMPLATE_TEST_CASE("L16: ranks that wait are told within 100 ms that one has given up, and why", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
+  TestType fleet(3);
+  const CommunicationId all(fleet.devices());
+  fleet.each([&](std::size_t, auto& client) { client.ensure_init_collective(all); });
+  require_service(fleet);  // what has to be opened is
+  Future<void> waiting[] = {pending(fleet[0], all), pending(fleet[1], all)};
+  fleet.each(
+      [](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });  // all have asked
+  const auto begin = Clock::now();
+  fleet[2].abort_collective(all, std::make_exception_ptr(std::runtime_error("no more data")));
+  for (Future<void>& each : waiting) {
+    try {
+      get_soon(std::move(each));
+      FAIL("a rank has given up, and nothing failed");
+    } catch (const ServerError& unhealthy) {
+      CHECK(Clock::now() - begin < at_once);
+      CHECK(unhealthy.errors().size() == 5);
+      CHECK(kind_in<CollectiveError>(unhealthy.cause()) == Kind::Aborted);
+      const auto cause = [&] {
+        try {
+          std::rethrow_exception(unhealthy.cause());
+        } catch (const CollectiveError& aborted) {
+          return aborted.cause();
+        }
+      }();
+      CHECK_THROWS_WITH(std::rethrow_exception(cause), "no more data");
+    }
+  }
+  // What comes is refused as well, also of who gave up; and a second abort changes nothing.
+  fleet[0].abort_collective(all, std::make_exception_ptr(std::runtime_error("me, too")));
+  const Sum late(fleet[2], all, 100);
+  const auto failures = failures_of(fleet[2]);
+  CHECK(kinds_of(failures) == std::vector{Kind::Aborted});
+  CHECK(mentions(failures[0].what, {"no more data"}));
+  fleet[1].ensure_init_collective(all);
+  require_service(fleet);
+}
+
+TEMPLATE_TEST_CASE("L16: a transfer that waits is told that the communicator was given up", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CommunicationId both(fleet.devices());
+  const Handle data = to_device(fleet[0], numbers_of(0, 100));
+  fleet[0].send(data, ElementType::I32, fleet.devices()[1]);
+  fleet[0].device_handle().submit_blocking([](auto&) {});
+  fleet[1].abort_collective(both, std::make_exception_ptr(std::runtime_error("no more data")));
+  const auto failures = failures_of(fleet[0]);
+  CHECK(kinds_of(failures) == std::vector{Kind::Aborted});
+  CHECK(mentions(failures[0].what, {"no more data"}));
+  CHECK(kind_of<CollectiveError>([&] { fleet[0].abort_collective({fleet.devices()[1]}, nullptr); }) ==
+        Kind::Validation);
 }

@@ -39,8 +39,7 @@ TEMPLATE_TEST_CASE("Sets of devices that are no communicator are refused", "", C
   const auto with = [&](std::vector<DeviceId> set) {
     return [&fleet, &data, set = std::move(set)] { fleet[0].all_reduce(data, data, ElementType::I32, set); };
   };
-  require_refused(with({}), {"two devices at least", "0 were named"});
-  require_refused(with({devices[0]}), {"two devices at least", "1 were named"});
+  require_refused(with({}), {"no device was named"});
   require_refused(with({devices[0], devices[1], devices[0]}), {devices[0].to_string() + " is named twice"});
   require_refused(with({devices[0], {.type = static_cast<std::uint16_t>(type + 1), .index = index}}),
                   {"of different types"});

@@ -160,3 +160,65 @@ TEMPLATE_TEST_CASE("A transfer of which one half cannot be asked for leaves the 
   const Handle there = fleet[0].to_client(fresh, fleet[1], ElementType::I32);
   REQUIRE(read_soon(fleet[1], there) == numbers_of(7, 100));
 }
+
+TEMPLATE_TEST_CASE("Threads that call to_client at the same time receive what they sent themselves", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  constexpr std::size_t threads = 4;
+  constexpr int rounds = 60;
+  in_parallel(threads, [&](std::size_t thread) {
+    auto here = fleet[thread % 2];
+    auto there = fleet[1 - thread % 2];
+    here.set_stream(StreamId::allocate());
+    there.set_stream(StreamId::allocate());
+    // Of different sizes, too: halves of two threads would be refused.
+    const Numbers numbers(64 + 16 * thread, static_cast<std::int32_t>(thread));
+    const Handle source = to_device(here, numbers);
+    for (int round = 0; round < rounds; ++round) {
+      std::vector<Handle> received;
+      for (int i = 0; i < 50; ++i) received.push_back(here.to_client(source, there, ElementType::I32));
+      for (const Handle& each : received)
+        if (read_soon(there, each) != numbers) throw std::runtime_error("received what another thread sent");
+    }
+    settle(here);
+  });
+}
+
+TEMPLATE_TEST_CASE("L10: to_client from threads and from device threads ends where the queues are full", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  set_settings({{"device_thread.queue_capacity", std::uint64_t{4}}, {"device_thread.queue_policy", "block"}});
+  {
+    TestType fleet(2);
+    in_parallel(4, [&](std::size_t thread) {
+      auto here = fleet[thread % 2];
+      auto there = fleet[1 - thread % 2];
+      const Handle source = to_device(here, Numbers(16, 5));
+      for (int i = 0; i < 200; ++i) {
+        std::vector<Handle> received;
+        const auto send = [&] { received.push_back(here.to_client(source, there, ElementType::I32)); };
+        if (thread < 2) {
+          send();
+        } else {
+          there.device_handle().submit_blocking([&](auto&) { send(); });
+        }
+      }
+      settle(here);
+    });
+    fleet.each([](std::size_t, auto& client) { settle(client); });
+  }
+  reset_settings({"device_thread.queue_capacity", "device_thread.queue_policy"});
+}
+
+TEMPLATE_TEST_CASE("A tensor without elements arrives without elements, whatever memory it is a view of", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const Handle memory = to_device(fleet[0], numbers_of(0, 1024));
+  for (const Shape& shape : {Shape{0, 16}, Shape{16, 0}}) {
+    const MemoryLayout received =
+        fleet[0].to_client_tensor(memory.copy_descriptor(shape, {16, 1}, 4), fleet[1], ElementType::I32);
+    CHECK(fleet[1].read_one_tensor(received.copy_descriptor(shape, 4)).empty());
+    fleet.each([](std::size_t, auto& client) { CHECK_NOTHROW(settle(client)); });
+  }
+}
