@@ -1,7 +1,9 @@
 #pragma once
 
 #include <coxswain/collectives/bucket_plan.hpp>
+#include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
@@ -9,7 +11,9 @@
 #include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/handle.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <source_location>
@@ -23,13 +27,20 @@ namespace cox {
 /// computed:
 ///
 ///     GradientBuckets buckets(client, devices, gradients);       // on every rank the same gradients
-///     each step:  backward: buckets.add(i, gradient_of_i)        // as soon as the work that makes it has been queued
-///                 buckets.finish()                               // then queue what uses them
+///     each step:
+///       backward:  buckets.add(i, gradient_of_i)                 // as soon as the work that makes it has been queued
+///       auto reduced = buckets.finish();
+///       ...                                                      // queue what uses the gradients
+///       reduced.get();                                           // throws what failed
 ///
 /// A bucket is reduced as one group, in place, when all its gradients have been added and all buckets before it are
 /// under way: so the ranks agree on the order, in whatever order and from whatever streams they add. Buckets have a
 /// stream of their own, which waits for exactly the work that makes the gradients; work that uses a gradient later, on
 /// any stream, waits for its bucket. All functions: any thread; none waits for the device.
+///
+/// What fails is not lost (L12): it is thrown by the future of finish(), or, if that has not been taken, by the next
+/// blocking call on each of the streams that called add() or finish() in that step, with its first cause. Not for
+/// captures: one on a stream that calls add() or finish() fails, and graph_stop_capture throws ServerError Graph.
 template <class Client>
 class GradientBuckets {
  public:
@@ -39,7 +50,8 @@ class GradientBuckets {
   GradientBuckets(Client client, CommunicationId devices, std::vector<Gradient> gradients,
                   ReduceOperation operation = ReduceOperation::Mean, const BucketOptions& options = {},
                   Site site = Site::current())
-      : client_(std::move(client)),
+      : caller_(client),
+        client_(std::move(client)),
         devices_(std::move(devices)),
         gradients_(std::move(gradients)),
         operation_(operation),
@@ -48,6 +60,18 @@ class GradientBuckets {
         missing_(missing_of(plan_)) {
     static_cast<void>(devices_.rank_of(client_.device_id(), site));
     client_.set_stream(StreamId::allocate());
+  }
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
+  /// In the middle of a step: what has been added and belongs to no complete bucket is not reduced.
+  ~GradientBuckets() {
+    if (callers_.empty()) return;
+    try {
+      client_.end_failure_reports();
+    } catch (const CallError&) {  // the device is closed
+    } catch (...) {
+      report_task_error({client_.device_id(), client_.stream_id(), std::current_exception()});
+    }
   }
 
   [[nodiscard]] const BucketPlan& plan() const noexcept { return plan_; }
@@ -59,19 +83,23 @@ class GradientBuckets {
   void add(std::size_t index, const Handle& memory, Site site = Site::current()) {
     const std::lock_guard lock(mutex_);
     check(index, memory, site);
+    report_to_caller(site);
     added_[index] = memory;
     --missing_[plan_.bucket_of(index)];
     begin_complete(site);
   }
 
   /// Ends the step: the next add() belongs to the next one. Returns a future that is ready when all gradients have been
-  /// reduced, and throws what failed. Throws CollectiveError Validation, with the first of them, if gradients have not
-  /// been added; then the step goes on.
-  Future<void> finish(Site site = Site::current()) {
+  /// reduced, and throws what failed in this step, or in one before where it has reached nobody. Throws CollectiveError
+  /// Validation, with the first of them, if gradients have not been added; then the step goes on.
+  [[nodiscard]] Future<void> finish(Site site = Site::current()) {
     const std::lock_guard lock(mutex_);
+    report_to_caller(site);
     begin_complete(site);
     if (next_ != plan_.buckets()) refuse("gradient " + std::to_string(first_missing()) + " has not been added", site);
     Future<void> reduced = sync(site);
+    client_.end_failure_reports(site);
+    callers_.clear();
     next_ = 0;
     missing_ = missing_of(plan_);
     return reduced;
@@ -93,6 +121,19 @@ class GradientBuckets {
       refuse("gradient " + std::to_string(index) + " has " + std::to_string(memory.size_in_used()) +
                  " bytes, but was said to have " + std::to_string(gradients_[index].bytes),
              site);
+  }
+
+  // Before anything is queued for it, and once in a step.
+  void report_to_caller(const Site& site) {
+    const StreamId caller = caller_.stream_id();
+    if (std::ranges::find(callers_, caller) != callers_.end()) return;
+    callers_.push_back(caller);
+    try {
+      client_.report_failures_to(caller, site);
+    } catch (...) {
+      callers_.pop_back();
+      throw;
+    }
   }
 
   // The order of the buckets is that of the calls: under the lock.
@@ -128,7 +169,8 @@ class GradientBuckets {
                           "gradient buckets on " + client_.device_id().to_string() + ": " + why, site);
   }
 
-  Client client_;  // pinned to a stream of its own
+  const Client caller_;  // as it was given: says which stream a call belongs to
+  Client client_;        // pinned to a stream of its own
   const CommunicationId devices_;
   const std::vector<Gradient> gradients_;
   const ReduceOperation operation_;
@@ -137,6 +179,7 @@ class GradientBuckets {
   std::vector<std::optional<Handle>> added_;  // guarded by mutex_, as all below; until their bucket is under way
   std::vector<std::size_t> missing_;          // of each bucket
   std::size_t next_ = 0;                      // the first bucket that is not under way
+  std::vector<StreamId> callers_;             // of add() and finish() in this step
 };
 
 }  // namespace cox

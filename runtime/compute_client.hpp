@@ -42,7 +42,8 @@ namespace cox {
 /// the device. What is wrong with the arguments of create* and empty* as such (sizes that do not fit together) is
 /// thrown by the call itself; any later failure, and all that is wrong with a write or a launch, is kept with the
 /// stream and thrown, as ServerError Unhealthy with the first cause first, by the next read, sync or flush on that
-/// stream (L12). Every call throws CallError Closed once the device is being shut down (L4).
+/// stream, whatever futures are dropped (L12). Every call throws CallError Closed once the device is being shut down
+/// (L4).
 ///
 /// HandleTemplate is DeviceHandle (own device thread) or InlineDeviceHandle (the caller's thread, for debugging).
 ///
@@ -302,7 +303,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// Calls `f()` on the device thread, nobody else's calls in between, and takes how long the device works on what it
   /// queues on this stream. Profiles nest. Returns what `f` returns and the duration, or the duration alone if that is
   /// void; rethrows what `f` threw. Failures of the work in between are the duration's (ProfileError), not the
-  /// stream's. Blocks for the device thread, not for the work. Throws ServerError Graph in a capture.
+  /// stream's; they are the stream's if the duration is dropped untaken, or `f` threw. Blocks for the device thread,
+  /// not for the work. Throws ServerError Graph in a capture.
   template <class F>
   auto profile(F&& f, Site site = Site::current()) const {
     return measure(std::forward<F>(f), ProfileFailures::OfProfile, site);
@@ -321,9 +323,10 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// The stream's work from here to graph_stop_capture is recorded and not run: launches, writes and allocations; also
   /// collectives and transfers, which every replay asks for anew, in their place between the rest: the other ranks
   /// replay them, too, or ask for the same. Read, sync, flush and profile are ServerError Graph meanwhile, and so is
-  /// memory that only growth of the pool could give. A launch with a dynamic cube count is recorded by host devices,
-  /// and every replay reads the count anew; on CUDA devices it fails the capture, since a graph of the driver has a
-  /// fixed count. Blocks for the device thread. Throws as graph_prepare.
+  /// memory that only growth of the pool could give. On other streams, uses of memory that the capture writes are
+  /// ServerError Graph until it ends. A launch with a dynamic cube count is recorded by host devices, and every replay
+  /// reads the count anew; on CUDA devices it fails the capture, since a graph of the driver has a fixed count. Blocks
+  /// for the device thread. Throws as graph_prepare.
   void graph_start_capture(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.begin_capture(caller); },
                             site);
@@ -363,6 +366,20 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
   auto sync(CompletionToken&& token, Site site = Site::current()) const {
     return sync(site).async_get(std::forward<CompletionToken>(token));
+  }
+  /// For a helper whose client is pinned to a stream of its own: failures of the collectives and transfers that are
+  /// queued on that stream from now on, and of work that cannot be queued there, are failures of `stream`, too, and of
+  /// all others that this was called for. The next blocking call on each of them throws a failure, once; if a future of
+  /// the helper's stream delivers it first, none of them does (L12). A capture on `stream` fails with ServerError
+  /// Graph: it cannot record work of another stream. Does not block.
+  void report_failures_to(StreamId stream, Site site = Site::current()) const {
+    submit(site, "report_failures_to",
+           [stream](Server& server, const Caller& caller) { server.report_failures_to(stream, caller); });
+  }
+  /// What is queued on this client's stream from now on is on behalf of no other stream. Does not block.
+  void end_failure_reports(Site site = Site::current()) const {
+    submit(site, "end_failure_reports",
+           [](Server& server, const Caller& caller) { server.report_failures_to(std::nullopt, caller); });
   }
   /// The memory of the whole device. Blocks for the device thread. Throws ServerError Unhealthy while the stream has
   /// failures that no read, sync or flush has taken yet.

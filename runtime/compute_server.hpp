@@ -64,6 +64,9 @@ namespace cox {
 /// - replay(graph, caller): queues the graph's work on its stream. Failures join the stream's errors.
 /// - graph_destroy(graph, caller): gives the graph up; does not wait for its replays.
 /// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
+/// - report_failures_to(stream, caller): failures of collectives that the caller's stream is given from now on, and of
+///   what cannot be queued on it, go to the errors of `stream`, too; nothing: to no other stream from now on. A stream
+///   that is capturing fails its capture with ServerError Graph.
 /// - enumerate_devices(type), enumerate_all_devices(): the devices that this kind of server can open. Any thread.
 /// - Kernel: has a name() and a cube_dim(). If it also has a prepare(DeviceId), which must not throw, every launch
 /// calls
@@ -102,6 +105,7 @@ concept ComputeServer =
       { server.replay(graph, caller) } -> std::same_as<void>;
       { server.graph_destroy(graph, caller) } -> std::same_as<void>;
       { server.on_task_error(error, stream) } -> std::same_as<void>;
+      { server.report_failures_to(stream, caller) } -> std::same_as<void>;
       { constant.utilities() } -> std::same_as<std::shared_ptr<const ServerUtilities<S>>>;
       { S::enumerate_devices(type) } -> std::same_as<std::vector<DeviceId>>;
       { S::enumerate_all_devices() } -> std::same_as<std::vector<DeviceId>>;

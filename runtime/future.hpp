@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/detail/deadline.hpp>
 #include <coxswain/runtime/detail/delivery.hpp>
 #include <coxswain/runtime/promise.hpp>
 
@@ -17,11 +18,15 @@ namespace cox {
 
 /// The result of an operation that a device completes later. Driven by completion: no thread is held for it. Dropping
 /// it at any time is safe and cancels nothing; buffers that the device still uses live on until it is done with them.
+/// Failures that a dropped future would have thrown stay with their stream: its next blocking call throws them (L12).
 /// Move-only. One of get(), async_get() and co_await takes the result, once.
 template <class T>
 class Future {
  public:
   Future() noexcept = default;
+  Future(Future&&) noexcept = default;
+  Future& operator=(Future&&) noexcept = default;
+  ~Future() = default;
 
   /// Not default-constructed, not moved from, result not taken. All below require it.
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
@@ -33,7 +38,7 @@ class Future {
   /// Blocks until the result is there or the time is over; returns whether it is there. Throws as wait().
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> time) const {
-    return state_->wait_until(std::chrono::steady_clock::now() + time);
+    return state_->wait_until(detail::deadline_after(time));
   }
   /// Blocks until the result is there, and takes it: returns the value, or throws what the operation failed with, or as
   /// wait().

@@ -46,12 +46,12 @@ class Promise {
   template <class V = T>
     requires(!std::is_void_v<T>)
   void set_value(V value) {
-    std::exchange(state_, nullptr)->complete(nullptr, std::optional<T>(std::move(value)));
+    std::exchange(state_, nullptr)->complete({}, std::optional<T>(std::move(value)));
   }
   void set_value()
     requires std::is_void_v<T>
   {
-    std::exchange(state_, nullptr)->complete(nullptr, detail::Nothing{});
+    std::exchange(state_, nullptr)->complete({}, detail::Nothing{});
   }
   /// The future is complete as soon as `milestone` is reached and `settle()` has made its value, or thrown its error.
   /// Whoever waits for the future does that, or a helper thread of the device: `settle` must not block. It is destroyed
@@ -69,7 +69,9 @@ class Promise {
     }
     state_.reset();
   }
-  void set_error(std::exception_ptr error) { std::exchange(state_, nullptr)->complete(std::move(error), std::nullopt); }
+  void set_error(std::exception_ptr error) { set_error(detail::TakenError{std::move(error)}); }
+  /// If the future is dropped without its result having been taken, the receipt returns the error.
+  void set_error(detail::TakenError error) { std::exchange(state_, nullptr)->complete(std::move(error), std::nullopt); }
 
  private:
   void abandon() noexcept {
@@ -82,7 +84,7 @@ class Promise {
     } catch (...) {  // or std::bad_alloc, which is an answer, too
       error = std::current_exception();
     }
-    state->complete(std::move(error), std::nullopt);
+    state->complete({std::move(error)}, std::nullopt);
   }
 
   std::shared_ptr<detail::FutureState<T>> state_;

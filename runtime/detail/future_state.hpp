@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/spin_wait.hpp>
 #include <coxswain/runtime/completion_thread.hpp>
 #include <coxswain/runtime/detail/queued_operation.hpp>
+#include <coxswain/runtime/detail/taken_error.hpp>
 #include <coxswain/runtime/detail/waiting_help.hpp>
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/unique_function.hpp>
@@ -32,7 +33,7 @@ struct Nothing {};
 /// Armed: the result is there as soon as the device has come to a milestone. Whoever waits, waits for that, and then
 /// makes the result; no other thread has to be woken. If nobody waits, the milestone's helper does so for a
 /// continuation. An armed state that is dropped leaves what makes the result, and all that it holds, with the
-/// milestone.
+/// milestone. An error that nobody takes returns to the stream that it came from (see TakenError).
 template <class T>
 class FutureState : public std::enable_shared_from_this<FutureState<T>> {
  public:
@@ -53,7 +54,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
 
   /// Runs the continuation, if there is one, on this thread, without a lock held.
-  void complete(std::exception_ptr error, std::optional<Value> value) {
+  void complete(TakenError error, std::optional<Value> value) {
     queued_.begin();
     finish(std::move(error), std::move(value));
   }
@@ -102,7 +103,10 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     if (!wait_for_milestone(deadline)) return false;
     if (settle()) return true;
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline, [this] { return is(Stage::Ready); });
+    const auto is_ready = [this] { return is(Stage::Ready); };
+    if (deadline != std::chrono::steady_clock::time_point::max()) return changed_.wait_until(lock, deadline, is_ready);
+    changed_.wait(lock, is_ready);
+    return true;
   }
   /// Calls `continuation` once, when complete: at once on this thread, or later on the completing one. Must not throw.
   void when_ready(UniqueFunction<void()> continuation) {
@@ -117,7 +121,10 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
 
   // After ready() only; by the one who takes the result.
-  [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
+  [[nodiscard]] std::exception_ptr take_error() noexcept {
+    if (error_.receipt != nullptr) std::exchange(error_.receipt, nullptr)->delivered();
+    return std::exchange(error_.error, nullptr);
+  }
   [[nodiscard]] Value take_value() {
     Value value = std::move(*value_);
     value_.reset();
@@ -133,7 +140,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
 
   [[nodiscard]] bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
 
-  void finish(std::exception_ptr error, std::optional<Value> value) {
+  void finish(TakenError error, std::optional<Value> value) {
     UniqueFunction<void()> continuation;
     {
       const std::lock_guard lock(mutex_);
@@ -205,9 +212,9 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     if (!settle) return false;
     const auto self = this->shared_from_this();
     try {
-      finish(nullptr, settle());
+      finish({}, settle());
     } catch (...) {
-      finish(std::current_exception(), std::nullopt);
+      finish(current_error(), std::nullopt);
     }
     return true;
   }
@@ -218,7 +225,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   std::atomic<Stage> stage_{Stage::Pending};  // written with mutex_ held
   std::shared_ptr<Milestone> milestone_;      // set once, before the stage is Armed
   Settle settle_;                             // guarded by mutex_, as all below
-  std::exception_ptr error_;
+  TakenError error_;
   std::optional<Value> value_;
   UniqueFunction<void()> continuation_;
   std::shared_ptr<CompletionThread> helper_;

@@ -1,40 +1,133 @@
 #include <coxswain/runtime/detail/stream_errors.hpp>
 
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace cox::detail {
 
-void StreamErrors::add(std::uint64_t position, std::exception_ptr error) noexcept {
+/// Returns failures to their stream, unless they are delivered.
+class StreamErrors::Receipt final : public ErrorReceipt {
+ public:
+  Receipt(std::shared_ptr<StreamErrors> from, Taken taken) noexcept
+      : from_(std::move(from)), taken_(std::move(taken)) {}
+  ~Receipt() override {
+    if (from_ == nullptr) return;
+    for (Failure& failure : taken_.failures) from_->add(std::move(failure));
+    const std::lock_guard lock(from_->mutex_);
+    from_->forgotten_ += taken_.forgotten;
+  }
+
+  void delivered() noexcept override {
+    for (const Failure& failure : taken_.failures) failure.note_delivered();
+    from_.reset();
+  }
+
+ private:
+  std::shared_ptr<StreamErrors> from_;
+  Taken taken_;
+};
+
+StreamErrors::~StreamErrors() {
+  try {
+    if (auto error = take_last(place_, std::source_location::current()))
+      report_task_error({place_.device, place_.stream, std::move(error)});
+  } catch (...) {
+    report_task_error({place_.device, place_.stream, std::current_exception()});
+  }
+}
+
+void StreamErrors::add(std::uint64_t position, std::exception_ptr error) noexcept { add({position, std::move(error)}); }
+
+void StreamErrors::add(Failure failure) noexcept {
   const std::lock_guard lock(mutex_);
   if (failures_.size() < kept) {
-    failures_.push_back({position, std::move(error)});
+    failures_.push_back(std::move(failure));
     note_whether_any();
   } else {
     ++forgotten_;
   }
 }
 
+template <class Which>
+StreamErrors::Taken StreamErrors::take(const Which& which) {
+  Taken taken;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(failures_, [](const Failure& failure) { return failure.is_stale(); });
+  const auto left =
+      std::stable_partition(failures_.begin(), failures_.end(), [&](const Failure& each) { return !which(each); });
+  taken.failures.assign(std::move_iterator(left), std::move_iterator(failures_.end()));
+  failures_.erase(left, failures_.end());
+  note_whether_any();
+  // What was not kept is told with the failures that were.
+  if (!taken.failures.empty() || failures_.empty()) taken.forgotten = std::exchange(forgotten_, 0);
+  return taken;
+}
+
 std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Place& place, std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
-  std::vector<Failure> taken;
-  std::size_t forgotten = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto later = std::stable_partition(failures_.begin(), failures_.end(),
-                                             [&](const Failure& failure) { return failure.position >= position; });
-    taken.assign(std::move_iterator(later), std::move_iterator(failures_.end()));
-    failures_.erase(later, failures_.end());
-    note_whether_any();
-    if (!taken.empty()) forgotten = std::exchange(forgotten_, 0);
-  }
-  return unhealthy(std::move(taken), forgotten, place, site);
+  return deliver(take([&](const Failure& failure) { return failure.position < position; }), place, site);
 }
 
-std::exception_ptr StreamErrors::forget_between(std::uint64_t first, std::uint64_t last) {
+TakenError StreamErrors::take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
+                                         const Place& place, std::source_location site) {
+  if (from->empty()) [[likely]]
+    return {};
+  Taken taken = from->take([&](const Failure& failure) { return failure.position < position; });
+  if (taken.failures.empty()) return {};
+  std::exception_ptr error = unhealthy(taken, place, site);
+  return {std::move(error), std::make_shared<Receipt>(from, std::move(taken))};
+}
+
+// Without memory for the receipt the failure ends with the future.
+TakenError StreamErrors::of_operation(const std::shared_ptr<StreamErrors>& stream, std::uint64_t position,
+                                      std::exception_ptr error) noexcept {
+  TakenError taken{std::move(error)};
+  try {
+    Taken failure;
+    failure.failures.push_back({position, taken.error});
+    taken.receipt = std::make_shared<Receipt>(stream, std::move(failure));
+  } catch (...) {
+  }
+  return taken;
+}
+
+std::exception_ptr StreamErrors::take_known(const Place& place, std::source_location site) {
+  if (empty()) [[likely]]
+    return nullptr;
+  return deliver(take([this](const Failure& failure) { return !is_of_profile(failure); }), place, site);
+}
+
+std::exception_ptr StreamErrors::take_last(const Place& place, std::source_location site) {
+  if (empty()) [[likely]]
+    return nullptr;
+  const Taken taken = take([](const Failure&) { return true; });
+  for (const Failure& failure : taken.failures) {
+    if (failure.shared == nullptr) continue;
+    failure.shared->by_helper.store(true);
+    failure.shared->by_callers.store(true);
+  }
+  return unhealthy(taken, place, site);
+}
+
+std::exception_ptr StreamErrors::peek(const Place& place, std::source_location site) const {
+  if (empty()) [[likely]]
+    return nullptr;
+  Taken copy;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Failure& failure : failures_)
+      if (!failure.is_stale() && !is_of_profile(failure)) copy.failures.push_back(failure);
+    copy.forgotten = forgotten_;
+  }
+  return unhealthy(copy, place, site);
+}
+
+std::exception_ptr StreamErrors::forget_between(std::uint64_t first, std::uint64_t last) noexcept {
   if (empty()) [[likely]]
     return nullptr;
   const std::lock_guard lock(mutex_);
@@ -44,33 +137,60 @@ std::exception_ptr StreamErrors::forget_between(std::uint64_t first, std::uint64
     if (within(failure) && (earliest == nullptr || failure.position < earliest->position)) earliest = &failure;
   std::exception_ptr error = earliest == nullptr ? nullptr : earliest->error;
   std::erase_if(failures_, within);
+  if (failures_.empty()) forgotten_ = 0;
   note_whether_any();
   return error;
 }
 
-std::exception_ptr StreamErrors::peek(const Place& place, std::source_location site) const {
-  if (empty()) [[likely]]
-    return nullptr;
-  std::vector<Failure> copies;
-  std::size_t forgotten = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    copies = failures_;
-    forgotten = forgotten_;
-  }
-  return unhealthy(std::move(copies), forgotten, place, site);
+TakenError StreamErrors::take_for_profile(const std::shared_ptr<StreamErrors>& from, std::uint64_t first,
+                                          std::uint64_t last) {
+  if (from->empty()) [[likely]]
+    return {};
+  Taken taken = from->take([&](const Failure& failure) { return failure.position > first && failure.position < last; });
+  if (taken.failures.empty()) return {};
+  std::exception_ptr error = std::ranges::min_element(taken.failures, {}, &Failure::position)->error;
+  return {std::move(error), std::make_shared<Receipt>(from, std::move(taken))};
 }
 
-std::exception_ptr StreamErrors::unhealthy(std::vector<Failure> failures, std::size_t forgotten, const Place& place,
-                                           std::source_location site) {
-  if (failures.empty()) return nullptr;
+void StreamErrors::begin_profile(std::uint64_t begin) {
+  const std::lock_guard lock(mutex_);
+  profiles_.push_back({begin, std::numeric_limits<std::uint64_t>::max()});
+}
+
+void StreamErrors::bound_profile(std::uint64_t begin, std::uint64_t end) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(profiles_, begin, &Profile::begin);
+  if (found != profiles_.end()) found->end = end;
+}
+
+void StreamErrors::end_profile(std::uint64_t begin) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(profiles_, [&](const Profile& profile) { return profile.begin == begin; });
+}
+
+// Under the lock.
+bool StreamErrors::is_of_profile(const Failure& failure) const noexcept {
+  return std::ranges::any_of(profiles_, [&](const Profile& profile) {
+    return failure.position > profile.begin && failure.position < profile.end;
+  });
+}
+
+std::exception_ptr StreamErrors::deliver(const Taken& taken, const Place& place, std::source_location site) {
+  for (const Failure& failure : taken.failures) failure.note_delivered();
+  return unhealthy(taken, place, site);
+}
+
+std::exception_ptr StreamErrors::unhealthy(const Taken& taken, const Place& place, std::source_location site) {
+  if (taken.failures.empty()) return nullptr;
+  std::vector<const Failure*> failures;
+  failures.reserve(taken.failures.size());
+  for (const Failure& failure : taken.failures) failures.push_back(&failure);
   // A failure found when the work was queued is known before the failures of work queued earlier that still runs.
-  std::stable_sort(failures.begin(), failures.end(),
-                   [](const Failure& a, const Failure& b) { return a.position < b.position; });
+  std::ranges::stable_sort(failures, {}, [](const Failure* failure) { return failure->position; });
   std::vector<std::exception_ptr> errors;
   errors.reserve(failures.size());
-  for (Failure& failure : failures) errors.push_back(std::move(failure.error));
-  return std::make_exception_ptr(ServerError::unhealthy(place, std::move(errors), forgotten, site));
+  for (const Failure* failure : failures) errors.push_back(failure->error);
+  return std::make_exception_ptr(ServerError::unhealthy(place, std::move(errors), taken.forgotten, site));
 }
 
 }  // namespace cox::detail

@@ -1,53 +1,121 @@
 #pragma once
 
+#include <coxswain/runtime/detail/taken_error.hpp>
 #include <coxswain/runtime/place.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <source_location>
 #include <vector>
 
 namespace cox::detail {
 
-/// The failures of a stream's queued work that nobody has been told yet (L12). Each has the position in the stream at
-/// which it happened, so that a read or sync takes what came before it and nothing that came later. Any thread.
+/// Which side of a helper's failure has delivered it: see FailureReports. Any thread.
+struct SharedDelivery {
+  std::atomic<bool> by_helper{false};   ///< a future of the helper
+  std::atomic<bool> by_callers{false};  ///< a stream that called the helper
+};
+
+/// The failures of a stream's queued work that have not been delivered yet (L12). Each has the position in the stream
+/// at which it happened, so that a read or sync takes what came before it and nothing that came later. Any thread.
 class StreamErrors {
  public:
   /// As many are kept (L7); the rest is counted.
   static constexpr std::size_t kept = 64;
 
   /// Throws std::bad_alloc.
-  StreamErrors() { failures_.reserve(kept); }  // so that add() finds room
+  explicit StreamErrors(const Place& place = {}) : place_(place) {
+    failures_.reserve(kept);
+  }  // so that add() finds room
+  StreamErrors(const StreamErrors&) = delete;
+  StreamErrors& operator=(const StreamErrors&) = delete;
+  /// Reports what is left as task errors.
+  ~StreamErrors();
 
   void add(std::uint64_t position, std::exception_ptr error) noexcept;
   [[nodiscard]] bool empty() const noexcept { return !any_.load(std::memory_order_acquire); }
-  /// ServerError Unhealthy with all failures before `position`, which are forgotten; null if there are none.
+  /// ServerError Unhealthy with all failures before `position`, which count as delivered; null if there are none.
   [[nodiscard]] std::exception_ptr take_before(std::uint64_t position, const Place& place, std::source_location site);
-  /// Forgets the failures after `first` and before `last`, which somebody else has, and returns the first of them; null
-  /// if there are none.
-  std::exception_ptr forget_between(std::uint64_t first, std::uint64_t last);
-  /// As take_before for all failures, but they stay.
+  /// As take_before, for the result of a future: they count as delivered when that is taken, and return here if it is
+  /// dropped.
+  [[nodiscard]] static TakenError take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
+                                                  const Place& place, std::source_location site);
+  /// The failure of an operation at `position` whose future is to deliver it: joins the stream's if that is dropped.
+  [[nodiscard]] static TakenError of_operation(const std::shared_ptr<StreamErrors>& stream, std::uint64_t position,
+                                               std::exception_ptr error) noexcept;
+  /// As take_before for all that is known now, but for failures within profiles that are open: these are the profiles'.
+  [[nodiscard]] std::exception_ptr take_known(const Place& place, std::source_location site);
+  /// As take_known, but they stay.
   [[nodiscard]] std::exception_ptr peek(const Place& place, std::source_location site) const;
+  /// All that is left, at the end of the stream. It counts as delivered to everybody whom it was reported to.
+  [[nodiscard]] std::exception_ptr take_last(const Place& place, std::source_location site);
+
+  /// Removes the failures after `first` and before `last`, and returns the first of them; null if there are none.
+  std::exception_ptr forget_between(std::uint64_t first, std::uint64_t last) noexcept;
+
+  // Profiles. `begin`: the position where one begins, which is no other's.
+
+  /// Failures behind `begin` are the profile's from now on. Throws std::bad_alloc.
+  void begin_profile(std::uint64_t begin);
+  /// Only those before `end` are.
+  void bound_profile(std::uint64_t begin, std::uint64_t end) noexcept;
+  /// The stream has come to the end of the profile; what is left of its failures is the stream's again.
+  void end_profile(std::uint64_t begin) noexcept;
+  /// Removes the failures after `first` and before `last`; returns the first of them for the profile's future, from
+  /// which all of them return here if it is dropped.
+  [[nodiscard]] static TakenError take_for_profile(const std::shared_ptr<StreamErrors>& from, std::uint64_t first,
+                                                   std::uint64_t last);
 
  private:
+  friend class FailureReports;
+
+  enum class Side : std::uint8_t { Helper, Caller };
   struct Failure {
     std::uint64_t position;
     std::exception_ptr error;
+    std::shared_ptr<SharedDelivery> shared = nullptr;  ///< null: nobody else has it
+    Side side = Side::Caller;
+
+    /// It has been delivered on the other side.
+    [[nodiscard]] bool is_stale() const noexcept {
+      return shared != nullptr && (side == Side::Helper ? shared->by_callers : shared->by_helper).load();
+    }
+    void note_delivered() const noexcept {
+      if (shared != nullptr) (side == Side::Helper ? shared->by_helper : shared->by_callers).store(true);
+    }
   };
-  static std::exception_ptr unhealthy(std::vector<Failure> failures, std::size_t forgotten, const Place& place,
-                                      std::source_location site);
+  struct Taken {
+    std::vector<Failure> failures;
+    std::size_t forgotten = 0;
+  };
+  struct Profile {
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+  class Receipt;
+
+  void add(Failure failure) noexcept;
+  /// Takes those that `which` is true for, under the lock; drops the stale ones.
+  template <class Which>
+  [[nodiscard]] Taken take(const Which& which);
+  [[nodiscard]] bool is_of_profile(const Failure& failure) const noexcept;
+  static std::exception_ptr unhealthy(const Taken& taken, const Place& place, std::source_location site);
+  static std::exception_ptr deliver(const Taken& taken, const Place& place, std::source_location site);
 
   // Under the lock, when failures_ has changed. Release: who finds that there are failures sees what led to them.
   void note_whether_any() noexcept { any_.store(!failures_.empty(), std::memory_order_release); }
 
   // Asked before the lock is: its line of memory goes to and fro between who queues work and who waits for it.
   std::atomic<bool> any_{false};
+  const Place place_;
   mutable std::mutex mutex_;
-  std::vector<Failure> failures_;  // guarded by mutex_
-  std::size_t forgotten_ = 0;      // guarded by mutex_
+  std::vector<Failure> failures_;  // guarded by mutex_, as all below
+  std::vector<Profile> profiles_;  // that are open
+  std::size_t forgotten_ = 0;
 };
 
 }  // namespace cox::detail

@@ -10,7 +10,8 @@
 namespace cox {
 
 /// How long a profiled piece of work took, known once the device is done with it. Move-only. One of get(), async_get()
-/// and Profiler::record takes the result, once; dropping it unread is safe.
+/// and Profiler::record takes the result, once; dropping it unread is safe, and leaves
+/// its failures to the stream.
 class ProfileDuration {
  public:
   ProfileDuration(Future<ProfileTicks> ticks, TimingMethod method) noexcept

@@ -248,6 +248,7 @@ ProfilingToken CudaServer::start_profile(const Caller& caller) {
   profile->begin = device_->timed_events().take();
   profile->begin_sequence = on.next_sequence();
   const ProfilingToken token = on.profiles.open(profile, caller.site);
+  on.errors()->begin_profile(profile->begin_sequence);
   device_->submit(on, {}, {nullptr, nullptr, caller.site},
                   [profile, stream = on.shared_from_this()](const IssueTarget& target) {
                     stream->running_profiles.push_back(profile);
@@ -263,22 +264,27 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
   auto ended = on.profiles.end(token, caller.site);
   std::shared_ptr<CudaProfile> profile = std::move(ended.position);
   profile->end = device_->timed_events().take();
+  const std::uint64_t sequence = on.next_sequence();
+  on.errors()->bound_profile(profile->begin_sequence, sequence);
   device_->submit_behind_all(
       on, {}, {nullptr, nullptr, caller.site},
-      [profile, failure = std::move(ended.failure), stream = on.shared_from_this(), sequence = on.next_sequence(),
+      [profile, failure = detail::TakenError{std::move(ended.failure)}, stream = on.shared_from_this(), sequence,
        site = caller.site, failures, promise = std::move(promise)](const IssueTarget& target) mutable {
         target.flush_launches();
         std::erase(stream->running_profiles, profile);
-        if (profile->failure != nullptr) failure = profile->failure;
+        if (profile->failure != nullptr) failure.error = profile->failure;
         if (failures == ProfileFailures::OfProfile)
-          if (auto first = stream->forget_errors_between(profile->begin_sequence, sequence)) failure = std::move(first);
+          if (auto first = detail::StreamErrors::take_for_profile(stream->errors(), profile->begin_sequence, sequence))
+            failure = std::move(first);
+        stream->errors()->end_profile(profile->begin_sequence);
         try {
           COX_CUDA_TRY(event_record(profile->end->native(), target.stream()));
           promise.settle_at(profile->end, [profile, failure = std::move(failure), stream = std::move(stream), sequence,
                                            site, failures]() mutable {
-            if (detail::gpu_faulted()) failure = detail::gpu_fault_error(site);
-            if (failure != nullptr)
-              std::rethrow_exception(std::make_exception_ptr(profile_failure(failure, stream->place(), site)));
+            if (detail::gpu_faulted()) failure.error = detail::gpu_fault_error(site);
+            if (failure)
+              throw detail::TakenError{std::make_exception_ptr(profile_failure(failure.error, stream->place(), site)),
+                                       std::move(failure.receipt)};
             return profile->ticks();
           });
         } catch (...) {
@@ -299,6 +305,7 @@ void CudaServer::begin_capture(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   on.capture.require(CaptureState::Call::Start, caller.site);
   require_healthy(on, ServerOperation::BeginCapture, caller.site);
+  device_->begin_capture(caller.stream);
   on.capture.start(caller.site);
 }
 
@@ -324,6 +331,20 @@ void CudaServer::graph_destroy(GraphId graph, const Caller& caller) {
 
 void CudaServer::on_task_error(std::exception_ptr error, StreamId stream) {
   device_->streams().of(stream).fail(std::move(error));
+}
+
+void CudaServer::report_failures_to(std::optional<StreamId> stream, const Caller& caller) {
+  if (!stream) return device_->enter(caller).reports.reset();
+  CudaStream& target = device_->streams().of(*stream);
+  const auto errors = target.errors();  // with it the target stays, whatever the next line forgets
+  CudaStream& on = device_->enter(caller);
+  try {
+    if (on.reports == nullptr) on.reports = std::make_shared<detail::FailureReports>();
+    on.reports->add(errors, target.next_sequence());
+    target.capture.require_none("work on another stream on its behalf", caller.site);
+  } catch (...) {
+    target.fail(std::current_exception());
+  }
 }
 
 std::shared_ptr<CommunicationGroup> CudaServer::communication_group(const CommunicationId& devices) {

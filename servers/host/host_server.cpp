@@ -200,6 +200,7 @@ ProfilingToken HostServer::start_profile(const Caller& caller) {
   auto profile = std::make_shared<HostProfile>();
   profile->begin_piece = on.next_position().position;
   const ProfilingToken token = on.profiles.open(profile, caller.site);
+  on.errors()->begin_profile(2 * profile->begin_piece);
   on.submit(
       {},
       [stream = on.shared_from_this(), profile = std::move(profile)]() mutable {
@@ -214,6 +215,7 @@ ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures fa
   Promise<ProfileTicks> promise(device_->utilities()->completion_thread);
   ProfileDuration duration(promise.future(), TimingMethod::System);
   auto ended = on.profiles.end(token, caller.site);
+  on.errors()->bound_profile(2 * ended.position->begin_piece, 2 * on.next_position().position);
   on.submit(
       {},
       [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, ended = std::move(ended), failures,
@@ -223,7 +225,8 @@ ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures fa
         const std::exception_ptr& failure =
             ended.position->failure != nullptr ? ended.position->failure : ended.failure;
         if (failure == nullptr) return promise.set_value(ticks);
-        promise.set_error(std::make_exception_ptr(profile_failure(failure, stream->place(), site)));
+        promise.set_error({std::make_exception_ptr(profile_failure(failure, stream->place(), site)),
+                           std::move(ended.position->receipt)});
       },
       "profile ends");
   return duration;
@@ -240,12 +243,12 @@ void HostServer::begin_capture(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   on.capture.require(CaptureState::Call::Start, caller.site);
   require_healthy(device_->stream(caller.stream), ServerOperation::BeginCapture, caller.site);
+  device_->begin_capture(caller.stream);
   on.capture.start(caller.site);
 }
 
 GraphId HostServer::end_capture(const Caller& caller) {
-  HostStream& on = device_->stream(caller.stream);
-  return device_->add_graph(on, on.capture.stop(caller.site, [](detail::HostGraph&) {}));
+  return device_->end_capture(device_->stream(caller.stream), caller);
 }
 
 bool HostServer::capturing(const Caller& caller) { return device_->stream(caller.stream).capture.capturing(); }
@@ -295,6 +298,20 @@ void HostServer::sync_collective(const Caller& caller) {
 
 void HostServer::on_task_error(std::exception_ptr error, StreamId stream) {
   device_->stream(stream).fail(std::move(error));
+}
+
+void HostServer::report_failures_to(std::optional<StreamId> stream, const Caller& caller) {
+  if (!stream) return device_->stream(caller.stream).reports.reset();
+  HostStream& target = device_->stream(*stream);
+  const auto errors = target.errors();  // with it the target stays, whatever the next line forgets
+  HostStream& on = device_->stream(caller.stream);
+  try {
+    if (on.reports == nullptr) on.reports = std::make_shared<detail::FailureReports>();
+    on.reports->add(errors, target.failure_position());
+    target.capture.require_none("work on another stream on its behalf", caller.site);
+  } catch (...) {
+    target.fail(std::current_exception());
+  }
 }
 
 }  // namespace cox

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -77,6 +78,7 @@ class HostServer {
   void replay(GraphId graph, const Caller& caller);
   void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
+  void report_failures_to(std::optional<StreamId> stream, const Caller& caller);
 
   // As ServerCommunication says.
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);

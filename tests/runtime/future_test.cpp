@@ -17,7 +17,10 @@
 #include <future>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <type_traits>
+#include <vector>
 
 using cox::Future;
 using cox::Promise;
@@ -237,4 +240,86 @@ TEST_CASE("A coroutine that waits for the first of two gives the other wait up")
       boost::asio::detached);
   context.run();  // ends although the second operation has not
   CHECK(winner == 0);
+}
+
+static_assert(!std::is_copy_constructible_v<Future<int>> && !std::is_copy_assignable_v<Future<int>>);
+static_assert(std::is_nothrow_move_constructible_v<Future<int>> && std::is_nothrow_move_assignable_v<Future<int>>);
+
+TEST_CASE("A wait of any length waits until the result is there") {
+  using Hours = std::chrono::duration<double, std::ratio<3600>>;
+  const std::chrono::nanoseconds longest = std::chrono::nanoseconds::max();
+  for (int i = 0; i < 4; ++i) {
+    Promise<int> promise(make_helper());
+    auto future = promise.future();
+    std::promise<void> waiting;
+    auto there = std::async(std::launch::async, [&] {
+      waiting.set_value();
+      switch (i) {
+        case 0: return future.wait_for(longest);
+        case 1: return future.wait_for(std::chrono::hours::max());
+        case 2: return future.wait_for(Hours(1e300));
+        default: return future.wait_for(longest - std::chrono::steady_clock::now().time_since_epoch());
+      }
+    });
+    waiting.get_future().get();
+    CHECK(there.wait_for(20ms) == std::future_status::timeout);
+    promise.set_value(i);
+    CHECK(there.get());
+    CHECK_FALSE(Promise<int>(make_helper()).future().wait_for(std::chrono::nanoseconds::min()));
+  }
+}
+
+namespace {
+
+/// Says what became of the error that it belongs to.
+class NotedReceipt final : public cox::detail::ErrorReceipt {
+ public:
+  explicit NotedReceipt(std::string& fate) : fate_(fate) {}
+  ~NotedReceipt() override {
+    if (fate_.empty()) fate_ = "returned";
+  }
+  void delivered() noexcept override { fate_ = "delivered"; }
+
+ private:
+  std::string& fate_;
+};
+
+cox::detail::TakenError taken(std::string& fate) {
+  return {std::make_exception_ptr(std::out_of_range("far")), std::make_shared<NotedReceipt>(fate)};
+}
+
+}  // namespace
+
+TEST_CASE("L12: an error is delivered when it is taken from its future, and returned when the future is dropped") {
+  std::string fate;
+  {
+    Promise<void> promise(make_helper());
+    auto future = promise.future();
+    SECTION("taken") {
+      promise.set_error(taken(fate));
+      CHECK(future.wait_for(0ms));
+      CHECK(fate.empty());
+      CHECK_THROWS_AS(future.get(), std::out_of_range);
+      CHECK(fate == "delivered");
+    }
+    SECTION("taken by a token") {
+      auto result = future.async_get(boost::asio::use_future);
+      promise.set_error(taken(fate));
+      CHECK_THROWS_AS(result.get(), std::out_of_range);
+      CHECK(fate == "delivered");
+    }
+    SECTION("dropped later") {
+      promise.set_error(taken(fate));
+      future.wait();
+      CHECK(fate.empty());
+      future = {};
+      CHECK(fate == "returned");
+    }
+    SECTION("dropped before") {
+      future = {};
+      promise.set_error(taken(fate));
+      CHECK(fate == "returned");
+    }
+  }
+  CHECK_FALSE(fate.empty());
 }

@@ -1,10 +1,12 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/detail/failure_reports.hpp>
 #include <coxswain/runtime/detail/stream_errors.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -62,4 +64,107 @@ TEST_CASE("L7: no more than so many errors are kept, and the rest is counted") {
   REQUIRE(cox::describe(taken).find("3 later failures were not kept") != std::string::npos);
   errors.add(1, failure("again"));
   REQUIRE(cox::describe(take(errors, 1000)).find("not kept") == std::string::npos);
+}
+
+namespace {
+
+cox::detail::TakenError take_for_future(const std::shared_ptr<StreamErrors>& errors, std::uint64_t before) {
+  return StreamErrors::take_for_future(errors, before, {}, std::source_location::current());
+}
+std::exception_ptr take_known(StreamErrors& errors) { return errors.take_known({}, std::source_location::current()); }
+
+using Texts = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("L12: what a future has taken and not delivered is the stream's again, in its place") {
+  const auto errors = std::make_shared<StreamErrors>();
+  errors->add(2, failure("first"));
+  errors->add(4, failure("second"));
+  {
+    const auto dropped = take_for_future(errors, 3);
+    CHECK(texts(dropped.error) == Texts{"first"});
+    CHECK(texts(errors->peek({}, std::source_location::current())) == Texts{"second"});
+  }
+  CHECK(texts(errors->peek({}, std::source_location::current())) == Texts{"first", "second"});
+  {
+    const auto delivered = take_for_future(errors, 3);
+    delivered.receipt->delivered();
+  }
+  CHECK(texts(take(*errors, 100)) == Texts{"second"});
+  {
+    const auto dropped = StreamErrors::of_operation(errors, 7, failure("its own"));
+  }
+  CHECK(texts(take(*errors, 100)) == Texts{"its own"});
+}
+
+TEST_CASE("L12: failures within an open profile are not the stream's, but for work in between") {
+  const auto errors = std::make_shared<StreamErrors>();
+  errors->begin_profile(2);
+  errors->add(1, failure("before"));
+  errors->add(3, failure("within"));
+  CHECK(texts(errors->peek({}, std::source_location::current())) == Texts{"before"});
+  CHECK(texts(take_known(*errors)) == Texts{"before"});
+  CHECK(texts(take(*errors, 4)) == Texts{"within"});
+  errors->add(5, failure("within"));
+  errors->bound_profile(2, 6);
+  errors->add(7, failure("behind"));
+  CHECK(texts(take_known(*errors)) == Texts{"behind"});
+  {
+    const auto of_profile = StreamErrors::take_for_profile(errors, 2, 6);
+    CHECK(cox::describe(of_profile.error) == "within");
+    errors->end_profile(2);
+    CHECK(take_known(*errors) == nullptr);
+  }
+  CHECK(texts(take_known(*errors)) == Texts{"within"});  // the duration was dropped
+}
+
+TEST_CASE("L12: failures that were counted go with the profile that has the others") {
+  const auto errors = std::make_shared<StreamErrors>();
+  for (std::size_t i = 0; i < StreamErrors::kept + 36; ++i) errors->add(5, failure("within"));
+  StreamErrors::take_for_profile(errors, 1, 10).receipt->delivered();
+  errors->add(11, failure("one"));
+  CHECK(cox::describe(take(*errors, 100)).find("not kept") == std::string::npos);
+  for (std::size_t i = 0; i < StreamErrors::kept + 36; ++i) errors->add(5, failure("within"));
+  CHECK(cox::describe(errors->forget_between(1, 10)) == "within");
+  errors->add(11, failure("one"));
+  CHECK(cox::describe(take(*errors, 100)).find("not kept") == std::string::npos);
+}
+
+TEST_CASE("L12: a helper's failure reaches each stream that called it once, or the helper's future") {
+  const auto helper = std::make_shared<StreamErrors>();
+  const auto first = std::make_shared<StreamErrors>();
+  const auto second = std::make_shared<StreamErrors>();
+  cox::detail::FailureReports reports;
+  reports.add(first, 4);
+  reports.fail(*helper, 1, failure("lost"));
+  reports.add(second, 9);  // later, and is told all the same
+  SECTION("the streams") {
+    CHECK(texts(take(*first, 5)) == Texts{"lost"});
+    CHECK(take(*first, 100) == nullptr);
+    CHECK(take(*second, 9) == nullptr);
+    CHECK(texts(take(*second, 10)) == Texts{"lost"});
+    CHECK(take(*helper, 100) == nullptr);
+  }
+  SECTION("the future") {
+    const auto delivered = take_for_future(helper, 100);
+    CHECK(texts(delivered.error) == Texts{"lost"});
+    delivered.receipt->delivered();
+    CHECK(take(*first, 100) == nullptr);
+    CHECK(take(*second, 100) == nullptr);
+  }
+  SECTION("a future that is dropped") {
+    {
+      const auto dropped = take_for_future(helper, 100);
+    }
+    CHECK(texts(take(*first, 100)) == Texts{"lost"});
+    CHECK(texts(take(*second, 100)) == Texts{"lost"});
+  }
+  SECTION("the end of the process") {
+    CHECK(texts(helper->take_last({}, std::source_location::current())) == Texts{"lost"});
+    CHECK(first->take_last({}, std::source_location::current()) == nullptr);
+    CHECK(second->take_last({}, std::source_location::current()) == nullptr);
+  }
+  static_cast<void>(take(*first, 100));
+  static_cast<void>(take(*second, 100));
 }

@@ -18,13 +18,13 @@ struct AwaitedEnd {
   std::source_location site;
   std::shared_ptr<HeldBytes> held = nullptr;  ///< what was uploaded before, which is given back; null: nothing
 
-  /// Throws what has failed: the GPU, else `earlier`, which was known when it was asked for, else work before the place
-  /// that has failed since: a collective that was given up.
-  void come(const std::exception_ptr& earlier = nullptr) const {
+  /// Throws what has failed, as TakenError: the GPU, else `earlier`, which was known when it was asked for, else work
+  /// before the place that has failed since: a collective that was given up.
+  void come(const TakenError& earlier = {}) const {
     if (held != nullptr) held->give_back();
     if (gpu_faulted()) throw_gpu_fault(site);
-    if (earlier != nullptr) std::rethrow_exception(earlier);
-    if (const auto late = stream->take_errors_before(sequence, site)) std::rethrow_exception(late);
+    if (earlier) throw TakenError(earlier);
+    if (auto late = stream->take_errors_before(sequence, site)) throw TakenError(std::move(late));
   }
 };
 

@@ -72,7 +72,7 @@ void CollectivePart::fail(const std::exception_ptr& error) noexcept {
 }
 
 void CollectivePart::tell(const std::exception_ptr& error) noexcept {
-  asked_on->fail_at(error_sequence, error);
+  asked_on->fail_at(error_sequence, error, reports);
   of->group->report_failure(error);
 }
 

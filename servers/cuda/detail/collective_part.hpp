@@ -75,10 +75,11 @@ class CollectivePart {
   void fail(const std::exception_ptr& error) noexcept;
 
   const std::shared_ptr<RankContext> of;
-  StreamPosition position;               ///< of the end
-  StreamPositions waits;                 ///< what must be done before
-  std::shared_ptr<CudaStream> asked_on;  ///< whose errors get what becomes of it
-  std::uint64_t error_sequence = 0;      ///< among these
+  StreamPosition position;                  ///< of the end
+  StreamPositions waits;                    ///< what must be done before
+  std::shared_ptr<CudaStream> asked_on;     ///< whose errors get what becomes of it
+  std::uint64_t error_sequence = 0;         ///< among these
+  std::shared_ptr<FailureReports> reports;  ///< of that stream
   std::source_location site;
   std::uint64_t sequence = 0;  ///< known when it is its turn
 

@@ -84,12 +84,15 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
 
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller, IssueTime when) {
-  if (on.capture.capturing())
+  if (on.capture.capturing()) {
+    for (const CollectiveCall& call : calls)
+      if (call.destination.memory) device.note_captured_write(call.destination, caller);
     return on.capture.graph().add_interlude(
         [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying) {
           queue_collective(its, replaying, CudaServer::communication_group(devices), calls,
                            {replaying.place().stream, site}, IssueTime::Now);
         });
+  }
   const Doorbell::Attending attending = device.attend();
   CudaCommunicator* communicator = nullptr;
   try {

@@ -254,6 +254,7 @@ std::shared_ptr<CollectivePart> CudaCommunicator::make_part(CudaCollective& coll
   part->waits = std::move(collective.waits);
   part->asked_on = on.shared_from_this();
   part->error_sequence = on.next_sequence();
+  part->reports = on.reports;
   part->site = request.caller.site;
   return part;
 }

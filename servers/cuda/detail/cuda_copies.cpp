@@ -207,11 +207,12 @@ class ReadInTurn {
     // Acquire and release: the last one sees what the other has left.
     if (awaited_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     try {
-      if (auto earlier = stream_->take_errors_before(sequence_, site_)) error_ = std::move(earlier);
+      if (auto earlier = stream_->take_errors_before(sequence_, site_)) return promise_.set_error(std::move(earlier));
     } catch (...) {
       error_ = std::current_exception();
     }
-    if (error_ != nullptr) return promise_.set_error(std::move(error_));
+    if (error_ != nullptr)
+      return promise_.set_error(StreamErrors::of_operation(stream_->errors(), sequence_, std::move(error_)));
     promise_.set_value(std::move(bytes_));
   }
 
@@ -296,8 +297,9 @@ void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, con
     return device.in_turn(on, caller.site,
                           [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
                            error = std::current_exception(), promise = std::move(promise)]() mutable {
-                            auto earlier = stream->take_errors_before(sequence, site);
-                            promise.set_error(earlier != nullptr ? std::move(earlier) : std::move(error));
+                            if (auto earlier = stream->take_errors_before(sequence, site))
+                              return promise.set_error(std::move(earlier));
+                            promise.set_error(StreamErrors::of_operation(stream->errors(), sequence, std::move(error)));
                           });
   }
   if (direct) return download_to_pinned(device, on, std::move(download), caller, std::move(promise));

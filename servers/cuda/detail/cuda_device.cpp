@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/detail/cuda_device.hpp>
 
+#include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/byte_count.hpp>
@@ -72,6 +73,7 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
                       [doorbell = doorbell_] { doorbell->ring(); }) {
   COX_CUDA_TRY(stream_create(&capture_stream_, CU_STREAM_NON_BLOCKING, 0));
+  CommunicationGroups::arrive_in_process(utilities_->owner.device);
 }
 
 CudaDevice::~CudaDevice() {
@@ -86,7 +88,7 @@ CudaDevice::~CudaDevice() {
   communicators_.close();
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](CudaStream& stream) {
-    if (const auto error = stream.take_errors(std::source_location::current()))
+    if (const auto error = stream.take_last_errors(std::source_location::current()))
       report_task_error({utilities_->owner.device, stream.place().stream, error});
   });
   graphs_.clear();
@@ -216,6 +218,8 @@ CudaRange CudaDevice::resolve(const MemoryWindow& window, Access access, const C
     throw IoError(IoError::Kind::StaleHandle,
                   describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
+  if (!captured_writes_.empty()) [[unlikely]]
+    captured_writes_.require_none(buffer, place(caller), caller.site);
   uses.push_back({&buffer, access, window.memory});
   return {buffer.address() == 0 ? 0 : buffer.address() + window.offset_start, size};
 }
@@ -259,7 +263,21 @@ void CudaDevice::settle_owed(CudaStream& on, const Caller& caller) {
   submit(on, {}, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
 }
 
+void CudaDevice::capture(CudaStream& on, const BufferUses& uses, CudaIssue step) {
+  on.capture.graph().add(uses, std::move(step));
+  for (const BufferUse& use : uses)
+    if (use.access == Access::Write) captured_writes_.note(*use.buffer, on.place().stream);
+}
+
+void CudaDevice::note_captured_write(const Binding& memory, const Caller& caller) {
+  BufferUses uses;
+  static_cast<void>(resolve(memory, Access::Write, caller, uses));
+  captured_writes_.note(*uses.front().buffer, caller.stream);
+}
+
 GraphId CudaDevice::end_capture(CudaStream& on, const Caller& caller) {
+  on.capture.require(CaptureState::Call::Stop, caller.site);
+  captured_writes_.forget(on.place().stream);
   auto graph = on.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_); });
   const GraphId id = GraphId::next();
   graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});

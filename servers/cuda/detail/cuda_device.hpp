@@ -3,6 +3,7 @@
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/issue_time.hpp>
+#include <coxswain/runtime/memory/captured_writes.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
@@ -88,7 +89,7 @@ class CudaDevice {
   /// Page-locked host memory. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// Where the window is; adds its buffer to `uses`, which must not outlive what the window refers to. Throws IoError
-  /// as resolve_window.
+  /// as resolve_window, ServerError Graph if a capture of another stream writes the buffer.
   [[nodiscard]] CudaRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
                                   BufferUses& uses) const;
 
@@ -98,7 +99,7 @@ class CudaDevice {
   void submit(CudaStream& on, const BufferUses& uses, const OperationName& name, F&& issue,
               std::shared_ptr<CudaEvent> ready = nullptr) {
     if (on.capture.capturing()) [[unlikely]]
-      return on.capture.graph().add(uses, to_issue_later(std::forward<F>(issue)));
+      return capture(on, uses, to_issue_later(std::forward<F>(issue)));
     const StreamPositions waits = waits_of(on, uses);
     const StreamPosition before = on.queue().last_position();
     try {
@@ -155,6 +156,10 @@ class CudaDevice {
   /// Makes the calls that other threads have left, and issues what can be issued by now; after a fault, everything.
   void advance();
 
+  /// The capture on the stream has begun. Throws std::bad_alloc.
+  void begin_capture(StreamId stream) { captured_writes_.begin(stream); }
+  /// The capture on the stream writes this memory in what is no step of its graph. Throws as resolve().
+  void note_captured_write(const Binding& memory, const Caller& caller);
   [[nodiscard]] GraphId end_capture(CudaStream& on, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
   void replay(GraphId id, const Caller& caller);
@@ -171,6 +176,7 @@ class CudaDevice {
     }
     if (shared) streams_.mark(on);
   }
+  void capture(CudaStream& on, const BufferUses& uses, CudaIssue step);
   // A submission has failed. If it has come behind what it waits for, a part of it may be in flight.
   static void note_failed(CudaStream& on, const BufferUses& uses, const StreamPosition& before) noexcept {
     const StreamPosition last = on.queue().last_position();
@@ -209,6 +215,7 @@ class CudaDevice {
     std::shared_ptr<CudaGraph> graph;
   };
   std::unordered_map<std::uint64_t, Captured> graphs_;  // by id
+  CapturedWrites captured_writes_;
   std::chrono::steady_clock::time_point polled_;
   metrics::Registration metrics_;
   FaultListener fault_listener_;

@@ -11,7 +11,7 @@ namespace cox::detail {
 void CudaStream::fail(std::exception_ptr error) {
   if (capture.capturing()) return capture.fail(std::move(error));
   profiles.mark_all(error);
-  fail_at(next_sequence(), std::move(error));
+  fail_at(next_sequence(), std::move(error), reports);
 }
 
 void CudaStream::fail_late(std::uint64_t sequence, std::exception_ptr error) {
@@ -20,19 +20,34 @@ void CudaStream::fail_late(std::uint64_t sequence, std::exception_ptr error) {
   fail_at(sequence, std::move(error));
 }
 
-void CudaStream::fail_at(std::uint64_t sequence, std::exception_ptr error) {
-  errors_.add(sequence, error);
+void CudaStream::fail_at(std::uint64_t sequence, std::exception_ptr error,
+                         const std::shared_ptr<FailureReports>& others) {
+  if (others != nullptr) {
+    others->fail(*errors_, sequence, error);
+  } else {
+    errors_->add(sequence, error);
+  }
   report_stream_error(LogSubsystem::Cuda, {place_, std::move(error)});
 }
 
-std::exception_ptr CudaStream::take_errors_before(std::uint64_t sequence, std::source_location site) {
+std::exception_ptr CudaStream::take_errors(std::source_location site) {
   if (gpu_faulted()) return gpu_fault_error(site);
-  return errors_.take_before(sequence, place_, site);
+  return errors_->take_known(place_, site);
+}
+
+std::exception_ptr CudaStream::take_last_errors(std::source_location site) {
+  if (gpu_faulted()) return gpu_fault_error(site);
+  return errors_->take_last(place_, site);
+}
+
+TakenError CudaStream::take_errors_before(std::uint64_t sequence, std::source_location site) {
+  if (gpu_faulted()) return {gpu_fault_error(site)};
+  return StreamErrors::take_for_future(errors_, sequence, place_, site);
 }
 
 std::exception_ptr CudaStream::peek_errors(std::source_location site) const {
   if (gpu_faulted()) return gpu_fault_error(site);
-  return errors_.peek(place_, site);
+  return errors_->peek(place_, site);
 }
 
 void CudaStream::owe(const StreamPositions& collectives) {
@@ -48,8 +63,8 @@ void CudaStream::owe(const StreamPositions& collectives) {
 }
 
 bool CudaStream::idle() const noexcept {
-  return queue_.idle() && transfers_.empty() && owed_.empty() && errors_.empty() && persistent_windows == 0 &&
-         capture.idle() && profiles.empty();
+  return queue_.idle() && transfers_.empty() && owed_.empty() && errors_->empty() && persistent_windows == 0 &&
+         errors_.use_count() == 1 && capture.idle() && profiles.empty() && reports == nullptr;
 }
 
 }  // namespace cox::detail

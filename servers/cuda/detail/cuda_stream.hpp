@@ -1,6 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/detail/failure_reports.hpp>
 #include <coxswain/runtime/detail/stream_errors.hpp>
+#include <coxswain/runtime/detail/taken_error.hpp>
 #include <coxswain/runtime/graph_capture.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/place.hpp>
@@ -24,7 +26,11 @@ namespace cox::detail {
 class CudaStream : public std::enable_shared_from_this<CudaStream> {
  public:
   CudaStream(const Place& place, StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
-      : capture(place), profiles(place), place_(place), queue_(slot, timeline, native) {}
+      : capture(place),
+        profiles(place),
+        place_(place),
+        queue_(slot, timeline, native),
+        errors_(std::make_shared<StreamErrors>(place)) {}
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
@@ -39,13 +45,14 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// A failure of the operation at `sequence`, found when it was issued, joins the stream's errors and voids the
   /// profiles that it lies within.
   void fail_late(std::uint64_t sequence, std::exception_ptr error);
-  /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none. After a fault of the
-  /// GPU: that.
-  [[nodiscard]] std::exception_ptr take_errors(std::source_location site) {
-    return take_errors_before(~std::uint64_t{0}, site);
-  }
+  /// All known failures as ServerError Unhealthy, which count as delivered, but for those of open profiles; null if
+  /// there are none. After a fault of the GPU: that.
+  [[nodiscard]] std::exception_ptr take_errors(std::source_location site);
   /// As take_errors, but they stay.
   [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const;
+  /// All failures that are left, at the end of the device.
+  [[nodiscard]] std::exception_ptr take_last_errors(std::source_location site);
+  [[nodiscard]] const std::shared_ptr<StreamErrors>& errors() const noexcept { return errors_; }
   /// Nothing to tell, nothing begun, nothing under way.
   [[nodiscard]] bool idle() const noexcept;
 
@@ -80,7 +87,8 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// The driver has been told.
   void settle_owed() noexcept { owed_.clear(); }
 
-  std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
+  std::size_t persistent_windows = 0;       ///< that are open: new memory is persistent
+  std::shared_ptr<FailureReports> reports;  ///< where failures go besides; null: nowhere else
   GraphCapture<CudaGraph> capture;
   OpenProfiles<std::shared_ptr<CudaProfile>> profiles;
   std::vector<std::shared_ptr<CudaProfile>> running_profiles;  ///< whose begin has been issued, and whose end has not
@@ -89,19 +97,20 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   // --------------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }
-  /// A failure of the operation at `sequence` joins the stream's errors.
-  void fail_at(std::uint64_t sequence, std::exception_ptr error);
-  /// The failures of what came before, as take_errors.
-  [[nodiscard]] std::exception_ptr take_errors_before(std::uint64_t sequence, std::source_location site);
+  /// A failure of the operation at `sequence` joins the stream's errors, and goes to `others`.
+  void fail_at(std::uint64_t sequence, std::exception_ptr error,
+               const std::shared_ptr<FailureReports>& others = nullptr);
+  /// The failures of what came before, as ServerError Unhealthy for the result of a future.
+  [[nodiscard]] TakenError take_errors_before(std::uint64_t sequence, std::source_location site);
   /// As StreamErrors::forget_between.
   [[nodiscard]] std::exception_ptr forget_errors_between(std::uint64_t first, std::uint64_t last) {
-    return errors_.forget_between(first, last);
+    return errors_->forget_between(first, last);
   }
 
  private:
   const Place place_;
   StreamQueue queue_;
-  StreamErrors errors_;
+  const std::shared_ptr<StreamErrors> errors_;  // with the futures that have taken some
   std::uint64_t sequence_ = 0;
   StreamPositions transfers_;
   StreamPositions owed_;

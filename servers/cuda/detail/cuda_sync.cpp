@@ -15,7 +15,7 @@ namespace {
 struct SyncEnd {
   CudaDevice::Utilities utilities;
   AwaitedEnd end;
-  std::exception_ptr error;
+  TakenError error;
 
   /// Who has waited finds the table of all launches before. Throws the failures.
   void operator()() const {
@@ -28,7 +28,7 @@ void complete(Promise<void>& promise, const SyncEnd& end) {
   try {
     end();
   } catch (...) {
-    return promise.set_error(std::current_exception());
+    return promise.set_error(current_error());
   }
   promise.set_value();
 }
@@ -74,7 +74,7 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
             return complete_behind_durations(MilestoneSet::of(std::move(events)), std::move(promise), std::move(sync));
           promise.settle_at(MilestoneSet::of(std::move(events)), std::move(sync));
         } catch (...) {
-          promise.set_error(error != nullptr ? error : std::current_exception());
+          promise.set_error(error ? error : TakenError{std::current_exception()});
         }
       });
 }

@@ -55,11 +55,14 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
   HostStream& on = device.stream(caller.stream);
-  if (on.capture.capturing())
+  if (on.capture.capturing()) {
+    for (const CollectiveCall& call : calls)
+      if (call.destination.memory) device.note_captured_write(call.destination, caller);
     return on.capture.graph().add_interlude(
         [devices = group->devices(), calls, site = caller.site](HostDevice& its, HostStream& replaying) {
           queue_collective(its, HostServer::communication_group(devices), calls, {replaying.place().stream, site});
         });
+  }
   HostCommunicator* communicator = nullptr;
   try {
     communicator = &device.communicators().of(group, calls.front().request);

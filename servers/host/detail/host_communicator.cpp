@@ -33,6 +33,7 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
   std::vector<RankBuffers> buffers;
   std::shared_ptr<HostStream> asked_on;
   std::uint64_t failure_position = 0;
+  std::shared_ptr<FailureReports> reports;  // of that stream
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<Ends> ends;
   std::shared_ptr<std::exception_ptr> ended;  // the communicator's
@@ -102,7 +103,7 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
     }
   }
   void fail(const std::exception_ptr& error) {
-    asked_on->fail_at(failure_position, error);
+    asked_on->fail_at(failure_position, error, reports);
     group->report_failure(error);
   }
 
@@ -173,6 +174,7 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
   part->buffers = std::move(collective.buffers);
   part->asked_on = on.shared_from_this();
   part->failure_position = on.failure_position();
+  part->reports = on.reports;
   part->recorder = recorder();
   part->ends = ends_;
   part->ended = ended_;

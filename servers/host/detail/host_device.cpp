@@ -1,5 +1,6 @@
 #include <coxswain/servers/host/detail/host_device.hpp>
 
+#include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
@@ -29,14 +30,16 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
         add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
         if (const auto memory = pinned.lock())
           add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
-      })) {}
+      })) {
+  CommunicationGroups::arrive_in_process(utilities_->owner.device);
+}
 
 HostDevice::~HostDevice() {
   communicators_.leave();
   streams_.each([](HostStream& stream) { stream.drain(); });
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](HostStream& stream) {
-    if (const auto error = stream.take_errors(std::source_location::current()))
+    if (const auto error = stream.take_last_errors(std::source_location::current()))
       report_task_error({utilities_->owner.device, stream.place().stream, error});
   });
   utilities_->completion_thread->stop();
@@ -79,13 +82,20 @@ HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const C
     throw IoError(IoError::Kind::StaleHandle,
                   describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
+  if (!captured_writes_.empty()) [[unlikely]]
+    captured_writes_.require_none(buffer, place(caller), caller.site);
   uses.push_back({&buffer, access, window.memory});
   std::byte* const data = host_pointer(buffer.address());
   return {data == nullptr ? nullptr : data + window.offset_start, size};
 }
 
 void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name) {
-  if (on.capture.capturing()) return on.capture.graph().add(uses, std::move(work));
+  if (on.capture.capturing()) {
+    on.capture.graph().add(uses, std::move(work));
+    for (const BufferUse& use : uses)
+      if (use.access == Access::Write) captured_writes_.note(*use.buffer, on.place().stream);
+    return;
+  }
   if (on.capture.preparing()) {
     for (const BufferUse& use : uses)
       if (use.memory) on.capture.keep(ManagedMemory(use.memory));
@@ -107,7 +117,16 @@ void HostDevice::wait_for(HostStream& on, const StreamPositions& positions) {
   on.submit(streams_.events(positions), [] {}, "sync_collective");
 }
 
-GraphId HostDevice::add_graph(HostStream& on, std::shared_ptr<HostGraph> graph) {
+void HostDevice::note_captured_write(const Binding& memory, const Caller& caller) {
+  BufferUses uses;
+  static_cast<void>(resolve(memory, Access::Write, caller, uses));
+  captured_writes_.note(*uses.front().buffer, caller.stream);
+}
+
+GraphId HostDevice::end_capture(HostStream& on, const Caller& caller) {
+  on.capture.require(CaptureState::Call::Stop, caller.site);
+  captured_writes_.forget(on.place().stream);
+  auto graph = on.capture.stop(caller.site, [](HostGraph&) {});
   const GraphId id = GraphId::next();
   graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});
   return id;

@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/graph_id.hpp>
+#include <coxswain/runtime/memory/captured_writes.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
@@ -49,7 +50,7 @@ class HostDevice {
   /// Host memory to copy from and to directly. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// Where the window is; adds its buffer to `uses`, which must not outlive what the window refers to. Throws IoError
-  /// as resolve_window.
+  /// as resolve_window, ServerError Graph if a capture of another stream writes the buffer.
   [[nodiscard]] HostRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
                                   BufferUses& uses) const;
   /// Queues `work` behind everything on any stream that its uses must wait for; during a capture adds it to the graph.
@@ -59,8 +60,12 @@ class HostDevice {
   /// What is queued on the stream from now on comes after these positions. Throws std::bad_alloc.
   void wait_for(HostStream& on, const StreamPositions& positions);
 
-  /// Takes a graph over that was captured on the stream.
-  [[nodiscard]] GraphId add_graph(HostStream& on, std::shared_ptr<HostGraph> graph);
+  /// The capture on the stream has begun. Throws std::bad_alloc.
+  void begin_capture(StreamId stream) { captured_writes_.begin(stream); }
+  /// The capture on the stream writes this memory in what is no step of its graph. Throws as resolve().
+  void note_captured_write(const Binding& memory, const Caller& caller);
+  /// Ends the capture on the stream. Throws as GraphCapture::stop.
+  [[nodiscard]] GraphId end_capture(HostStream& on, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
   void replay(GraphId id, const Caller& caller);
   void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }
@@ -77,6 +82,7 @@ class HostDevice {
     std::shared_ptr<HostGraph> graph;
   };
   std::unordered_map<std::uint64_t, Captured> graphs_;  // by id
+  CapturedWrites captured_writes_;
   metrics::Registration metrics_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <coxswain/runtime/stream_error.hpp>
 
-#include <limits>
 #include <utility>
 
 namespace cox::detail {
@@ -21,18 +20,19 @@ void HostStream::queue(std::unique_ptr<Piece> piece) noexcept {
   if (was_idle) threads_.schedule(*this);
 }
 
-std::exception_ptr HostStream::take_errors(std::source_location site) {
-  return errors_.take_before(std::numeric_limits<std::uint64_t>::max(), place_, site);
-}
-
 void HostStream::fail(std::exception_ptr error) {
   if (capture.capturing()) return capture.fail(std::move(error));
   profiles.mark_all(error);
-  record(failure_position(), std::move(error));
+  record(failure_position(), std::move(error), reports);
 }
 
-void HostStream::record(std::uint64_t position, std::exception_ptr error) {
-  errors_.add(position, error);
+void HostStream::record(std::uint64_t position, std::exception_ptr error,
+                        const std::shared_ptr<FailureReports>& others) {
+  if (others != nullptr) {
+    others->fail(*errors_, position, error);
+  } else {
+    errors_->add(position, error);
+  }
   report_stream_error(LogSubsystem::Host, {place_, std::move(error)});
 }
 
@@ -83,7 +83,7 @@ void HostStream::run(Piece& piece) noexcept {
     } catch (...) {
       span.outcome(Outcome::Failed);
       running_profiles_.note(std::current_exception());
-      record(2 * started_, std::current_exception());
+      record(2 * started_, std::current_exception(), nullptr);
     }
     piece.work.reset();  // Before the event: who waits for it finds the buffers given back (L6, L11).
   }

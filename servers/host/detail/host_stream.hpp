@@ -1,7 +1,9 @@
 #pragma once
 
 #include <coxswain/collectives/detail/awaited_collectives.hpp>
+#include <coxswain/runtime/detail/failure_reports.hpp>
 #include <coxswain/runtime/detail/stream_errors.hpp>
+#include <coxswain/runtime/detail/taken_error.hpp>
 #include <coxswain/runtime/graph_capture.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/place.hpp>
@@ -41,6 +43,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
         slot_(slot),
         threads_(threads),
         timeline_(std::move(timeline)),
+        errors_(std::make_shared<StreamErrors>(place)),
         submitted_(timeline_->count()),
         started_(submitted_) {}
 
@@ -65,38 +68,55 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   void fail(std::exception_ptr error);
   /// For fail_at(): what fails between the pieces that are queued now and the next one.
   [[nodiscard]] std::uint64_t failure_position() const noexcept { return 2 * submitted_ + 1; }
-  /// All known failures as ServerError Unhealthy, which are forgotten; null if there are none.
-  [[nodiscard]] std::exception_ptr take_errors(std::source_location site);
+  /// All known failures as ServerError Unhealthy, which count as delivered, but for those of open profiles; null if
+  /// there are none.
+  [[nodiscard]] std::exception_ptr take_errors(std::source_location site) { return errors_->take_known(place_, site); }
   /// As take_errors, but they stay.
-  [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const { return errors_.peek(place_, site); }
+  [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const { return errors_->peek(place_, site); }
+  /// All failures that are left, at the end of the device.
+  [[nodiscard]] std::exception_ptr take_last_errors(std::source_location site) {
+    return errors_->take_last(place_, site);
+  }
+  [[nodiscard]] const std::shared_ptr<StreamErrors>& errors() const noexcept { return errors_; }
   /// Nothing queued, nothing to tell, nothing begun.
   [[nodiscard]] bool idle() const {
     return timeline_->reached(submitted_) && collectives_under_way.load(std::memory_order_acquire) == 0 &&
-           errors_.empty() && persistent_windows == 0 && capture.idle() && profiles.empty();
+           errors_->empty() && errors_.use_count() == 1 && persistent_windows == 0 && capture.idle() &&
+           profiles.empty() && reports == nullptr;
   }
   /// Blocks until everything submitted has run.
   void drain() { timeline_->wait(submitted_); }
 
-  std::size_t persistent_windows = 0;  ///< that are open: new memory is persistent
-  AwaitedCollectives awaited;          ///< what the stream has come to wait for
+  std::size_t persistent_windows = 0;       ///< that are open: new memory is persistent
+  AwaitedCollectives awaited;               ///< what the stream has come to wait for
+  std::shared_ptr<FailureReports> reports;  ///< where failures go besides; null: nowhere else
   GraphCapture<HostGraph> capture;
   OpenProfiles<std::shared_ptr<HostProfile>> profiles;
 
   // The piece of work with this event, while it runs
   // ----------------------------------------------------------------------
 
-  /// The failures of what was queued before that piece, as take_errors.
-  [[nodiscard]] std::exception_ptr take_errors_before(const HostEvent& event, std::source_location site) {
-    return errors_.take_before(2 * event.value, place_, site);
+  /// The failures of what was queued before that piece, as ServerError Unhealthy for the result of a future.
+  [[nodiscard]] TakenError take_errors_before(const HostEvent& event, std::source_location site) {
+    return StreamErrors::take_for_future(errors_, 2 * event.value, place_, site);
+  }
+  /// What that piece itself failed with, for the result of a future.
+  [[nodiscard]] TakenError failed(const HostEvent& event, std::exception_ptr error) const noexcept {
+    return StreamErrors::of_operation(errors_, 2 * event.value, std::move(error));
   }
 
   void begin_profile(std::shared_ptr<HostProfile> profile) { running_profiles_.begin(std::move(profile)); }
   /// `event`: of this piece.
   [[nodiscard]] ProfileTicks end_profile(const std::shared_ptr<HostProfile>& profile, const HostEvent& event,
                                          ProfileFailures failures) {
-    if (failures == ProfileFailures::OfStream) return running_profiles_.end(profile);
-    if (auto first = errors_.forget_between(2 * profile->begin_piece, 2 * event.value))
-      profile->failure = std::move(first);
+    const std::uint64_t begin = 2 * profile->begin_piece;
+    if (failures == ProfileFailures::OfProfile) {
+      if (TakenError first = StreamErrors::take_for_profile(errors_, begin, 2 * event.value)) {
+        profile->failure = std::move(first.error);
+        profile->receipt = std::move(first.receipt);
+      }
+    }
+    errors_->end_profile(begin);
     return running_profiles_.end(profile);
   }
 
@@ -104,8 +124,11 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   // --------------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }
-  /// A failure of what was asked for when failure_position() was `position` joins the stream's errors.
-  void fail_at(std::uint64_t position, std::exception_ptr error) { record(position, std::move(error)); }
+  /// A failure of what was asked for when failure_position() was `position` joins the stream's errors, and goes to
+  /// `others`.
+  void fail_at(std::uint64_t position, std::exception_ptr error, const std::shared_ptr<FailureReports>& others) {
+    record(position, std::move(error), others);
+  }
   /// Collectives that were asked for on this stream and have not ended. Only the device thread adds.
   std::atomic<std::size_t> collectives_under_way{0};
 
@@ -130,7 +153,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   static constexpr int most_at_once = 64;  // pieces, before it is the other streams' turn
 
   // Positions of errors: piece n fails at 2n, what is found between queuing n and n + 1 is at 2n + 1.
-  void record(std::uint64_t position, std::exception_ptr error);
+  void record(std::uint64_t position, std::exception_ptr error, const std::shared_ptr<FailureReports>& others);
 
   // On one of the threads, one at a time. Nothing there allocates but the work itself: nobody could be told.
   void work() noexcept override;
@@ -145,10 +168,10 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   StreamSlot slot_;
   HostThreads& threads_;
   std::shared_ptr<Timeline> timeline_;
-  StreamErrors errors_;
-  std::uint64_t submitted_;           // device thread only
-  std::uint64_t started_;             // work() only
-  RunningProfiles running_profiles_;  // work() only
+  const std::shared_ptr<StreamErrors> errors_;  // with the futures that have taken some
+  std::uint64_t submitted_;                     // device thread only
+  std::uint64_t started_;                       // work() only
+  RunningProfiles running_profiles_;            // work() only
   std::mutex mutex_;
   std::unique_ptr<Piece> first_;  // guarded by mutex_, as all below
   Piece* last_ = nullptr;

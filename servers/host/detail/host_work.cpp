@@ -107,14 +107,14 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
       on, uses,
       [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, parts = std::move(parts), failure,
        promise = std::move(promise)]() mutable {
-        std::exception_ptr error = stream->take_errors_before(event, site);
-        if (!error) error = failure;
+        TakenError error = stream->take_errors_before(event, site);
+        if (!error && failure != nullptr) error = stream->failed(event, failure);
         if (error) return promise.set_error(std::move(error));
         std::vector<Bytes> contents;
         try {
           contents = download_all(parts);
         } catch (...) {
-          return promise.set_error(std::current_exception());
+          return promise.set_error(stream->failed(event, std::current_exception()));
         }
         promise.set_value(std::move(contents));
       },

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/runtime/detail/taken_error.hpp>
 #include <coxswain/runtime/profile/profile_ticks.hpp>
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace cox::detail {
 struct HostProfile {
   std::uint64_t begin_piece = 0;  ///< device thread: the piece of the stream that begins it
   std::chrono::steady_clock::time_point begin;
-  std::exception_ptr failure;  ///< the first of the work in between
+  std::exception_ptr failure;             ///< the first of the work in between
+  std::shared_ptr<ErrorReceipt> receipt;  ///< of what the stream has given up to the profile
 };
 
 /// The profiles of a stream between their begin and their end. In the work of the stream only.

@@ -2,6 +2,7 @@
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
@@ -268,4 +269,61 @@ TEMPLATE_TEST_CASE(
       CHECK(carries_cause(error.cause()));
     }
   }
+}
+
+TEMPLATE_TEST_CASE("L12: failures that a dropped future would have thrown are thrown by the next blocking call", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  const Handle data = upload(client, {1, 2});
+  const auto is_told_once = [&](const char* how, auto&& drop) {
+    INFO(how);
+    launch(client, TestType::misused());
+    drop();
+    CHECK(met(client) == ServerError::Kind::Unhealthy);
+    CHECK_FALSE(met(client));
+  };
+  is_told_once("a sync", [&] { static_cast<void>(client.sync()); });
+  is_told_once("a sync that has been waited for", [&] { client.sync().wait(); });
+  is_told_once("a read", [&] { static_cast<void>(client.read_async(std::vector<Handle>{data})); });
+  is_told_once("a read that has been waited for", [&] { client.read_async(std::vector<Handle>{data}).wait(); });
+  is_told_once("several", [&] {
+    auto first = client.sync();
+    auto second = client.read_async(std::vector<Handle>{data});
+    second.wait();
+    first.wait();
+  });
+  {
+    auto has_it = client.sync();
+    launch(client, TestType::misused());
+    has_it.get();
+    has_it = client.sync();
+    has_it.wait();
+    client.sync().get();  // the other one has it
+    CHECK(kind_of<ServerError>([&] { has_it.get(); }) == ServerError::Kind::Unhealthy);
+    CHECK_FALSE(met(client));
+  }
+}
+
+TEMPLATE_TEST_CASE("L12: what a dropped future held when its device ended is reported once", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  std::mutex mutex;
+  std::vector<std::string> reported;
+  cox::set_task_error_callback([&](const cox::TaskError& error) {
+    const std::lock_guard lock(mutex);
+    reported.push_back(cox::describe(error.error));
+  });
+  {
+    std::optional<OpenDevice<TestType>> device(std::in_place);
+    launch(device->client(), TestType::misused());
+    auto held = device->client().sync();
+    held.wait();
+    device.reset();
+    const std::lock_guard lock(mutex);
+    CHECK(reported.empty());
+  }
+  cox::set_task_error_callback({});
+  REQUIRE(reported.size() == 1);
+  CHECK(mentions(reported[0], {"misused"}));
 }

@@ -363,11 +363,13 @@ TEMPLATE_TEST_CASE("A stream captures alone: others run meanwhile, and capture g
   launch(third, TestType::fill(others, 7));
   CHECK(content(third, others) == Words{7});
   launch(second, TestType::fill(data, 2));
-  CHECK(content(third, data) == Words{0});
+  CHECK(refused([&] { (void)third.read_one(data); }) == graph_error);
   const auto of_first = first.graph_stop_capture();
   CHECK(refused([&] { second.flush(); }) == graph_error);
   first.flush();
+  CHECK(refused([&] { (void)third.read_one(data); }) == graph_error);  // the second capture goes on
   const auto of_second = second.graph_stop_capture();
+  CHECK(content(third, data) == Words{0});
   of_second.replay();
   CHECK(content(third, data) == Words{2});
   of_first.replay();
@@ -432,4 +434,59 @@ TEMPLATE_TEST_CASE("L13: when graph and handles are dropped, all memory is there
   launch(client, TestType::misused());
   (void)failed_capture(client);
   CHECK(client.memory_usage().number_allocs == 0);
+}
+
+TEMPLATE_TEST_CASE("Memory that a capture writes is refused on other streams until the capture has ended", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  const auto other = device.on_new_stream();
+  const Handle written = upload(client, Words(100, 1));
+  const Handle read = upload(client, Words(100, 2));
+  const Handle rewritten = upload(client, Words(100, 3));
+  client.sync().get();
+  const auto of_other = [&](auto&& f) {
+    f();
+    try {
+      other.sync().get();
+    } catch (const ServerError& unhealthy) {
+      return refused([&] { std::rethrow_exception(unhealthy.cause()); });
+    }
+    return std::optional<ServerError::Kind>();
+  };
+  client.graph_prepare();
+  client.graph_start_capture();
+  launch(client, TestType::plus_one(read, written));
+  client.write(rewritten, Bytes::copy_of(Words(100, 4)));
+  for (const Handle& each : {written, rewritten}) {
+    CHECK(refused([&] { (void)other.read_one(each); }) == graph_error);
+    CHECK(of_other([&] { launch(other, TestType::fill(each, 9)); }) == graph_error);
+    CHECK(of_other([&] { launch(other, TestType::copy(each, other.empty(400))); }) == graph_error);
+    CHECK(of_other([&] { other.write(each, Bytes::zeroed(400)); }) == graph_error);
+    CHECK(refused([&] { (void)other.get_resource(each); }) == graph_error);
+  }
+  CHECK(content(other, read) == Words(100, 2));  // what it reads is anybody's
+  auto graph = client.graph_stop_capture();
+  CHECK(content(other, written) == Words(100, 1));
+  graph.replay();
+  CHECK(content(other, written) == Words(100, 3));
+  CHECK(content(other, rewritten) == Words(100, 4));
+  other.sync().get();
+}
+
+TEMPLATE_TEST_CASE("Memory of a capture that failed is everybody's again", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  const auto other = device.on_new_stream();
+  const Handle data = upload(client, Words(100, 1));
+  client.sync().get();
+  client.graph_prepare();
+  client.graph_start_capture();
+  launch(client, TestType::fill(data, 7));
+  launch(client, TestType::misused());
+  CHECK(refused([&] { (void)other.read_one(data); }) == graph_error);
+  CHECK(failed_capture(client).kind() == graph_error);
+  CHECK(content(other, data) == Words(100, 1));
 }

@@ -182,7 +182,8 @@ TEMPLATE_TEST_CASE("A profile is of the stream of the client that takes it, and 
   (void)of_other.get();
 }
 
-TEMPLATE_TEST_CASE("What the callable throws comes out of the profile, which is over then", "", COX_BACKENDS) {
+TEMPLATE_TEST_CASE("L12: what the callable throws comes out of the profile, and failures of its work are the stream's",
+                   "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   OpenDevice<TestType> device;
   const auto& client = device.client();
@@ -193,10 +194,13 @@ TEMPLATE_TEST_CASE("What the callable throws comes out of the profile, which is 
     }),
                     std::out_of_range);
   };
+  // There is no duration to tell them.
+  const auto told = [&] { return kind_of<ServerError>([&] { client.sync().get(); }); };
   fail_in_profile(TestType::fail_late(client));
-  client.sync().get();  // the failure went with the profile
+  CHECK(told() == ServerError::Kind::Unhealthy);
   fail_in_profile(TestType::misused());
-  client.sync().get();
+  CHECK(told() == ServerError::Kind::Unhealthy);
+  CHECK_FALSE(told());
   (void)client.profile([] {}).get();
   launch(client, TestType::misused());
   CHECK(kind_of<ServerError>([&] { client.sync().get(); }) == ServerError::Kind::Unhealthy);
@@ -408,5 +412,48 @@ TEMPLATE_TEST_CASE("L12: a launch that fails while launches are measured fails a
     CHECK_NOTHROW(launch(client, early ? TestType::misused() : TestType::fail_late(client)));
     CHECK(kind_of<ServerError>([&] { client.sync().get(); }) == ServerError::Kind::Unhealthy);
     client.sync().get();
+  }
+}
+
+TEMPLATE_TEST_CASE("L12: failures in a profile are not the stream's while the stream has not come to its end", "",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  typename TestType::Gate gate(client);
+  ProfileDuration duration = client.profile([&] {
+    launch(client, TestType::misused());
+    launch(client, gate.hold());
+  });
+  gate.wait_until_entered();
+  CHECK_NOTHROW(client.flush());
+  CHECK_NOTHROW(client.memory_usage());
+  CHECK_NOTHROW(client.memory_report());
+  CHECK_NOTHROW(client.graph_prepare());
+  CHECK_NOTHROW(client.graph_start_capture());
+  (void)client.graph_stop_capture();
+  gate.open();
+  CHECK(void_of(std::move(duration)) == Void{ProfileError::Kind::Launch, LaunchError::Kind::ArgumentCount, {}});
+  CHECK_NOTHROW(client.sync().get());
+  CHECK_NOTHROW(client.flush());
+}
+
+TEMPLATE_TEST_CASE("L12: failures in a profile whose duration is dropped are the stream's again", "", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  for (const bool waits : {false, true}) {
+    {
+      const ProfileDuration duration = client.profile([&] { launch(client, TestType::misused()); });
+      if (waits) CHECK(duration.wait_for(std::chrono::nanoseconds::max()));
+    }
+    client.device_handle().submit_blocking([](auto&) {});
+    try {
+      client.sync().get();
+      FAIL("a failure was lost");
+    } catch (const ServerError& error) {
+      CHECK(kind_in<LaunchError>(error.cause()) == LaunchError::Kind::ArgumentCount);
+    }
+    CHECK_NOTHROW(client.sync().get());
   }
 }

@@ -290,3 +290,30 @@ TEMPLATE_TEST_CASE("L10: a side that does not replay its part of a transfer is n
   for (auto& graph : graphs) graph.replay();
   CHECK(read_soon(fleet[1], data[1]) == numbers_of(0, 100));
 }
+
+TEMPLATE_TEST_CASE("Memory that collectives of a capture write is refused on other streams, as to all ranks", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CommunicationId all(fleet.devices());
+  auto other = fleet[0];
+  other.set_stream(StreamId::allocate());
+  const Handle data = to_device(fleet[0], numbers_of(0, 100));
+  const Handle theirs = to_device(fleet[1], numbers_of(1, 100));
+  settle(fleet[0]);
+  fleet[0].graph_prepare();
+  fleet[0].graph_start_capture();
+  fleet[0].all_reduce(data, data, ElementType::I32, all);
+  CHECK(kind_of<ServerError>([&] { static_cast<void>(other.read_one(data)); }) == ServerError::Kind::Graph);
+  other.all_reduce(data, data, ElementType::I32, all);
+  fleet[1].all_reduce(theirs, theirs, ElementType::I32, all);
+  for (auto* const client : {&other, &fleet[1]}) {
+    const auto failures = failures_of(*client);
+    CHECK(kinds_of(failures) == std::vector{Kind::RankFailed});
+    CHECK(kind_in<ServerError>(failures[0].cause) == ServerError::Kind::Graph);
+  }
+  auto graph = fleet[0].graph_stop_capture();
+  graph.replay();
+  fleet[1].all_reduce(theirs, theirs, ElementType::I32, all);
+  CHECK(read_soon(other, data) == sum_of(2, 100));
+}

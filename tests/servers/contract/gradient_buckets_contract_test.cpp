@@ -1,12 +1,17 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/contract/fleet.hpp>
+#include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/collectives/gradient_buckets.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -107,5 +112,150 @@ TEMPLATE_TEST_CASE("What is added wrongly is refused, and the step goes on", "",
   for (auto& its : buckets) its->finish().get();
   fleet.each([&](std::size_t rank, auto& client) {
     REQUIRE(from_device<float>(client, memory[rank]) == std::vector<float>(gradient_size, 1));
+  });
+}
+
+namespace {
+
+/// Clients of rank 0, each on a stream of its own.
+template <class Fleet>
+auto on_streams(Fleet& fleet, std::size_t count) {
+  std::vector<typename Fleet::Client> clients(count, fleet[0]);
+  for (auto& client : clients) client.set_stream(StreamId::allocate());
+  return clients;
+}
+
+/// Adds gradient `index` on the client's stream.
+template <class Client>
+Handle add(GradientBuckets<Client>& buckets, std::size_t index, const Client& on) {
+  const StreamScope scope(on.stream_id());
+  Handle memory = to_device(on, gradient(0, index, 0));
+  buckets.add(index, memory);
+  return memory;
+}
+template <class Client>
+Future<void> finish(GradientBuckets<Client>& buckets, const Client& on) {
+  const StreamScope scope(on.stream_id());
+  return buckets.finish();
+}
+
+/// Buckets of rank 0 alone: the others do not come in time.
+template <class Fleet>
+auto lonely(Fleet& fleet) {
+  return std::make_unique<GradientBuckets<typename Fleet::Client>>(
+      fleet[0], fleet.devices(), model(2), ReduceOperation::Sum,
+      BucketOptions{.bucket_bytes = 1000, .first_bucket_bytes = 1000});
+}
+
+std::vector<Kind> of_missing_rank(std::size_t buckets) { return std::vector(buckets, Kind::Timeout); }
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("L12: buckets that fail reach the streams that added and finished, once, if no future tells it", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CollectiveTimeout timeout(std::chrono::milliseconds(200));
+  auto buckets = lonely(fleet);
+  const auto clients = on_streams(fleet, 4);
+  const Handle one = add(*buckets, 0, clients[0]);
+  const Handle other = add(*buckets, 1, clients[1]);
+  static_cast<void>(finish(*buckets, clients[2]));
+  SECTION("each of them") {
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto failures = failures_of(clients[i]);
+      CHECK(kinds_of(failures) == of_missing_rank(2));
+      CHECK_NOTHROW(settle(clients[i]));
+      CHECK_NOTHROW(clients[i].flush());
+    }
+    CHECK_NOTHROW(settle(clients[3]));
+  }
+  SECTION("the next read of a gradient") {
+    CHECK(kind_of<ServerError>([&] { static_cast<void>(clients[0].read_one(one)); }) == ServerError::Kind::Unhealthy);
+  }
+  SECTION("also where the buckets are destroyed before") {
+    buckets.reset();
+    CHECK(kinds_of(failures_of(clients[2])) == of_missing_rank(2));
+  }
+  for (const auto& client : clients) static_cast<void>(failures_of(client));
+}
+
+TEMPLATE_TEST_CASE("L12: buckets whose failure the future of finish has told tell it to nobody else", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CollectiveTimeout timeout(std::chrono::milliseconds(200));
+  auto buckets = lonely(fleet);
+  const auto clients = on_streams(fleet, 3);
+  for (std::size_t i = 0; i < 2; ++i) static_cast<void>(add(*buckets, i, clients[i]));
+  try {
+    finish(*buckets, clients[2]).get();
+    FAIL("a rank is missing, and nothing failed");
+  } catch (const ServerError& unhealthy) {
+    CHECK(unhealthy.errors().size() == 2);
+    CHECK(kind_in<CollectiveError>(unhealthy.cause()) == Kind::Timeout);
+  }
+  for (const auto& client : clients) CHECK_NOTHROW(settle(client));
+}
+
+TEMPLATE_TEST_CASE("L12: a step after one that failed has its own failures, and work again after renewal", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  auto clients = on_streams(fleet, 1);
+  auto buckets = lonely(fleet);
+  {
+    const CollectiveTimeout timeout(std::chrono::milliseconds(200));
+    for (std::size_t i = 0; i < 2; ++i) static_cast<void>(add(*buckets, i, clients[0]));
+    static_cast<void>(finish(*buckets, clients[0]));
+    CHECK(kinds_of(failures_of(clients[0])) == of_missing_rank(2));
+  }
+  fleet[0].ensure_init_collective(fleet.devices());
+  GradientBuckets<typename TestType::Client> others(fleet[1], fleet.devices(), model(2), ReduceOperation::Sum,
+                                                    {.bucket_bytes = 1000, .first_bucket_bytes = 1000});
+  for (std::size_t i = 0; i < 2; ++i) {
+    static_cast<void>(add(*buckets, i, clients[0]));
+    others.add(i, to_device(fleet[1], gradient(1, i, 0)));
+  }
+  auto reduced = others.finish();
+  CHECK_NOTHROW(get_soon(finish(*buckets, clients[0])));
+  CHECK_NOTHROW(get_soon(std::move(reduced)));
+  CHECK_NOTHROW(settle(clients[0]));
+}
+
+TEMPLATE_TEST_CASE("L12: buckets in a capture are refused with a typed error on every rank", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  auto buckets = buckets_of(fleet, 1, ReduceOperation::Sum);
+  std::vector<Handle> memory;
+  std::vector<Future<void>> reduced;
+  fleet.each([&](std::size_t rank, auto& client) {
+    memory.push_back(to_device(client, gradient(rank, 0, 0)));
+    client.sync().get();
+    client.graph_prepare();
+    client.graph_start_capture();
+    client.write(memory[rank], Bytes::copy_of(gradient(rank, 0, 1)));
+    buckets[rank]->add(0, memory[rank]);
+    reduced.push_back(buckets[rank]->finish());
+  });
+  fleet.each([&](std::size_t, auto& client) {
+    try {
+      static_cast<void>(client.graph_stop_capture());
+      FAIL("a capture has buckets in it");
+    } catch (const ServerError& error) {
+      CHECK(error.kind() == ServerError::Kind::Graph);
+      CHECK(kind_in<ServerError>(error.cause()) == ServerError::Kind::Graph);
+    }
+  });
+  for (auto& each : reduced) {
+    try {
+      get_soon(std::move(each));
+      FAIL("gradients of a capture were reduced");
+    } catch (const ServerError& unhealthy) {
+      CHECK(kind_in<CollectiveError>(unhealthy.cause()) == Kind::RankFailed);
+    }
+  }
+  fleet.each([&](std::size_t rank, auto& client) {
+    settle(client);
+    CHECK(from_device<float>(client, memory[rank]) == gradient(rank, 0, 0));
   });
 }

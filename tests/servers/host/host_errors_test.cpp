@@ -140,7 +140,7 @@ TEST_CASE("A kernel without a function is refused by name") {
 }
 
 TEST_CASE("A host kernel that is given a tensor map is refused, not run without it") {
-  const OpenHost host;
+  OpenHost host;
   const Handle memory = host.client().empty(256);
   cox::TensorMapDescriptor row{.shape = {64}, .format = cox::TensorMapTiled{.tile = {8}}};
   bool ran = false;
@@ -153,7 +153,7 @@ TEST_CASE("A host kernel that is given a tensor map is refused, not run without 
 }
 
 TEST_CASE("An error of a call names the line of the call") {
-  const OpenHost host;
+  OpenHost host;
   const auto& client = host.client();
   const auto line_of = [](auto&& call) -> std::uint32_t {
     try {

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/memory/device_buffer.hpp>
+#include <coxswain/runtime/place.hpp>
+
+#include <algorithm>
+#include <source_location>
+#include <unordered_map>
+#include <vector>
+
+namespace cox {
+
+/// The buffers that captures which have not ended write. Their content is defined only when the graph has run, so no
+/// stream may use them until then, but those that capture the use as well: replays are ordered. Device thread only.
+class CapturedWrites {
+ public:
+  /// No capture writes anything.
+  [[nodiscard]] bool empty() const noexcept { return writers_.empty(); }
+  /// The stream captures from here to forget(). Throws std::bad_alloc.
+  void begin(StreamId stream) {
+    if (!is_capturing(stream)) capturing_.push_back(stream);
+  }
+  /// The capture on `stream` writes the buffer, which its graph keeps. Throws std::bad_alloc.
+  void note(const DeviceBuffer& buffer, StreamId stream) {
+    const auto [first, last] = writers_.equal_range(&buffer);
+    if (std::none_of(first, last, [&](const auto& entry) { return entry.second == stream; }))
+      writers_.emplace(&buffer, stream);
+  }
+  /// The capture on `stream` has ended.
+  void forget(StreamId stream) noexcept {
+    std::erase(capturing_, stream);
+    std::erase_if(writers_, [&](const auto& entry) { return entry.second == stream; });
+  }
+  /// Throws ServerError Graph if a capture writes the buffer and the stream of `place` does not capture.
+  void require_none(const DeviceBuffer& buffer, const Place& place, std::source_location site) const;
+
+ private:
+  [[nodiscard]] bool is_capturing(StreamId stream) const noexcept {
+    return std::ranges::find(capturing_, stream) != capturing_.end();
+  }
+
+  std::vector<StreamId> capturing_;
+  std::unordered_multimap<const DeviceBuffer*, StreamId> writers_;
+};
+
+}  // namespace cox
