@@ -9,7 +9,9 @@ void rethrow_at(const CallError& error, const std::source_location& site) {
   throw CallError(error.kind(), error.what(), site, error.cause());
 }
 
-std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) {
+namespace {
+
+CallError make_call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) {
   std::string what = std::string("call not carried out: ") + to_string(kind) + ": ";
   switch (kind) {
     case CallError::Kind::Cancelled: what += "its stop_token was triggered before it started"; break;
@@ -17,10 +19,20 @@ std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallO
     default: what += "the device was shut down before it started"; break;
   }
   what += " on " + device.to_string();
-  if (options == nullptr) return std::make_exception_ptr(CallError(kind, what, std::source_location()));
+  if (options == nullptr) return {kind, what, std::source_location()};
   if (options->label != nullptr) what += std::string(", ") + options->label;
   what += std::string(" (") + options->site.file_name() + ":" + std::to_string(options->site.line()) + ")";
-  return std::make_exception_ptr(CallError(kind, what, options->site));
+  return {kind, what, options->site};
+}
+
+}  // namespace
+
+std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) noexcept {
+  try {
+    throw make_call_error(kind, device, options);
+  } catch (...) {  // or std::bad_alloc, which answers the caller, too
+    return std::current_exception();
+  }
 }
 
 std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept {

@@ -25,7 +25,7 @@
 //
 //   PostedTask    submit: nobody waits; an exception goes to the service's sink
 //   AnsweredTask  submit_blocking, exclusive: the caller waits at an Answer on its own stack
-//   AsyncTask     submit_async: a completion handler gets it (submit_async.hpp)
+//   AsyncTask     submit_async: a completion handler receives it (submit_async.hpp)
 //   Guarded<T>    any of them with CallOptions
 //
 // The closures themselves are "bodies": objects called once on the device thread, without arguments.
@@ -45,8 +45,8 @@ decltype(auto) at_site(const std::source_location& site, F&& f) {
   }
 }
 
-/// What a call ends with whose task did not run.
-[[nodiscard]] std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options);
+/// What a call ends with whose task did not run: a CallError, or std::bad_alloc where there is no memory for one.
+[[nodiscard]] std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) noexcept;
 
 /// What keeps a task from starting: its stop_token or its deadline.
 [[nodiscard]] std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept;
@@ -75,6 +75,8 @@ class Guarded {
     return task_();
   }
   void discard(CallError::Kind why) noexcept { task_.discard(why); }
+  /// The task was not accepted.
+  void refuse(std::exception_ptr error) noexcept { task_.refuse(std::move(error)); }
 
  private:
   CallOptions options_;
@@ -105,6 +107,16 @@ class CallResult {
 
   [[nodiscard]] bool failed() const noexcept { return error_ != nullptr; }
   [[nodiscard]] std::exception_ptr error() const noexcept { return error_; }
+  /// What the body returned. Not if it failed; not of a body that returns nothing.
+  [[nodiscard]] auto& value() noexcept
+    requires(!std::is_void_v<R>)
+  {
+    if constexpr (std::is_reference_v<R>) {
+      return **value_;
+    } else {
+      return *value_;
+    }
+  }
 
   R get() && {
     if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));

@@ -31,8 +31,10 @@ namespace cox {
 /// promptly (L3), under the caller's StreamId (L9), and are destroyed on the device thread right after (L6).
 ///
 /// Every call throws CallError Closed once the device's shutdown has begun, Forked in a forked child, QueueFull at the
-/// queue's capacity under QueuePolicy::Fail; the closure then never runs. Under QueuePolicy::Block a call waits for
-/// room, except on device threads. What a call throws has the line of the call as its site().
+/// queue's capacity under QueuePolicy::Fail; the closure then never runs. submit_async completes its token with these
+/// instead. Under QueuePolicy::Block a call waits for room, except submit_async and calls on threads that hold a device
+/// up (HeldNode: device threads, completion handlers, host kernels). What a call throws has the line of the call as its
+/// site().
 ///
 /// From a task of this device thread: submit queues behind what is there; submit_blocking to another service runs at
 /// once, ahead of the queue (the one exception to L1), to a service that is on the stack it throws CallError
@@ -135,21 +137,24 @@ class BasicDeviceHandle {
 
   /// Queues `f(S&)` and completes `token` (any Boost.Asio completion token) with void(std::exception_ptr, R), or
   /// void(std::exception_ptr) if `f` returns nothing. The handler runs on its associated executor, else on
-  /// boost::asio::system_executor, with the caller's StreamId; never on the device thread. Does not block.
+  /// boost::asio::system_executor, with the caller's StreamId; always by post, never on the device thread. Does not
+  /// block: under QueuePolicy::Block it exceeds the capacity, since a blocked executor could not run what makes room.
+  /// A call that is refused (CallError Closed, QueueFull, WouldDeadlock, Expired, Cancelled; std::bad_alloc)
+  /// completes the token with that error: a coroutine gets it thrown at its co_await, and nothing is thrown here but
+  /// CallError Forked and what moving or copying `f` throws. If the executor's context is destroyed first, the handler
+  /// is destroyed with it uncalled, as those of Asio's own operations are, and the result is dropped.
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CompletionToken&& token) const {
-    return initiate_async([](const BasicDeviceHandle& self, auto&& task) { self.post(moving(task)); },
-                          std::forward<F>(f), std::forward<CompletionToken>(token));
+    return initiate_async([](auto&& task) { return std::move(task); }, std::forward<F>(f),
+                          std::forward<CompletionToken>(token));
   }
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CallOptions options, CompletionToken&& token) const {
     return initiate_async(
-        [options = std::move(options)](const BasicDeviceHandle& self, auto&& task) mutable {
-          using T = std::decay_t<decltype(task)>;
-          detail::Guarded<Device, T> guarded(options, std::move(task));
-          self.post(moving(guarded), options);
+        [options = std::move(options)](auto&& task) {
+          return detail::Guarded<Device, std::decay_t<decltype(task)>>(options, std::move(task));
         },
         std::forward<F>(f), std::forward<CompletionToken>(token));
   }
@@ -159,13 +164,22 @@ class BasicDeviceHandle {
   template <class F>
     requires std::invocable<std::decay_t<F>&>
   std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f, Site site = Site::current()) const {
-    auto body = [device = device_.get(), f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
-      const typename Device::ExclusiveScope scope(*device);
-      return std::invoke(f);
-    };
+    auto body = exclusive_body(std::forward<F>(f));
     return detail::at_site(site, [&]() -> decltype(auto) {
       if (device_->on_this_thread()) return run_inline(body);
       return call(std::move(body));
+    });
+  }
+  template <class F>
+    requires std::invocable<std::decay_t<F>&>
+  std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f, CallOptions options) const {
+    auto body = exclusive_body(std::forward<F>(f));
+    return detail::at_site(options.site, [&]() -> decltype(auto) {
+      if (device_->on_this_thread()) {
+        throw_obstacle(options);
+        return run_inline(body);
+      }
+      return call(std::move(body), options);
     });
   }
 
@@ -219,6 +233,14 @@ class BasicDeviceHandle {
     return [cell = cell_, f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
       const typename ServiceCell<S>::Borrow service(*cell);
       return std::invoke(f, *service);
+    };
+  }
+
+  template <class F>
+  auto exclusive_body(F&& f) const {
+    return [device = device_.get(), f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
+      const typename Device::ExclusiveScope scope(*device);
+      return std::invoke(f);
     };
   }
 
@@ -307,15 +329,28 @@ class BasicDeviceHandle {
     return std::move(result).get();
   }
 
-  template <class Post, class F, class CompletionToken>
-  auto initiate_async(Post&& post, F&& f, CompletionToken&& token) const {
+  // `wrap` makes the task that is queued of an AsyncTask.
+  template <class Wrap, class F, class CompletionToken>
+  auto initiate_async(Wrap&& wrap, F&& f, CompletionToken&& token) const {
+    throw_if_forked(device_id());  // a forked child has no executor's threads to complete a token on
     using R = std::invoke_result_t<std::decay_t<F>&, S&>;
     return detail::initiate<R>(
-        [self = *this, post = std::forward<Post>(post),
+        [self = *this, wrap = std::forward<Wrap>(wrap),
          body = service_body(std::forward<F>(f))](auto&& handler) mutable {
-          using Handler = std::decay_t<decltype(handler)>;
-          using T = detail::AsyncTask<std::decay_t<decltype(body)>, Handler>;
-          post(self, T(std::move(body), std::move(handler), self.device_id()));
+          using Call = detail::AsyncCall<std::decay_t<decltype(body)>, std::decay_t<decltype(handler)>>;
+          std::shared_ptr<Call> call;
+          try {
+            call = std::make_shared<Call>(std::move(body), handler, self.device_id());
+          } catch (...) {
+            return detail::post_error<R>(std::move(handler), std::current_exception());
+          }
+          auto task = wrap(detail::AsyncTask<Call>(call));
+          try {
+            call->attach();
+            self.post(moving(task), Room::Exceed);
+          } catch (...) {
+            task.refuse(std::current_exception());
+          }
         },
         token);
   }

@@ -260,20 +260,39 @@ void DeviceThread::await_room(const CallOptions& options) {
   mailbox_.await_room(until);
 }
 
-ShutdownOutcome DeviceThread::join(Clock::time_point deadline) {
-  ShutdownOutcome outcome = ShutdownOutcome::Drained;
-  if (!ended_.wait_until(deadline)) {
-    outcome = ShutdownOutcome::Discarded;
-    discarding_.store(true, std::memory_order_relaxed);
-    std::uint64_t serial = running_.serial();
-    auto stuck_since = Clock::now();
-    while (!ended_.wait_until(Clock::now() + look_again)) {
-      if (std::exchange(serial, running_.serial()) != serial) stuck_since = Clock::now();
-      if (Clock::now() - stuck_since >= grace && take_over()) return ShutdownOutcome::Abandoned;
-    }
+ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> threads, Clock::time_point deadline) {
+  std::vector<DeviceThread*> late;
+  for (const auto& thread : threads) {
+    if (!thread->ended_.wait_until(deadline)) late.push_back(thread.get());
   }
-  thread_.join();
+  ShutdownOutcome outcome = late.empty() ? ShutdownOutcome::Drained : ShutdownOutcome::Discarded;
+  for (DeviceThread* const thread : late) thread->discard_rest();
+  // All at once: a stuck thread takes nothing from the time that the others are given.
+  while (!late.empty()) {
+    std::erase_if(late, [&](DeviceThread* thread) {
+      if (thread->ended_.done()) return true;
+      if (!thread->take_over_if_stuck()) return false;
+      outcome = ShutdownOutcome::Abandoned;
+      return true;
+    });
+    if (!late.empty()) late.front()->ended_.wait_until(Clock::now() + look_again);
+  }
+  for (const auto& thread : threads) {
+    if (thread->thread_.joinable()) thread->thread_.join();  // not one that was taken over
+  }
   return outcome;
+}
+
+void DeviceThread::discard_rest() noexcept {
+  discarding_.store(true, std::memory_order_relaxed);
+  progress_ = running_.serial();
+  stuck_since_ = Clock::now();
+}
+
+bool DeviceThread::take_over_if_stuck() {
+  const std::uint64_t serial = running_.serial();
+  if (std::exchange(progress_, serial) != serial) stuck_since_ = Clock::now();
+  return Clock::now() - stuck_since_ >= grace && take_over();
 }
 
 // Takes the consumer's role from a thread that is inside a task and may never come back: if it does, it touches nothing
@@ -299,11 +318,11 @@ Statistics DeviceThread::statistics() const {
 }
 
 DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops) {
-  return begin_slow(ops, current_ != nullptr || detail::ExceedCapacity::active() ? Room::Exceed : Room::Wait);
+  return begin_slow(ops, HeldNode::any() || detail::ExceedCapacity::active() ? Room::Exceed : Room::Wait);
 }
 
 DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, const CallOptions& options) {
-  if (current_ != nullptr || options_.queue_policy != QueuePolicy::Block) return begin_slow(ops);
+  if (HeldNode::any() || options_.queue_policy != QueuePolicy::Block) return begin_slow(ops);
   for (;;) {
     const Place place = begin_slow(ops, Room::Refuse);
     if (place.object != nullptr) return place;

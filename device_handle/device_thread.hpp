@@ -26,6 +26,7 @@
 #include <thread>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 namespace cox {
 
@@ -84,9 +85,11 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
     if (on_this_thread()) current_ = nullptr;  // forked inside a task
   }
 
-  /// After close(): waits until the thread has ended; from `deadline` on, makes it discard what has not started, and
-  /// takes over from it if it is stuck. Once. Not on this thread.
-  ShutdownOutcome join(std::chrono::steady_clock::time_point deadline);
+  /// After close() of each of them: waits until the threads have ended; from `deadline` on, makes them discard what has
+  /// not started, and takes over from those that are stuck. Returns the worst outcome. Once per thread. Not on one of
+  /// them. Blocks, at most until a second after `deadline` if all are stuck, however many they are.
+  static ShutdownOutcome join(std::vector<std::shared_ptr<DeviceThread>> threads,
+                              std::chrono::steady_clock::time_point deadline);
 
   // ---- this device thread --------------------------------------------------------------------------------------
 
@@ -205,6 +208,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   bool still_has_custody() noexcept;
   bool keep_custody() noexcept;
   void finish();
+  void discard_rest() noexcept;
+  bool take_over_if_stuck();
   bool take_over();
   [[noreturn]] void throw_refused(PushResult result) const;
 
@@ -232,6 +237,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   std::uint64_t tracers_seen_ = 0;
   std::uint32_t number_ = 0;  // of this thread, by the system
   std::atomic<bool> discarding_{false};
+  std::uint64_t progress_ = 0;  // of join(): the serial of the running task, and since when it has been the same
+  std::chrono::steady_clock::time_point stuck_since_{};
   std::atomic<Custody> custody_{Custody::Kept};
   Completion ended_;
   std::thread thread_;

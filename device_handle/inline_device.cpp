@@ -38,28 +38,55 @@ InlineDevice::Entry::Entry(InlineDevice& device, std::unique_lock<std::mutex> lo
   device_.owner_.store(this_thread(), std::memory_order_relaxed);
 }
 
-InlineDevice::Entry::~Entry() { device_.owner_.store(nullptr, std::memory_order_relaxed); }
+InlineDevice::Entry::~Entry() {
+  device_.owner_.store(nullptr, std::memory_order_relaxed);
+  lock_.unlock();
+  device_.destroy_if_abandoned();
+}
 
 void InlineDevice::run_pending() {
   while (!pending_.empty()) {
     Pending next = std::move(pending_.front());
     pending_.pop_front();
     const StreamScope scope(next.stream);
-    ledger_.ended(next.task());
+    if (abandoned_.load(std::memory_order_relaxed)) {
+      next.task.discard(CallError::Kind::Closed);
+      ledger_.ended(Outcome::Cancelled);
+    } else {
+      ledger_.ended(next.task());
+    }
   }
 }
 
 ShutdownOutcome InlineDevice::join(std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   while (!lock.owns_lock()) {
-    if (std::chrono::steady_clock::now() >= deadline) return ShutdownOutcome::Abandoned;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      // seq_cst, as the load in destroy_if_abandoned(): a thread that this try_lock() still finds inside reads it after
+      // it has unlocked, and destroys the services.
+      abandoned_.store(true, std::memory_order_seq_cst);
+      if (!lock.try_lock()) return ShutdownOutcome::Abandoned;
+      break;
+    }
     std::this_thread::sleep_for(try_again);
     [[maybe_unused]] const bool now_ours = lock.try_lock();
   }
-  const Entry entry(*this, std::move(lock));  // destructors may call
-  closed_ = true;
-  services_.close();
+  destroy_services(std::move(lock));
   return ShutdownOutcome::Drained;
+}
+
+void InlineDevice::destroy_services(std::unique_lock<std::mutex> lock) {
+  if (std::exchange(closed_, true)) return;
+  abandoned_.store(false, std::memory_order_relaxed);
+  const Entry entry(*this, std::move(lock));  // destructors may call
+  services_.close();
+}
+
+// The thread that has left the device. If another one is in, that one comes here, too.
+void InlineDevice::destroy_if_abandoned() {
+  if (!abandoned_.load(std::memory_order_seq_cst)) [[likely]]
+    return;
+  if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) destroy_services(std::move(lock));
 }
 
 void InlineDevice::throw_closed() const {

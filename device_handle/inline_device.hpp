@@ -14,6 +14,7 @@
 #include <coxswain/device_handle/task.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -41,8 +42,9 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
 
   /// Runs the task that `make()` returns and what it queues, on the calling thread. From inside a task of this device:
   /// queues it behind what is there. Blocks while another thread is in. Throws CallError Closed, Forked, WouldDeadlock.
-  template <TaskMaker Make>
-  bool post(Make&& make, const CallOptions&) {
+  /// Options bound neither that wait nor the queue, which has no capacity: the task checks them when it starts.
+  template <TaskMaker Make, class Options>
+  bool post(Make&& make, const Options&) {
     return post(make);
   }
   /// The same: there is no queue.
@@ -52,14 +54,14 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   }
   template <TaskMaker Make>
   bool post(Make&& make) {
+    throw_if_closing();
     if (on_this_thread()) {
-      if (closed_) throw_closed();
       pending_.push_back({box(make), StreamId::current()});
       ledger_.accepted_inline();
       return false;
     }
     const Entry entry(*this, enter());
-    if (closed_) throw_closed();
+    throw_if_closing();
     {
       auto task = make();
       ledger_.accepted_inline();
@@ -78,10 +80,12 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
 
   [[nodiscard]] Statistics statistics() const { return ledger_.snapshot(0, 1.0); }
 
-  void close() noexcept {}
+  /// Refuses new calls from now on (L4). Any thread.
+  void close() noexcept { closing_.store(true, std::memory_order_relaxed); }
   void mark_forked() noexcept { owner_.store(nullptr, std::memory_order_relaxed); }  // forked inside a task
 
-  /// Closes the device once the thread that is in has left. If it does not by `deadline`: Abandoned, and closed later.
+  /// After close(): destroys the services once the thread that is in has left. If it has not left by `deadline`:
+  /// Abandoned, and that thread destroys them as it leaves, after what it has queued, which is discarded. Once.
   ShutdownOutcome join(std::chrono::steady_clock::time_point deadline);
 
   template <class S>
@@ -153,6 +157,12 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   }
   [[nodiscard]] std::unique_lock<std::mutex> enter();
   void run_pending();
+  void destroy_services(std::unique_lock<std::mutex> lock);
+  void destroy_if_abandoned();
+  void throw_if_closing() const {
+    if (closing_.load(std::memory_order_relaxed)) [[unlikely]]
+      throw_closed();
+  }
   [[noreturn]] void throw_closed() const;
 
   static inline constinit thread_local InlineDevice* current_ = nullptr;  // the innermost that this thread is in
@@ -163,12 +173,14 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
   NoBlockPool no_pool_;
   std::mutex mutex_;
   std::atomic<const void*> owner_{nullptr};  // relaxed: a thread only asks whether it is itself
+  std::atomic<bool> closing_{false};         // relaxed: a call that begins after close() was called finds it
+  std::atomic<bool> abandoned_{false};       // join() has left the services to the thread that is in
   // Guarded by mutex_:
   ServiceTable services_;
   std::deque<Pending> pending_;
   int exclusive_depth_ = 0;
   InlineCalls inline_calls_;
-  bool closed_ = false;
+  bool closed_ = false;  // the services are destroyed
   Ledger ledger_;
 };
 

@@ -38,6 +38,7 @@ struct Devices {
   std::condition_variable changed;  // an entry was removed
   std::map<Key, Entry<DeviceThread>> threads;
   std::map<Key, Entry<InlineDevice>> inlines;
+  std::multimap<DeviceId, std::weak_ptr<WaitNode>> joined;  // held by threads that services of the device join
   bool exiting = false;
   bool forked = false;
 
@@ -110,15 +111,44 @@ Closing mark_closing(Devices& all, const Matches& matches) {
   }
   for (auto& [key, entry] : all.inlines) {
     if (!matches(key.first) || entry.device->on_this_thread()) continue;
-    if (!std::exchange(entry.closing, true)) closing.inlines.emplace_back(key, entry.device);
+    if (std::exchange(entry.closing, true)) continue;
+    closing.inlines.emplace_back(key, entry.device);
+    entry.device->close();
   }
   return closing;
 }
 
+// What a shutdown of the devices that match waits for, but for what the calling thread is in.
 template <class Matches>
-ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+std::vector<std::shared_ptr<WaitNode>> targets_of(Devices& all, const Matches& matches) {
+  std::vector<std::shared_ptr<WaitNode>> targets;
+  const auto add = [&](auto& map) {
+    for (auto& [key, entry] : map) {
+      if (matches(key.first) && !entry.device->on_this_thread()) targets.push_back(entry.device);
+    }
+  };
+  add(all.threads);
+  add(all.inlines);
+  for (auto& [device, joined] : all.joined) {
+    auto node = matches(device) ? joined.lock() : nullptr;
+    if (node != nullptr) targets.push_back(std::move(node));
+  }
+  return targets;
+}
+
+std::vector<WaitNode*> pointers_to(const std::vector<std::shared_ptr<WaitNode>>& nodes) {
+  std::vector<WaitNode*> pointers;
+  for (const auto& node : nodes) pointers.push_back(node.get());
+  return pointers;
+}
+
+template <class Matches>
+ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point deadline) {
   Devices& all = devices();
+  // Destroyed without the lock. Another shutdown may remove a target from the registry while this one waits for it; the
+  // graph's edges must not outlive it.
+  std::vector<std::shared_ptr<WaitNode>> targets;
+  Closing closing;
   std::unique_lock lock(all.mutex);
   if (all.forked) throw_forked({});
   const auto own = [](const auto& entry) { return entry.second.device->on_this_thread(); };
@@ -132,56 +162,69 @@ ShutdownOutcome shutdown_matching(const Matches& matches, std::chrono::milliseco
   };
   refuse_own(all.threads);
   refuse_own(all.inlines);
-  std::vector<WaitNode*> targets;
-  const auto add_targets = [&](auto& map) {
-    for (auto& entry : map) {
-      if (matches(entry.first.first) && !own(entry)) targets.push_back(entry.second.device.get());
-    }
-  };
-  if (HeldNode::any()) {
-    add_targets(all.threads);
-    add_targets(all.inlines);
-  }
-  const WaitScope waiting(std::move(targets));
+  if (HeldNode::any()) targets = targets_of(all, matches);
+  const WaitScope waiting(pointers_to(targets));
   if (waiting.ring()) {
     throw CallError(CallError::Kind::WouldDeadlock,
                     "shutdown refused: would_deadlock: it waits for the calling thread");
   }
-  Closing closing = mark_closing(all, matches);
+  closing = mark_closing(all, matches);
   lock.unlock();
 
-  ShutdownOutcome worst = ShutdownOutcome::Drained;
   for (const auto& item : closing.threads) item.second->close();
-  for (const auto& item : closing.threads) worst = std::max(worst, item.second->join(deadline));
-  for (const auto& item : closing.threads) detail::stop_watching(item.second);
+  std::vector<std::shared_ptr<DeviceThread>> threads;
+  for (const auto& item : closing.threads) threads.push_back(item.second);
+  ShutdownOutcome worst = DeviceThread::join(threads, deadline);
   for (const auto& item : closing.inlines) worst = std::max(worst, item.second->join(deadline));
 
   lock.lock();
   for (const auto& item : closing.threads) all.threads.erase(item.first);
   for (const auto& item : closing.inlines) all.inlines.erase(item.first);
   all.changed.notify_all();
-  // Another shutdown of the same devices may still be under way.
-  const auto gone = [&] {
+  lock.unlock();
+  // A stall callback may be in a shutdown of the same devices: it goes on only when they are out of the registry.
+  for (const auto& thread : threads) detail::stop_watching(thread);
+  lock.lock();
+  // Another shutdown of the same devices may be in progress.
+  const auto ended = [&] {
     const auto open = [&](const auto& entry) {
       return matches(entry.first.first) && entry.second.closing && !own(entry);
     };
     return std::ranges::none_of(all.threads, open) && std::ranges::none_of(all.inlines, open);
   };
-  if (!all.changed.wait_until(lock, deadline + std::chrono::seconds(1), gone)) worst = ShutdownOutcome::Abandoned;
+  if (!all.changed.wait_until(lock, deadline + std::chrono::seconds(1), ended)) worst = ShutdownOutcome::Abandoned;
+  lock.unlock();
   return worst;
 }
 
-// The process exits from inside a task: what waits for that task, or is it, cannot be joined. The rest is.
+// The process exits on a thread that holds devices up: those that wait for it, or are it, cannot be joined. The others
+// are, all at once.
 void shutdown_others(std::chrono::milliseconds timeout) noexcept {
+  const auto deadline = Clock::now() + timeout;
   std::vector<DeviceId> ids;
   {
-    const std::scoped_lock lock(devices().mutex);
-    for (const auto& [key, entry] : devices().threads) ids.push_back(key.first);
+    Devices& all = devices();
+    const std::scoped_lock lock(all.mutex);
+    const auto add = [&](auto& map) {
+      for (auto& [key, entry] : map) {
+        const auto same = [device = key.first](DeviceId id) { return id == device; };
+        if (entry.device->on_this_thread() || WaitScope(pointers_to(targets_of(all, same))).ring()) continue;
+        if (std::ranges::find(ids, key.first) == ids.end()) ids.push_back(key.first);
+      }
+    };
+    add(all.threads);
+    add(all.inlines);
   }
-  for (const DeviceId id : ids) {
+  const auto listed = [&](DeviceId id) { return std::ranges::find(ids, id) != ids.end(); };
+  try {
+    shutdown_matching(listed, deadline);
+    return;
+  } catch (const CallError&) {  // one of them has come to wait for this thread
+  }
+  for (const DeviceId device : ids) {
     try {
-      shutdown(id, timeout);
-    } catch (const CallError&) {  // would_deadlock
+      shutdown_matching([device](DeviceId id) { return id == device; }, deadline);
+    } catch (const CallError&) {
     }
   }
 }
@@ -252,12 +295,19 @@ void throw_if_forked(DeviceId device) {
   if (devices().forked) throw_forked(device);  // written only while the child has one thread
 }
 
+void shutdown_waits_for(DeviceId device, const std::shared_ptr<WaitNode>& node) {
+  Devices& all = devices();
+  const std::scoped_lock lock(all.mutex);
+  std::erase_if(all.joined, [](const auto& entry) { return entry.second.expired(); });
+  all.joined.emplace(device, node);
+}
+
 ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout) {
-  return shutdown_matching([device](DeviceId id) { return id == device; }, timeout);
+  return shutdown_matching([device](DeviceId id) { return id == device; }, Clock::now() + timeout);
 }
 
 ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout) {
-  return shutdown_matching([](DeviceId) { return true; }, timeout);
+  return shutdown_matching([](DeviceId) { return true; }, Clock::now() + timeout);
 }
 
 Statistics statistics(DeviceId device, Stage stage) {

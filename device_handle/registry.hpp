@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/stage.hpp>
+#include <coxswain/device_handle/wait_graph.hpp>
 
 #include <memory>
 #include <vector>
@@ -32,5 +33,11 @@ extern template struct Registry<InlineDevice>;
 
 /// Throws CallError Forked in a forked child of a process that has used the library.
 void throw_if_forked(DeviceId device);
+
+/// From now on, a shutdown of `device` waits for the threads that hold `node` (HeldNode), so that such a thread, and
+/// whatever it waits for, gets CallError WouldDeadlock instead of shutting the device down (L10). For the threads of a
+/// service that its destructor joins and that run user code. Ends with the last owner of `node`. Any thread; does not
+/// block. Throws std::bad_alloc.
+void shutdown_waits_for(DeviceId device, const std::shared_ptr<WaitNode>& node);
 
 }  // namespace cox

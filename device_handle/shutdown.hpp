@@ -17,11 +17,13 @@ enum class ShutdownOutcome : std::uint8_t {
 /// Shuts a device down: both its threads, all its services, its inline services too. From the first moment every new
 /// call throws CallError Closed (L4); what was accepted runs (L2); then the services are destroyed on their thread,
 /// youngest first, and the threads are joined (L13). Blocks, at most about `timeout` and a second. Idempotent; an
-/// unknown device is Drained. After it the device can be opened again. Not from a thread of that device: throws
-/// CallError WouldDeadlock; in a forked child: CallError Forked.
+/// unknown device is Drained. After it the device can be opened again. Not from a thread of that device, one of its
+/// completion handlers or host kernels, or a task that one of those waits for: throws CallError WouldDeadlock; in a
+/// forked child: CallError Forked.
 ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-/// Shuts every device down, all at once. Blocks, at most about `timeout` and a second. Is called at process exit.
+/// Shuts every device down, all at once. Blocks, at most about `timeout` and a second however many are stuck. Is called
+/// at process exit.
 ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
 }  // namespace cox

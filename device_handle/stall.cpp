@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/detail/stall_watcher.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
+#include <coxswain/device_handle/wait_graph.hpp>
 
 #include <pthread.h>
 
@@ -116,7 +117,13 @@ void detail::stop_watching(const std::shared_ptr<DeviceThread>& thread) {
   std::jthread unneeded;  // joined last, without the lock
   const std::scoped_lock lock(w.mutex);
   std::erase_if(w.watched, [&](const Watched& watched) { return watched.thread.lock() == thread; });
-  if (w.watched.empty()) unneeded = std::move(w.thread);
+  if (!w.watched.empty() || !w.thread.joinable()) return;
+  unneeded = std::move(w.thread);
+  // A callback may be running on the watcher: one that shuts the device down, or waits for the caller, is not joined.
+  if (unneeded.get_id() == std::this_thread::get_id() || HeldNode::any()) {
+    unneeded.request_stop();
+    unneeded.detach();
+  }
 }
 
 }  // namespace cox

@@ -22,8 +22,8 @@ struct Stall {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Called once for each such task, on a thread of the library's own; must not throw. Replaces the former one; an empty
-/// function restores the default, which writes to_string() to the standard error stream.
+/// Called once for each such task, on a thread of the library's own; must not throw. It may shut devices down. Replaces
+/// the former one; an empty function restores the default, which writes to_string() to the standard error stream.
 void set_stall_callback(std::function<void(const Stall&)> callback);
 
 }  // namespace cox

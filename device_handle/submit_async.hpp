@@ -1,6 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/call.hpp>
+#include <coxswain/device_handle/pending_handler.hpp>
+#include <coxswain/device_handle/task_error.hpp>
 
 #include <boost/asio/associated_allocator.hpp>
 #include <boost/asio/associated_executor.hpp>
@@ -11,7 +13,8 @@
 #include <boost/asio/system_executor.hpp>
 
 #include <exception>
-#include <tuple>
+#include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -35,60 +38,136 @@ auto initiate(Start&& start, CompletionToken& token) {
       token);
 }
 
-/// A task whose result goes to an Asio completion handler, on the handler's executor and with the submitter's StreamId.
-template <class Body, class Handler>
-class AsyncTask {
-  using R = std::invoke_result_t<Body&>;
-  using Executor = boost::asio::associated_executor_t<Handler, boost::asio::system_executor>;
-  // Keeps the executor's context from running out of work while the task is queued.
-  using Work = std::decay_t<
-      typename boost::asio::prefer_result<Executor, boost::asio::execution::outstanding_work_t::tracked_t>::type>;
+/// The executor on which a handler runs.
+template <class Handler>
+using HandlerExecutor = boost::asio::associated_executor_t<Handler, boost::asio::system_executor>;
 
+/// Completes `handler` with `error`, by post, for a call that could not even be prepared. Throws what the executor's
+/// post throws.
+template <class R, class Handler>
+void post_error(Handler&& handler, std::exception_ptr error) {
+  const auto executor = boost::asio::get_associated_executor(handler, boost::asio::system_executor());
+  boost::asio::post(executor,
+                    [handler = std::move(handler), error = std::move(error), stream = StreamId::current()]() mutable {
+                      const StreamScope scope(stream);
+                      if constexpr (std::is_void_v<R>) {
+                        std::move(handler)(std::move(error));
+                      } else {
+                        std::move(handler)(std::move(error), std::decay_t<R>());
+                      }
+                    });
+}
+
+/// An asynchronous call: the body, the completion handler and, later, the result, in memory of their own, so that no
+/// result is moved and nothing but the executor's post can fail between the end of the body and the handler.
+///
+///     queued --run--> body has run --.
+///       |`---discard, refuse---------+--post--> the handler runs on its executor, with the submitter's StreamId
+template <class Body, class Handler>
+class AsyncCall final : public PendingHandler {
  public:
-  AsyncTask(Body&& body, Handler&& handler, DeviceId device)
+  using Result = std::invoke_result_t<Body&>;
+
+  /// `handler` is moved from last: if this throws, it is as it was.
+  AsyncCall(Body&& body, Handler& handler, DeviceId device)
       : body_(std::in_place, std::move(body)),
         work_(boost::asio::prefer(boost::asio::get_associated_executor(handler, boost::asio::system_executor()),
                                   boost::asio::execution::outstanding_work.tracked)),
-        handler_(std::move(handler)),
         stream_(StreamId::current()),
-        device_(device) {}
+        device_(device),
+        handler_(std::move(handler)) {}
 
-  Outcome operator()() noexcept {
-    CallResult<R> result;
-    result.run(*body_);
+  /// Once, before it is queued. Throws std::bad_alloc.
+  void attach() {
+    PendingHandler::attach(boost::asio::get_associated_executor(*handler_, boost::asio::system_executor()));
+  }
+
+  Outcome run() noexcept {
+    result_.run(*body_);
     body_.reset();  // before the handler can run (L6)
-    const Outcome outcome = result.failed() ? Outcome::Failed : Outcome::Completed;
-    complete(std::move(result));
+    const Outcome outcome = result_.failed() ? Outcome::Failed : Outcome::Completed;
+    complete();
     return outcome;
   }
-
-  void discard(CallError::Kind why) noexcept {
+  void fail(std::exception_ptr error) noexcept {
     body_.reset();
-    CallResult<R> result;
-    result.fail(call_error(why, device_, nullptr));
-    complete(std::move(result));
+    result_.fail(std::move(error));
+    complete();
   }
+  [[nodiscard]] DeviceId device() const noexcept { return device_; }
 
  private:
-  void complete(CallResult<R>&& result) noexcept {
-    boost::asio::post(work_, [handler = std::move(handler_), result = std::move(result), stream = stream_]() mutable {
-      const StreamScope scope(stream);
-      std::exception_ptr error = result.error();
-      if constexpr (std::is_void_v<R>) {
-        std::move(handler)(error);
-      } else if (error != nullptr) {
-        std::move(handler)(error, std::decay_t<R>());
-      } else {
-        std::move(handler)(error, std::decay_t<R>(std::move(result).get()));
+  // Keeps the executor's context from running out of work until the handler runs.
+  using Work =
+      std::decay_t<typename boost::asio::prefer_result<HandlerExecutor<Handler>,
+                                                       boost::asio::execution::outstanding_work_t::tracked_t>::type>;
+
+  // A post may fail for want of memory: tried twice. After that there is no way to the handler's executor; the handler
+  // is destroyed, which ends a coroutine or breaks a promise, and the error is reported.
+  void complete() noexcept {
+    for (const bool last : {false, true}) {
+      try {
+        return post_unless_dropped(
+            [this] { boost::asio::post(*work_, [self = shared_from_this(), this] { call_handler(); }); });
+      } catch (...) {
+        if (last) report_task_error({device_, stream_, std::current_exception()});
       }
-    });
+    }
+  }
+
+  void drop_handler() noexcept override {
+    handler_.reset();
+    work_.reset();
+  }
+
+  void call_handler() {
+    const StreamScope scope(stream_);
+    Handler handler = std::move(*handler_);
+    handler_.reset();
+    work_.reset();
+    std::exception_ptr error = result_.error();
+    if constexpr (std::is_void_v<Result>) {
+      std::move(handler)(std::move(error));
+    } else if (error != nullptr) {
+      std::move(handler)(std::move(error), std::decay_t<Result>());
+    } else if constexpr (std::is_lvalue_reference_v<Result>) {
+      std::move(handler)(std::move(error), std::decay_t<Result>(result_.value()));
+    } else {
+      std::move(handler)(std::move(error), std::move(result_.value()));
+    }
   }
 
   std::optional<Body> body_;
-  Work work_;
-  Handler handler_;
+  std::optional<Work> work_;
   StreamId stream_;
   DeviceId device_;
+  CallResult<Result> result_;
+  std::optional<Handler> handler_;
+};
+
+/// The task of an AsyncCall. Destroyed unrun, it completes the call with CallError Closed (L2).
+template <class Call>
+class AsyncTask {
+ public:
+  explicit AsyncTask(std::shared_ptr<Call> call) noexcept : call_(std::move(call)) {}
+  AsyncTask(AsyncTask&&) noexcept = default;
+  AsyncTask& operator=(AsyncTask&&) = delete;
+  ~AsyncTask() {
+    if (call_ != nullptr) discard(CallError::Kind::Closed);
+  }
+
+  Outcome operator()() noexcept { return std::exchange(call_, nullptr)->run(); }
+  void discard(CallError::Kind why) noexcept {
+    const auto call = std::exchange(call_, nullptr);
+    call->fail(call_error(why, call->device(), nullptr));
+  }
+  /// The task was not accepted. Nothing if it was destroyed on the way.
+  void refuse(std::exception_ptr error) noexcept {
+    if (const auto call = std::exchange(call_, nullptr)) call->fail(std::move(error));
+  }
+
+ private:
+  std::shared_ptr<Call> call_;
 };
 
 }  // namespace cox::detail

@@ -1,7 +1,6 @@
 #include <coxswain/device_handle/wait_graph.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -23,21 +22,21 @@ HeldNode::~HeldNode() { innermost_ = outer_; }
 void HeldNode::forget() noexcept { innermost_ = nullptr; }
 
 bool WaitNode::reaches(const WaitNode& target) const noexcept {
-  return this == &target ||
-         std::ranges::any_of(waits_for_, [&](const WaitNode* next) { return next->reaches(target); });  // no rings here
+  return this == &target || std::ranges::any_of(waits_for_, [&](const Edge& edge) {
+           return edge.target->reaches(target);
+         });  // no rings here
 }
 
-// From each of `waiting` to the same number of targets.
+// From each of `waiting` to each of the targets.
 struct WaitScope::Edges {
   std::vector<WaitNode*> waiting;
-  std::size_t targets;
 };
 
 void WaitScope::announce(WaitNode& target) { announce(std::vector<WaitNode*>{&target}); }
 
 void WaitScope::announce(std::vector<WaitNode*> targets) {
   if (targets.empty()) return;
-  auto announced = std::make_unique<Edges>(Edges{.waiting = {}, .targets = targets.size()});
+  auto announced = std::make_unique<Edges>();
   const std::scoped_lock lock(graph_mutex());
   for (const HeldNode* held = HeldNode::innermost_; held != nullptr; held = held->outer_) {
     for (const WaitNode* target : targets) ring_ = ring_ || target->reaches(held->node_);
@@ -49,7 +48,7 @@ void WaitScope::announce(std::vector<WaitNode*> targets) {
     announced->waiting.push_back(&held->node_);
   }
   for (WaitNode* const node : announced->waiting) {
-    node->waits_for_.insert(node->waits_for_.end(), targets.begin(), targets.end());
+    for (WaitNode* const target : targets) node->waits_for_.push_back({target, announced.get()});
   }
   edges_ = announced.release();
 }
@@ -58,8 +57,8 @@ void WaitScope::answered() noexcept {
   if (edges_ == nullptr) return;  // else only the lock tells whether somebody was here first
   const std::scoped_lock lock(graph_mutex());
   for (WaitNode* const node : edges_->waiting) {
-    auto& edges = node->waits_for_;  // a thread's scopes nest, and an outer one is not answered before an inner one
-    edges.resize(edges.size() - edges_->targets);
+    // By scope: an outer wait may be answered while an inner one of the same thread goes on.
+    std::erase_if(node->waits_for_, [this](const WaitNode::Edge& edge) { return edge.scope == edges_; });
   }
   edges_->waiting.clear();
 }

@@ -21,8 +21,12 @@ class WaitNode {
  private:
   friend class HeldNode;
   friend class WaitScope;
+  struct Edge {
+    WaitNode* target;
+    const void* scope;  // the WaitScope's edges that this one is of
+  };
   [[nodiscard]] bool reaches(const WaitNode& target) const noexcept;
-  std::vector<WaitNode*> waits_for_;  // guarded by the graph's mutex
+  std::vector<Edge> waits_for_;  // guarded by the graph's mutex
 };
 
 /// The calling thread holds `node` up until the end of the scope. Scopes nest.
@@ -47,7 +51,8 @@ class HeldNode {
 };
 
 /// Announces that everything the calling thread holds up will wait for the targets. If that closes a ring, `ring()` is
-/// true, nothing was announced, and the caller must not wait. Costs nothing for a thread that holds nothing.
+/// true, nothing was announced, and the caller must not wait. Costs nothing for a thread that holds nothing. The caller
+/// keeps the targets alive while this lives: other threads walk over them.
 class WaitScope {
  public:
   explicit WaitScope(WaitNode& target) {

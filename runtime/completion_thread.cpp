@@ -1,5 +1,6 @@
 #include <coxswain/runtime/completion_thread.hpp>
 
+#include <coxswain/device_handle/registry.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/detail/thread_name.hpp>
 
@@ -7,19 +8,22 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace cox {
 
 /// Shared with the thread, so that the last owner may let go on the thread itself.
 struct CompletionThread::State {
   DeviceId device;
+  std::shared_ptr<WaitNode> handlers = std::make_shared<WaitNode>();
+  std::shared_ptr<WaitNode> streams = std::make_shared<WaitNode>();
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<UniqueFunction<void()>> functions;
   std::thread thread;
-  bool started = false;
   bool stopped = false;
 
   void call(UniqueFunction<void()>& function) const noexcept {
@@ -32,6 +36,7 @@ struct CompletionThread::State {
   }
 
   void run() {
+    const HeldNode held(*handlers);
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [this] { return stopped || !functions.empty(); });
@@ -45,29 +50,36 @@ struct CompletionThread::State {
   }
 };
 
-CompletionThread::CompletionThread(DeviceId device) : state_(std::make_shared<State>()) { state_->device = device; }
+CompletionThread::CompletionThread(DeviceId device) : state_(std::make_shared<State>()) {
+  state_->device = device;
+  shutdown_waits_for(device, state_->handlers);
+  shutdown_waits_for(device, state_->streams);
+  state_->thread = std::thread([state = state_] {
+    detail::name_this_thread("cox-done-" + std::to_string(state->device.type) + "." +
+                             std::to_string(state->device.index));
+    state->run();
+  });
+}
 
 CompletionThread::~CompletionThread() { stop(); }
 
-void CompletionThread::execute(UniqueFunction<void()> function) {
+void CompletionThread::execute(UniqueFunction<void()> function) noexcept {
   {
     const std::lock_guard lock(state_->mutex);
     if (!state_->stopped) {
-      if (!state_->started) {
-        state_->thread = std::thread([state = state_] {
-          detail::name_this_thread("cox-done-" + std::to_string(state->device.type) + "." +
-                                   std::to_string(state->device.index));
-          state->run();
-        });
-        state_->started = true;
+      try {
+        state_->functions.emplace_back();
+        state_->functions.back() = std::move(function);
+        state_->changed.notify_one();
+        return;
+      } catch (const std::bad_alloc&) {  // of emplace_back: called below
       }
-      state_->functions.push_back(std::move(function));
-      state_->changed.notify_one();
-      return;
     }
   }
   state_->call(function);
 }
+
+const std::shared_ptr<WaitNode>& CompletionThread::streams() const noexcept { return state_->streams; }
 
 void CompletionThread::stop() noexcept {
   std::thread thread;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/wait_graph.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
 #include <memory>
@@ -8,21 +9,29 @@
 namespace cox {
 
 /// The thread of a device on which completion handlers run that have no executor of their own, so that user code holds
-/// up neither a stream nor the device thread. Started at the first use: a device whose futures are only waited for has
-/// no such thread.
+/// up neither a stream nor the device thread. A shutdown of the device joins it: what runs on it holds the device's end
+/// up in the graph of waits (L10).
+///
+///     shutdown(device) -> completion thread -> whatever a handler waits for
+///                     `-> streams() <- the device's futures; -> whatever user code on the device's streams waits for
 class CompletionThread {
  public:
+  /// Starts the thread. Throws std::system_error if the system has none, std::bad_alloc.
   explicit CompletionThread(DeviceId device);
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
   /// As stop().
   ~CompletionThread();
 
-  /// Runs `function` on the thread, in the order of the calls; after stop() on the caller's thread. What it throws is
-  /// reported as a task error and goes no further. Does not block, but for the start of the thread.
-  void execute(UniqueFunction<void()> function);
+  /// Runs `function` on the thread, in the order of the calls; after stop(), or if there is no memory to queue it, on
+  /// the caller's thread. What it throws is reported as a task error. Does not block.
+  void execute(UniqueFunction<void()> function) noexcept;
   /// Runs what was accepted so far, then joins the thread, unless called on it. Idempotent.
   void stop() noexcept;
+
+  /// The device's streams in the graph of waits: the device's futures wait for them, and a thread that runs user code
+  /// in stream order holds them up (HeldNode). Any thread; lives as long as this.
+  [[nodiscard]] const std::shared_ptr<WaitNode>& streams() const noexcept;
 
  private:
   struct State;

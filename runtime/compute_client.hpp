@@ -189,11 +189,13 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                                                       Site site = Site::current()) const {
     return submit_read(whole(handles), site);
   }
-  /// Completes any Asio token with (std::exception_ptr, std::vector<Bytes>).
+  /// Completes any Asio token with (std::exception_ptr, std::vector<Bytes>). What read_async throws without a token
+  /// completes it, too: a coroutine gets it thrown at its co_await. So do all overloads with a token.
   template <class CompletionToken>
     requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
   auto read_async(std::span<const Handle> handles, CompletionToken&& token, Site site = Site::current()) const {
-    return submit_read(whole(handles), site).async_get(std::forward<CompletionToken>(token));
+    return Future<std::vector<Bytes>>::start_async([&] { return submit_read(whole(handles), site); },
+                                                   std::forward<CompletionToken>(token));
   }
   /// As read_async; blocks for the result. In a task of this server itself: CallError WouldDeadlock (L10).
   [[nodiscard]] std::vector<Bytes> read(std::span<const Handle> handles, Site site = Site::current()) const {
@@ -215,7 +217,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
   auto read_tensor_async(std::vector<CopyDescriptor> tensors, CompletionToken&& token,
                          Site site = Site::current()) const {
-    return submit_read(moved(std::move(tensors)), site).async_get(std::forward<CompletionToken>(token));
+    return Future<std::vector<Bytes>>::start_async([&] { return submit_read(moved(std::move(tensors)), site); },
+                                                   std::forward<CompletionToken>(token));
   }
   /// As read_tensor_async; blocks for the result.
   [[nodiscard]] std::vector<Bytes> read_tensor(std::vector<CopyDescriptor> tensors, Site site = Site::current()) const {
@@ -236,7 +239,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   template <class CompletionToken>
     requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
   auto read_one_tensor_async(CopyDescriptor tensor, CompletionToken&& token, Site site = Site::current()) const {
-    return read_one_tensor_async(std::move(tensor), site).async_get(std::forward<CompletionToken>(token));
+    return Future<std::vector<Bytes>>::start_async([&] { return read_one_tensor_async(std::move(tensor), site); },
+                                                   std::forward<CompletionToken>(token));
   }
   /// Bytes that are downloaded when they are first looked at, with what the memory holds then: see DeviceAllocation.
   /// Their property is Device. Does not block; throws as a read would for a tensor that makes no sense.
@@ -365,7 +369,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   template <class CompletionToken>
     requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
   auto sync(CompletionToken&& token, Site site = Site::current()) const {
-    return sync(site).async_get(std::forward<CompletionToken>(token));
+    return Future<void>::start_async([&] { return sync(site); }, std::forward<CompletionToken>(token));
   }
   /// For a helper whose client is pinned to a stream of its own: failures of the collectives and transfers that are
   /// queued on that stream from now on, and of work that cannot be queued there, are failures of `stream`, too, and of
@@ -425,6 +429,12 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   template <class F>
   decltype(auto) exclusive(F&& f, Site site = Site::current()) const {
     return device_.exclusive(std::forward<F>(f), site);
+  }
+  /// As exclusive. Throws CallError Expired or Cancelled if `f` has not started by the deadline of the options, or
+  /// before their stop_token was triggered.
+  template <class F>
+  decltype(auto) exclusive(F&& f, CallOptions options) const {
+    return device_.exclusive(std::forward<F>(f), std::move(options));
   }
 
  private:

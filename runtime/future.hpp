@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/submit_async.hpp>
 #include <coxswain/runtime/detail/deadline.hpp>
 #include <coxswain/runtime/detail/delivery.hpp>
 #include <coxswain/runtime/promise.hpp>
@@ -53,12 +54,20 @@ class Future {
   /// that is signalled gets CallError Cancelled; the operation goes on, and its result is dropped.
   template <class CompletionToken>
   auto async_get(CompletionToken&& token) {
-    using Signature = typename SignatureOf<T>::type;
-    return boost::asio::async_initiate<CompletionToken, Signature>(
-        [](auto handler, std::shared_ptr<State> state) {
-          detail::Delivery<T, decltype(handler)>::start(std::move(handler), std::move(state));
-        },
-        token, std::exchange(state_, nullptr));
+    return deliver(nullptr, std::forward<CompletionToken>(token));
+  }
+  /// async_get of the future that `start()` returns. What `start` throws completes the token, too, by post: on the
+  /// handler's executor, or on boost::asio::system_executor if it has none.
+  template <class Start, class CompletionToken>
+  static auto start_async(Start&& start, CompletionToken&& token) {
+    Future future;
+    std::exception_ptr refused;
+    try {
+      future = std::forward<Start>(start)();
+    } catch (...) {
+      refused = std::current_exception();
+    }
+    return future.deliver(std::move(refused), std::forward<CompletionToken>(token));
   }
 
   /// For coroutines other than Asio's (those use async_get with use_awaitable). Resumes on the device's completion
@@ -89,6 +98,21 @@ class Future {
     }
     T await_resume() { return take(*state); }
   };
+
+  // Completes the token with `refused`, or else with the result, which is taken.
+  template <class CompletionToken>
+  auto deliver(std::exception_ptr refused, CompletionToken&& token) {
+    using Signature = typename SignatureOf<T>::type;
+    return boost::asio::async_initiate<CompletionToken, Signature>(
+        [](auto handler, std::exception_ptr error, std::shared_ptr<State> state) {
+          if (error != nullptr) {
+            detail::post_error<T>(std::move(handler), std::move(error));
+          } else {
+            detail::Delivery<T, decltype(handler)>::start(std::move(handler), std::move(state));
+          }
+        },
+        token, std::move(refused), std::exchange(state_, nullptr));
+  }
 
   explicit Future(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/pending_handler.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/detail/future_state.hpp>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -25,13 +27,14 @@ namespace cox::detail {
 /// on its associated executor, or on the device's completion thread if it has none, with the StreamId of the thread
 /// that asked (L9).
 template <class T, class Handler>
-class Delivery : public std::enable_shared_from_this<Delivery<T, Handler>> {
+class Delivery final : public PendingHandler {
  public:
   using State = FutureState<T>;
 
   static void start(Handler handler, std::shared_ptr<State> state) {
     State& shared = *state;
     const auto self = std::make_shared<Delivery>(std::move(handler), std::move(state));
+    if constexpr (has_executor) self->attach(self->work_->get_executor());
     self->listen();
     shared.when_ready([self] { self->finish(false); });
   }
@@ -48,31 +51,54 @@ class Delivery : public std::enable_shared_from_this<Delivery<T, Handler>> {
   void listen() {
     auto slot = boost::asio::get_associated_cancellation_slot(*handler_);
     if (!slot.is_connected()) return;
-    slot.assign([weak = this->weak_from_this()](boost::asio::cancellation_type type) {
+    slot.assign([weak = weak_from_this()](boost::asio::cancellation_type type) {
       using boost::asio::cancellation_type;
       constexpr auto any = cancellation_type::terminal | cancellation_type::partial | cancellation_type::total;
-      if (const auto self = weak.lock(); self != nullptr && (type & any) != cancellation_type::none) self->finish(true);
+      if (const auto self = weak.lock(); self != nullptr && (type & any) != cancellation_type::none)
+        static_cast<Delivery&>(*self).finish(true);
     });
   }
 
-  // The first to come decides. Acquire and release: who delivers sees all that was there when the other came.
-  void finish(bool cancelled) {
+  // The first to come decides. Acquire and release: the deliverer sees all that was there when the other came.
+  void finish(bool cancelled) noexcept {
     if (claimed_.exchange(true, std::memory_order_acq_rel)) return;
-    auto deliver = [self = this->shared_from_this(), cancelled] { self->deliver(cancelled); };
+    auto deliver = [self = shared_from_this(), this, cancelled] { this->deliver(cancelled); };
     if constexpr (has_executor) {
-      boost::asio::post(work_->get_executor(), std::move(deliver));
+      post(deliver);
     } else {
       const auto helper = state_->helper();
       helper->execute(std::move(deliver));
     }
+  }
+
+  // A post may fail for want of memory: tried twice. After that there is no way to the handler's executor; the handler
+  // is destroyed, which ends a coroutine or breaks a promise, and the error is reported.
+  template <class F>
+  void post(const F& deliver) noexcept {
+    for (const bool last : {false, true}) {
+      try {
+        return post_unless_dropped([&] { boost::asio::post(work_->get_executor(), deliver); });
+      } catch (...) {
+        if (last) report_task_error({DeviceId{}, stream_, std::current_exception()});
+      }
+    }
+  }
+
+  void drop_handler() noexcept override {
+    handler_.reset();
     work_.reset();
   }
 
   void deliver(bool cancelled) {
     const StreamScope scope(stream_);
-    if (auto slot = boost::asio::get_associated_cancellation_slot(*handler_); slot.is_connected()) slot.clear();
+    // A signal and its slot are for one thread at a time: the handler's executor, where it has one. Without one, the
+    // thread that emits the signal is not known here; the slot is left as it is, and what it calls finds this claimed.
+    if constexpr (has_executor) {
+      if (auto slot = boost::asio::get_associated_cancellation_slot(*handler_); slot.is_connected()) slot.clear();
+    }
     Handler handler = std::move(*handler_);
     handler_.reset();
+    work_.reset();
     std::exception_ptr error = cancelled ? cancellation() : state_->take_error();
     if constexpr (std::is_void_v<T>) {
       std::move(handler)(std::move(error));

@@ -41,7 +41,8 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   /// Makes the result; what it throws is the error.
   using Settle = UniqueFunction<Value()>;
 
-  explicit FutureState(std::shared_ptr<CompletionThread> helper) noexcept : helper_(std::move(helper)) {}
+  explicit FutureState(std::shared_ptr<CompletionThread> helper) noexcept
+      : queued_(helper != nullptr ? helper->streams() : nullptr), helper_(std::move(helper)) {}
   FutureState(const FutureState&) = delete;
   FutureState& operator=(const FutureState&) = delete;
   ~FutureState() {
@@ -81,6 +82,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
   /// Throws CallError WouldDeadlock.
   void wait() {
+    if (HeldNode::any() && ready()) return;  // not a wait, whatever the calling thread holds up
     const QueuedOperation::Wait waiting(queued_);
     if (!spin_until_armed()) {
       std::unique_lock lock(mutex_);
@@ -94,6 +96,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
   /// Until `deadline`; returns whether it is complete. Throws as wait().
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) {
+    if (HeldNode::any() && ready()) return true;
     const QueuedOperation::Wait waiting(queued_);
     {
       std::unique_lock lock(mutex_);

@@ -6,14 +6,17 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace cox::detail {
 
-/// An operation between its submission and the moment when its device thread takes it up. Until then, whoever waits for
-/// it waits for that thread; so a device thread that is waited for by it must not (L10).
+/// What a waiter for an operation waits for (L10): until the device thread has taken the operation up, for that thread,
+/// and until it is complete, for the device's streams.
 class QueuedOperation {
  public:
+  explicit QueuedOperation(std::shared_ptr<WaitNode> streams) noexcept : streams_(std::move(streams)) {}
+
   /// Before any other thread knows of the operation.
   void queued_at(std::shared_ptr<WaitNode> device) noexcept { device_ = std::move(device); }
 
@@ -33,7 +36,7 @@ class QueuedOperation {
         announce();
     }
     ~Wait() {
-      if (!scope_) return;
+      if (!taking_up_) return;
       const std::lock_guard lock(operation_.mutex_);
       operation_.waiting_ = nullptr;
     }
@@ -42,27 +45,38 @@ class QueuedOperation {
 
    private:
     void announce() {
+      // Held from the first edge on: begin() may come meanwhile.
       const std::lock_guard lock(operation_.mutex_);
-      if (operation_.device_ == nullptr) return;
-      scope_.emplace(*operation_.device_);
-      if (scope_->ring()) {
-        scope_.reset();
-        throw CallError(CallError::Kind::WouldDeadlock,
-                        "wait refused: would_deadlock: the operation is queued at a device thread that waits for the "
-                        "calling thread, or is the calling thread",
-                        std::source_location());
+      if (operation_.streams_ != nullptr) {
+        completion_.emplace(*operation_.streams_);
+        if (completion_->ring())
+          refuse("the operation is completed by streams that wait for the calling thread, or run on it");
       }
+      if (operation_.device_ == nullptr) return;
       device_ = operation_.device_;
-      operation_.waiting_ = &*scope_;
+      taking_up_.emplace(*device_);
+      if (taking_up_->ring()) {
+        taking_up_.reset();
+        refuse(
+            "the operation is queued at a device thread that waits for the calling thread, or is the calling thread");
+      }
+      operation_.waiting_ = &*taking_up_;
+    }
+
+    [[noreturn]] static void refuse(const char* why) {
+      throw CallError(CallError::Kind::WouldDeadlock, std::string("wait refused: would_deadlock: ") + why,
+                      std::source_location());
     }
 
     QueuedOperation& operation_;
     std::shared_ptr<WaitNode> device_;  // outlives the scope
-    std::optional<WaitScope> scope_;
+    std::optional<WaitScope> completion_;
+    std::optional<WaitScope> taking_up_;
   };
 
  private:
   std::mutex mutex_;
+  const std::shared_ptr<WaitNode> streams_;
   std::shared_ptr<WaitNode> device_;  // null once the operation has been taken up
   WaitScope* waiting_ = nullptr;
 };

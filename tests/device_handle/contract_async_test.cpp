@@ -7,6 +7,7 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
@@ -148,16 +149,204 @@ TEMPLATE_TEST_CASE("submit_async: inside exclusive the task runs inline", "[cont
   CHECK(future.get() == 2);
 }
 
-TEMPLATE_TEST_CASE("L4: submit_async on a device that was shut down throws closed at once", "[contract]", Threaded,
-                   Inline) {
+TEMPLATE_TEST_CASE("L4: submit_async on a device that was shut down completes its token with closed", "[contract]",
+                   Threaded, Inline) {
   const TestDevice device;
   auto handle = TestType::template Handle<Alpha>::get(device);
   device.close();
   const Fate fate;
-  CHECK(kind_of([&] {
-          static_cast<void>(handle.submit_async([ticket = fate.ticket()](Alpha&) {}, asio::use_future));
-        }) == Kind::Closed);
+  auto answer = handle.submit_async([ticket = fate.ticket()](Alpha&) {}, asio::use_future);
+  CHECK(kind_of([&] { answer.get(); }) == Kind::Closed);
   CHECK(fate.deaths() == 1);
+  auto with_options = handle.submit_async([ticket = fate.ticket()](Alpha&) { return 1; }, {}, asio::use_future);
+  CHECK(kind_of([&] { with_options.get(); }) == Kind::Closed);
+  CHECK(fate.deaths() == 2);
+}
+
+TEMPLATE_TEST_CASE("L4: a refused submit_async never calls its handler inside the call", "[contract]", Threaded,
+                   Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  device.close();
+  asio::io_context context;
+  std::optional<Kind> kind;
+  handle.submit_async([](Alpha&) { return 1; }, asio::bind_executor(context, [&](const std::exception_ptr& error, int) {
+                        kind = kind_of([&] { std::rethrow_exception(error); });
+                      }));
+  CHECK(kind == std::nullopt);
+  context.run();
+  CHECK(kind == Kind::Closed);
+}
+
+TEMPLATE_TEST_CASE("L4: a coroutine that calls a device which is shut down catches closed at its co_await",
+                   "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  asio::io_context context;
+  std::optional<Kind> kind;
+  std::optional<Kind> with_options;
+  asio::co_spawn(
+      context,
+      [&]() -> asio::awaitable<void> {
+        CHECK(co_await handle.submit_async([](Alpha&) { return 1; }, asio::use_awaitable) == 1);
+        device.close();
+        try {
+          co_await handle.submit_async([](Alpha&) {}, asio::use_awaitable);
+        } catch (const cox::CallError& error) {
+          kind = error.kind();
+        }
+        try {
+          co_await handle.submit_async([](Alpha&) { return 2; }, cox::CallOptions{}, asio::use_awaitable);
+        } catch (const cox::CallError& error) {
+          with_options = error.kind();
+        }
+      },
+      asio::detached);
+  context.run();
+  CHECK(kind == Kind::Closed);
+  CHECK(with_options == Kind::Closed);
+}
+
+TEST_CASE("L10: a submit_async that would deadlock completes its token with would_deadlock", "[contract]") {
+  const TestDevice zero;
+  const TestDevice one;
+  auto a = cox::InlineDeviceHandle<Alpha>::get(zero);
+  auto b = cox::InlineDeviceHandle<Alpha>::get(one);
+  Gate in_b;
+  std::optional<Kind> kind;
+  std::thread other([&] {
+    b.submit([&](Alpha&) {
+      in_b.open();
+      a.submit([](Alpha&) {});  // waits for the thread that is in a
+    });
+  });
+  a.submit([&](Alpha&) {
+    in_b.wait();
+    // other's thread draws its edge before it waits
+    CHECK(eventually([&] {
+      const cox::HeldNode held(*a.wait_node());
+      return cox::WaitScope(*b.wait_node()).ring();
+    }));
+    auto answer = b.submit_async([](Alpha&) { return 1; }, asio::use_future);
+    kind = kind_of([&] { answer.get(); });
+  });
+  other.join();
+  CHECK(kind == Kind::WouldDeadlock);
+}
+
+TEST_CASE("At capacity submit_async completes its token with queue_full under Fail, and exceeds it under Block",
+          "[contract]") {
+  for (const bool with_options : {false, true}) {
+    for (const auto policy : {cox::QueuePolicy::Fail, cox::QueuePolicy::Block}) {
+      cox::DeviceThreadOptions options;
+      options.queue_policy = policy;
+      options.queue_capacity = 4;
+      const TestDevice device(options);
+      auto handle = cox::DeviceHandle<Alpha>::get(device);
+      std::vector<std::future<int>> answers;
+      Gate returned;
+      const Occupied occupied(handle);
+      std::thread caller([&] {  // so that a call that blocks is a failure and not a hang
+        for (int i = 0; i < 20; ++i) {
+          answers.push_back(with_options
+                                ? handle.submit_async([](Alpha&) { return 1; }, cox::CallOptions{}, asio::use_future)
+                                : handle.submit_async([](Alpha&) { return 1; }, asio::use_future));
+        }
+        returned.open();
+      });
+      const bool at_once = returned.opens_within(5s);
+      occupied.release();
+      caller.join();
+      REQUIRE(at_once);
+      int ran = 0;
+      int full = 0;
+      for (auto& answer : answers) {
+        const auto kind = kind_of([&] { answer.get(); });
+        if (!kind) ++ran;
+        if (kind == Kind::QueueFull) ++full;
+      }
+      CHECK(ran + full == 20);
+      CHECK((full != 0) == (policy == cox::QueuePolicy::Fail));
+    }
+  }
+}
+
+namespace {
+
+// Copying it throws from the second time on.
+struct ThrowsWhenCopied {
+  ThrowsWhenCopied() = default;
+  ThrowsWhenCopied(const ThrowsWhenCopied& other) : copies(other.copies) {
+    if (++*copies == 2) throw std::bad_alloc();
+  }
+  ThrowsWhenCopied& operator=(const ThrowsWhenCopied&) = delete;
+  ~ThrowsWhenCopied() = default;
+  std::shared_ptr<int> copies = std::make_shared<int>(0);
+};
+
+// An executor whose first `failures` posts throw.
+template <class Inner>
+struct FailingExecutor {
+  Inner inner;
+  std::shared_ptr<std::atomic<int>> failures;
+
+  template <class F>
+  void execute(F&& f) const {
+    if (failures->fetch_sub(1) > 0) throw std::bad_alloc();
+    inner.execute(std::forward<F>(f));
+  }
+  template <class Property>
+    requires asio::can_query<const Inner&, Property>::value
+  decltype(auto) query(const Property& property) const {
+    return asio::query(inner, property);
+  }
+  template <class Property>
+    requires asio::can_require<const Inner&, Property>::value
+  auto require(const Property& property) const {
+    auto required = asio::require(inner, property);
+    return FailingExecutor<decltype(required)>{std::move(required), failures};
+  }
+  friend bool operator==(const FailingExecutor&, const FailingExecutor&) noexcept = default;
+};
+
+}  // namespace
+
+TEST_CASE("L5: submit_async: a result whose move throws reaches the handler", "[contract]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  Gate called;
+  handle.submit_async([](Alpha&) { return ThrowsWhenCopied(); },
+                      [called](const std::exception_ptr&, const ThrowsWhenCopied&) { called.open(); });
+  CHECK(called.opens_within(never));
+  CHECK(handle.submit_blocking([](Alpha&) { return 1; }) == 1);
+}
+
+TEST_CASE("L2: submit_async: a post that fails once delays the handler, one that always fails is reported",
+          "[contract]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  asio::io_context context;
+  const FailingExecutor<asio::io_context::executor_type> executor{context.get_executor(),
+                                                                  std::make_shared<std::atomic<int>>(0)};
+  std::atomic<int> reported{0};
+  cox::set_task_error_callback([&](const cox::TaskError&) { ++reported; });
+  for (const int failures : {1, 2}) {
+    *executor.failures = failures;
+    bool called = false;
+    const Fate fate;
+    handle.submit_async(
+        [](Alpha&) { return 7; },
+        asio::bind_executor(executor, [&, ticket = fate.ticket()](const std::exception_ptr& error, int value) {
+          called = error == nullptr && value == 7;
+        }));
+    handle.submit_blocking([](Alpha&) {});
+    context.restart();
+    context.run();
+    CHECK(called == (failures == 1));
+    CHECK(fate.deaths() == 1);
+    CHECK(reported == (failures == 1 ? 0 : 1));
+  }
+  cox::set_task_error_callback({});
 }
 
 TEST_CASE("L2: submit_async: what a forced shutdown discards is answered with closed", "[contract]") {
@@ -180,4 +369,29 @@ TEST_CASE("L2: submit_async: what a forced shutdown discards is answered with cl
   CHECK(fate.deaths() == 100);
   gate.open();
   CHECK(eventually([&] { return !handle.statistics().depth; }));
+}
+
+TEST_CASE("L2: submit_async: a handler is destroyed with its execution context, and what the task returns is dropped",
+          "[contract]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  bool called = false;
+  const Fate handlers;
+  const Fate bodies;
+  {
+    auto context = std::make_unique<asio::io_context>();
+    const Occupied occupied(handle);
+    for (int i = 0; i < 10; ++i) {
+      handle.submit_async([ticket = bodies.ticket()](Alpha&) { return 1; },
+                          asio::bind_executor(*context, [&called, ticket = handlers.ticket()](const std::exception_ptr&,
+                                                                                              int) { called = true; }));
+    }
+    CHECK(handlers.deaths() == 0);
+    context.reset();
+    CHECK(handlers.deaths() == 10);
+    CHECK(bodies.deaths() == 0);
+  }
+  handle.submit_blocking([](Alpha&) {});
+  CHECK(bodies.deaths() == 10);
+  CHECK_FALSE(called);
 }

@@ -183,3 +183,49 @@ TEST_CASE("Stops that race with the start leave nobody without an answer", "[con
   CHECK(answered == ran);
   CHECK(conserved(at_rest(handle)));
 }
+
+TEMPLATE_TEST_CASE("exclusive takes options: a deadline that has passed, a stop that was requested, a label",
+                   "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  bool ran = false;
+  CHECK(kind_of([&] { handle.exclusive([&] { ran = true; }, before(Clock::now() - 1s)); }) == Kind::Expired);
+  std::stop_source stop;
+  stop.request_stop();
+  CHECK(kind_of([&] { handle.exclusive([&] { ran = true; }, unless(stop.get_token())); }) == Kind::Cancelled);
+  const cox::CallOptions labelled{Clock::now() - 1s, {}, "swap the weights"};
+  CHECK_THAT(message_of([&] { handle.exclusive([] {}, labelled); }),
+             Catch::Matchers::ContainsSubstring("swap the weights") &&
+                 Catch::Matchers::ContainsSubstring("contract_options_test.cpp"));
+  // Inside a task, too.
+  const auto inside = handle.submit_blocking(
+      [&](Alpha&) { return kind_of([&] { handle.exclusive([&] { ran = true; }, before(Clock::now() - 1s)); }); });
+  CHECK(inside == Kind::Expired);
+  CHECK_FALSE(ran);
+  // In time it is an exclusive: calls inside run at once.
+  const int value = handle.exclusive(
+      [&] {
+        int inner = 0;
+        handle.submit([&](Alpha&) { inner = 5; });
+        return inner;
+      },
+      before(Clock::now() + 1h));
+  CHECK(value == 5);
+  CHECK_THROWS_AS(handle.exclusive([] { throw std::out_of_range("inside"); }, cox::CallOptions{}), std::out_of_range);
+  const auto statistics = at_rest(handle);
+  CHECK(statistics.expired == 3);
+  CHECK(statistics.cancelled == 1);
+  CHECK(conserved(statistics));
+}
+
+TEST_CASE("A caller of exclusive leaves at its deadline although the device is occupied", "[contract]") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  bool ran = false;
+  {
+    const Occupied occupied(handle);
+    CHECK(kind_of([&] { handle.exclusive([&] { ran = true; }, before(Clock::now() + 30ms)); }) == Kind::Expired);
+  }
+  CHECK(at_rest(handle).expired == 1);
+  CHECK_FALSE(ran);
+}

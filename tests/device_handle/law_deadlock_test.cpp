@@ -198,3 +198,62 @@ TEST_CASE("L10: a ring through a shutdown is refused, and the device can be shut
   }
   CHECK(usable);
 }
+
+namespace {
+
+// Its utilities die with the device thread: by then nothing may wait for that any more.
+struct Watched {
+  struct Utilities {
+    std::shared_ptr<cox::WaitNode> waiter;
+    cox::WaitNode** own;
+    bool* waited_for;
+    ~Utilities() {
+      if (own == nullptr || *own == nullptr) return;
+      std::thread([this] {  // the thread that destroys the device may be the waiter's own
+        const cox::HeldNode held(**own);
+        *waited_for = cox::WaitScope(*waiter).ring();
+      })
+          .join();
+    }
+  };
+  explicit Watched(std::shared_ptr<const Utilities> shared) : shared_(std::move(shared)) {}
+  [[nodiscard]] std::shared_ptr<const Utilities> utilities() const { return shared_; }
+
+ private:
+  std::shared_ptr<const Utilities> shared_;
+};
+
+}  // namespace
+
+TEST_CASE("L6: a device that two threads shut down outlives the edges of the waiting graph to it", "[L10]") {
+  const TestDevice zero;
+  const TestDevice one;
+  Handle a = Handle::get(zero);
+  cox::WaitNode* own = nullptr;
+  bool waited_for = false;
+  Gate busy;
+  Gate go_on;
+  auto utilities = std::make_shared<const Watched::Utilities>(a.wait_node(), &own, &waited_for);
+  std::optional b(cox::DeviceHandle<Watched>::insert(one, Watched(std::move(utilities))));
+  own = b->wait_node().get();
+  b->submit([busy, go_on](Watched&) {
+    busy.open();
+    go_on.wait();
+  });
+  busy.wait();
+  std::thread client([&] { cox::shutdown(one, 20s); });
+  const bool closing = eventually([&] { return kind_of([&] { b->submit([](Watched&) {}); }) == Kind::Closed; });
+  b.reset();  // from here on the registry and the shutdowns alone own the device
+  const Gate a_done = in_task(a, [&] { cox::shutdown(one, 20s); });
+  // zero waits for one, so one may not wait for zero.
+  const bool waits = eventually([&] {
+    const cox::HeldNode held(*own);
+    return cox::WaitScope(*a.wait_node()).ring();
+  });
+  go_on.open();
+  client.join();
+  REQUIRE(closing);
+  REQUIRE(waits);
+  REQUIRE(a_done.opens_within(never));
+  CHECK_FALSE(waited_for);
+}

@@ -271,3 +271,78 @@ TEST_CASE("shutdown_all ends every device, and get waits for a shutdown under wa
   CHECK(outcome == ShutdownOutcome::Drained);
   CHECK(cox::DeviceHandle<Alpha>::get(two).submit_blocking([](Alpha&) { return 1; }) == 1);
 }
+
+TEST_CASE("L13: several stuck devices keep a shutdown no longer than one does", "[shutdown]") {
+  std::vector<std::unique_ptr<TestDevice>> devices;
+  std::vector<std::unique_ptr<Occupied<cox::DeviceHandle<Alpha>>>> stuck;
+  for (int i = 0; i < 8; ++i) {
+    devices.push_back(std::make_unique<TestDevice>());
+    stuck.push_back(
+        std::make_unique<Occupied<cox::DeviceHandle<Alpha>>>(cox::DeviceHandle<Alpha>::get(*devices.back())));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(cox::shutdown_all(50ms) == ShutdownOutcome::Abandoned);
+  CHECK(std::chrono::steady_clock::now() - start < 4s);  // one takes a second; each by itself: 8 s
+}
+
+TEST_CASE("L4: from the moment a shutdown begins an inline device refuses calls", "[shutdown]") {
+  const TestDevice device;
+  auto handle = cox::InlineDeviceHandle<Alpha>::get(device);
+  auto occupied = std::make_unique<Occupied<cox::InlineDeviceHandle<Alpha>>>(handle);
+  ShutdownOutcome outcome{};
+  std::thread closer([&] { outcome = device.close(); });
+  std::optional<Kind> kind;
+  bool ran = false;
+  // A call made before would wait for the thread that is inside; get() does not enter the device.
+  const bool refused = eventually([&] {
+    cox::WaitNode node;
+    const cox::HeldNode held(node);
+    return kind_of([&] { static_cast<void>(cox::InlineDeviceHandle<Alpha>::get(device)); }) == Kind::Closed;
+  });
+  REQUIRE(refused);
+  kind = kind_of([&] { handle.submit([&](Alpha&) { ran = true; }); });
+  CHECK(kind == Kind::Closed);
+  CHECK_FALSE(ran);
+  occupied.reset();
+  closer.join();
+  CHECK(outcome == ShutdownOutcome::Drained);
+}
+
+TEST_CASE("L13: an inline device whose shutdown was abandoned is closed by the thread that leaves it", "[shutdown]") {
+  static std::atomic<int> alive;
+  alive = 0;
+  struct Counted {
+    explicit Counted(cox::DeviceId) { ++alive; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() { --alive; }
+  };
+  const TestDevice device;
+  auto handle = cox::InlineDeviceHandle<Counted>::get(device);
+  Fate fate;
+  std::atomic<bool> queued_ran{false};
+  Gate started;
+  Gate go_on;
+  std::optional<Kind> from_inside;
+  std::thread inside([&] {
+    handle.submit([&](Counted&) {
+      handle.submit([&, ticket = fate.ticket()](Counted&) { queued_ran = true; });
+      started.open();
+      go_on.wait();
+      from_inside = kind_of([&] { handle.submit([](Counted&) {}); });
+    });
+  });
+  started.wait();
+  CHECK(device.close(20ms) == ShutdownOutcome::Abandoned);
+  CHECK(alive == 1);
+  go_on.open();
+  inside.join();
+  CHECK(from_inside == Kind::Closed);
+  CHECK_FALSE(queued_ran);
+  CHECK(fate.deaths() == 1);
+  CHECK(alive == 0);
+  CHECK(kind_of([&] { handle.submit([](Counted&) {}); }) == Kind::Closed);
+  CHECK(conserved(handle.statistics()));
+  static_cast<void>(cox::InlineDeviceHandle<Counted>::get(device));
+  CHECK(alive == 1);
+}

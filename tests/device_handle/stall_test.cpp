@@ -108,3 +108,34 @@ TEST_CASE("Many short tasks are no stall", "[stall]") {
   while (std::chrono::steady_clock::now() < end) handle.submit_blocking([](Alpha&) {});
   CHECK(reports.of(device).empty());
 }
+
+TEST_CASE("L13: a stall callback may shut the device down", "[stall]") {
+  const TestDevice device(reporting_after(20ms));
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  Gate done;
+  std::atomic<cox::ShutdownOutcome> outcome{};
+  cox::set_stall_callback([&, done](const cox::Stall& stall) {
+    if (stall.device != device.id()) return;
+    outcome = cox::shutdown(stall.device, 0ms);
+    done.open();
+  });
+  Gate started;
+  Gate go_on;
+  handle.submit([started, go_on](Alpha&) {
+    started.open();
+    go_on.wait();
+  });
+  started.wait();
+  const bool shut = done.opens_within(never);
+  go_on.open();
+  cox::set_stall_callback({});
+  REQUIRE(shut);
+  CHECK(outcome == cox::ShutdownOutcome::Abandoned);
+  CHECK(kind_of([&] { handle.submit([](Alpha&) {}); }) == Kind::Closed);
+  // The detector serves the devices that are opened later.
+  const Reports reports;
+  const TestDevice next(reporting_after(20ms));
+  auto later = cox::DeviceHandle<Alpha>::get(next);
+  const Occupied occupied(later);
+  CHECK(eventually([&] { return !reports.of(next).empty(); }, 5s));
+}

@@ -61,3 +61,25 @@ TEST_CASE("L10: a ring over several threads is found by whoever closes it, and o
   CHECK(ring);
   CHECK_FALSE(ring_after);
 }
+
+TEST_CASE("L10: answering an outer wait leaves the edge of the wait inside it", "[L10]") {
+  WaitNode waiter;
+  WaitNode first;
+  WaitNode second;
+  const HeldNode held(waiter);
+  WaitScope outer(first);
+  const WaitScope inner(second);
+  outer.answered();
+  bool ring_through_first = true;
+  bool ring_through_second = false;
+  std::thread([&] {
+    const HeldNode holds_first(first);
+    ring_through_first = WaitScope(waiter).ring();
+  }).join();
+  std::thread([&] {
+    const HeldNode holds_second(second);
+    ring_through_second = WaitScope(waiter).ring();
+  }).join();
+  CHECK_FALSE(ring_through_first);
+  CHECK(ring_through_second);
+}

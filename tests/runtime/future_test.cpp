@@ -323,3 +323,33 @@ TEST_CASE("L12: an error is delivered when it is taken from its future, and retu
   }
   CHECK_FALSE(fate.empty());
 }
+
+TEST_CASE("A handler without an executor leaves its cancellation slot to the thread that emits the signal") {
+  Promise<int> promise(make_helper());
+  auto future = promise.future();
+  boost::asio::cancellation_signal signal;
+  std::promise<int> got;
+  future.async_get(boost::asio::bind_cancellation_slot(
+      signal.slot(), [&](const std::exception_ptr&, int value) { got.set_value(value); }));
+  promise.set_value(5);
+  REQUIRE(got.get_future().get() == 5);
+  REQUIRE(signal.slot().has_handler());  // the completion thread has not touched it
+  signal.emit(boost::asio::cancellation_type::terminal);
+  signal.slot().clear();
+}
+
+TEST_CASE("A handler is destroyed with its execution context, and the result that comes later is dropped") {
+  Promise<int> promise(make_helper());
+  auto future = promise.future();
+  auto held = std::make_shared<int>(1);
+  bool called = false;
+  {
+    boost::asio::io_context context;
+    future.async_get(
+        boost::asio::bind_executor(context, [&called, held](const std::exception_ptr&, int) { called = true; }));
+    REQUIRE(held.use_count() == 2);
+  }
+  REQUIRE(held.use_count() == 1);
+  promise.set_value(5);
+  REQUIRE_FALSE(called);
+}

@@ -17,7 +17,8 @@ namespace cox::detail {
 
 HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
     : utilities_(std::move(utilities)),
-      threads_("cox-host-" + std::to_string(utilities_->owner.device.index), options.threads_per_device),
+      threads_("cox-host-" + std::to_string(utilities_->owner.device.index), options.threads_per_device,
+               utilities_->completion_thread->streams()),
       streams_(utilities_->owner.device, threads_),
       communicators_(utilities_->owner.device, streams_, threads_, options.threads_per_device),
       memory_(streams_, host_pool_options(options.memory_capacity, HostServer::memory_alignment),

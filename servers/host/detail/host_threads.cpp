@@ -2,9 +2,12 @@
 
 #include <coxswain/runtime/detail/thread_name.hpp>
 
+#include <utility>
+
 namespace cox::detail {
 
-HostThreads::HostThreads(const std::string& name, std::size_t count) {
+HostThreads::HostThreads(const std::string& name, std::size_t count, std::shared_ptr<WaitNode> streams)
+    : streams_(std::move(streams)) {
   try {
     threads_.reserve(count);
     for (std::size_t i = 0; i < count; ++i)
@@ -30,6 +33,7 @@ void HostThreads::schedule(Worker& worker) noexcept {
 }
 
 void HostThreads::run() {
+  const HeldNode held(*streams_);
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return first_ != nullptr || stopping_; });

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <coxswain/device_handle/wait_graph.hpp>
+
 #include <condition_variable>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -32,8 +35,10 @@ class HostThreads {
     Worker* next_ = nullptr;
   };
 
-  /// Throws std::system_error if the system has no more threads.
-  HostThreads(const std::string& name, std::size_t count);
+  /// What runs on the threads holds `streams` up in the graph of waits (L10). Throws std::system_error if the system
+  /// has no more threads.
+  HostThreads(const std::string& name, std::size_t count,
+              std::shared_ptr<WaitNode> streams = std::make_shared<WaitNode>());
   HostThreads(const HostThreads&) = delete;
   HostThreads& operator=(const HostThreads&) = delete;
   /// Blocks until nothing is scheduled any more, then joins the threads. Not on one of them.
@@ -51,6 +56,7 @@ class HostThreads {
   Worker* first_ = nullptr;  // guarded by mutex_, as all below
   Worker* last_ = nullptr;
   bool stopping_ = false;
+  const std::shared_ptr<WaitNode> streams_;
   std::vector<std::thread> threads_;
 };
 
