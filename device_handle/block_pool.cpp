@@ -11,7 +11,9 @@ struct BlockPool::FreeBlocks {
   moodycamel::ProducerToken giver{queue};
 };
 
-BlockPool::BlockPool() : free_(std::make_unique<FreeBlocks>()) {}
+BlockPool::BlockPool() : free_(std::make_unique<FreeBlocks>()) {
+  if (!free_->giver.valid()) throw std::bad_alloc();  // the queue had no memory for its producer
+}
 
 BlockPool::~BlockPool() {
   for (void* block = nullptr; free_->queue.try_dequeue(block);) release(block);

@@ -138,7 +138,8 @@ bool DeviceThread::run(const Mailbox::Item& item) {
     end_row();
   // Reading the clock costs more than all else here: while the thread is awake, one task in a few stands for the
   // others.
-  const bool timed = timing_ && item.submitted != 0 && (time_next_ || untimed_ + 1 >= tasks_per_timed_one);
+  const bool timed = timing_ && item.submitted != 0 && (time_next_ || untimed_ + 1 >= tasks_per_timed_one) &&
+                     stamps_are_time();                                                  // they may cease to be
   const TaskTracer* const tracer = detail::task_tracer.load(std::memory_order_acquire);  // pairs with set_task_tracer()
   std::uint64_t start = 0;
   if (tracer != nullptr) [[unlikely]] {

@@ -10,6 +10,7 @@
 #include <new>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cox {
 
@@ -66,6 +67,13 @@ class Lane {
     [[nodiscard]] const std::type_info* type() const noexcept {
       return ops == &task_ops<Boxed> ? static_cast<const Boxed*>(object)->type() : ops->type;
     }
+  };
+
+  /// The consumer's entry for a lane that it attends to.
+  struct Attended {
+    std::uint64_t stamp;  // of its front, 0 if it had none when it was last read
+    Lane* lane;
+    std::uint32_t idle_rounds = 0;  // in which it had none
   };
 
   Lane() = default;
@@ -170,8 +178,21 @@ class Lane {
   std::uint64_t next_stamp(bool early) const noexcept {
     const std::uint64_t following = last_stamp_ + 1;
     if (early && following % stamps_per_tick != 0 && !Platform::times_wanted()) return following;
-    const std::uint64_t clock = early ? Platform::now_early() : Platform::now();
-    return std::max(stamp_at(clock), stamp_at((following + stamps_per_tick - 1) / stamps_per_tick));
+    const std::uint64_t stamp = stamp_at(early ? Platform::now_early() : Platform::now());
+    const std::uint64_t least = stamp_at((following + stamps_per_tick - 1) / stamps_per_tick);
+    if (stamp >= least) [[likely]]
+      return stamp;
+    return stamp_behind(stamp, least);
+  }
+
+  // The clock is behind this lane's last stamp: by a little, because it was read early or is coarse, or because it was
+  // set back. A clock that counts its readings is read exactly: the lane must not run ahead of it.
+  [[gnu::noinline, gnu::cold]] static std::uint64_t stamp_behind(std::uint64_t stamp, std::uint64_t least) noexcept {
+    if (Platform::clock_runs()) {
+      if (least - stamp <= stamp_at(Platform::clock_tolerance)) return least;
+      Platform::distrust_clock();
+    }
+    return std::max(stamp_at(Platform::now()), least);
   }
 
   // What the first cell of a task of `ops` says of it.
@@ -274,6 +295,8 @@ class Lane {
   alignas(cache_line) atomic<std::uint32_t> owned{1};
   atomic<std::uint32_t> owner{0};  // the thread that took it last, by the system's number; for traces
   Lane* next = nullptr;
+  std::size_t number = 0;            // of lanes of the mailbox up to and including this one
+  std::vector<Attended> list_space;  // for the consumer's list; see BasicMailbox::link()
 };
 
 }  // namespace cox

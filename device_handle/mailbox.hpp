@@ -5,10 +5,13 @@
 #include <coxswain/device_handle/queue_policy.hpp>
 #include <coxswain/device_handle/task.hpp>
 
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace cox {
@@ -71,7 +74,7 @@ class BasicMailbox {
   /// `capacity`: closures queued at most, under the policies Block and Fail.
   explicit BasicMailbox(QueuePolicy policy = QueuePolicy::Grow, std::size_t capacity = 0)
       : policy_(policy), capacity_(capacity), credit_chunk_(chunk_of(capacity)) {
-    attended_.reserve(64);
+    attended_.reserve(lanes_in_list);
   }
   BasicMailbox(const BasicMailbox&) = delete;
   BasicMailbox& operator=(const BasicMailbox&) = delete;
@@ -96,17 +99,11 @@ class BasicMailbox {
         return *lane;
       }
     }
-    auto* const lane = new Lane;
-    lane_count_.fetch_add(1, std::memory_order_relaxed);
-    lane->next = lanes_.load(std::memory_order_relaxed);
-    while (!lanes_.compare_exchange_weak(lane->next, lane, std::memory_order_release, std::memory_order_relaxed)) {
-    }
-    return *lane;
+    return link(std::make_unique<Lane>());
   }
 
   void release_lane(Lane& lane) noexcept {
-    if (policy_ != QueuePolicy::Grow) granted_.fetch_sub(lane.credits, std::memory_order_relaxed);
-    lane.credits = 0;
+    return_unused_credits(lane);
     lane.on_loan = false;
     lane.owned.store(0, std::memory_order_release);  // pairs with acquire_lane()
   }
@@ -138,8 +135,7 @@ class BasicMailbox {
     try {
       return {PushResult::Queued, lane.prepare(ops, pool_)};
     } catch (...) {
-      leave(lane);
-      if (lane.on_loan) release_lane(lane);
+      end_unbuilt(lane);
       throw;
     }
   }
@@ -168,8 +164,7 @@ class BasicMailbox {
   /// Ends what was begun: no task was built at `object`, and none is queued.
   void abandon(Lane& lane, const TaskOps& ops, void* object) noexcept {
     lane.abandon(ops, object, pool_);
-    leave(lane);
-    if (lane.on_loan) release_lane(lane);
+    end_unbuilt(lane);
   }
 
   /// All of it, for the task that `make()` returns. If refused, `make` is not called. Throws what `make` throws and
@@ -208,8 +203,7 @@ class BasicMailbox {
   void await_room(std::chrono::steady_clock::time_point deadline) noexcept {
     const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(), as in acquire_credits()
-    if (granted_.load(std::memory_order_seq_cst) - finished_.load(std::memory_order_seq_cst) >= capacity_ &&
-        !closing()) {
+    if (outstanding_credits() >= capacity_ && !closing()) {
       Platform::park_until(credit_word_, ticket, deadline);
     }
     waiters_.fetch_sub(1, std::memory_order_relaxed);
@@ -248,11 +242,16 @@ class BasicMailbox {
     const std::uint64_t before = Lane::stamp_at(Platform::now_fenced());  // T; the lanes are read after it
     attend_to_arrivals();
     bool idle = false;
+    std::uint64_t newest = 0;
     for (Attended& entry : attended_) {
       entry.stamp = entry.lane->front_stamp(pool_);
       entry.idle_rounds = entry.stamp == 0 ? entry.idle_rounds + 1 : 0;
       idle = idle || entry.idle_rounds >= Platform::idle_rounds;
+      newest = std::max(newest, entry.stamp);
     }
+    // A stamp in the future: the clock was set back. From the next round on T is read from the counter (L3).
+    if (newest > before && newest - before > Lane::stamp_at(Platform::clock_tolerance)) [[unlikely]]
+      Platform::distrust_clock();
     for (;;) {
       const Choice choice = choose(before);
       if (choice.first == nullptr) break;
@@ -273,6 +272,7 @@ class BasicMailbox {
   /// Blocks until there may be something to do. No push is missed: each either is seen here or sees `attended` false
   /// and wakes (L3). Returns whether the thread slept.
   bool park() {
+    Platform::check_clock();
     end_privilege();
     parked_.store(1, std::memory_order_relaxed);
     pool_.trim();
@@ -291,11 +291,13 @@ class BasicMailbox {
 
   /// After closing() became true: waits until no push is in progress and attends to every lane. What run_ready() and
   /// discard_ready() find from then on is all there will ever be.
-  void settle() {
+  void settle() noexcept {
     state_.store(State::Closing, std::memory_order_seq_cst);
     Platform::heavy_barrier();  // pairs with the light_barrier of enter()
     attended_.clear();
-    for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
+    Lane* const newest = lanes_.load(std::memory_order_acquire);
+    if (newest != nullptr) make_room(newest->number);
+    for (Lane* lane = newest; lane != nullptr; lane = lane->next) {
       while (lane->busy.load(std::memory_order_acquire) != 0) Platform::pause();  // acquire: what it published
       lane->attended.store(1, std::memory_order_relaxed);
       lane->in_round = true;
@@ -337,16 +339,41 @@ class BasicMailbox {
  private:
   enum class State : std::uint32_t { Open, Closing, Forked };
 
-  struct Attended {
-    std::uint64_t stamp;  // of its front, 0 if it had none when last looked at
-    Lane* lane;
-    std::uint32_t idle_rounds = 0;  // in which it had none
-  };
+  using Attended = typename Lane::Attended;
 
   struct Choice {
     Attended* first;      // the lane with the oldest front, or nullptr
     std::uint64_t limit;  // run from it what is stamped before this
   };
+
+  // -- lanes: the list of those attended to grows on the device thread, which could do nothing about std::bad_alloc.
+  //    So the thread that makes the lane allocates the list's memory: each lane whose number is a power of 2 carries
+  //    memory for twice as many.
+
+  static constexpr std::size_t lanes_in_list = 64;  // for which there is memory from the start
+
+  Lane& link(std::unique_ptr<Lane> lane) {
+    lane->next = lanes_.load(std::memory_order_acquire);  // acquire: the number of that lane
+    do {
+      lane->number = lane->next == nullptr ? 1 : lane->next->number + 1;
+      if (lane->number >= lanes_in_list && std::has_single_bit(lane->number)) {
+        lane->list_space.reserve(2 * lane->number);
+      }
+      // release: pairs with whoever reads lanes_
+    } while (
+        !lanes_.compare_exchange_weak(lane->next, lane.get(), std::memory_order_acq_rel, std::memory_order_acquire));
+    lane_count_.fetch_add(1, std::memory_order_relaxed);
+    return *lane.release();
+  }
+
+  // Makes room in the list for `count` lanes, all of which have been linked. Allocates nothing.
+  void make_room(std::size_t count) noexcept {
+    if (count <= attended_.capacity()) return;
+    Lane* lane = lanes_.load(std::memory_order_acquire);
+    while (lane->list_space.capacity() < count) lane = lane->next;
+    lane->list_space.assign(attended_.begin(), attended_.end());
+    attended_.swap(lane->list_space);
+  }
 
   // -- a push: from enter() to leave() its lane is busy
 
@@ -360,6 +387,17 @@ class BasicMailbox {
   }
 
   static void leave(Lane& lane) noexcept { lane.busy.store(0, std::memory_order_release); }  // pairs with settle()
+
+  // A push that has begun, but whose task could not be built. Its thread may push nothing more for as long as it lives:
+  // its credits must not stay with it (L3, L7).
+  void end_unbuilt(Lane& lane) noexcept {
+    leave(lane);
+    if (lane.on_loan) {
+      release_lane(lane);
+    } else {
+      return_unused_credits(lane);
+    }
+  }
 
   // A push that is published, but more is to be done.
   [[gnu::noinline]] PushResult end_push(Lane& lane) noexcept {
@@ -425,7 +463,7 @@ class BasicMailbox {
   static std::uintptr_t sole_mark(const Lane& lane) noexcept { return reinterpret_cast<std::uintptr_t>(&lane) | 1U; }
   static bool is_mark(std::uintptr_t word) noexcept { return (word & 1U) != 0; }
 
-  void attend_to_arrivals() {
+  void attend_to_arrivals() noexcept {
     std::uintptr_t word = arrivals_.load(std::memory_order_relaxed);
     if (is_mark(word)) return;
     if (word == 0) {
@@ -439,7 +477,10 @@ class BasicMailbox {
       Lane* const lane = std::exchange(next, next->next_arrival);
       lane->arrived.store(0, std::memory_order_release);  // from here on next_arrival is its owner's again
       lane->attended.store(1, std::memory_order_relaxed);
-      if (!std::exchange(lane->in_round, true)) attended_.push_back({0, lane});
+      if (!std::exchange(lane->in_round, true)) {
+        make_room(attended_.size() + 1);
+        attended_.push_back({0, lane});
+      }
     }
   }
 
@@ -520,16 +561,14 @@ class BasicMailbox {
     for (;;) {
       const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
       if (const State state = state_.load(std::memory_order_seq_cst); state != State::Open) return refusal(state);
-      std::uint64_t granted = granted_.load(std::memory_order_relaxed);
-      const std::uint64_t queued = granted - finished_.load(std::memory_order_seq_cst);
+      std::uint64_t granted = granted_.load(std::memory_order_seq_cst);
+      const std::uint64_t queued = outstanding_credits(granted);
       const std::uint64_t free = queued < capacity_ ? capacity_ - queued : 0;
       if (free == 0 && room != Room::Always && (policy_ == QueuePolicy::Fail || room == Room::Refuse))
         return PushResult::Full;
       if (free == 0 && room == Room::Wait) {
         waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(): it sees us or we see them
-        if (granted_.load(std::memory_order_seq_cst) - finished_.load(std::memory_order_seq_cst) >= capacity_) {
-          Platform::park(credit_word_, ticket);
-        }
+        if (outstanding_credits() >= capacity_) Platform::park(credit_word_, ticket);
         waiters_.fetch_sub(1, std::memory_order_relaxed);
         continue;
       }
@@ -543,11 +582,33 @@ class BasicMailbox {
     }
   }
 
-  // Waiters sleep until half of the capacity is free: waking them for every slot would cost more than the work.
+  // Credits that lanes hold or queued closures have used. `granted` was read before: others may have been granted more
+  // since, and the device thread may have run more than `granted` closures.
+  [[nodiscard]] std::uint64_t outstanding_credits(std::uint64_t granted) const noexcept {
+    const std::uint64_t finished = finished_.load(std::memory_order_seq_cst);
+    return granted > finished ? granted - finished : 0;
+  }
+  [[nodiscard]] std::uint64_t outstanding_credits() const noexcept {
+    return outstanding_credits(granted_.load(std::memory_order_seq_cst));
+  }
+
   void return_credits(std::size_t count) noexcept {
-    const std::uint64_t finished = finished_.fetch_add(count, std::memory_order_seq_cst) + count;
-    if (waiters_.load(std::memory_order_seq_cst) != 0 &&
-        granted_.load(std::memory_order_relaxed) - finished <= capacity_ / 2) {
+    finished_.fetch_add(count, std::memory_order_seq_cst);
+    wake_for_room();
+  }
+
+  void return_unused_credits(Lane& lane) noexcept {
+    const std::uint32_t unused = std::exchange(lane.credits, 0);
+    if (policy_ == QueuePolicy::Grow || unused == 0) return;
+    granted_.fetch_sub(unused, std::memory_order_seq_cst);
+    wake_for_room();
+  }
+
+  // Waiters sleep until half of the capacity is free: waking them for every slot would cost more than the work.
+  // seq_cst, here and where credits are returned: of two threads that return some, the later one sees what both have
+  // returned.
+  void wake_for_room() noexcept {
+    if (waiters_.load(std::memory_order_seq_cst) != 0 && outstanding_credits() <= capacity_ / 2) {
       credit_word_.fetch_add(1, std::memory_order_seq_cst);
       Platform::wake_all(credit_word_);
     }

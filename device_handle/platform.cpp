@@ -10,6 +10,8 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 namespace cox {
 namespace {
@@ -30,27 +32,40 @@ bool register_membarrier() noexcept {
          membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 }
 
-// The kernel makes the time-stamp counter its clock source only while it finds it invariant and equal on all cores.
-bool kernel_trusts_tsc() noexcept {
-#if defined(__x86_64__)
-  std::FILE* file = std::fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re");
-  if (file == nullptr) return false;
+// Whether `file` names the time-stamp counter; nothing if it cannot be read.
+std::optional<bool> names_tsc(const char* file_name) noexcept {
+  std::FILE* file = std::fopen(file_name, "re");
+  if (file == nullptr) return std::nullopt;
   char name[16] = {};
   const bool read = std::fgets(name, sizeof name, file) != nullptr;
   std::fclose(file);
-  return read && std::strcmp(name, "tsc\n") == 0;
+  if (!read) return std::nullopt;
+  return std::strcmp(name, "tsc\n") == 0;
+}
+
+bool kernel_trusts_tsc() noexcept {
+#if defined(__x86_64__)
+  return names_tsc(detail::clock_source_file).value_or(false);
 #else
   return false;
 #endif
 }
+
+constexpr std::chrono::nanoseconds between_checks = std::chrono::minutes(1);
+constinit std::atomic<std::int64_t> next_check{0};  // by SteadyClock; relaxed: only how often matters
+
+std::int64_t steady_now() noexcept { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
 void prepare_platform() noexcept {
   static std::once_flag once;
   std::call_once(once, [] {
-    detail::platform_facts.asymmetric_fence = register_membarrier();
-    detail::platform_facts.synchronised_tsc = kernel_trusts_tsc();
+    detail::asymmetric_fence.start(register_membarrier());
+    const bool tsc = kernel_trusts_tsc();
+    detail::stamp_clock.pushes_read_tsc.store(tsc, std::memory_order_relaxed);
+    detail::stamp_clock.device_threads_read_tsc.store(tsc, std::memory_order_relaxed);
+    next_check.store(steady_now() + between_checks.count(), std::memory_order_relaxed);
     epoch = {SteadyClock::now(), SystemPlatform::now()};
   });
 }
@@ -64,9 +79,38 @@ double nanoseconds_per_stamp() noexcept {
   return ticks > 0.0 ? elapsed / ticks : 0.0;
 }
 
-void detail::membarrier_all_threads() noexcept {
-  // Without membarrier the light half is a full fence, and so must this be.
-  if (!platform_facts.asymmetric_fence || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) full_fence();
+// L1 holds across the change. Let submit(a) return before submit(b) is called. If a was stamped by the counter, its
+// thread had seen `pushes_read_tsc` cleared, hence so does b's. And a device thread that takes its T from the counter
+// does so after the barrier: if it missed a, then a was published after the barrier, and b began after that, found the
+// flag cleared, and its stamp is later than T.
+void detail::distrust_clock() noexcept {
+  if (!stamp_clock.device_threads_read_tsc.load(std::memory_order_acquire)) return;
+  stamp_clock.pushes_read_tsc.store(false, std::memory_order_relaxed);
+  asymmetric_fence.heavy();
+  stamp_clock.device_threads_read_tsc.store(false, std::memory_order_release);  // pairs with now_fenced()
+}
+
+void detail::check_clock_source(const char* file) noexcept {
+  if (!names_tsc(file).value_or(true)) distrust_clock();
+}
+
+void detail::check_clock_source_now_and_then() noexcept {
+  if (!stamps_are_time()) return;
+  const std::int64_t now = steady_now();
+  std::int64_t due = next_check.load(std::memory_order_relaxed);
+  if (now < due || !next_check.compare_exchange_strong(due, now + between_checks.count(), std::memory_order_relaxed))
+    return;
+  check_clock_source(clock_source_file);
+}
+
+bool detail::MembarrierMachine::fence_all_threads() noexcept {
+  return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+}
+
+// A store leaves a processor's store buffer within microseconds, and a thread that loses its processor takes no store
+// along in that buffer. sleep_until() reads the clock again if the kernel refuses to sleep, too.
+void detail::MembarrierMachine::let_stores_arrive() noexcept {
+  std::this_thread::sleep_until(SteadyClock::now() + std::chrono::milliseconds(10));
 }
 
 void detail::futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {

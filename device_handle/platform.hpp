@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/asymmetric_fence.hpp>
 #include <coxswain/device_handle/block_pool.hpp>
 
 #include <atomic>
@@ -15,14 +16,18 @@ namespace cox {
 
 namespace detail {
 
-/// What the machine offers, found out once by prepare_platform() before the first mailbox exists.
-struct PlatformFacts {
-  bool asymmetric_fence = false;  // membarrier(PRIVATE_EXPEDITED) works
-  bool synchronised_tsc = false;  // all cores read one invariant time-stamp counter
+/// Which clock stamps are read from: the time-stamp counter while all cores read one invariant counter, else
+/// `stamp_counter`. Set by prepare_platform(), cleared for good by distrust_clock(): first for pushes, and for the
+/// device threads when no push can begin any more that reads the time-stamp counter. Relaxed: see distrust_clock().
+struct StampClock {
+  std::atomic<bool> pushes_read_tsc{false};
+  std::atomic<bool> device_threads_read_tsc{false};
 };
 
-inline constinit PlatformFacts platform_facts{};
-inline constinit std::atomic<std::uint64_t> stamp_counter{1};
+inline constinit StampClock stamp_clock{};
+/// Starts after any value that the time-stamp counter reaches in years, so that stamps of this clock follow those of
+/// that one.
+inline constinit std::atomic<std::uint64_t> stamp_counter{std::uint64_t{1} << 60};
 inline constinit std::atomic<bool> times_wanted{false};  // relaxed: a matter of time whom it reaches
 
 /// A store-load fence without std::atomic_thread_fence, which ThreadSanitizer does not model.
@@ -31,7 +36,30 @@ inline void full_fence() noexcept {
   word.exchange(1, std::memory_order_seq_cst);
 }
 
-void membarrier_all_threads() noexcept;
+/// membarrier, for AsymmetricFence.
+struct MembarrierMachine {
+  template <class T>
+  using atomic = std::atomic<T>;
+  static bool fence_all_threads() noexcept;
+  static void full_fence() noexcept { detail::full_fence(); }
+  static void let_stores_arrive() noexcept;
+};
+
+inline constinit AsymmetricFence<MembarrierMachine> asymmetric_fence{};
+
+/// Stops using the time-stamp counter, for good. Any thread, idempotent. Does not block, unless the kernel refuses
+/// membarrier for the first time.
+void distrust_clock() noexcept;
+
+/// The kernel's clock source. The kernel uses the time-stamp counter only while it finds it invariant and equal on all
+/// cores.
+inline constexpr const char* clock_source_file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// Calls distrust_clock() if `file` can be read and names another clock source than the time-stamp counter.
+void check_clock_source(const char* file) noexcept;
+/// The same of clock_source_file, at most once a minute in the process.
+void check_clock_source_now_and_then() noexcept;
+
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept;
 /// Like futex_wait, until `deadline` if there is one.
 void futex_wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
@@ -62,10 +90,8 @@ struct SystemPlatform {
   /// shared counter.
   static std::uint64_t now() noexcept {
 #if defined(__x86_64__)
-    if (detail::platform_facts.synchronised_tsc) [[likely]] {
-      unsigned processor = 0;
-      return __rdtscp(&processor);
-    }
+    if (detail::stamp_clock.pushes_read_tsc.load(std::memory_order_relaxed)) [[likely]]
+      return read_tsc();
 #endif
     return detail::stamp_counter.fetch_add(1, std::memory_order_seq_cst);
   }
@@ -81,28 +107,34 @@ struct SystemPlatform {
   }
 
   /// Whether the clock runs by itself, rather than by being read.
-  static bool clock_runs() noexcept { return detail::platform_facts.synchronised_tsc; }
+  static bool clock_runs() noexcept { return detail::stamp_clock.pushes_read_tsc.load(std::memory_order_relaxed); }
 
-  /// A stamp such that loads after it are not carried out before it was taken.
+  /// A stamp of the device thread, such that loads after it are not carried out before it was taken.
   static std::uint64_t now_fenced() noexcept {
-    const std::uint64_t stamp = now();
 #if defined(__x86_64__)
+    // acquire: pairs with distrust_clock()
+    const bool tsc = detail::stamp_clock.device_threads_read_tsc.load(std::memory_order_acquire);
+    const std::uint64_t stamp = tsc ? read_tsc() : detail::stamp_counter.fetch_add(1, std::memory_order_seq_cst);
     _mm_lfence();
-#endif
     return stamp;
+#else
+    return now();
+#endif
   }
 
-  /// The cheap and the expensive half of an asymmetric store-load fence: if one thread stores, then calls
-  /// light_barrier, then loads, and another stores, then calls heavy_barrier, then loads, at least one of the two sees
-  /// the other's store. The light half costs nothing where membarrier exists.
-  [[gnu::always_inline]] static void light_barrier() noexcept {
-    if (detail::platform_facts.asymmetric_fence) [[likely]] {
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-    } else {
-      detail::full_fence();
-    }
-  }
-  static void heavy_barrier() noexcept { detail::membarrier_all_threads(); }
+  /// Ticks by which a reading of the clock may lie before an earlier one of another processor, at most. If it lies
+  /// further back the clock was set back: the machine was suspended, or the process restored on another one.
+  static constexpr std::uint64_t clock_tolerance = std::uint64_t{1} << 20;
+
+  /// The clock was set back: no further stamp comes from it.
+  static void distrust_clock() noexcept { detail::distrust_clock(); }
+  /// Called by a device thread that is about to sleep.
+  static void check_clock() noexcept { detail::check_clock_source_now_and_then(); }
+
+  /// The two halves of an asymmetric store-load fence; see AsymmetricFence. The light half costs nothing where the
+  /// kernel has membarrier.
+  [[gnu::always_inline]] static void light_barrier() noexcept { detail::asymmetric_fence.light(); }
+  static void heavy_barrier() noexcept { detail::asymmetric_fence.heavy(); }
 
   /// Asks for the cache line at `address` for writing, ahead of the store: a line that another processor has read takes
   /// as long to get back as it takes to build several closures.
@@ -132,6 +164,14 @@ struct SystemPlatform {
   }
   static void wake(atomic<std::uint32_t>& word) noexcept { detail::futex_wake(word, 1); }
   static void wake_all(atomic<std::uint32_t>& word) noexcept { detail::futex_wake(word, INT32_MAX); }
+
+#if defined(__x86_64__)
+ private:
+  static std::uint64_t read_tsc() noexcept {
+    unsigned processor = 0;
+    return __rdtscp(&processor);
+  }
+#endif
 };
 
 /// Finds out what the machine offers. Idempotent; called before the first device thread starts.
@@ -140,8 +180,8 @@ void prepare_platform() noexcept;
 /// The calling thread by the system's number, as tools show it.
 [[nodiscard]] std::uint32_t this_thread_number() noexcept;
 
-/// True where stamps are ticks of the time-stamp counter, so that queue waits and run times can be measured with them.
-[[nodiscard]] inline bool stamps_are_time() noexcept { return detail::platform_facts.synchronised_tsc; }
+/// True while stamps are ticks of the time-stamp counter, so that queue waits and run times can be measured with them.
+[[nodiscard]] inline bool stamps_are_time() noexcept { return SystemPlatform::clock_runs(); }
 
 /// Nanoseconds per stamp tick, measured against the steady clock since prepare_platform(). 0 if stamps are no time.
 [[nodiscard]] double nanoseconds_per_stamp() noexcept;

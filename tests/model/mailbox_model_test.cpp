@@ -71,6 +71,86 @@ struct WithoutCut : ExploredPlatform {
   static std::uint64_t now_fenced() noexcept { return ~std::uint64_t{0}; }
 };
 
+/// The kernel refuses to fence all threads from some moment on, as after a seccomp filter was installed.
+struct RefusingMachine {
+  template <class T>
+  using atomic = ModelPlatform::atomic<T>;
+  static inline bool refuses = false;
+  static bool fence_all_threads() noexcept {
+    if (refuses) return false;
+    ModelPlatform::heavy_barrier();
+    return true;
+  }
+  static void full_fence() noexcept { ModelPlatform::full_barrier(); }
+  static void let_stores_arrive() noexcept { ModelPlatform::heavy_barrier(); }
+};
+
+template <class Machine>
+struct RefusedBarrier : ExploredPlatform {
+  static inline AsymmetricFence<Machine> fence;
+  static void light_barrier() noexcept { fence.light(); }
+  static void heavy_barrier() noexcept { fence.heavy(); }
+  static void begin() {
+    Machine::refuses = false;
+    fence.start(true);
+  }
+  static void happen() { Machine::refuses = true; }
+};
+
+/// Planted: what is still in the store buffers when the light half becomes a fence is not waited for.
+struct HastyMachine : RefusingMachine {
+  static void let_stores_arrive() noexcept {}
+};
+
+/// Planted: the light half stays free when the heavy half is refused.
+struct WithFreeLightHalf : RefusedBarrier<RefusingMachine> {
+  static void light_barrier() noexcept {}
+  static void heavy_barrier() noexcept {
+    RefusingMachine::refuses ? full_barrier() : ExploredPlatform::heavy_barrier();
+  }
+};
+
+/// The clock is set back at some moment; from when that is noticed on, stamps come from a counter.
+struct SetBackClock : ExploredPlatform {
+  static constexpr std::uint64_t far = std::uint64_t{1} << 40;
+  static constexpr std::uint64_t clock_tolerance = 64;
+  static inline std::uint64_t ahead = far;
+  static inline atomic<bool> pushes_read_clock{true};
+  static inline atomic<bool> device_reads_clock{true};
+
+  static std::uint64_t counter() noexcept { return 2 * far + ExploredPlatform::now(); }
+  static std::uint64_t now() noexcept {
+    return pushes_read_clock.load(std::memory_order_relaxed) ? ahead + ExploredPlatform::now() : counter();
+  }
+  static std::uint64_t now_early() noexcept { return ahead + ExploredPlatform::now(); }
+  static std::uint64_t now_fenced() noexcept {
+    return device_reads_clock.load(std::memory_order_acquire) ? ahead + ExploredPlatform::now() : counter();
+  }
+  static bool clock_runs() noexcept { return pushes_read_clock.load(std::memory_order_relaxed); }
+  static void distrust_clock() noexcept {
+    if (!device_reads_clock.load(std::memory_order_acquire)) return;
+    pushes_read_clock.store(false, std::memory_order_relaxed);
+    heavy_barrier();
+    device_reads_clock.store(false, std::memory_order_release);
+  }
+  static void begin() {
+    ahead = far;
+    pushes_read_clock.store(true);
+    device_reads_clock.store(true);
+  }
+  static void happen() { ahead = 0; }
+};
+
+/// Planted: nothing notices.
+struct WithBlindClock : SetBackClock {
+  static void distrust_clock() noexcept {}
+};
+
+/// Planted: a thread that waits for room is not woken.
+struct WithoutWakingForRoom : ExploredPlatform {
+  static void wake_all(atomic<std::uint32_t>&) noexcept {}
+};
+
 /// A mailbox, what was pushed into it, and what came out.
 template <class Platform>
 struct Harbour {
@@ -79,6 +159,8 @@ struct Harbour {
   using Mailbox = BasicMailbox<Platform>;
   using Lane = typename Mailbox::Lane;
   static constexpr std::size_t most_tasks = 8;
+
+  struct Unbuildable {};
 
   struct Entry {
     Harbour* harbour;
@@ -99,6 +181,14 @@ struct Harbour {
     const PushResult result = mailbox.push(lane, Entry{this, id}, 0);
     accepted[id] = result == PushResult::Queued || result == PushResult::Woke;
     return accepted[id];
+  }
+
+  /// Begins to push a task that cannot be built.
+  void push_unbuildable(Lane& lane) {
+    try {
+      mailbox.push(lane, [this]() -> Entry { throw Unbuildable(); }, 0);
+    } catch (const Unbuildable&) {
+    }
   }
 
   std::size_t run_ready() {
@@ -293,6 +383,36 @@ auto waiting_for_room(std::size_t pushes, bool close_it) {
   };
 }
 
+/// Into a mailbox of capacity 1 one thread begins to push a task that cannot be built, and another one pushes and waits
+/// for room.
+template <class Platform>
+auto failing_to_build(bool on_loan) {
+  return [=](Execution& execution) {
+    auto harbour = std::make_shared<Harbour<Platform>>(QueuePolicy::Block, 1);
+    auto& first = harbour->mailbox.acquire_lane();
+    auto& second = harbour->mailbox.acquire_lane();
+    first.on_loan = on_loan;
+    harbour->name_words(execution, {&first, &second});
+    execution.thread("first", [=, &first] { harbour->push_unbuildable(first); });
+    execution.thread("second", [=, &second] { harbour->push(second, 1); });
+    execution.thread("device", [=] { harbour->run_until(1); });
+    execution.finally([=] { harbour->check_conservation(); });
+  };
+}
+
+/// `program`, and at some moment of it what its platform is for.
+template <class Platform>
+auto during(std::function<void(Execution&)> program) {
+  return [program = std::move(program)](Execution& execution) {
+    Platform::begin();
+    program(execution);
+    execution.thread("machine", [] {
+      ModelPlatform::full_barrier();
+      Platform::happen();
+    });
+  };
+}
+
 using Program = std::function<void(Execution&)>;
 
 // A sanitizer makes each step ten times slower and finds its faults with fewer of them.
@@ -367,6 +487,42 @@ TEST_CASE("L3 L7: who waits for room gets it or is refused by close (1 preemptio
   CHECK(holds(waiting_for_room<ExploredPlatform>(1, false), 2));
   CHECK(holds(waiting_for_room<ExploredPlatform>(2, false), 1));
   CHECK(holds(waiting_for_room<ExploredPlatform>(1, true), 1));
+}
+
+TEST_CASE("L3 L7: a task that cannot be built keeps no room in the queue (2 preemptions)") {
+  CHECK(holds(failing_to_build<ExploredPlatform>(false), 2));
+  CHECK(holds(failing_to_build<ExploredPlatform>(true), 2));
+}
+
+TEST_CASE("L2 L3 L4: nothing is lost when the kernel begins to refuse the heavy barrier (1 preemption)") {
+  using Platform = RefusedBarrier<RefusingMachine>;
+  CHECK(holds(during<Platform>(pushing<Platform>(1, 1)), 2));
+  CHECK(holds(during<Platform>(pushing<Platform>(1, 2)), 2));
+  CHECK(holds(during<Platform>(pushing<Platform>(2, 1)), 1));
+  CHECK(holds(during<Platform>(closing<Platform>(1, 1, true)), 1));
+}
+
+TEST_CASE("L1 L2 L3: nothing is lost or overtaken when the clock is set back (1 preemption)") {
+  CHECK(holds(during<SetBackClock>(pushing<SetBackClock>(2, 1)), 1));
+  CHECK(holds(during<SetBackClock>(handing_over<SetBackClock>(0, Attended::Both)), 1));
+  CHECK(holds(during<SetBackClock>(handing_over<SetBackClock>(1, Attended::Both)), 1));
+  CHECK(holds(during<SetBackClock>(closing<SetBackClock>(1, 1, true)), 1));
+}
+
+TEST_CASE("the search finds planted neglect of a refused barrier") {
+  CHECK(failure_of(during<WithFreeLightHalf>(pushing<WithFreeLightHalf>(1, 2)), 2) ==
+        "deadlock: parked for ever: device");
+  using Hasty = RefusedBarrier<HastyMachine>;
+  CHECK(failure_of(during<Hasty>(pushing<Hasty>(1, 2)), 3) == "deadlock: parked for ever: device");
+}
+
+TEST_CASE("the search finds planted neglect of a clock that is set back") {
+  CHECK(failure_of(during<WithBlindClock>(pushing<WithBlindClock>(2, 1)), 1) ==
+        "livelock: an execution has more than 20000 steps");
+}
+
+TEST_CASE("the search finds a planted wait for room that does not end") {
+  CHECK(failure_of(failing_to_build<WithoutWakingForRoom>(false), 1) == "deadlock: parked for ever: second, device");
 }
 
 TEST_CASE("the search finds a planted lost wake-up: parking without the heavy barrier") {

@@ -124,6 +124,10 @@ struct ModelPlatform {
   static std::uint64_t now_early() noexcept;
   /// Stamps taken by others make no difference to this one.
   static bool clock_runs() noexcept { return true; }
+  /// The clock is never set back, and never checked.
+  static constexpr std::uint64_t clock_tolerance = std::uint64_t{1} << 32;
+  static void distrust_clock() noexcept {}
+  static void check_clock() noexcept {}
   /// The consumer's stamp: its later loads come after it.
   static std::uint64_t now_fenced() noexcept;
 
