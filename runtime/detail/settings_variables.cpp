@@ -3,6 +3,7 @@
 #include <coxswain/runtime/detail/edit_distance.hpp>
 
 #include <algorithm>
+#include <limits>
 
 namespace cox::detail {
 namespace {
@@ -19,21 +20,26 @@ std::string_view variable_section(const Setting& setting) {
   return setting.environment.substr(0, settings_variable_prefix.size() + setting.key.find('.'));
 }
 
+bool in_section(std::string_view name, const Setting& setting) {
+  return name.starts_with(variable_section(setting)) && name.substr(variable_section(setting).size()).starts_with('_');
+}
+
+bool in_known_section(std::string_view name) {
+  return std::ranges::any_of(known_settings(), [&](const Setting& setting) { return in_section(name, setting); });
+}
+
+// Of the section that the name begins with, if it is one.
 Nearest nearest_variable(std::string_view name) {
+  const bool in_one_section = in_known_section(name);
   Nearest nearest{settings_file_variable, edit_distance(name, settings_file_variable)};
+  if (in_one_section) nearest.distance = std::numeric_limits<std::size_t>::max();
   for (const Setting& setting : known_settings()) {
+    if (in_one_section && !in_section(name, setting)) continue;
     if (name == variable_section(setting)) return {setting.environment, 0};  // the first of them
     const std::size_t distance = edit_distance(name, setting.environment);
     if (distance < nearest.distance) nearest = {setting.environment, distance};
   }
   return nearest;
-}
-
-bool in_known_section(std::string_view name) {
-  return std::ranges::any_of(known_settings(), [&](const Setting& setting) {
-    return name.starts_with(variable_section(setting)) &&
-           name.substr(variable_section(setting).size()).starts_with('_');
-  });
 }
 
 void refuse_if_meant_for_us(const std::string& name, const std::string& text) {
