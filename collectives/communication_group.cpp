@@ -7,10 +7,12 @@
 #include <coxswain/runtime/process_settings.hpp>
 
 #include <array>
+#include <cstdio>
 #include <fstream>
 #include <mutex>
 #include <optional>
 #include <source_location>
+#include <string>
 
 namespace cox {
 
@@ -139,7 +141,12 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
     const std::lock_guard lock(writing);
     std::ofstream out(file, std::ios::trunc);
     out << "[" << recorders_to_json() << "]\n";
-    if (!out.flush()) log([&] { return "the flight recorders cannot be written to " + file; });
+    if (!out.flush()) {
+      const std::string text = "the flight recorders cannot be written to '" + file + "'";
+      log([&] { return text; });
+      if (!cox::log::enabled(LogSubsystem::Collectives, LogLevel::Error))
+        std::fputs(("coxswain: " + text + "\n").c_str(), stderr);
+    }
   } catch (...) {
     report_task_error({devices_.devices().front(), StreamId::current(), std::current_exception()});
   }

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <exception>
 #include <fstream>
 #include <mutex>
 #include <string>
@@ -28,6 +30,8 @@ class FileAtExit {
       write_chrome_trace(path_, stop());
     } catch (const std::exception& error) {
       log::write(LogSubsystem::Runtime, LogLevel::Error, [&] { return std::string(error.what()); });
+      if (!log::enabled(LogSubsystem::Runtime, LogLevel::Error))
+        std::fputs(("coxswain: " + std::string(error.what()) + "\n").c_str(), stderr);
     }
   }
 
