@@ -5,6 +5,12 @@ set(consumer "${CMAKE_CURRENT_BINARY_DIR}/install/consumer")
 add_test(NAME "install: clean prefix" COMMAND "${CMAKE_COMMAND}" -E rm -rf "${prefix}" "${consumer}")
 add_test(NAME "install: into the prefix"
   COMMAND "${CMAKE_COMMAND}" --install "${PROJECT_BINARY_DIR}" --prefix "${prefix}")
+if(COX_BUILD_TOOLS)
+  # Without the variables that would help it find its libraries elsewhere.
+  add_test(NAME "install: cox runs where it is installed"
+    COMMAND "${CMAKE_COMMAND}" -E env --unset=LD_LIBRARY_PATH "${prefix}/${CMAKE_INSTALL_BINDIR}/cox" --version)
+  set_tests_properties("install: cox runs where it is installed" PROPERTIES FIXTURES_REQUIRED installed_tree TIMEOUT 60)
+endif()
 add_test(NAME "install: consumer finds the package, builds and runs"
   COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${CMAKE_CURRENT_SOURCE_DIR}/install" "${consumer}"
     --build-generator "${CMAKE_GENERATOR}"

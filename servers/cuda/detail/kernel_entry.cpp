@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -13,22 +14,29 @@ constexpr std::string_view magic = "COXKERN1";
 constexpr std::size_t head_size = 8 + 8 + 8 + 32;  // all before the checksum
 constexpr std::size_t body_offset = head_size + 32;
 
-void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {
-  bytes.insert(bytes.end(), more.begin(), more.end());
+using Head = std::array<std::byte, head_size>;
+
+// Copies `more` to the begin of `rest`, which becomes what follows it.
+void put(std::span<std::byte>& rest, std::span<const std::byte> more) {
+  std::ranges::copy(more, rest.begin());
+  rest = rest.subspan(more.size());
 }
 
-void append(std::vector<std::byte>& bytes, std::string_view text) { append(bytes, std::as_bytes(std::span(text))); }
+void put(std::span<std::byte>& rest, std::string_view text) { put(rest, std::as_bytes(std::span(text))); }
 
-void append(std::vector<std::byte>& bytes, std::uint64_t value) {
-  for (std::size_t i = 0; i < 8; ++i) bytes.push_back(static_cast<std::byte>((value >> (8 * i)) & 0xffU));
+void put(std::span<std::byte>& rest, std::uint64_t value) {
+  std::array<std::byte, 8> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>((value >> (8 * i)) & 0xffU);
+  put(rest, bytes);
 }
 
-std::vector<std::byte> head_of(const KernelKey& key, std::uint64_t name_size, std::uint64_t image_size) {
-  std::vector<std::byte> head;
-  append(head, magic);
-  append(head, name_size);
-  append(head, image_size);
-  append(head, key);
+Head head_of(const KernelKey& key, std::uint64_t name_size, std::uint64_t image_size) {
+  Head head{};
+  std::span<std::byte> rest(head);
+  put(rest, magic);
+  put(rest, name_size);
+  put(rest, image_size);
+  put(rest, key);
   return head;
 }
 
@@ -48,12 +56,15 @@ KernelKey checksum(std::span<const std::byte> head, std::span<const std::byte> b
 }  // namespace
 
 std::vector<std::byte> encode_entry(const KernelKey& key, const CompiledKernel& kernel) {
-  std::vector<std::byte> body;
-  append(body, kernel.lowered_name);
-  append(body, kernel.image);
-  std::vector<std::byte> file = head_of(key, kernel.lowered_name.size(), kernel.image.size());
-  append(file, checksum(file, body));
-  append(file, body);
+  std::vector<std::byte> file(body_offset + kernel.lowered_name.size() + kernel.image.size());
+  const std::span<std::byte> body = std::span(file).subspan(body_offset);
+  std::span<std::byte> rest = body;
+  put(rest, kernel.lowered_name);
+  put(rest, kernel.image);
+  const Head head = head_of(key, kernel.lowered_name.size(), kernel.image.size());
+  rest = file;
+  put(rest, head);
+  put(rest, checksum(head, body));
   return file;
 }
 
