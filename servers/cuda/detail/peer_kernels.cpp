@@ -209,8 +209,22 @@ PeerKernels::~PeerKernels() {
 }
 
 void PeerKernels::prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  // One compilation at a time. The end of one releases at once all ranks that need its code, before the next begins to
+  // compile: a rank that waited for that, too, would be missing in an operation that its peers have begun.
+  changed_.wait(lock, [&] { return prepared(request) || !preparing_; });
   if (prepared(request)) return;
+  preparing_ = true;
+  struct Done {
+    PeerKernels& kernels;
+    std::unique_lock<std::mutex>& lock;
+    ~Done() {
+      if (!lock.owns_lock()) lock.lock();
+      kernels.preparing_ = false;
+      kernels.changed_.notify_all();
+    }
+  } const done{*this, lock};
+  lock.unlock();
   auto made = std::make_unique<Kernels>();
   std::exception_ptr failure;
   std::vector<std::vector<std::byte>> images;
@@ -231,6 +245,7 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
   if (failure != nullptr)
     log::write(LogSubsystem::Collectives, LogLevel::Warn,
                [&] { return "no kernels of our own for " + to_string(request) + ": " + cox::describe(failure); });
+  lock.lock();
   kept_.push_back(std::move(made));
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
 }

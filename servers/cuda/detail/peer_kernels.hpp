@@ -13,6 +13,7 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -60,7 +61,8 @@ class PeerKernels {
   ~PeerKernels();
 
   /// Compiles the kernels of such operations and loads them on all devices, while what `quiet` returns is held: loading
-  /// may wait for running kernels. Blocks for all that, the first time. What hinders it is logged. Throws what `quiet`
+  /// may wait for running kernels. Blocks for all that, the first time; while other kernels are prepared, only if these
+  /// are not. What hinders it is logged. Throws what `quiet`
   /// throws, std::bad_alloc.
   void prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet);
   /// Whether that has been done.
@@ -134,8 +136,10 @@ class PeerKernels {
   const std::vector<DeviceId> devices_;
   const std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  void* given_up_ = nullptr;                          // a word of page-locked memory that all devices can read
-  std::mutex mutex_;                                  // held while kernels are prepared
+  void* given_up_ = nullptr;  // a word of page-locked memory that all devices can read
+  std::mutex mutex_;
+  std::condition_variable changed_;                   // preparing_ became false
+  bool preparing_ = false;                            // guarded by mutex_: a call of prepare() compiles or loads
   std::vector<std::unique_ptr<const Kernels>> kept_;  // guarded by mutex_
   // By operation and type; written with release, read with acquire: who sees the pointer sees the kernels.
   std::array<std::atomic<const Kernels*>, reduce_operation_names.size() * element_types.size()> kernels_{};
