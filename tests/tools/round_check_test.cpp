@@ -130,3 +130,35 @@ TEST_CASE("A shutdown explains typed errors of what it hit, not wrong values, an
   other.check(CheckBench::both(std::make_exception_ptr(std::runtime_error("other"))));
   CHECK(other.found().size() == 2);
 }
+
+TEST_CASE("L16 an abort explains errors that name its cause, on open rounds of its communicator alone") {
+  const std::string cause = "client 3 gave up in its operation 9";
+  const auto aborted = [&](const std::string& text) {
+    return CheckBench::both(error(Kind::Aborted, "aborted: " + text));
+  };
+  SECTION("the cause") {
+    CheckBench bench;
+    bench.round->abort_cause = &cause;
+    CHECK(bench.check(aborted(cause)) == 2);
+    CHECK(bench.found().empty());
+  }
+  SECTION("another cause") {
+    CheckBench bench;
+    bench.round->abort_cause = &cause;
+    CHECK(bench.check(aborted("client 4 gave up in its operation 1")) == 0);
+    REQUIRE(bench.found().size() == 2);
+    CHECK(bench.found().front().expected ==
+          "all_reduce succeeds, or ends in CollectiveError with the cause: client 3 gave up in its operation 9");
+  }
+  SECTION("a timeout instead") {
+    CheckBench bench;
+    bench.round->abort_cause = &cause;
+    CHECK(bench.check(CheckBench::both(error(Kind::Timeout, cause))) == 0);
+    CHECK(bench.found().size() == 2);
+  }
+  SECTION("another communicator") {
+    CheckBench bench;
+    CHECK(bench.check(aborted(cause)) == 0);
+    CHECK(bench.found().size() == 2);
+  }
+}

@@ -93,15 +93,17 @@ TEST_CASE("The whole mix holds on four GPUs") {
 
 TEST_CASE("Each fault ends on four GPUs in what it explains, and all else holds") {
   const bool by_nccl = GENERATE(false, true);
-  const std::string fault =
-      GENERATE("throw=0.05,cancel=0.05,expire=0.02", "stall=0.05", "missing=0.01", "mismatch=0.05", "shutdown=0.005");
+  const std::string fault = GENERATE("throw=0.05,cancel=0.05,expire=0.02", "stall=0.05", "missing=0.01",
+                                     "mismatch=0.05", "shutdown=0.005", "leave=0.01");
   CAPTURE(by_nccl, fault);
   CHECK(stressed(by_nccl, {"--operations", "10000", "--fault", fault}) == "");
 }
 
 TEST_CASE("All faults at once end on four GPUs in what they explain, and all else holds") {
   const bool by_nccl = GENERATE(false, true);
-  CHECK(stressed(by_nccl,
-                 {"--operations", "20000", "--fault",
-                  "throw=0.01,cancel=0.01,expire=0.01,stall=0.01,missing=0.005,mismatch=0.01,shutdown=0.002"}) == "");
+  CHECK(stressed(
+            by_nccl,
+            {"--operations", "20000", "--fault",
+             "throw=0.01,cancel=0.01,expire=0.01,stall=0.01,missing=0.005,mismatch=0.01,shutdown=0.002,leave=0.002"}) ==
+        "");
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/compute_client.hpp>
 #include <coxswain/runtime/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>
 #include <coxswain/tools/cox/stress/device_table.hpp>
@@ -20,12 +21,20 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace cox::stress {
+
+/// Of any client of the server whose devices these are.
+template <class Server, template <class> class Handle>
+void abort_communicator(const ComputeClient<Server, Handle>&, const CommunicationId& devices,
+                        const std::exception_ptr& cause) {
+  Server::communication_group(devices)->abort(cause);
+}
 
 /// Does collectives and transfers: puts a round into the book for each, makes calls of whatever rounds have some left,
 /// also those of other clients, and checks rounds whose calls have all been made. So the calls of a round come from
@@ -59,6 +68,7 @@ class CollectiveClient {
   void begin(const Plan& plan) {
     if (plan.fault == Fault::Stall) stall(plan.device);
     if (plan.fault == Fault::Shutdown) shut_down(plan.device);
+    if (plan.fault == Fault::Leave) leave(plan);
     if (plan.fault == Fault::Throw) return begin_between_throws(plan);
     put(plan);
   }
@@ -100,6 +110,7 @@ class CollectiveClient {
     return known;
   }
   void shut_down(std::size_t device);
+  void leave(const Plan& plan);
   void put(const Plan& plan);
   [[nodiscard]] std::vector<std::shared_ptr<Round>> make_rounds(const Plan& plan, RoundLine& line, Random& random);
   [[nodiscard]] bool copy_at_once(const std::shared_ptr<Round>& round);
@@ -428,6 +439,29 @@ void CollectiveClient<Backend>::shut_down(std::size_t device) {
   }
   table_.reopen(device, [&] { rounds_.drop_calls(device, false); });
   for (RoundGroup* const group : rounds_.released(device)) renew(*group);
+}
+
+// A rank gives up in the middle of rounds, some of whose calls have yet to be made. The open rounds of its communicator
+// end in values or in that cause, on every rank, and those of other communicators in values alone.
+template <class Backend>
+void CollectiveClient<Backend>::leave(const Plan& plan) {
+  constexpr std::uint64_t one_shutdown_in = 4;
+  Random random(plan.choice);
+  if (random.below(one_shutdown_in) == 0) return shut_down(plan.device);
+  std::unique_lock one_at_a_time(rounds_.shutdowns(), std::defer_lock);
+  while (!one_at_a_time.try_lock()) {
+    if (gave_up()) return;
+    step();
+  }
+  RoundGroup& group = *rounds_.pick_line(plan.operation, random).group;
+  const std::string cause =
+      "client " + std::to_string(tickets_.client()) + " gave up in its operation " + std::to_string(plan.number);
+  if (!rounds_.begin_abort(group, cause)) return;
+  const Compute client = device(group.members.front()).compute;
+  abort_communicator(client, group.id, std::make_exception_ptr(std::runtime_error(cause)));
+  // A call after the group was renewed would be the first of the new communicator.
+  while (!rounds_.called_all(group) && !gave_up()) step();
+  if (rounds_.released(group)) renew(group);
 }
 
 template <class Backend>

@@ -21,7 +21,8 @@ constexpr std::array<Place, fault_count - 1> places{{{Fault::Throw, &FaultRates:
                                                      {Fault::Stall, &FaultRates::stall},
                                                      {Fault::Missing, &FaultRates::missing},
                                                      {Fault::Mismatch, &FaultRates::mismatch},
-                                                     {Fault::Shutdown, &FaultRates::shutdown}}};
+                                                     {Fault::Shutdown, &FaultRates::shutdown},
+                                                     {Fault::Leave, &FaultRates::leave}}};
 
 bool can_have(Operation operation, Fault fault) noexcept {
   const bool queued = operation == Operation::Submit || operation == Operation::Blocking;
@@ -34,7 +35,8 @@ bool can_have(Operation operation, Fault fault) noexcept {
     case Fault::Stall:
     case Fault::Missing:
     case Fault::Mismatch:
-    case Fault::Shutdown: return is_collective(operation);
+    case Fault::Shutdown:
+    case Fault::Leave: return is_collective(operation);
   }
   return false;
 }
@@ -56,6 +58,11 @@ FaultRates FaultRates::parse(std::string_view option, std::string_view text) {
   }
   if (sum > 1) throw tools::ArgumentError(std::string(option) + ": '" + std::string(text) + "' adds up to more than 1");
   return rates;
+}
+
+double FaultRates::rate(Fault fault) const noexcept {
+  const auto* const place = std::ranges::find(places, fault, &Place::fault);
+  return place == places.end() ? 0 : this->*place->rate;
 }
 
 Fault FaultRates::pick(Operation operation, Random& random) const noexcept {

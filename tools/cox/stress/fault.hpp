@@ -21,12 +21,13 @@ enum class Fault : std::uint8_t {
   Missing,   ///< One rank does not come.
   Mismatch,  ///< One rank asks for another count.
   Shutdown,  ///< The device is shut down and opened again.
+  Leave,     ///< A rank aborts its communicator, or its device is shut down and opened again.
 };
 
-inline constexpr std::array<std::string_view, 8> fault_names{"none",  "throw",   "cancel",   "expire",
-                                                             "stall", "missing", "mismatch", "shutdown"};
+inline constexpr std::array<std::string_view, 9> fault_names{"none",    "throw",    "cancel",   "expire", "stall",
+                                                             "missing", "mismatch", "shutdown", "leave"};
 inline constexpr std::size_t fault_count = fault_names.size();
-static_assert(fault_count == static_cast<std::size_t>(Fault::Shutdown) + 1);
+static_assert(fault_count == static_cast<std::size_t>(Fault::Leave) + 1);
 
 [[nodiscard]] constexpr std::string_view to_string(Fault fault) noexcept {
   return fault_names[static_cast<std::size_t>(fault)];
@@ -44,12 +45,17 @@ struct FaultRates {
   double missing = 0;
   double mismatch = 0;
   double shutdown = 0;
+  double leave = 0;
 
   /// "throw=0.001,missing=0.0001". Throws ArgumentError.
   [[nodiscard]] static FaultRates parse(std::string_view option, std::string_view text);
 
   /// Whether collectives may end in errors.
-  [[nodiscard]] bool break_collectives() const noexcept { return missing + mismatch + shutdown > 0; }
+  [[nodiscard]] bool break_collectives() const noexcept { return missing + mismatch + shutdown + leave > 0; }
+  /// Whether devices may be shut down.
+  [[nodiscard]] bool close_devices() const noexcept { return shutdown + leave > 0; }
+  /// Of one kind; None: 0.
+  [[nodiscard]] double rate(Fault fault) const noexcept;
   [[nodiscard]] Fault pick(Operation operation, Random& random) const noexcept;
 };
 

@@ -19,6 +19,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace cox::stress {
@@ -72,6 +73,9 @@ struct Round : std::enable_shared_from_this<Round> {
   std::atomic<bool> timed_out{false};
   /// A device of it was shut down meanwhile.
   std::atomic<bool> shaken{false};
+  /// A rank has aborted the communicator while the round was open: the cause, which is the first one. Release pairs
+  /// with the acquire of the check.
+  std::atomic<const std::string*> abort_cause{nullptr};
   /// When the first call began, and when each rank's had come to its device; in the clock's ticks, 0: not yet. Relaxed:
   /// times.
   std::atomic<Clock::rep> first_call{0};

@@ -13,10 +13,15 @@ constexpr std::size_t most_ways = 24;  // lines of transfers
 
 }  // namespace
 
+std::size_t RoundBook::most_rounds(std::uint32_t clients) noexcept {
+  constexpr std::size_t most = 256;
+  return std::min(16 + 2 * std::size_t{clients}, most);
+}
+
 RoundBook::RoundBook(const Options& options, std::size_t most_bytes)
     : options_(options),
       most_bytes_(most_bytes),
-      most_rounds_(std::min<std::size_t>(16 + 2 * std::size_t{options.clients}, 256)),
+      most_rounds_(most_rounds(options.clients)),
       working_(options.clients),
       timeout_(options.faults.missing > 0 ? std::optional(short_timeout) : std::nullopt) {
   constexpr std::uint64_t part = 0x5E75;
@@ -152,6 +157,31 @@ void RoundBook::shake(std::size_t device) {
     for (const auto& round : open_)
       if (round->line->group == &group) round->shaken.store(true, std::memory_order_release);
   });
+}
+
+bool RoundBook::begin_abort(RoundGroup& group, std::string cause) {
+  const std::lock_guard lock(group.mutex);
+  if (group.resting) return false;
+  group.resting = true;
+  ++group.held;
+  const std::string& kept = group.abort_causes.emplace_back(std::move(cause));
+  const std::lock_guard in_book(mutex_);
+  for (const auto& round : open_)
+    if (round->line->group == &group) round->abort_cause.store(&kept, std::memory_order_release);
+  return true;
+}
+
+bool RoundBook::called_all(const RoundGroup& group) {
+  return std::ranges::all_of(lanes_, [&group](RoundLane* lane) {
+    if (lane->line->group != &group) return true;
+    const std::lock_guard lock(lane->mutex);  // waits for the call that is being made
+    return lane->pending.empty();
+  });
+}
+
+bool RoundBook::released(RoundGroup& group) {
+  const std::lock_guard lock(group.mutex);
+  return --group.held == 0 && group.open == 0;
 }
 
 bool RoundBook::called_all(std::size_t device) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace cox::stress {
@@ -27,9 +28,10 @@ struct RoundGroup {
   const DeviceSet members;  ///< By rank.
   std::mutex mutex;         ///< Before those of the lanes.
   // guarded by mutex:
-  std::size_t open = 0;  ///< Rounds that have not ended.
-  std::size_t held = 0;  ///< While not 0 it is not renewed.
-  bool resting = false;  ///< No new rounds until all have ended and it is renewed.
+  std::size_t open = 0;                    ///< Rounds that have not ended.
+  std::size_t held = 0;                    ///< While not 0 it is not renewed.
+  bool resting = false;                    ///< No new rounds until all have ended and it is renewed.
+  std::deque<std::string> abort_causes{};  ///< Of all aborts of the run.
 };
 
 /// The calls of one rank that have yet to be made, in order.
@@ -61,6 +63,9 @@ class RoundBook {
   /// Of collectives, where ranks are left out. A loaded machine takes a good part of it for those that are complete.
   static constexpr std::chrono::nanoseconds short_timeout = std::chrono::seconds(1);
 
+  /// Rounds that are open at a time, at most, with so many clients.
+  [[nodiscard]] static std::size_t most_rounds(std::uint32_t clients) noexcept;
+
   /// At most so many bytes of a device are in open rounds, unless one round alone is larger.
   RoundBook(const Options& options, std::size_t most_bytes);
   RoundBook(const RoundBook&) = delete;
@@ -88,6 +93,13 @@ class RoundBook {
   [[nodiscard]] std::mutex& shutdowns() noexcept { return shutdowns_; }
   /// The device is about to be shut down: its groups rest, and their rounds may fail, until released().
   void shake(std::size_t device);
+  /// A rank is about to abort the group: it rests, and its open rounds may fail with that cause, until released(group).
+  /// False if it rests already.
+  [[nodiscard]] bool begin_abort(RoundGroup& group, std::string cause);
+  /// No calls are left of the group's rounds.
+  [[nodiscard]] bool called_all(const RoundGroup& group);
+  /// Returns whether the caller must renew the group.
+  [[nodiscard]] bool released(RoundGroup& group);
   /// No calls are left of the rounds that were shaken.
   [[nodiscard]] bool called_all(std::size_t device);
   /// Drops what calls are left of them, of the ranks of that device or of the other ranks.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace cox::stress {
@@ -63,6 +64,21 @@ bool is_of_shutdown(const std::exception_ptr& error) {
   }
 }
 
+// An abort of the communicator that names that cause, and nothing else.
+bool is_of_abort(const std::exception_ptr& error, const std::string& cause) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ServerError& unhealthy) {
+    return unhealthy.kind() == ServerError::Kind::Unhealthy &&
+           std::ranges::all_of(unhealthy.errors(), [&](const auto& each) { return is_of_abort(each, cause); });
+  } catch (const CollectiveError& collective) {
+    return (collective.kind() == Kind::Aborted || collective.kind() == Kind::RankFailed) &&
+           std::string_view(collective.what()).find(cause) != std::string_view::npos;
+  } catch (...) {
+    return false;
+  }
+}
+
 class RoundCheck {
  public:
   RoundCheck(Truth& truth, RoundBook& book, Round& round) : truth_(truth), book_(book), round_(round) {}
@@ -93,11 +109,15 @@ class RoundCheck {
       return name + " ends in CollectiveError Timeout: " + faulty_device() + " is missing";
     if (round_.fault == Fault::Mismatch)
       return name + " ends in CollectiveError Mismatch that names " + faulty_device();
+    if (const std::string* const cause = round_.abort_cause.load(std::memory_order_acquire))
+      return name + " succeeds, or ends in CollectiveError with the cause: " + *cause;
     return name + " succeeds";
   }
 
   bool explains(const std::exception_ptr& error) {
     if (round_.shaken.load(std::memory_order_acquire) && is_of_shutdown(error)) return true;
+    const std::string* const aborted = round_.abort_cause.load(std::memory_order_acquire);
+    if (aborted != nullptr && is_of_abort(error, *aborted)) return true;
     const std::exception_ptr cause = only_cause(error);
     if (cause == nullptr) return false;
     if (round_.fault == Fault::Missing)
