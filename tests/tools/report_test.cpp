@@ -43,10 +43,28 @@ TEST_CASE("The verdict counts the violations after the first") {
   CHECK(verdict(report).find("and 1 more violation after it\n") != std::string::npos);
 }
 
+TEST_CASE("The verdict on what the process could not get speaks of no law") {
+  Report report = broken_report();
+  report.violations.push_back(
+      {.law = Law::Errors, .expected = "the stream is healthy", .got = "out of host memory: the process could not get 4 B"});
+  CHECK(verdict(report) ==
+        "stopped: this process cannot get what the run needs; that says nothing of the laws\n"
+        "  got:      out of host memory: the process could not get 4 B\n");
+  CHECK_FALSE(report.ok());
+}
+
+TEST_CASE("The verdict is at most a page, and names the file of the flight recorders") {
+  Report report = broken_report();
+  report.violations.front().expected = report.violations.front().got = std::string(100'000, 'x');
+  const std::string text = verdict(report, "/tmp/recorders.json");
+  CHECK(text.size() < 24 * 80);
+  CHECK(text.find("  recorder: /tmp/recorders.json\n") != std::string::npos);
+}
+
 TEST_CASE("The JSON of a broken run says so and lists each violation") {
   const auto parsed = nlohmann::json::parse(json(broken_report()));
   CHECK(parsed["ok"] == false);
-  CHECK(parsed["seed"] == 7);
+  CHECK(parsed["seed"] == "7");
   REQUIRE(parsed["violations"].size() == 1);
   const auto& violation = parsed["violations"][0];
   CHECK(violation["law"] == "L1 order");

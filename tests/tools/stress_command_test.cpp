@@ -78,10 +78,35 @@ TEST_CASE("The JSON has the keys of the design, and its conservation adds up und
   const Json json = file.parsed();
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
-  CHECK(keys == std::vector<std::string>{"conservation", "devices", "ok", "operations", "peak_rss_bytes", "seconds",
-                                         "seed", "violations"});
+  CHECK(keys == std::vector<std::string>{"clients",
+                                         "conservation",
+                                         "devices",
+                                         "explained_errors",
+                                         "fault_rates",
+                                         "faults",
+                                         "host",
+                                         "interrupted",
+                                         "mix",
+                                         "ok",
+                                         "operations",
+                                         "payload",
+                                         "peak_rss_bytes",
+                                         "schema",
+                                         "seconds",
+                                         "seed",
+                                         "shortage",
+                                         "time",
+                                         "version",
+                                         "violations"});
+  CHECK(json["schema"] == 1);
   CHECK(json["ok"] == true);
-  CHECK(json["seed"] == 42);
+  CHECK(json["seed"] == "42");
+  CHECK(json["clients"] == 4);
+  CHECK(json["payload"] == Json{{"smallest", 64}, {"largest", 16384}});
+  CHECK(json["fault_rates"] == Json{{"throw", 0.02}, {"cancel", 0.02}, {"expire", 0.01}});
+  CHECK(json["faults"]["throw"].get<std::uint64_t>() > 0);
+  CHECK(json["shortage"].is_null());
+  CHECK(json["interrupted"] == false);
   CHECK(json["seconds"].get<double>() > 0);
   CHECK(json["devices"] == Json{"host:0", "host:1"});
   CHECK(json["violations"].empty());
@@ -136,7 +161,7 @@ TEST_CASE("A fault of collectives ends in what it explains, and all else holds")
   };
   const Injected fault =
       GENERATE(Injected{"throw", "0.1", false}, Injected{"stall", "0.1", false}, Injected{"missing", "0.02", true},
-               Injected{"mismatch", "0.1", true}, Injected{"shutdown", "0.01", false});
+               Injected{"mismatch", "0.1", true}, Injected{"shutdown", "0.01", false}, Injected{"leave", "0.05", true});
   const Command command = Command::run({"stress", "--devices", "host:3", "--operations", "1500", "--clients", "4",
                                         "--seed", "11", "--payload", "64:16KiB", "--mix",
                                         "submit=5,blocking=2,create=2,read=2,launch=2,tensor=1,graph=1,transfer=4,"
@@ -175,25 +200,28 @@ TEST_CASE("A run by time ends after it") {
   CHECK(file.parsed()["seconds"].get<double>() >= 0.2);
 }
 
-TEST_CASE("SIGINT ends a run early with its report") {
+TEST_CASE("SIGINT and SIGHUP end a run early with its report and its files") {
+  const OutputFile file;
+  const int signal = GENERATE(SIGINT, SIGHUP);
   struct sigaction before{};
-  sigaction(SIGINT, nullptr, &before);
-  const Command command = [&before] {
-    std::jthread user([&before](std::stop_token stop) {
+  sigaction(signal, nullptr, &before);
+  const Command command = [&] {
+    std::jthread user([&](std::stop_token stop) {
       struct sigaction now = before;
       // Until the run has put its handler in place.
       while (!stop.stop_requested() && now.sa_handler == before.sa_handler) {
         std::this_thread::yield();
-        sigaction(SIGINT, nullptr, &now);
+        sigaction(signal, nullptr, &now);
       }
-      if (!stop.stop_requested()) kill(getpid(), SIGINT);
+      if (!stop.stop_requested()) kill(getpid(), signal);
     });
-    return Command::run(
-        {"stress", "--devices", "host:1", "--seconds", "1000", "--clients", "2", "--payload", "64:4KiB"});
+    return Command::run({"stress", "--devices", "host:1", "--seconds", "1000", "--clients", "2", "--payload", "64:4KiB",
+                         "--json", file.path()});
   }();
   CHECK(command.code == ExitCode::Ok);
   CHECK(command.out.find("interrupted") != std::string::npos);
   CHECK(command.out.find("\nok\n") != std::string::npos);
+  CHECK(file.parsed()["ok"] == true);
 }
 
 TEST_CASE("SIGUSR1 writes the flight recorders while the run goes on") {
@@ -222,9 +250,16 @@ TEST_CASE("SIGUSR1 writes the flight recorders while the run goes on") {
   }();
   CHECK(command.code == ExitCode::Ok);
   CHECK(command.out == "ok\n");
-  const Json recorders = Json::parse(to_file ? file.text() : command.err);
+  const std::string standard = "/cox-stress-" + std::to_string(getpid()) + ".flight-recorder.json";
+  const std::string path = to_file ? file.path() : std::filesystem::temp_directory_path().string() + standard;
+  std::ifstream written(path);
+  const Json recorders = Json::parse(written);
   CHECK(recorders.is_array());
-  if (!to_file) return;
+  if (!to_file) {
+    CHECK_THAT(command.err, Catch::Matchers::StartsWith("cox stress: flight recorders: " + path + "\n"));
+    std::filesystem::remove(path);
+    return;
+  }
   REQUIRE_FALSE(recorders.empty());
   CHECK(recorders[0].contains("entries"));
 }

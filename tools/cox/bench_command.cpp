@@ -18,6 +18,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <iterator>
@@ -70,29 +71,34 @@ BenchCommand::BenchCommand(CLI::App& app)
   command_.add_option("--devices", devices_, "host, host:COUNT, cuda or cuda:INDEX,INDEX")->capture_default_str();
   command_.add_option("--seconds", seconds_, "For all cases together (default: 10)");
   command_.add_option("--filter", filter_, "Only cases whose name has this text in it");
-  command_.add_option("--json", json_, "Write the result to this file");
+  command_.add_option("--json", json_, "Write the result to this file; -: to standard output, instead of the table");
 }
 
 bool BenchCommand::chosen() const { return command_.parsed(); }
 
 ExitCode BenchCommand::run(std::ostream& out, std::ostream& err) const {
   const std::chrono::duration<double> time = seconds_.empty() ? standard_time : parse_seconds("--seconds", seconds_);
-  if (!json_.empty()) require_writable("--json", json_);
+  const bool to_file = !json_.empty() && json_ != standard_output;
+  if (to_file) require_writable("--json", json_);
   const std::vector<DeviceId> devices = parse_devices("--devices", devices_);
   bench::BenchReport report;
   for (const DeviceId device : devices) report.devices.push_back(device_name(device));
   bool failed = false;
+  const Interruption interruption;  // also while the result is written
   {
     const DevicesScope opened;
     std::vector<BenchCase> cases = cases_on_devices(devices);
     std::erase_if(cases, [&](const BenchCase& measured) { return measured.what.find(filter_) == std::string::npos; });
     if (cases.empty()) throw ArgumentError("--filter: no case has '" + filter_ + "' in its name");
-    const Interruption interruption;
     const auto start = std::chrono::steady_clock::now();
     for (const BenchCase& measured : cases) {
       if (interruption.flag()) break;
       try {
-        const auto share = std::chrono::duration_cast<std::chrono::nanoseconds>(time / cases.size());
+        // What is left, in equal parts: a case that takes longer than its part shortens the others'.
+        const auto left = std::max<std::chrono::duration<double>>(time - (std::chrono::steady_clock::now() - start),
+                                                                  std::chrono::duration<double>::zero());
+        const auto share = std::chrono::duration_cast<std::chrono::nanoseconds>(
+            left / static_cast<double>(cases.size() - report.rows.size()));
         report.rows.push_back(bench::measure(measured, share, interruption.flag()));
       } catch (...) {
         err << "cox bench: " << measured.where << ": " << measured.what << ": " << describe(std::current_exception())
@@ -104,11 +110,9 @@ ExitCode BenchCommand::run(std::ostream& out, std::ostream& err) const {
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.interrupted = interruption.flag();
   }
-  out << bench::table(report) << std::flush;
-  if (!json_.empty() && !write_file(json_, bench::json(report))) {
-    err << "cox bench: --json: '" << json_ << "' could not be written\n" << std::flush;
-    failed = true;
-  }
+  // The file first: standard output may be a pipe that no process reads any more.
+  if (to_file && !is_written(write_file(json_, bench::json(report)), "cox bench", "--json", json_, err)) failed = true;
+  out << (json_ == standard_output ? bench::json(report) : bench::table(report)) << std::flush;
   return failed ? ExitCode::Violation : ExitCode::Ok;
 }
 

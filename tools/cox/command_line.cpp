@@ -2,6 +2,8 @@
 
 #include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/config_error.hpp>
+#include <coxswain/runtime/detail/edit_distance.hpp>
+#include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/bench_command.hpp>
 #include <coxswain/tools/cox/config_command.hpp>
@@ -15,10 +17,35 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <exception>
 #include <iterator>
+#include <new>
+#include <optional>
+#include <string_view>
 
 namespace cox::tools {
 namespace {
+
+// While it lives, neither the log nor the trace that the settings name is written.
+class WithoutFiles {
+ public:
+  explicit WithoutFiles(bool wanted) {
+    for (const char* key : {"log.file", "trace.file"}) {
+      if (!wanted || settings().get<std::string>(key).empty()) continue;
+      keys_.emplace_back(key);
+      set_settings({{key, std::string()}});
+    }
+  }
+  WithoutFiles(const WithoutFiles&) = delete;
+  WithoutFiles& operator=(const WithoutFiles&) = delete;
+  ~WithoutFiles() {
+    for (const std::string& key : keys_) reset_settings({key});
+  }
+
+ private:
+  std::vector<std::string> keys_;
+};
 
 // "cox" or "cox stress", as far as it was said.
 std::string spoken_name(const CLI::App& app) {
@@ -34,6 +61,64 @@ std::vector<std::string> reversed(std::vector<std::string>::const_iterator begin
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+// Control characters, which a terminal would obey, as \\xNN.
+std::string printable(const std::string& text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string shown;
+  for (const char letter : text) {
+    const auto code = static_cast<unsigned char>(letter);
+    if (code >= 0x20 && code != 0x7f) {
+      shown += letter;
+    } else {
+      shown += {'\\', 'x', digits[code >> 4U], digits[code & 0xfU]};
+    }
+  }
+  return shown;
+}
+
+// The nearest of `names` to a word that is none of them; nothing if none is near.
+std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& names) {
+  constexpr std::size_t typing_error = 2;  // letters
+  std::optional<std::string> found;
+  std::size_t least = typing_error + 1;
+  for (const std::string& name : names) {
+    const bool begins = word.size() > typing_error && name.starts_with(word);
+    const std::size_t distance = begins ? 0 : detail::edit_distance(word, name);
+    if (distance >= least || distance >= word.size()) continue;
+    least = distance;
+    found = name;
+  }
+  return found;
+}
+
+// What CLI11 refused, with the command or option that may have been meant.
+std::string with_suggestion(const CLI::App& app, const std::vector<std::string>& arguments, const std::string& what) {
+  const auto chosen = app.get_subcommands();
+  std::vector<std::string> names;
+  if (chosen.empty()) {
+    for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  } else {
+    for (const CLI::Option* option : chosen.front()->get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const std::string& argument : arguments) {
+    const std::string word = argument.substr(0, argument.find('='));
+    const bool is_option = word.starts_with("--");
+    if (is_option == chosen.empty() || std::ranges::find(names, word) != names.end()) continue;
+    if (!chosen.empty() && word == chosen.front()->get_name()) continue;
+    if (const auto meant = nearest(word, names)) return "there is no '" + word + "'; the nearest is " + *meant;
+    if (chosen.empty()) break;  // what follows a word that is no command is not one either
+  }
+  return first_line(what);
+}
+
+// The code, unless what was to be shown did not reach standard output.
+ExitCode delivered(ExitCode code, const std::string& name, std::ostream& out, std::ostream& err) {
+  if (out.flush()) return code;
+  err << name << ": standard output could not be written\n" << std::flush;
+  return code == ExitCode::Ok ? ExitCode::Violation : code;
+}
+
 }  // namespace
 
 ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
@@ -46,8 +131,9 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
   DoctorCommand doctor(app);
   StressCommand stress(app);
   RunCommand run(app);
+  const auto done = [&](ExitCode code) { return delivered(code, spoken_name(app), out, err); };
   const auto complain = [&](const std::string& what, ExitCode code) {
-    err << spoken_name(app) << ": " << first_line(what) << "\n";
+    err << spoken_name(app) << ": " << printable(first_line(what)) << "\n";
     return code;
   };
   try {
@@ -58,22 +144,30 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     // The program's settings are its own: they are not applied to this process.
     if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, err);
     if (mark != arguments.end()) throw ArgumentError("'--' goes before a program, which only cox run takes");
-    apply_settings();  // first, so that every command says the same of bad settings
-    if (bench.chosen()) return bench.run(out, err);
-    if (config.chosen()) return config.run(out, err);
-    if (devices.chosen()) return devices.run(out);
-    if (doctor.chosen()) return doctor.run(out, err);
-    return stress.run(out, err);
+    // First, so that every command says the same of bad settings. Those that only show something write no log or trace.
+    const bool only_shows = config.chosen() || devices.chosen() || doctor.chosen();
+    static_cast<void>(settings());
+    const WithoutFiles without_files(only_shows && !config.chosen());
+    if (!only_shows) apply_settings();
+    if (bench.chosen()) return done(bench.run(out, err));
+    if (config.chosen()) return done(config.run(out, err));
+    if (devices.chosen()) return done(devices.run(out, err));
+    if (doctor.chosen()) return done(doctor.run(out, err));
+    return done(stress.run(out, err));
   } catch (const CLI::Success& request) {  // --help, --version
     static_cast<void>(app.exit(request, out, err));
-    return ExitCode::Ok;
+    return done(ExitCode::Ok);
   } catch (const CLI::ParseError& error) {
-    return complain(error.what(), ExitCode::BadArguments);
+    return complain(with_suggestion(app, arguments, error.what()), ExitCode::BadArguments);
   } catch (const ArgumentError& error) {
     return complain(error.what(), ExitCode::BadArguments);
   } catch (const ConfigError& error) {
     return complain(error.what(), ExitCode::BadArguments);
   } catch (const DeviceUnavailable& error) {
+    return complain(error.what(), ExitCode::NoDevice);
+  } catch (const std::bad_alloc&) {
+    return complain("there is not enough memory", ExitCode::NoDevice);
+  } catch (const std::exception& error) {
     return complain(error.what(), ExitCode::NoDevice);
   }
 }

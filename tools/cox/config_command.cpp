@@ -16,8 +16,6 @@
 namespace cox::tools {
 namespace {
 
-constexpr std::string_view standard_output = "-";
-
 std::string text_of(const cox::Setting& setting, const Settings& settings) {
   const std::string text = to_string(setting, settings.value(setting));
   return text.empty() ? "\"\"" : text;
@@ -77,7 +75,7 @@ std::string json(const Settings& settings) {
 
 ConfigCommand::ConfigCommand(CLI::App& app)
     : command_(*app.add_subcommand("config", "Show the settings in force and where each comes from")) {
-  command_.add_option("--json", json_, "Write them to this file; -: here, instead of the table");
+  command_.add_option("--json", json_, "Write them to this file; -: to standard output, instead of the table");
 }
 
 bool ConfigCommand::chosen() const { return command_.parsed(); }
@@ -89,10 +87,10 @@ ExitCode ConfigCommand::run(std::ostream& out, std::ostream& err) const {
     return ExitCode::Ok;
   }
   if (!json_.empty()) require_writable("--json", json_);
+  const bool delivered =
+      json_.empty() || is_written(write_file(json_, json(settings)), "cox config", "--json", json_, err);
   write_table(settings, out);
-  if (json_.empty() || write_file(json_, json(settings))) return ExitCode::Ok;
-  err << "cox config: --json: '" << json_ << "' could not be written\n";
-  return ExitCode::Violation;
+  return delivered ? ExitCode::Ok : ExitCode::Violation;
 }
 
 }  // namespace cox::tools

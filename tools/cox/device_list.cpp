@@ -56,7 +56,14 @@ std::vector<DeviceId> parse_devices(std::string_view option, std::string_view te
   const std::string_view kind = text.substr(0, colon);
   const bool all = colon == text.size();
   const std::string_view rest = all ? std::string_view() : text.substr(colon + 1);
-  if (kind == "host") return all ? HostServer::enumerate_devices(host_device_type) : host_devices(option, rest);
+  if (kind == "host" && !all) return host_devices(option, rest);
+  if (kind == "host") {
+    std::vector<DeviceId> devices = HostServer::enumerate_devices(host_device_type);
+    if (devices.size() > most_host_devices)
+      throw ArgumentError("host.devices is " + std::to_string(devices.size()) + "; cox opens at most " +
+                          std::to_string(most_host_devices) + ": " + std::string(option) + " host:COUNT");
+    return devices;
+  }
   if (kind == "cuda") {
     const std::string asked_for = std::string(option) + " " + std::string(text);
     return present_cuda_devices(asked_for, all ? std::vector<DeviceId>() : listed_cuda_devices(option, rest));

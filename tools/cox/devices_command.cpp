@@ -1,12 +1,13 @@
 #include <coxswain/tools/cox/devices_command.hpp>
 
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/servers/cuda/cuda_communication.hpp>
 #include <coxswain/servers/cuda/cuda_devices.hpp>
 #include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/tools/cox/byte_text.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>
+#include <coxswain/tools/cox/output_file.hpp>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -90,10 +91,10 @@ void write_table(const std::vector<Row>& rows, std::ostream& out) {
   const auto write = [&](const std::string& id, const std::string& kind, const std::string& name,
                          const std::string& memory, const std::string& details) {
     out << std::left << std::setw(10) << id << std::setw(6) << kind << std::setw(static_cast<int>(name_width) + 2)
-        << name << std::right << std::setw(24) << memory << "  " << details << "\n";
+        << name << std::right << std::setw(12) << memory << "  " << details << "\n";
   };
   write("id", "kind", "name", "memory", "details");
-  for (const Row& row : rows) write(row.id, row.kind, row.name, format_byte_count(row.memory), row.details);
+  for (const Row& row : rows) write(row.id, row.kind, row.name, short_byte_count(row.memory), row.details);
 }
 
 // How data goes between those of the devices that are GPUs; empty with less than two.
@@ -134,28 +135,38 @@ Json devices_json(const std::vector<Row>& rows) {
 
 DevicesCommand::DevicesCommand(CLI::App& app) : command_(*app.add_subcommand("devices", "Show the devices")) {
   command_.add_option("--devices", devices_, "Only these: host, host:COUNT, cuda, cuda:INDEX,INDEX");
-  command_.add_flag("--json", json_, "As JSON");
+  json_given_ =
+      command_.add_option("--json", json_, "As JSON instead of the table; with a file: to that, beside the table")
+          ->expected(0, 1);
   command_.add_flag("--explain", explain_, "Also which way data goes between them, and why");
 }
 
 bool DevicesCommand::chosen() const { return command_.parsed(); }
 
-ExitCode DevicesCommand::run(std::ostream& out) const {
+ExitCode DevicesCommand::run(std::ostream& out, std::ostream& err) const {
+  const bool to_file = !json_.empty() && json_ != standard_output;
+  if (to_file) require_writable("--json", json_);
   const std::vector<DeviceId> devices = devices_.empty() ? all_devices() : parse_devices("--devices", devices_);
   std::vector<Row> rows;
   for (const DeviceId device : devices) rows.push_back(look_at(device));
   shutdown_all();
   const std::vector<CudaWay> ways = explain_ ? ways_between(devices) : std::vector<CudaWay>();
-  if (json_) {
+  bool delivered = true;
+  if (json_given_->count() > 0) {
     const Json all = devices_json(rows);
-    out << (explain_ ? Json{{"devices", all}, {"ways", ways_json(ways)}} : all).dump(2) << "\n";
-  } else {
+    const std::string text = (explain_ ? Json{{"devices", all}, {"ways", ways_json(ways)}} : all).dump(2) + "\n";
+    if (to_file)
+      delivered = is_written(write_file(json_, text), "cox devices", "--json", json_, err);
+    else
+      out << text;
+  }
+  if (json_given_->count() == 0 || to_file) {
     write_table(rows, out);
     const std::string why = devices_.empty() ? why_no_cuda_devices() : "";
     if (!why.empty()) out << why << "\n";
     if (explain_) write_ways(ways, out);
   }
-  return ExitCode::Ok;
+  return delivered ? ExitCode::Ok : ExitCode::Violation;
 }
 
 }  // namespace cox::tools

@@ -7,7 +7,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace cox::tools {
 
@@ -22,12 +23,13 @@ class DevicesCommand {
   [[nodiscard]] bool chosen() const;
   /// Opens each host device, tells about it, and closes all again; asks the driver about CUDA devices. Throws
   /// ArgumentError, ConfigError, DeviceUnavailable.
-  [[nodiscard]] ExitCode run(std::ostream& out) const;
+  [[nodiscard]] ExitCode run(std::ostream& out, std::ostream& err) const;
 
  private:
   CLI::App& command_;
   std::string devices_;
-  bool json_ = false;
+  CLI::Option* json_given_ = nullptr;
+  std::string json_;
   bool explain_ = false;
 };
 

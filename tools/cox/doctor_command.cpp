@@ -7,18 +7,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include <string_view>
-
 namespace cox::tools {
-namespace {
-
-constexpr std::string_view standard_output = "-";
-
-}  // namespace
 
 DoctorCommand::DoctorCommand(CLI::App& app)
     : command_(*app.add_subcommand("doctor", "Look for what is wrong with the machine, and say how to mend it")) {
-  command_.add_option("--json", json_, "Write the findings to this file; -: here, instead of the table");
+  command_.add_option("--json", json_, "Write the findings to this file; -: to standard output, instead of the table");
 }
 
 bool DoctorCommand::chosen() const { return command_.parsed(); }
@@ -33,10 +26,10 @@ ExitCode DoctorCommand::run(std::ostream& out, std::ostream& err) const {
     out << doctor_json(facts, findings);
     return code;
   }
+  const bool delivered =
+      !to_file || is_written(write_file(json_, doctor_json(facts, findings)), "cox doctor", "--json", json_, err);
   write_doctor_table(facts, findings, out);
-  if (!to_file || write_file(json_, doctor_json(facts, findings))) return code;
-  err << "cox doctor: --json: '" << json_ << "' could not be written\n";
-  return ExitCode::Violation;
+  return delivered ? code : ExitCode::Violation;
 }
 
 }  // namespace cox::tools

@@ -18,11 +18,15 @@ Interruption::Interruption() noexcept {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &interrupt_);
   sigaction(SIGTERM, &action, &terminate_);
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, nullptr, &hangup_);
+  if (hangup_.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 Interruption::~Interruption() {
   sigaction(SIGINT, &interrupt_, nullptr);
   sigaction(SIGTERM, &terminate_, nullptr);
+  sigaction(SIGHUP, &hangup_, nullptr);
 }
 
 const std::atomic<bool>& Interruption::flag() const noexcept { return interrupted; }

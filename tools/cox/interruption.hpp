@@ -5,8 +5,9 @@
 
 namespace cox::tools {
 
-/// While it lives, SIGINT and SIGTERM set a flag instead of ending the process; the second of a kind ends it. One at a
-/// time.
+/// While it lives, SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process. The second SIGINT or SIGTERM
+/// ends it; a hangup may send several SIGHUPs, which do not. A SIGHUP that the process ignores (nohup) stays ignored.
+/// One at a time.
 class Interruption {
  public:
   Interruption() noexcept;
@@ -19,6 +20,7 @@ class Interruption {
  private:
   struct sigaction interrupt_{};  // as it was before
   struct sigaction terminate_{};
+  struct sigaction hangup_{};
 };
 
 }  // namespace cox::tools

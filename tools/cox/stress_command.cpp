@@ -20,17 +20,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <limits>
 #include <random>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 namespace cox::tools {
 namespace {
 
+constexpr std::string_view command_name = "cox stress";
 constexpr int standard_seconds = 10;
 constexpr std::uint64_t most_operations = std::uint64_t{1} << 56U;
 
@@ -50,12 +57,6 @@ class TraceScope {
   bool on_;
 };
 
-// Says so if not.
-bool written(const char* option, const std::string& path, bool done, std::ostream& err) {
-  if (!done) err << "cox stress: " << option << ": '" << path << "' could not be written\n" << std::flush;
-  return done;
-}
-
 stress::Report stress_devices(stress::Options options, const std::atomic<bool>& interrupted,
                               const stress::ProgressSink& progress) {
 #if COX_HAS_CUDA
@@ -67,6 +68,43 @@ stress::Report stress_devices(stress::Options options, const std::atomic<bool>& 
   }
 #endif
   return stress::run(std::move(options), interrupted, progress);
+}
+
+std::string standard_recorder_file() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  return (folder / ("cox-stress-" + std::to_string(getpid()) + ".flight-recorder.json")).string();
+}
+
+[[noreturn]] void refuse_setting(std::string_view key, const std::string& why) {
+  const Settings now = settings();
+  const cox::Setting& setting = find_setting(key);
+  throw ArgumentError(std::string(key) + " is " + cox::to_string(setting, now.value(setting)) + " (" +
+                      cox::to_string(now.source(setting)) + "): " + why);
+}
+
+// Settings with which calls of the clients are refused, or the process is out of memory, though all laws hold.
+void require_suitable_settings(const stress::Options& options) {
+  const Settings now = settings();
+  if (now.get<QueuePolicy>("device_thread.queue_policy") == QueuePolicy::Fail)
+    refuse_setting("device_thread.queue_policy", "the clients need block, they do not repeat calls that were refused");
+  if (options.devices.size() < 2) return;
+  const std::uint64_t rounds = stress::RoundBook::most_rounds(options.clients);
+  if (now.get<std::uint64_t>("collectives.max_ahead") < rounds)
+    refuse_setting("collectives.max_ahead", "with " + std::to_string(options.clients) + " clients a device may be " +
+                                                std::to_string(rounds) + " operations ahead of another");
+  // Each rank of each communicator has memory for so many.
+  constexpr std::uint64_t bytes_of_entry = 256;
+  constexpr std::uint64_t most_communicators = 32;
+  const auto physical =
+      static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t recorded = now.get<std::uint64_t>("collectives.recorded");
+  if (recorded > physical / 4 / (bytes_of_entry * most_communicators * options.devices.size()))
+    refuse_setting("collectives.recorded", "the flight recorders of all communicators would need too much memory");
+}
+
+bool has_scarce_pinned_memory(const stress::Options& options) {
+  return settings().get<std::uint64_t>("host.pinned_memory") / 4 < options.payload.largest * options.clients;
 }
 
 std::uint64_t random_seed() {
@@ -92,14 +130,14 @@ StressCommand::StressCommand(CLI::App& app)
   command_.add_option("--payload", payload_, "Bytes of a buffer, SMALLEST:LARGEST (default: 64:1MiB)");
   command_.add_option("--fault", fault_,
                       "How often what goes wrong, such as throw=0.001,cancel=0.001,expire=0.001; of collectives also "
-                      "stall, missing, mismatch, shutdown");
-  command_.add_option("--json", json_, "Write the result to this file");
+                      "stall, missing, mismatch, shutdown, leave");
+  command_.add_option("--json", json_, "Write the result to this file; -: to standard output, instead of the table");
   command_.add_option("--trace", trace_, "Write the end of the run to this file, for ui.perfetto.dev");
   command_.add_option("--metrics", metrics_,
                       "Write the metrics at the end of the run to this file, as Prometheus text");
   command_.add_option("--flight-recorder", flight_recorder_,
                       "Where the last operations of each communicator are written, as JSON, at SIGUSR1 and at a "
-                      "violation (default: standard error)");
+                      "violation (default: a file in the folder for temporary files, which is then named)");
   command_.add_flag("--quiet", quiet_, "No progress and no table");
 }
 
@@ -116,14 +154,24 @@ stress::Options StressCommand::options() const {
   if (!fault_.empty()) options.faults = stress::FaultRates::parse("--fault", fault_);
   options.seed =
       seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
-  if (!json_.empty()) require_writable("--json", json_);
-  if (!trace_.empty()) require_writable("--trace", trace_);
-  if (!metrics_.empty()) require_writable("--metrics", metrics_);
-  if (!flight_recorder_.empty()) require_writable("--flight-recorder", flight_recorder_);
+  require_output_files();
   options.devices = parse_devices("--devices", devices_);  // last: a bad argument comes before a missing device
   if (!mix_.empty() && options.mix.has_collectives() && options.devices.size() < 2)
     throw ArgumentError("--mix: transfers and collectives need two devices or more");
+  require_suitable_settings(options);
+  options.scarce_pinned_memory = has_scarce_pinned_memory(options);
   return options;
+}
+
+void StressCommand::require_output_files() const {
+  const std::vector<std::pair<std::string_view, std::string>> files{
+      {"--json", json_}, {"--trace", trace_}, {"--metrics", metrics_}, {"--flight-recorder", flight_recorder_}};
+  for (const auto& [option, path] : files) {
+    if (path == standard_output && option != "--json")
+      throw ArgumentError(std::string(option) + ": a file is needed; only --json goes to standard output");
+    if (!path.empty() && path != standard_output) require_writable(option, path);
+  }
+  require_different_files(files);
 }
 
 ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
@@ -131,51 +179,63 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
   std::string metrics;
   if (!metrics_.empty()) options.at_rest = [&metrics] { metrics = metrics::text(); };
   const TraceScope tracing(!trace_.empty());
+  const std::string recorders = flight_recorder_.empty() ? standard_recorder_file() : flight_recorder_;
   stress::Report report;
+  const Interruption interruption;  // also while the results are written
   {
-    const Interruption interruption;
     DumpRequest request;
     options.on_look = [&] {
-      if (request.take()) write_flight_recorders(err);
+      if (!request.take()) return;
+      write_flight_recorders(recorders, err);
+      if (flight_recorder_.empty()) err << command_name << ": flight recorders: " << recorders << "\n" << std::flush;
     };
-    options.on_violation = [&] { write_flight_recorders(err); };
+    options.on_violation = [&] { write_flight_recorders(recorders, err); };
     ProgressLine line(err, &err == &std::cerr && isatty(STDERR_FILENO) == 1);
     const auto show = [&line](const stress::Progress& progress) { line.show(progress); };
     report = stress_devices(std::move(options), interruption.flag(), quiet_ ? stress::ProgressSink() : show);
   }
-  if (!quiet_) out << table(report);
-  out << verdict(report) << std::flush;
+  // The files first: standard output may be a pipe that no process reads any more.
   const bool files[] = {write_json(report, err), write_trace(err), write_metrics(metrics, err)};
-  const ExitCode code =
+  if (json_ == standard_output) {
+    out << json(report) << std::flush;
+    if (!quiet_) err << verdict(report, recorders) << std::flush;
+  } else {
+    if (!quiet_) out << table(report);
+    out << verdict(report, recorders) << std::flush;
+  }
+  ExitCode code =
       report.ok() && std::ranges::find(files, false) == std::end(files) ? ExitCode::Ok : ExitCode::Violation;
+  if (!report.shortage().empty()) code = ExitCode::NoDevice;
   if (report.abandoned) std::_Exit(static_cast<int>(code));
   return code;
 }
 
 bool StressCommand::write_json(const stress::Report& report, std::ostream& err) const {
-  return json_.empty() || written("--json", json_, write_file(json_, json(report)), err);
+  if (json_.empty() || json_ == standard_output) return true;
+  return is_written(write_file(json_, json(report)), command_name, "--json", json_, err);
 }
 
 bool StressCommand::write_trace(std::ostream& err) const {
   if (trace_.empty()) return true;
-  try {
-    trace::write_chrome_trace(trace_, trace::stop());
-    return true;
-  } catch (const Error&) {
-    return written("--trace", trace_, false, err);
-  }
+  const auto write = [](const std::string& path) {
+    errno = 0;
+    try {
+      trace::write_chrome_trace(path, trace::stop());
+      return std::error_code();
+    } catch (const Error&) {
+      return std::error_code(errno != 0 ? errno : EIO, std::generic_category());
+    }
+  };
+  return is_written(replace_file(trace_, write), command_name, "--trace", trace_, err);
 }
 
-void StressCommand::write_flight_recorders(std::ostream& err) const {
+void StressCommand::write_flight_recorders(const std::string& path, std::ostream& err) const {
   const std::string text = dump_flight_recorders() + "\n";
-  if (flight_recorder_.empty())
-    err << text << std::flush;
-  else
-    static_cast<void>(written("--flight-recorder", flight_recorder_, write_file(flight_recorder_, text), err));
+  static_cast<void>(is_written(write_file(path, text), command_name, "--flight-recorder", path, err));
 }
 
 bool StressCommand::write_metrics(const std::string& text, std::ostream& err) const {
-  return metrics_.empty() || written("--metrics", metrics_, write_file(metrics_, text), err);
+  return metrics_.empty() || is_written(write_file(metrics_, text), command_name, "--metrics", metrics_, err);
 }
 
 }  // namespace cox::tools

@@ -32,9 +32,10 @@ class StressCommand {
 
  private:
   [[nodiscard]] stress::Options options() const;
+  void require_output_files() const;
   [[nodiscard]] bool write_json(const stress::Report& report, std::ostream& err) const;
   [[nodiscard]] bool write_trace(std::ostream& err) const;
-  void write_flight_recorders(std::ostream& err) const;
+  void write_flight_recorders(const std::string& path, std::ostream& err) const;
   [[nodiscard]] bool write_metrics(const std::string& text, std::ostream& err) const;
 
   CLI::App& command_;

@@ -30,20 +30,21 @@ std::string figure(double value, const char* format) {
   return text.data();
 }
 
-std::string row(const std::string& where, const std::string& what, const std::array<std::string, 6>& figures) {
-  std::array<char, 256> text{};
-  std::snprintf(text.data(), text.size(), "%-16s %-34s %9s %11s %11s %11s %9s %9s\n", where.c_str(), what.c_str(),
-                figures[0].c_str(), figures[1].c_str(), figures[2].c_str(), figures[3].c_str(), figures[4].c_str(),
-                figures[5].c_str());
+std::string row(std::size_t width, const std::string& where, const std::string& what,
+                const std::array<std::string, 6>& figures) {
+  std::array<char, 512> text{};
+  std::snprintf(text.data(), text.size(), "%-*s %-30s %7s %9s %9s %9s %6s %6s\n", static_cast<int>(width),
+                where.c_str(), what.c_str(), figures[0].c_str(), figures[1].c_str(), figures[2].c_str(),
+                figures[3].c_str(), figures[4].c_str(), figures[5].c_str());
   return text.data();
 }
 
 }  // namespace
 
 Measurement measure(const BenchCase& measured, std::chrono::nanoseconds time, const std::atomic<bool>& interrupted) {
+  const auto until = Clock::now() + time;
   for (std::size_t i = 0; i < warm_up; ++i) static_cast<void>(measured.sample());
   std::vector<double> taken;
-  const auto until = Clock::now() + time;
   while (taken.size() < most && !interrupted && (taken.size() < fewest || Clock::now() < until))
     taken.push_back(measured.sample());
   Measurement result{.where = measured.where, .what = measured.what, .samples = taken.size()};
@@ -59,9 +60,11 @@ Measurement measure(const BenchCase& measured, std::chrono::nanoseconds time, co
 }
 
 std::string table(const BenchReport& report) {
-  std::string text = row("where", "what", {"samples", "p50 us", "p99 us", "max us", "GB/s", "bus GB/s"});
+  std::size_t width = 6;
+  for (const Measurement& m : report.rows) width = std::max(width, m.where.size());
+  std::string text = row(width, "where", "what", {"samples", "p50 us", "p99 us", "max us", "GB/s", "bus"});
   for (const Measurement& m : report.rows)
-    text += row(m.where, m.what,
+    text += row(width, m.where, m.what,
                 {std::to_string(m.samples), figure(m.p50, "%.3f"), figure(m.p99, "%.3f"), figure(m.max, "%.3f"),
                  figure(m.algorithm_rate, "%.3g"), figure(m.bus_rate, "%.3g")});
   if (report.interrupted) text += "interrupted\n";

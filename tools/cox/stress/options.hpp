@@ -36,6 +36,7 @@ struct Options {
   Payload payload;
   FaultRates faults;
   Reductions reductions = Reductions::All;
+  bool scarce_pinned_memory = false;  ///< Copies may find none.
   /// A client that gets no answer for so long is reported as stuck.
   std::chrono::seconds patience{60};
   /// Called once at the end of the work, while the devices are still open and have nothing left to do.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -28,9 +29,11 @@ std::uint64_t peak_resident_bytes() {
 
 std::vector<std::string> thread_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries("/proc/self/task", error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     std::string name;
-    std::getline(std::ifstream(entry.path() / "comm"), name);
+    std::getline(std::ifstream(entries->path() / "comm"), name);
     // The CUDA driver names its threads "cuda..." and keeps them; NCCL keeps one, which has its name from us.
     if (name != "cox-watchdog" && !name.starts_with("cuda") && name != "nccl") names.push_back(std::move(name));
   }

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/stress/progress.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/tools/cox/byte_text.hpp>
 
 #include <array>
 #include <cstdio>
@@ -9,9 +9,9 @@ namespace cox::stress {
 
 std::string to_string(const Progress& progress) {
   std::array<char, 160> text{};
-  std::snprintf(text.data(), text.size(), "%5.0f s  %12llu operations  %10.0f /s  queued %6zu  memory %s  faults %llu",
+  std::snprintf(text.data(), text.size(), "%5.0f s %11llu operations %8.0f/s queued %5zu %9s faults %llu",
                 progress.seconds, static_cast<unsigned long long>(progress.operations), progress.rate, progress.depth,
-                format_byte_count(progress.rss_bytes).c_str(), static_cast<unsigned long long>(progress.faults));
+                tools::short_byte_count(progress.rss_bytes).c_str(), static_cast<unsigned long long>(progress.faults));
   return text.data();
 }
 

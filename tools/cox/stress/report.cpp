@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/stress/report.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/tools/cox/byte_text.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
 
 #include <cstdio>
@@ -17,14 +17,18 @@ std::string formatted(const char* format, Args... args) {
   return text.data();
 }
 
-double microseconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / microsecond; }
+// Three digits: the buckets of the histograms are 25 % wide.
+std::string microseconds(std::uint64_t nanoseconds) {
+  const double value = static_cast<double>(nanoseconds) / microsecond;
+  return formatted(value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+}
 
 std::string row(std::string_view name, const Histogram& histogram, double seconds) {
-  return formatted("%-14s %12llu %12.0f %10.2f %10.2f %10.2f %12.2f\n", std::string(name).c_str(),
+  return formatted("%-14s %11llu %10.0f %9s %9s %9s %11s\n", std::string(name).c_str(),
                    static_cast<unsigned long long>(histogram.count()),
                    seconds > 0 ? static_cast<double>(histogram.count()) / seconds : 0.0,
-                   microseconds(histogram.quantile(0.5)), microseconds(histogram.quantile(0.99)),
-                   microseconds(histogram.quantile(0.999)), microseconds(histogram.max()));
+                   microseconds(histogram.quantile(0.5)).c_str(), microseconds(histogram.quantile(0.99)).c_str(),
+                   microseconds(histogram.quantile(0.999)).c_str(), microseconds(histogram.max()).c_str());
 }
 
 std::string device_names(const std::vector<DeviceId>& devices) {
@@ -48,26 +52,42 @@ std::string faults(const Report& report) {
 }  // namespace
 
 std::string table(const Report& report) {
-  std::string text = formatted("%-14s %12s %12s %10s %10s %10s %12s\n", "operation", "count", "rate/s", "p50 us",
-                               "p99 us", "p99.9 us", "max us");
+  std::string text = formatted("%-14s %11s %10s %9s %9s %9s %11s\n", "operation", "count", "rate/s", "p50 us", "p99 us",
+                               "p99.9 us", "max us");
   for (std::size_t i = 0; i < operation_count; ++i) {
     const auto operation = static_cast<Operation>(i);
     if (report.done[i]) text += row(to_string(operation), report.latencies[operation], report.seconds);
   }
   const Statistics& s = report.statistics;
-  text += "conservation: accepted " + std::to_string(s.accepted) + " = completed " + std::to_string(s.completed) +
+  text += "conservation: accepted " + std::to_string(s.accepted) + "\n  = completed " + std::to_string(s.completed) +
           " + failed " + std::to_string(s.failed) + " + cancelled " + std::to_string(s.cancelled) + " + expired " +
           std::to_string(s.expired) + "\n";
   text += faults(report);
+  if (report.without_pinned_memory > 0)
+    text += "copies without page-locked memory, as host.pinned_memory is small: " +
+            std::to_string(report.without_pinned_memory) + "\n";
   text += formatted("%.1f s, %u clients, ", report.seconds, report.clients) + device_names(report.devices) +
-          ", peak memory " + format_byte_count(report.peak_rss_bytes) + ", seed " + std::to_string(report.seed) +
+          "\npeak memory " + tools::short_byte_count(report.peak_rss_bytes) + ", seed " + std::to_string(report.seed) +
           (report.interrupted ? ", interrupted" : "") + "\n";
   return text;
 }
 
-std::string verdict(const Report& report) {
+std::string Report::shortage() const {
+  for (const Violation& violation : violations) {
+    for (const char* sign : {"the process could not get", "Resource temporarily unavailable", "Cannot allocate memory",
+                             "Too many open files", "std::bad_alloc"})
+      if (violation.got.find(sign) != std::string::npos) return violation.got;
+  }
+  return "";
+}
+
+std::string verdict(const Report& report, const std::string& flight_recorder) {
   if (report.ok()) return "ok\n";
+  if (const std::string shortage = report.shortage(); !shortage.empty())
+    return "stopped: this process cannot get what the run needs; that says nothing of the laws\n  got:      " +
+           clipped(shortage) + "\n";
   std::string text = to_string(report.violations.front());
+  if (!flight_recorder.empty()) text += "  recorder: " + flight_recorder + "\n";
   text += "  again:    the same arguments with --seed " + std::to_string(report.seed) + "\n";
   if (const std::size_t more = report.violations.size() - 1; more > 0)
     text += "and " + std::to_string(more) + (more == 1 ? " more violation" : " more violations") + " after it\n";

@@ -4,9 +4,12 @@
 #include <coxswain/device_handle/statistics.hpp>
 #include <coxswain/tools/cox/stress/fault.hpp>
 #include <coxswain/tools/cox/stress/latencies.hpp>
+#include <coxswain/tools/cox/stress/mix.hpp>
+#include <coxswain/tools/cox/stress/payload.hpp>
 #include <coxswain/tools/cox/stress/violation.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,28 +21,39 @@ namespace cox::stress {
 struct Report {
   std::uint64_t seed = 0;
   std::uint32_t clients = 0;
+  Mix mix;
+  Payload payload;
+  FaultRates rates;
+  std::chrono::system_clock::time_point begun;
   double seconds = 0;
   std::vector<DeviceId> devices;
   std::array<bool, operation_count> done{};  ///< Whether the operation is part of the mix.
   Latencies latencies;
   FaultCounts faults{};
   std::uint64_t explained_errors = 0;  ///< Of collectives, by their faults.
-  Statistics statistics;               ///< Of all device threads together.
+  /// Internal tasks that failed and were repeated in another way, because host.pinned_memory is small.
+  std::uint64_t without_pinned_memory = 0;
+  Statistics statistics;  ///< Of all device threads together.
   std::vector<Violation> violations;
   std::uint64_t peak_rss_bytes = 0;
   bool interrupted = false;  ///< Ended by the user.
   bool abandoned = false;    ///< Clients are stuck and their threads still there: only _Exit is safe now.
 
   [[nodiscard]] bool ok() const noexcept { return violations.empty(); }
+  /// What the process could not get (memory, threads, descriptors), if that ended the run; else empty. The violations
+  /// are its consequences then.
+  [[nodiscard]] std::string shortage() const;
 };
 
 /// The table, the conservation line, memory and seed; several lines.
 [[nodiscard]] std::string table(const Report& report);
 
-/// "ok", or the first violation explained and how to do it again; ends with a newline.
-[[nodiscard]] std::string verdict(const Report& report);
+/// "ok", or the first violation explained and how to do it again, or what the process could not get; at most a page,
+/// ends with a newline. `flight_recorder` is the file that has them; empty: there is none.
+[[nodiscard]] std::string verdict(const Report& report, const std::string& flight_recorder = "");
 
-/// As the design has it: {"ok":...,"seed":...,"operations":{...},"conservation":{...},...}.
+/// {"schema":1,"version":...,"ok":...,"seed":"...","operations":{...},"conservation":{...},...}. The seed is a text: it
+/// may be larger than the numbers that JSON readers keep exactly.
 [[nodiscard]] std::string json(const Report& report);
 
 }  // namespace cox::stress

@@ -1,7 +1,16 @@
 #include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/stress/report.hpp>
+#include <coxswain/tools/cox/version.hpp>
 
 #include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <string>
+#include <utility>
 
 namespace cox::stress {
 namespace {
@@ -9,6 +18,19 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 double in_microseconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1'000; }
+
+std::string utc(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 Json operation_json(const Histogram& histogram, double seconds) {
   return {{"count", histogram.count()},
@@ -41,11 +63,36 @@ std::string json(const Report& report) {
     const auto operation = static_cast<Operation>(i);
     if (report.done[i]) operations[to_string(operation)] = operation_json(report.latencies[operation], report.seconds);
   }
+  Json mix = Json::object();
+  for (std::size_t i = 0; i < operation_count; ++i) {
+    const auto operation = static_cast<Operation>(i);
+    if (report.done[i]) mix[to_string(operation)] = report.mix.weight(operation);
+  }
+  Json rates = Json::object();
+  Json faults = Json::object();
+  for (std::size_t i = 1; i < fault_count; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    if (report.rates.rate(fault) == 0) continue;
+    rates[to_string(fault)] = report.rates.rate(fault);
+    faults[to_string(fault)] = report.faults[i];
+  }
   Json violations = Json::array();
   for (const Violation& violation : report.violations) violations.push_back(violation_json(violation));
   const Statistics& s = report.statistics;
-  const Json json{{"ok", report.ok()},
-                  {"seed", report.seed},
+  const Json json{{"schema", 1},
+                  {"version", std::string(tools::version)},
+                  {"time", utc(report.begun)},
+                  {"host", host_name()},
+                  {"ok", report.ok()},
+                  {"interrupted", report.interrupted},
+                  {"shortage", report.shortage().empty() ? Json() : Json(report.shortage())},
+                  {"seed", std::to_string(report.seed)},
+                  {"clients", report.clients},
+                  {"mix", std::move(mix)},
+                  {"payload", {{"smallest", report.payload.smallest}, {"largest", report.payload.largest}}},
+                  {"fault_rates", std::move(rates)},
+                  {"faults", std::move(faults)},
+                  {"explained_errors", report.explained_errors},
                   {"seconds", report.seconds},
                   {"devices", std::move(devices)},
                   {"operations", std::move(operations)},

@@ -2,6 +2,8 @@
 
 #include <coxswain/tools/cox/device_list.hpp>
 
+#include <cstddef>
+
 namespace cox::stress {
 
 std::string Violation::where() const {
@@ -14,9 +16,15 @@ std::string Violation::where() const {
   return text.empty() ? "the whole run" : text;
 }
 
+std::string clipped(const std::string& text) {
+  constexpr std::size_t most = 800;  // letters
+  if (text.size() <= most) return text;
+  return text.substr(0, most) + "... (" + std::to_string(text.size() - most) + " more letters; --json has all)";
+}
+
 std::string to_string(const Violation& violation) {
   return "violation of " + std::string(to_string(violation.law)) + "\n  where:    " + violation.where() +
-         "\n  expected: " + violation.expected + "\n  got:      " + violation.got + "\n";
+         "\n  expected: " + clipped(violation.expected) + "\n  got:      " + clipped(violation.got) + "\n";
 }
 
 }  // namespace cox::stress

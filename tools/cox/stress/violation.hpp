@@ -24,6 +24,9 @@ struct Violation {
   [[nodiscard]] std::string where() const;
 };
 
+/// At most ten lines of a terminal; what was left out is counted.
+[[nodiscard]] std::string clipped(const std::string& text);
+
 /// Several lines: the law, where, what was expected, what was seen.
 [[nodiscard]] std::string to_string(const Violation& violation);
 

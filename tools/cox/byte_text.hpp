@@ -1,0 +1,16 @@
+#pragma once
+
+#include <coxswain/runtime/byte_count.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace cox::tools {
+
+/// "261.51 MB": format_byte_count without the exact number in parentheses.
+[[nodiscard]] inline std::string short_byte_count(std::size_t bytes) {
+  const std::string text = format_byte_count(bytes);
+  return text.substr(0, text.find(" ("));
+}
+
+}  // namespace cox::tools
