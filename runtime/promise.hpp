@@ -56,16 +56,20 @@ class Promise {
   /// The future is complete as soon as `milestone` is reached and `settle()` has made its value, or thrown its error.
   /// Whoever waits for the future does that, or a helper thread of the device: `settle` must not block. It is destroyed
   /// then, or, if the future has been dropped, unrun when the milestone is reached. Instead of set_value and set_error.
-  /// Throws std::bad_alloc; then nothing has happened.
+  /// With `earlier`, that is the future's error, unless `settle` throws another; a future that is dropped returns it to
+  /// its stream at once. Throws std::bad_alloc; then nothing has happened.
   template <class F>
-  void settle_at(std::shared_ptr<Milestone> milestone, F settle) {
+  void settle_at(std::shared_ptr<Milestone> milestone, F settle, detail::TakenError earlier = {}) {
     if constexpr (std::is_void_v<T>) {
-      state_->settle_at(std::move(milestone), [settle = std::move(settle)]() mutable {
-        settle();
-        return detail::Nothing{};
-      });
+      state_->settle_at(
+          std::move(milestone),
+          [settle = std::move(settle)]() mutable {
+            settle();
+            return detail::Nothing{};
+          },
+          std::move(earlier));
     } else {
-      state_->settle_at(std::move(milestone), std::move(settle));
+      state_->settle_at(std::move(milestone), std::move(settle), std::move(earlier));
     }
     state_.reset();
   }

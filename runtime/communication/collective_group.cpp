@@ -70,6 +70,9 @@ void CollectiveGroup::add(CollectiveRequest request, const Handle* source, const
   request.caller = caller_;
   const CollectiveOperationFacts& facts = facts_of(request.operation);
   if (facts.reduces) require_reducible(request.element_type, request.reduce_operation, caller_.site);
+  // The mean of one rank is its sum, which NCCL computes for every integer type that it reduces.
+  if (devices_.world_size() == 1 && request.reduce_operation == ReduceOperation::Mean)
+    request.reduce_operation = ReduceOperation::Sum;
   const std::size_t world = devices_.world_size();
   struct Side {
     const char* name;

@@ -47,6 +47,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   FutureState& operator=(const FutureState&) = delete;
   ~FutureState() {
     if (!settle_) return;
+    error_ = {};  // returned before the milestone, which may be far off
     try {
       milestone_->notify([settle = std::move(settle_)] {});
     } catch (...) {  // no memory to leave it there
@@ -60,14 +61,16 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     finish(std::move(error), std::move(value));
   }
 
-  /// Instead of complete(). Throws std::bad_alloc only if there is a continuation, which then waits for whoever waits.
-  void settle_at(std::shared_ptr<Milestone> milestone, Settle settle) {
+  /// Instead of complete(). With `earlier`, that is the error, once `settle` has been called; a state that is dropped
+  /// returns it at once. Throws std::bad_alloc only if there is a continuation, which then waits for whoever waits.
+  void settle_at(std::shared_ptr<Milestone> milestone, Settle settle, TakenError earlier = {}) {
     queued_.begin();
     bool awaited = false;
     {
       const std::lock_guard lock(mutex_);
       milestone_ = std::move(milestone);
       settle_ = std::move(settle);
+      error_ = std::move(earlier);
       awaited = static_cast<bool>(continuation_);
       stage_.store(Stage::Armed, std::memory_order_release);  // as in finish()
       changed_.notify_all();
@@ -208,14 +211,18 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   // done.
   bool settle() {
     Settle settle;
+    TakenError earlier;
     {
       const std::lock_guard lock(mutex_);
       settle = std::exchange(settle_, {});
+      if (settle) earlier = std::exchange(error_, {});
     }
     if (!settle) return false;
     const auto self = this->shared_from_this();
     try {
-      finish({}, settle());
+      std::optional<Value> value = settle();
+      if (earlier) value.reset();
+      finish(std::move(earlier), std::move(value));
     } catch (...) {
       finish(current_error(), std::nullopt);
     }

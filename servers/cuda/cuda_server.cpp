@@ -279,14 +279,15 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
         stream->errors()->end_profile(profile->begin_sequence);
         try {
           COX_CUDA_TRY(event_record(profile->end->native(), target.stream()));
-          promise.settle_at(profile->end, [profile, failure = std::move(failure), stream = std::move(stream), sequence,
-                                           site, failures]() mutable {
-            if (detail::gpu_faulted()) failure.error = detail::gpu_fault_error(site);
-            if (failure)
-              throw detail::TakenError{std::make_exception_ptr(profile_failure(failure.error, stream->place(), site)),
-                                       std::move(failure.receipt)};
-            return profile->ticks();
-          });
+          const bool failed = static_cast<bool>(failure);
+          if (failed) failure.error = std::make_exception_ptr(profile_failure(failure.error, stream->place(), site));
+          promise.settle_at(
+              profile->end,
+              [profile, failed, stream, site] {
+                if (detail::gpu_faulted()) throw profile_failure(detail::gpu_fault_error(site), stream->place(), site);
+                return failed ? ProfileTicks{} : profile->ticks();
+              },
+              std::move(failure));
         } catch (...) {
           promise.set_error(std::current_exception());
         }

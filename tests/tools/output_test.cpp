@@ -132,7 +132,7 @@ TEST_CASE("cox stress refuses settings with which it would see violations that a
 }
 
 TEST_CASE("cox stress explains copies that found no page-locked memory, and holds") {
-  const Shell program = Shell::run("COX_HOST_PINNED_MEMORY=1B " + stress + "--mix read=1");
+  const Shell program = Shell::run("COX_HOST_PINNED_MEMORY=1B " + stress + "--mix create=1");
   CAPTURE(program.output);
   CHECK(program.code == 0);
   CHECK_THAT(program.output, ContainsSubstring("copies without page-locked memory"));

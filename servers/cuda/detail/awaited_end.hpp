@@ -18,12 +18,12 @@ struct AwaitedEnd {
   std::source_location site;
   std::shared_ptr<HeldBytes> held = nullptr;  ///< what was uploaded before, which is given back; null: nothing
 
-  /// Throws what has failed, as TakenError: the GPU, else `earlier`, which was known when it was asked for, else work
-  /// before the place that has failed since: a collective that was given up.
-  void come(const TakenError& earlier = {}) const {
+  /// Throws a fault of the GPU; else, as TakenError, work before the place that has failed since it was issued: a
+  /// collective that was aborted. Not where `failed` before: the future has that error already.
+  void come(bool failed = false) const {
     if (held != nullptr) held->give_back();
     if (gpu_faulted()) throw_gpu_fault(site);
-    if (earlier) throw TakenError(earlier);
+    if (failed) return;
     if (auto late = stream->take_errors_before(sequence, site)) throw TakenError(std::move(late));
   }
 };

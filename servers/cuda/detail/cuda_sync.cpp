@@ -15,31 +15,33 @@ namespace {
 struct SyncEnd {
   CudaDevice::Utilities utilities;
   AwaitedEnd end;
-  TakenError error;
+  bool failed;  ///< before it was issued
 
-  /// Who has waited finds the table of all launches before. Throws the failures.
+  /// Who has waited finds the table of all launches before. Throws the failures since.
   void operator()() const {
     utilities->profiler.summarise();
-    end.come(error);
+    end.come(failed);
   }
 };
 
-void complete(Promise<void>& promise, const SyncEnd& end) {
+void complete(Promise<void>& promise, const SyncEnd& end, TakenError earlier) {
   try {
     end();
   } catch (...) {
     return promise.set_error(current_error());
   }
+  if (earlier) return promise.set_error(std::move(earlier));
   promise.set_value();
 }
 
 /// Where durations are measured, the poller completes them in the order of the stream: it comes to this after them.
-void complete_behind_durations(const std::shared_ptr<Milestone>& milestone, Promise<void> promise, SyncEnd end) {
+void complete_behind_durations(const std::shared_ptr<Milestone>& milestone, Promise<void> promise, SyncEnd end,
+                               const TakenError& earlier) {
   const auto shared = std::make_shared<Promise<void>>(std::move(promise));
   try {
-    milestone->notify([shared, end] { complete(*shared, end); });
+    milestone->notify([shared, end, earlier] { complete(*shared, end, earlier); });
   } catch (...) {  // no memory for that: their table may come late
-    shared->settle_at(milestone, std::move(end));
+    shared->settle_at(milestone, std::move(end), earlier);
   }
 }
 
@@ -58,7 +60,7 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         std::vector<std::shared_ptr<CudaEvent>> events;
-        SyncEnd sync{device.utilities(), {stream, sequence, site}, error};
+        SyncEnd sync{device.utilities(), {stream, sequence, site}, static_cast<bool>(error)};
         try {
           device.streams().add_events(waits, events);
           const bool behind_durations = device.utilities()->profiler.measures();
@@ -68,11 +70,13 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
             device.streams().add_event(*target.queue, events);
           }
           sync.end.held = target.queue->held();
-          if (events.empty()) return complete(promise, sync);
+          if (events.empty()) return complete(promise, sync, std::move(error));
           device.watch().begin(events.front());
           if (behind_durations)
-            return complete_behind_durations(MilestoneSet::of(std::move(events)), std::move(promise), std::move(sync));
-          promise.settle_at(MilestoneSet::of(std::move(events)), std::move(sync));
+            return complete_behind_durations(MilestoneSet::of(std::move(events)), std::move(promise), std::move(sync),
+                                             error);
+          promise.settle_at(MilestoneSet::of(std::move(events)), std::move(sync), error);
+          error = {};  // the future alone has it, and returns it where it is dropped
         } catch (...) {
           promise.set_error(error ? error : TakenError{std::current_exception()});
         }

@@ -6,10 +6,12 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/io_error.hpp>
 
+#include <chrono>
 #include <filesystem>
 #include <future>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace cox::test;
@@ -49,7 +51,12 @@ TEMPLATE_TEST_CASE(
   }
   REQUIRE(numbers(contents.get()[0]) == std::vector<std::uint32_t>{101});
   handled.get_future().get();
-  if (TestType::threads_are_counted) REQUIRE(thread_count() == before);
+  // The system may list a thread for a moment after it was joined.
+  if (TestType::threads_are_counted) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (thread_count() > before && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    REQUIRE(thread_count() <= before);
+  }
   const auto again = TestType::Client::load(device<TestType>);
   REQUIRE(again.memory_usage() == cox::MemoryUsage{});
   REQUIRE(numbers(again.read_one(upload(again, {2}))) == std::vector<std::uint32_t>{2});
