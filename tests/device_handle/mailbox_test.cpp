@@ -103,8 +103,8 @@ std::size_t run_all(Mailbox& mailbox) {
 
 TEST_CASE("L1: a mailbox runs what lies in several lanes in the order of its pushes", "[mailbox]") {
   cox::prepare_platform();
-  cox::Mailbox mailbox;
   Log log;
+  cox::Mailbox mailbox;
   cox::Mailbox::Lane* lanes[3] = {&mailbox.acquire_lane(), &mailbox.acquire_lane(), &mailbox.acquire_lane()};
   std::vector<int> expected;
   for (int i = 0; i < 1000; ++i) {
@@ -122,8 +122,8 @@ TEST_CASE("Of a lane that is attended to alone one push in eight tells when it w
           "[mailbox]") {
   cox::prepare_platform();
   if (!cox::stamps_are_time()) return;  // each push takes a number of its own
-  cox::Mailbox mailbox;
   Log log;
+  cox::Mailbox mailbox;
   auto& lane = mailbox.acquire_lane();
   std::vector<std::uint64_t> submitted;
   const auto run = [&] {
@@ -158,8 +158,8 @@ TEST_CASE("Of a lane that is attended to alone one push in eight tells when it w
 }
 
 TEST_CASE("L4: after close a mailbox refuses, and what it accepted is still run", "[mailbox]") {
-  cox::Mailbox mailbox;
   Log log;
+  cox::Mailbox mailbox;
   auto& lane = mailbox.acquire_lane();
   mailbox.push(lane, Note{&log, 1}, 0);
   mailbox.close();
@@ -187,8 +187,8 @@ TEST_CASE("L2: a mailbox that goes discards what it holds, each once", "[mailbox
 }
 
 TEST_CASE("A mailbox of a forked child says forked", "[mailbox]") {
-  cox::Mailbox mailbox;
   Log log;
+  cox::Mailbox mailbox;
   mailbox.mark_forked();
   CHECK(mailbox.push(mailbox.acquire_lane(), Note{&log, 1}, 0) == PushResult::Forked);
 }
@@ -220,8 +220,8 @@ TEST_CASE("L7: under Fail a mailbox takes its capacity and no more, and again af
 TEST_CASE("L7: under Fail a push is not refused for what others pushed and ran while it read how full the queue is",
           "[mailbox]") {
   constexpr std::size_t capacity = 4;
-  cox::BasicMailbox<PreemptedPlatform> mailbox(QueuePolicy::Fail, capacity);
   Log log;
+  cox::BasicMailbox<PreemptedPlatform> mailbox(QueuePolicy::Fail, capacity);
   auto& lane = mailbox.acquire_lane();
   auto& other = mailbox.acquire_lane();
   bool preempted = false;
@@ -238,8 +238,8 @@ TEST_CASE("L7: under Fail a push is not refused for what others pushed and ran w
 }
 
 TEST_CASE("L7: a closure that cannot be built keeps no room in the queue", "[mailbox]") {
-  cox::Mailbox mailbox(QueuePolicy::Fail, 1);
   Log log;
+  cox::Mailbox mailbox(QueuePolicy::Fail, 1);
   auto& lane = mailbox.acquire_lane();
   auto& other = mailbox.acquire_lane();
   SECTION("because it throws") {
@@ -264,8 +264,8 @@ TEST_CASE("L7: a closure that cannot be built keeps no room in the queue", "[mai
 }
 
 TEST_CASE("L3 L7: a thread that waits for room gets that of a closure that could not be built", "[mailbox]") {
-  cox::BasicMailbox<PreemptedPlatform> mailbox(QueuePolicy::Block, 1);
   Log log;
+  cox::BasicMailbox<PreemptedPlatform> mailbox(QueuePolicy::Block, 1);
   auto& lane = mailbox.acquire_lane();
   auto& other = mailbox.acquire_lane();
   Gate building;
@@ -291,8 +291,8 @@ TEST_CASE("L3 L7: a thread that waits for room gets that of a closure that could
 
 TEST_CASE("L1 L3: what is queued runs, in order, after the clock was set back", "[mailbox]") {
   SetBackPlatform::reset();
-  cox::BasicMailbox<SetBackPlatform> mailbox;
   Log log;
+  cox::BasicMailbox<SetBackPlatform> mailbox;
   auto& lane = mailbox.acquire_lane();
   auto& other = mailbox.acquire_lane();
   const auto run = [&](std::size_t count) {
@@ -332,8 +332,8 @@ TEST_CASE("L1 L3: what is queued runs, in order, after the clock was set back", 
 TEST_CASE("L1: a lane that was attended to alone does not run ahead of the counter that replaces a clock",
           "[mailbox]") {
   SetBackPlatform::reset();
-  cox::BasicMailbox<SetBackPlatform> mailbox;
   Log log;
+  cox::BasicMailbox<SetBackPlatform> mailbox;
   auto& lane = mailbox.acquire_lane();
   auto& other = mailbox.acquire_lane();
   mailbox.push(lane, Note{&log, -1}, 0);
@@ -348,8 +348,8 @@ TEST_CASE("L1: a lane that was attended to alone does not run ahead of the count
 }
 
 TEST_CASE("L3: the device thread attends to any number of lanes without memory to be had", "[mailbox]") {
-  cox::Mailbox mailbox;
   Log log;
+  cox::Mailbox mailbox;
   constexpr int lanes = 300;
   std::vector<int> expected;
   for (int i = 0; i < lanes; ++i) {
@@ -378,8 +378,8 @@ TEST_CASE("L3: the device thread attends to any number of lanes without memory t
 TEST_CASE("L2: a push that is under way when the mailbox settles is run once", "[mailbox]") {
   // The producer has published its task and is about to put its lane among the arrivals, when the device thread
   // settles.
-  cox::BasicMailbox<HookedPlatform> mailbox;
   Log log;
+  cox::BasicMailbox<HookedPlatform> mailbox;
   Gate published;
   Gate settling;
   auto& lane = mailbox.acquire_lane();
