@@ -34,7 +34,7 @@ class CommunicationGroups {
   [[nodiscard]] Group renew(const CommunicationId& devices);
   /// The device has been opened; communicators with it can be, too, even if it has left before.
   void arrive(DeviceId device);
-  /// As that, for the groups of the process. Does nothing while they have not been made.
+  /// Calls arrive() on the groups of the process, if they have been made.
   static void arrive_in_process(DeviceId device);
   /// The device is being shut down and will ask for nothing any more: see Sequencer::leave. Its groups are found no
   /// more; the caller closes those that are returned when it has waited for what it asked for.

@@ -90,7 +90,7 @@ class GradientBuckets {
   }
 
   /// Ends the step: the next add() belongs to the next one. Returns a future that is ready when all gradients have been
-  /// reduced, and throws what failed in this step, or in one before where it has reached nobody. Throws CollectiveError
+  /// reduced, and throws what failed in this step, or in one before where no call delivered it. Throws CollectiveError
   /// Validation, with the first of them, if gradients have not been added; then the step goes on.
   [[nodiscard]] Future<void> finish(Site site = Site::current()) {
     const std::lock_guard lock(mutex_);

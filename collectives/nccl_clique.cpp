@@ -170,8 +170,8 @@ void NcclClique::create() noexcept {
   for (auto& then : waiting) then();
 }
 
-// Nothing is half launched from here on, until the communicators have been made or are given up. Throws what
-// devices_.quiet() does, and broken_ if they were given up meanwhile.
+// Nothing is half launched from here on, until the communicators have been made or aborted. Throws what
+// devices_.quiet() does, and broken_ if they were aborted meanwhile.
 void NcclClique::begin_quiet() {
   std::shared_ptr<void> quiet = devices_.quiet();
   const std::lock_guard lock(mutex_);

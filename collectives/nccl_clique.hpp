@@ -48,7 +48,7 @@ struct NcclDevices {
 ///
 ///     New --created()--> Creating --> Ready --close()--> Dismantling (what is under way ends, or is given up) --> Gone
 ///                   \                    \---abort()-----^
-///                    `--abort(): the ranks are told at once; what is made later is given up then
+///                    `--abort(): the ranks are notified at once; what is made later is aborted
 ///
 /// Creation is aborted when NCCL has not come back from it for the timeout, and a minute at least: its thread is left
 /// to itself.
@@ -156,7 +156,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   std::exception_ptr broken_;
   std::atomic<bool> unusable_{false};  // written with mutex_ held: it was not made, or is given up; there is broken_
   Time creating_since_{};
-  std::shared_ptr<void> quiet_;  // while NCCL makes the communicators; outside the lock when it is let go of
+  std::shared_ptr<void> quiet_;  // while NCCL makes the communicators; released outside the lock
   bool is_abandoned_ = false;    // NCCL has not come back from making them
   std::shared_ptr<OpenNcclDevices> opened_;
   std::vector<UniqueFunction<void()>> when_created_;

@@ -359,7 +359,7 @@ class BasicMailbox {
       if (lane->number >= lanes_in_list && std::has_single_bit(lane->number)) {
         lane->list_space.reserve(2 * lane->number);
       }
-      // release: pairs with whoever reads lanes_
+      // release: pairs with the loads of lanes_
     } while (
         !lanes_.compare_exchange_weak(lane->next, lane.get(), std::memory_order_acq_rel, std::memory_order_acquire));
     lane_count_.fetch_add(1, std::memory_order_relaxed);

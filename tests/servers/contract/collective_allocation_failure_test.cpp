@@ -268,7 +268,7 @@ TEST_CASE("L10 L12: a collective whose client thread has no memory throws, and m
   all_allocations_may_fail(Victim::Client, false, 20);
 }
 TEST_CASE("L10 L12: the same when its communicator is to be opened") {
-  all_allocations_may_fail(Victim::Client, true, 250);  // device names are short strings, which allocate nothing
+  all_allocations_may_fail(Victim::Client, true, 250);  // 286 fail, 274 under the sanitizers
 }
 
 TEST_CASE("L10 L12: a collective whose device thread has no memory fails, and all ranks know") {
