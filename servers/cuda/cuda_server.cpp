@@ -248,12 +248,20 @@ ProfilingToken CudaServer::start_profile(const Caller& caller) {
   profile->begin = device_->timed_events().take();
   profile->begin_sequence = on.next_sequence();
   const ProfilingToken token = on.profiles.open(profile, caller.site);
-  on.errors()->begin_profile(profile->begin_sequence);
-  device_->submit(on, {}, {nullptr, nullptr, caller.site},
-                  [profile, stream = on.shared_from_this()](const IssueTarget& target) {
-                    stream->running_profiles.push_back(profile);
-                    COX_CUDA_TRY(event_record(profile->begin->native(), target.stream()));
-                  });
+  try {
+    on.errors()->begin_profile(profile->begin_sequence);
+    device_->submit(on, {}, {nullptr, nullptr, caller.site},
+                    [profile, stream = on.shared_from_this()](const IssueTarget& target) {
+                      stream->running_profiles.push_back(profile);
+                      COX_CUDA_TRY(event_record(profile->begin->native(), target.stream()));
+                    });
+  } catch (...) {
+    // It has not begun: the stream's failures stay its own.
+    std::erase(on.running_profiles, profile);
+    on.errors()->end_profile(profile->begin_sequence);
+    static_cast<void>(on.profiles.end(token, caller.site));
+    throw;
+  }
   return token;
 }
 

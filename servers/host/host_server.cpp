@@ -199,14 +199,22 @@ ProfilingToken HostServer::start_profile(const Caller& caller) {
   on.capture.require_none("a profile", caller.site);
   auto profile = std::make_shared<HostProfile>();
   profile->begin_piece = on.next_position().position;
+  const std::uint64_t begin = 2 * profile->begin_piece;
   const ProfilingToken token = on.profiles.open(profile, caller.site);
-  on.errors()->begin_profile(2 * profile->begin_piece);
-  on.submit(
-      {},
-      [stream = on.shared_from_this(), profile = std::move(profile)]() mutable {
-        stream->begin_profile(std::move(profile));
-      },
-      "profile begins");
+  try {
+    on.errors()->begin_profile(begin);
+    on.submit(
+        {},
+        [stream = on.shared_from_this(), profile = std::move(profile)]() mutable {
+          stream->begin_profile(std::move(profile));
+        },
+        "profile begins");
+  } catch (...) {
+    // It has not begun: the stream's failures stay its own.
+    on.errors()->end_profile(begin);
+    static_cast<void>(on.profiles.end(token, caller.site));
+    throw;
+  }
   return token;
 }
 

@@ -42,6 +42,12 @@ TEST_CASE("A padded tensor is copied row by row, a dense one at once") {
 
 TEST_CASE("Rank 0 is copied as one element") { REQUIRE(cox::plan_copy(tensor({}, {})).size() == 4); }
 
+TEST_CASE("A single row is copied whatever its pitch, which has no use") {
+  const auto row = cox::plan_copy(tensor({1, 3}, {SIZE_MAX / 2, 1}, 12));
+  REQUIRE(row.size() == 12);
+  REQUIRE(row.is_linear());
+}
+
 TEST_CASE("Copying an empty tensor is a no-op, whatever its strides") {
   REQUIRE(cox::plan_copy(tensor({2, 0}, {0, 1})).size() == 0);
   REQUIRE(cox::plan_copy(tensor({0}, {7}, 0)).size() == 0);

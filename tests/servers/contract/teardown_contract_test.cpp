@@ -9,7 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
-#include <iterator>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,9 +25,24 @@ namespace {
 template <class Backend>
 constexpr cox::DeviceId device{.type = Backend::device_type, .index = 0};
 
-std::size_t thread_count() {
-  return static_cast<std::size_t>(
-      std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator()));
+std::set<std::string> threads_of_process() {
+  std::set<std::string> ids;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    ids.insert(thread.path().filename().string());
+  }
+  return ids;
+}
+
+// Those of now that were not there before. The system lists a thread for a moment after it was joined: waits up to 10 s
+// for them to go.
+std::set<std::string> threads_started_since(const std::set<std::string>& before) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (true) {
+    std::set<std::string> started = threads_of_process();
+    std::erase_if(started, [&](const std::string& id) { return before.contains(id); });
+    if (started.empty() || std::chrono::steady_clock::now() > deadline) return started;
+    std::this_thread::yield();
+  }
 }
 
 }  // namespace
@@ -38,7 +53,7 @@ TEMPLATE_TEST_CASE(
   COX_REQUIRE_DEVICES(TestType, 1);
   const auto warm = TestType::Client::load(device<TestType>);  // whatever the process starts once is started
   cox::shutdown(device<TestType>);
-  const std::size_t before = thread_count();
+  const std::set<std::string> before = threads_of_process();
   cox::Future<std::vector<Bytes>> contents;
   std::promise<void> handled;
   {
@@ -51,12 +66,7 @@ TEMPLATE_TEST_CASE(
   }
   REQUIRE(numbers(contents.get()[0]) == std::vector<std::uint32_t>{101});
   handled.get_future().get();
-  // The system may list a thread for a moment after it was joined.
-  if (TestType::threads_are_counted) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (thread_count() > before && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    REQUIRE(thread_count() <= before);
-  }
+  if (TestType::threads_are_counted) REQUIRE(threads_started_since(before).empty());
   const auto again = TestType::Client::load(device<TestType>);
   REQUIRE(again.memory_usage() == cox::MemoryUsage{});
   REQUIRE(numbers(again.read_one(upload(again, {2}))) == std::vector<std::uint32_t>{2});

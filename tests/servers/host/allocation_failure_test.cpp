@@ -9,6 +9,9 @@
 #include <coxswain/tests/support/want_of_memory.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/detail/recycled_memory.hpp>
+#include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
@@ -16,6 +19,8 @@
 #include <cstdint>
 #include <exception>
 #include <future>
+#include <optional>
+#include <source_location>
 #include <span>
 #include <utility>
 #include <vector>
@@ -197,4 +202,42 @@ TEST_CASE("L12 L13: a call whose device thread has no memory holds nobody up, wh
 
 TEST_CASE("L12 L13: a call whose stream has no memory fails, and the stream goes on") {
   all_allocations_may_fail(Victim::StreamThread, false, 3);
+}
+
+TEST_CASE("L7 L12: a profile that had no memory to begin is not open, and takes no failures of its stream") {
+  OpenHost host;
+  const HostClient& client = host.client();
+  const cox::Caller caller{client.stream_id(), std::source_location::current()};
+  // One more than may be open at a time.
+  constexpr std::size_t attempts = cox::OpenProfiles<int>::default_capacity + 1;
+  // How many attempts have told that there was no memory, each with its k-th allocation failing; up to one that begins.
+  const auto refusals = [&](int k) {
+    return client.device_handle().submit_blocking([&](cox::HostServer& server) {
+      std::size_t refused = 0;
+      for (; refused < attempts; ++refused) {
+        cox::detail::RecycledMemory::free_kept();  // with that it would not ask for memory
+        allocations_until_failure = k;
+        std::optional<cox::ProfilingToken> token;
+        const std::exception_ptr refusal = caught([&] { token = server.start_profile(caller); });
+        allocations_until_failure = -1;
+        if (token) (void)server.end_profile(*token, cox::ProfileFailures::OfProfile, caller);
+        if (!is_want_of_memory(refusal)) break;
+      }
+      return refused;
+    });
+  };
+  client.sync().get();  // the stream is there
+  // A vector that has grown in one attempt need not in the next.
+  constexpr std::size_t few = 16;
+  int k = 0;
+  std::size_t refused = attempts;
+  for (; refused != 0; ++k) {
+    refused = refusals(k);
+    INFO("allocation " << k << " was refused " << refused << " times");
+    CHECK((refused == attempts || refused <= few));
+  }
+  CHECK(k > 2);
+
+  client.launch({"misused", {}, 3, [](const auto&) {}}, CubeCount::single(), {});
+  CHECK_THROWS_AS(client.flush(), cox::ServerError);
 }
