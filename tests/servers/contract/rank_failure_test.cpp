@@ -7,6 +7,7 @@
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/profile_error.hpp>
 
 #include <cstddef>
 #include <exception>
@@ -139,4 +140,22 @@ TEMPLATE_TEST_CASE("L12: a read of what a collective should have made is told wh
   const auto read = [&] { static_cast<void>(fleet[0].read_one(sum.result)); };
   REQUIRE(kind_of<ServerError>(read) == ServerError::Kind::Unhealthy);
   REQUIRE(kinds_of(failures_of(fleet[1])) == std::vector{Kind::Mismatch});
+}
+
+TEMPLATE_TEST_CASE("L12: a failure within a profile is the profile's, not that of a collective behind it", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CommunicationId all(fleet.devices());
+  std::optional<Sum> second;
+  auto duration = fleet[1].profile([&] {
+    static_cast<void>(fleet[1].empty(std::size_t{1} << 60));
+    second.emplace(fleet[1], all, 100);
+  });
+  const Sum first(fleet[0], all, 100);
+  CHECK(failures_of(fleet[0]).empty());
+  CHECK(failures_of(fleet[1]).empty());
+  CHECK(first.right(fleet[0]));
+  CHECK(second->right(fleet[1]));
+  CHECK_THROWS_AS(duration.get(), ProfileError);
 }
