@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 // Without fma: a product and a sum after it must be rounded each.
 #define COX_TARGET_AVX2 [[gnu::target("avx2,f16c")]]
 #else
@@ -19,10 +20,21 @@ enum class InstructionSet : std::uint8_t {
 };
 inline constexpr std::array instruction_sets{InstructionSet::Portable, InstructionSet::Avx2};
 
+#if defined(__x86_64__)
+/// clang 16 does not know "f16c" in __builtin_cpu_supports.
+[[nodiscard]] inline bool supports_f16c() noexcept {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 /// Whether this processor can.
 [[nodiscard]] inline bool can_run(InstructionSet set) noexcept {
 #if defined(__x86_64__)
-  return set == InstructionSet::Portable || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"));
+  return set == InstructionSet::Portable || (__builtin_cpu_supports("avx2") && supports_f16c());
 #else
   return set == InstructionSet::Portable;
 #endif
