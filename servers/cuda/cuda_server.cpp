@@ -256,7 +256,7 @@ ProfilingToken CudaServer::start_profile(const Caller& caller) {
                       COX_CUDA_TRY(event_record(profile->begin->native(), target.stream()));
                     });
   } catch (...) {
-    // It has not begun: the stream's failures stay its own.
+    // The profile has not begun: close it, so that it takes no failures of the stream.
     std::erase(on.running_profiles, profile);
     on.errors()->end_profile(profile->begin_sequence);
     static_cast<void>(on.profiles.end(token, caller.site));

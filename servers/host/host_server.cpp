@@ -210,7 +210,7 @@ ProfilingToken HostServer::start_profile(const Caller& caller) {
         },
         "profile begins");
   } catch (...) {
-    // It has not begun: the stream's failures stay its own.
+    // The profile has not begun: close it, so that it takes no failures of the stream.
     on.errors()->end_profile(begin);
     static_cast<void>(on.profiles.end(token, caller.site));
     throw;

@@ -42,7 +42,7 @@ TEST_CASE("A padded tensor is copied row by row, a dense one at once") {
 
 TEST_CASE("Rank 0 is copied as one element") { REQUIRE(cox::plan_copy(tensor({}, {})).size() == 4); }
 
-TEST_CASE("A single row is copied whatever its pitch, which has no use") {
+TEST_CASE("The pitch of a single row is ignored") {
   const auto row = cox::plan_copy(tensor({1, 3}, {SIZE_MAX / 2, 1}, 12));
   REQUIRE(row.size() == 12);
   REQUIRE(row.is_linear());

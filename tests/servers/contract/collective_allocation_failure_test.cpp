@@ -231,8 +231,9 @@ int survives(const Pair& pair, const PairOperation& operation, Victim victim, st
 /// Allocations that an attempt may need beyond the one before it.
 constexpr int most_more = 60;
 
-/// Of all operations and both ranks. `reopen`: each attempt opens devices and communicator anew. As many allocations
-/// must have failed as the operations make when none does, and `at_least`, or nothing was tested.
+/// Of all operations and both ranks. `reopen`: each attempt opens devices and communicator anew. At least
+/// four fifths of the allocations of a run without failures must have failed, and `at_least`: the number differs a
+/// little between runs.
 void all_allocations_may_fail(Victim victim, bool reopen, int at_least) {
   constexpr int never = 1'000'000;
   int failures = 0;

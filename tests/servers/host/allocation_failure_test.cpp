@@ -210,7 +210,7 @@ TEST_CASE("L7 L12: a profile that had no memory to begin is not open, and takes 
   const cox::Caller caller{client.stream_id(), std::source_location::current()};
   // One more than may be open at a time.
   constexpr std::size_t attempts = cox::OpenProfiles<int>::default_capacity + 1;
-  // How many attempts have told that there was no memory, each with its k-th allocation failing; up to one that begins.
+  // Makes the k-th allocation of each attempt fail, until one attempt begins its profile. Returns the refused attempts.
   const auto refusals = [&](int k) {
     return client.device_handle().submit_blocking([&](cox::HostServer& server) {
       std::size_t refused = 0;
