@@ -44,10 +44,11 @@ void CommunicationGroups::arrive_in_process(DeviceId device) {
   if (CommunicationGroups* const made = made_of_process.load(std::memory_order_acquire)) made->arrive(device);
 }
 
-CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices) {
+CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices, MembershipEpoch called,
+                                                             std::source_location site) {
   const std::lock_guard lock(mutex_);
+  require_none_left(devices, called, site);
   if (const auto found = groups_.find(devices); found != groups_.end()) return found->second;
-  require_none_left(devices);
   auto opened = std::make_shared<CommunicationGroup>(sequencer_, devices, timeout_in_force());
   return groups_.emplace(devices, std::move(opened)).first->second;
 }
@@ -66,17 +67,24 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
 }
 
 // Under the lock.
-void CommunicationGroups::require_none_left(const CommunicationId& devices) const {
-  for (const DeviceId device : devices.devices())
-    if (left_.contains(device))
-      throw CollectiveError(CollectiveError::Kind::Aborted, "no communicator " + devices.to_string() + ": " +
-                                                                device.to_string() +
-                                                                " was shut down, and has not been opened again");
+void CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch called,
+                                            std::source_location site) const {
+  for (const DeviceId device : devices.devices()) {
+    const auto found = departures_.find(device);
+    if (found == departures_.end()) continue;
+    const bool away = found->second.away;
+    if (!away && called >= found->second.epoch) continue;
+    throw CollectiveError(
+        CollectiveError::Kind::Aborted,
+        "no communicator " + devices.to_string() + ": " + device.to_string() + " was shut down" +
+            (away ? ", and has not been opened again" : " and opened again after this was called, and before it ran"),
+        site);
+  }
 }
 
 void CommunicationGroups::arrive(DeviceId device) {
   const std::lock_guard lock(mutex_);
-  left_.erase(device);
+  if (const auto found = departures_.find(device); found != departures_.end()) found->second.away = false;
 }
 
 std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId device) {
@@ -91,7 +99,7 @@ std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId devi
   };
   {
     const std::lock_guard lock(mutex_);
-    left_.insert(device);
+    departures_.insert_or_assign(device, Departure{MembershipEpoch::begin_next()});
   }
   take([](const CommunicationGroup&) { return true; });
   sequencer_.leave(device);

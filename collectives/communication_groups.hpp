@@ -4,11 +4,12 @@
 #include <coxswain/collectives/sequencer.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <map>
 #include <memory>
-#include <set>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,12 @@ class CommunicationGroups {
 
   /// Finds the group of that set of devices, or opens it. A failed opening is tried again by the next call. Throws
   /// CollectiveError Aborted if one of the devices was shut down and has not been opened again (L16).
-  [[nodiscard]] Group find_or_open(const CommunicationId& devices);
+  [[nodiscard]] Group find_or_open(const CommunicationId& devices) {
+    return find_or_open(devices, MembershipEpoch::current(), {});
+  }
+  /// As above, for the call at `site` that was made in epoch `called`. Throws Aborted, too, if one of the devices was
+  /// shut down since: the other ranks' calls were refused then, and none of them will meet this one.
+  [[nodiscard]] Group find_or_open(const CommunicationId& devices, MembershipEpoch called, std::source_location site);
   /// As find_or_open(), and throws as it does; a group that is not usable() any more is closed, and a new one takes its
   /// place. Ranks that still hold the old one are refused, so nothing that was meant for it is taken for an operation
   /// of the new one.
@@ -47,10 +53,16 @@ class CommunicationGroups {
  private:
   Sequencer sequencer_;
   mutable detail::AdaptiveMutex mutex_;  // before the groups' and the sequencer's
-  void require_none_left(const CommunicationId& devices) const;
+  void require_none_left(const CommunicationId& devices, MembershipEpoch called, std::source_location site) const;
 
-  std::map<CommunicationId, Group> groups_;  // guarded by mutex_, as all below
-  std::set<DeviceId> left_;                  // devices that were shut down and have not been opened again
+  /// The last time that a device left.
+  struct Departure {
+    MembershipEpoch epoch;  // which it began
+    bool away = true;       // not opened again since
+  };
+
+  std::map<CommunicationId, Group> groups_;   // guarded by mutex_, as all below
+  std::map<DeviceId, Departure> departures_;  // of each device that has ever left
 };
 
 /// The flight recorders of all communicators of the process, in the order of their devices, as a JSON array of objects:

@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/communication/server_communication.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/execution_mode.hpp>
@@ -61,7 +62,8 @@ namespace cox {
 /// - graph_prepare, begin_capture, end_capture(caller): see ComputeClient. Throw ServerError: Graph for what is out of
 ///   order or failed in the capture, Unhealthy for earlier failures of the stream.
 /// - capturing(caller): whether the stream's work is recorded, not run.
-/// - replay(graph, caller): queues the graph's work on its stream. Failures join the stream's errors.
+/// - replay(graph, called, caller): queues the graph's work on its stream, for a call that was made in epoch `called`.
+///   Failures join the stream's errors.
 /// - graph_destroy(graph, caller): gives the graph up; does not wait for its replays.
 /// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
 /// - report_failures_to(stream, caller): failures of collectives that the caller's stream is given from now on, and of
@@ -80,7 +82,8 @@ concept ComputeServer =
              typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
              IssueTime when, std::exception_ptr error, StreamId stream, std::uint16_t type,
              std::span<const std::size_t> sizes, const Binding& binding, AllocationMode allocation_mode,
-             const MemoryPoolLayout& layout, ProfilingToken token, ProfileFailures failures, GraphId graph) {
+             const MemoryPoolLayout& layout, ProfilingToken token, ProfileFailures failures, GraphId graph,
+             MembershipEpoch called) {
       typename S::Info;
       typename S::Resource;
       { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
@@ -102,7 +105,7 @@ concept ComputeServer =
       { server.begin_capture(caller) } -> std::same_as<void>;
       { server.end_capture(caller) } -> std::same_as<GraphId>;
       { server.capturing(caller) } -> std::same_as<bool>;
-      { server.replay(graph, caller) } -> std::same_as<void>;
+      { server.replay(graph, called, caller) } -> std::same_as<void>;
       { server.graph_destroy(graph, caller) } -> std::same_as<void>;
       { server.on_task_error(error, stream) } -> std::same_as<void>;
       { server.report_failures_to(stream, caller) } -> std::same_as<void>;

@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/graph_id.hpp>
 
 #include <exception>
@@ -17,8 +18,9 @@ namespace cox {
 /// any thread. The server keeps the graph, and the memory that its work touches, until the last copy is gone and what
 /// was queued of it before is done (L11), or until its device is shut down.
 ///
-/// Client: has device_handle() and stream_id(). The server behind it has replay(GraphId, const Caller&), whose failures
-/// join the stream's errors, and graph_destroy(GraphId, const Caller&), which must not wait for the device.
+/// Client: has device_handle() and stream_id(). The server behind it has replay(GraphId, MembershipEpoch, const
+/// Caller&), whose failures join the stream's errors, and graph_destroy(GraphId, const Caller&), which must not wait
+/// for the device.
 template <class Client>
 class Graph {
  public:
@@ -34,12 +36,15 @@ class Graph {
   /// The stream that the graph was captured on, and is replayed on.
   [[nodiscard]] StreamId stream_id() const noexcept { return owner_->captured.stream; }
   /// Queues the graph's work on its stream, whichever thread calls. Does not wait for the device. Throws CallError as
-  /// every call; what fails later joins the stream's errors.
+  /// every call; what fails later joins the stream's errors, such as CollectiveError Aborted for a collective of the
+  /// graph with a device that was shut down before the replay came to it.
   void replay(Site site = Site::current()) const {
     const Captured& captured = owner_->captured;
     const StreamScope scope(captured.stream);  // L9
     captured.client.device_handle().submit(
-        [id = captured.id, caller = Caller{captured.stream, site}](auto& server) { server.replay(id, caller); });
+        [id = captured.id, called = MembershipEpoch::current(), caller = Caller{captured.stream, site}](auto& server) {
+          server.replay(id, called, caller);
+        });
   }
 
  private:

@@ -322,11 +322,11 @@ GraphId CudaServer::end_capture(const Caller& caller) { return device_->end_capt
 
 bool CudaServer::capturing(const Caller& caller) { return device_->enter(caller).capture.capturing(); }
 
-void CudaServer::replay(GraphId graph, const Caller& caller) {
+void CudaServer::replay(GraphId graph, MembershipEpoch called, const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    device_->replay(graph, caller);
+    device_->replay(graph, called, caller);
     device_->advance();  // as behind a collective
   } catch (...) {
     on.fail(std::current_exception());
@@ -381,11 +381,11 @@ void CudaServer::sync_collective(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    const auto owe = [](CudaDevice& device, CudaStream& waiting) {
+    const auto owe = [](CudaDevice& device, CudaStream& waiting, MembershipEpoch) {
       waiting.owe(device.communicators().last_positions());
     };
     if (on.capture.capturing()) return on.capture.graph().add_interlude(owe);
-    owe(*device_, on);
+    owe(*device_, on, {});
   } catch (...) {
     on.fail(std::current_exception());
   }

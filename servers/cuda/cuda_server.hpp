@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/compute_client.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/issue_time.hpp>
@@ -91,7 +92,7 @@ class CudaServer {
   void begin_capture(const Caller& caller);
   [[nodiscard]] GraphId end_capture(const Caller& caller);
   [[nodiscard]] bool capturing(const Caller& caller);
-  void replay(GraphId graph, const Caller& caller);
+  void replay(GraphId graph, MembershipEpoch called, const Caller& caller);
   void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
   void report_failures_to(std::optional<StreamId> stream, const Caller& caller);

@@ -261,9 +261,9 @@ GraphId HostServer::end_capture(const Caller& caller) {
 
 bool HostServer::capturing(const Caller& caller) { return device_->stream(caller.stream).capture.capturing(); }
 
-void HostServer::replay(GraphId graph, const Caller& caller) {
+void HostServer::replay(GraphId graph, MembershipEpoch called, const Caller& caller) {
   try {
-    device_->replay(graph, caller);
+    device_->replay(graph, called, caller);
   } catch (...) {
     device_->stream(caller.stream).fail(std::current_exception());
   }
@@ -294,11 +294,11 @@ void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
 void HostServer::sync_collective(const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
   try {
-    const auto wait = [](detail::HostDevice& device, detail::HostStream& waiting) {
+    const auto wait = [](detail::HostDevice& device, detail::HostStream& waiting, MembershipEpoch) {
       device.wait_for(waiting, device.communicators().last_positions());
     };
     if (on.capture.capturing()) return on.capture.graph().add_interlude(wait);
-    wait(*device_, on);
+    wait(*device_, on, {});
   } catch (...) {
     on.fail(std::current_exception());
   }

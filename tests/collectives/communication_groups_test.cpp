@@ -1,23 +1,33 @@
 #include <coxswain/tests/collectives/sequencer_bench.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/membership_epoch.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <fstream>
 #include <future>
+#include <latch>
 #include <memory>
+#include <source_location>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 using namespace cox;
 using namespace std::chrono_literals;
 using cox::test::kind_of;
 using cox::test::of_count;
+using cox::test::TemporaryFile;
 
 namespace {
 
@@ -107,10 +117,54 @@ TEST_CASE("A device that leaves is in no group that is found from then on, and e
   CHECK(left == std::vector{with});
   CHECK(groups.find_or_open({a, c}) == without);
   // L16: refused at once until the device is there again.
-  for (const auto& meet : {&CommunicationGroups::find_or_open, &CommunicationGroups::renew})
-    CHECK(kind_of<CollectiveError>([&] { static_cast<void>((groups.*meet)({a, b})); }) ==
+  using Find = CommunicationGroups::Group (CommunicationGroups::*)(const CommunicationId&);
+  for (const Find find : {Find{&CommunicationGroups::find_or_open}, Find{&CommunicationGroups::renew}})
+    CHECK(kind_of<CollectiveError>([&] { static_cast<void>((groups.*find)({a, b})); }) ==
           CollectiveError::Kind::Aborted);
   groups.arrive(b);
   CHECK(groups.find_or_open({a, b}) != with);
   CHECK(groups.find_or_open({a, b})->usable());
+}
+
+TEST_CASE("L16: what was called before a device left finds no group with it, even when it is there again") {
+  CommunicationGroups groups{{}};
+  const auto without = groups.find_or_open({a, c});
+  const MembershipEpoch before = MembershipEpoch::current();
+  static_cast<void>(groups.leave(b));
+  groups.arrive(b);
+  const MembershipEpoch after = MembershipEpoch::current();
+  const auto with = groups.find_or_open({a, b});
+  CHECK(groups.find_or_open({a, b}, after, std::source_location::current()) == with);
+  CHECK(groups.find_or_open({a, c}, before, std::source_location::current()) == without);
+  CHECK(kind_of<CollectiveError>([&] {
+          static_cast<void>(groups.find_or_open({a, b}, before, std::source_location::current()));
+        }) == CollectiveError::Kind::Aborted);
+}
+
+TEST_CASE("Groups that fail at the same time write their flight recorders one after the other") {
+  const TemporaryFile file("");
+  set_settings({{"collectives.dump_file", file.path()}});
+  CommunicationGroups groups{{}};
+  const auto short_one = groups.find_or_open({a, b});
+  const auto long_one = groups.find_or_open({a, c});
+  for (int i = 0; i < 50; ++i)
+    for (const std::size_t rank : {0UL, 1UL})
+      groups.sequencer().submit(long_one->number(), rank,
+                                {.requests = {of_count(1)}, .launch = [](const LaunchTurn&) {}});
+  int whole = 0;
+  constexpr int rounds = 200;
+  for (int round = 0; round < rounds; ++round) {
+    std::latch both(2);
+    std::vector<std::jthread> threads;
+    for (const auto& group : {short_one, long_one})
+      threads.emplace_back([&both, group] {
+        both.arrive_and_wait();
+        group->report_failure(why());
+      });
+    threads.clear();
+    std::ifstream in(file.path());
+    if (nlohmann::json::accept(in)) ++whole;
+  }
+  reset_settings({"collectives.dump_file"});
+  CHECK(whole == rounds);
 }

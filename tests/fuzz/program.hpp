@@ -101,10 +101,6 @@ class Program {
       collectives_.send(state_.any_stream(other), state_.any_stream(device), true);
     state_.history->begin((quiet ? "shutdown at rest of device " : "shutdown of device ") + std::to_string(device));
     if (quiet) state_.settle_all();
-    // A replay joins its communicators when the device's thread comes to it. If a device were shut down between the
-    // replays of a graph's ranks, those that come later would wait for the reopened device until the timeout.
-    for (std::size_t other = 0; other < device_count; ++other)
-      state_.allocators[other]->client.device_handle().submit_blocking([](auto&) {});
     const bool keeps_graphs = state_.one_in(2);
     if (!keeps_graphs) drop_graphs(device);
     if (const auto outcome = state_.world.reopen(device); outcome != ShutdownOutcome::Drained)

@@ -11,7 +11,7 @@ namespace {
 
 struct Server {
   explicit Server(cox::DeviceId) {}
-  void replay(cox::GraphId, const cox::Caller&) {}
+  void replay(cox::GraphId, cox::MembershipEpoch, const cox::Caller&) {}
   void graph_destroy(cox::GraphId, const cox::Caller&) {}
 };
 

@@ -40,7 +40,7 @@ class Journal {
 
 struct GraphServer {
   Journal* journal;
-  void replay(GraphId id, const Caller& caller) { journal->add("replay", id, caller); }
+  void replay(GraphId id, cox::MembershipEpoch, const Caller& caller) { journal->add("replay", id, caller); }
   void graph_destroy(GraphId id, const Caller& caller) { journal->add("destroy", id, caller); }
 };
 

@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/detail/cuda_collective.hpp>
 
+#include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/collectives/detail/nccl.hpp>
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
@@ -87,11 +88,11 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
   if (on.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return on.capture.graph().add_interlude(
-        [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying) {
-          queue_collective(its, replaying, CudaServer::communication_group(devices), calls,
-                           {replaying.place().stream, site}, IssueTime::Now);
-        });
+    return on.capture.graph().add_interlude([devices = group->devices(), calls, site = caller.site](
+                                                CudaDevice& its, CudaStream& replaying, MembershipEpoch called) {
+      queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, called, site), calls,
+                       {replaying.place().stream, site}, IssueTime::Now);
+    });
   }
   const Doorbell::Attending attending = device.attend();
   CudaCommunicator* communicator = nullptr;

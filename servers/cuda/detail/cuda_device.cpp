@@ -284,7 +284,7 @@ GraphId CudaDevice::end_capture(CudaStream& on, const Caller& caller) {
   return id;
 }
 
-void CudaDevice::replay(GraphId id, const Caller& caller) {
+void CudaDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller) {
   const auto found = graphs_.find(id.value);
   if (found == graphs_.end())
     throw ServerError(ServerError::Kind::Graph,
@@ -298,7 +298,7 @@ void CudaDevice::replay(GraphId id, const Caller& caller) {
         submit(on, uses, {"replay", nullptr, caller.site},
                [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream())); });
       },
-      [&](CudaInterlude& interlude) { interlude(*this, on); });
+      [&](CudaInterlude& interlude) { interlude(*this, on, called); });
 }
 
 void CudaDevice::remove_graph(GraphId id) {

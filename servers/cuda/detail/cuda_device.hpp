@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/memory/captured_writes.hpp>
@@ -162,7 +163,7 @@ class CudaDevice {
   void note_captured_write(const Binding& memory, const Caller& caller);
   [[nodiscard]] GraphId end_capture(CudaStream& on, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
-  void replay(GraphId id, const Caller& caller);
+  void replay(GraphId id, MembershipEpoch called, const Caller& caller);
   void remove_graph(GraphId id);
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/recorded_work.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
@@ -15,8 +16,8 @@ namespace cox::detail {
 
 class CudaDevice;
 
-/// What a replay does between two parts. Device thread. Throws what hinders it.
-using CudaInterlude = UniqueFunction<void(CudaDevice&, CudaStream&)>;
+/// What a replay that was called in that epoch does between two parts. Device thread. Throws what hinders it.
+using CudaInterlude = UniqueFunction<void(CudaDevice&, CudaStream&, MembershipEpoch)>;
 
 /// Work of a stream that was recorded instead of issued, and becomes a graph of the driver when the capture ends: one
 /// for each part, between which collectives take their turn in the order of all devices. Device thread only.

@@ -1,5 +1,6 @@
 #include <coxswain/servers/host/detail/host_collective.hpp>
 
+#include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/servers/host/detail/host_device.hpp>
@@ -58,10 +59,11 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
   if (on.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return on.capture.graph().add_interlude(
-        [devices = group->devices(), calls, site = caller.site](HostDevice& its, HostStream& replaying) {
-          queue_collective(its, HostServer::communication_group(devices), calls, {replaying.place().stream, site});
-        });
+    return on.capture.graph().add_interlude([devices = group->devices(), calls, site = caller.site](
+                                                HostDevice& its, HostStream& replaying, MembershipEpoch called) {
+      queue_collective(its, CommunicationGroups::of_process().find_or_open(devices, called, site), calls,
+                       {replaying.place().stream, site});
+    });
   }
   HostCommunicator* communicator = nullptr;
   try {

@@ -133,7 +133,7 @@ GraphId HostDevice::end_capture(HostStream& on, const Caller& caller) {
   return id;
 }
 
-void HostDevice::replay(GraphId id, const Caller& caller) {
+void HostDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller) {
   const auto found = graphs_.find(id.value);
   if (found == graphs_.end())
     throw ServerError(ServerError::Kind::Graph,
@@ -150,7 +150,7 @@ void HostDevice::replay(GraphId id, const Caller& caller) {
             for (UniqueFunction<void()>& step : part.steps) step();
           },
           "replay");
-    if (part.then) part.then(*this, on);
+    if (part.then) part.then(*this, on, called);
   }
 }
 

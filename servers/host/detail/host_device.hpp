@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/memory/captured_writes.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>
@@ -67,7 +68,7 @@ class HostDevice {
   /// Ends the capture on the stream. Throws as GraphCapture::stop.
   [[nodiscard]] GraphId end_capture(HostStream& on, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
-  void replay(GraphId id, const Caller& caller);
+  void replay(GraphId id, MembershipEpoch called, const Caller& caller);
   void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }
 
  private:

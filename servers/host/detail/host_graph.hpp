@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/memory/recorded_work.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 
@@ -8,8 +9,8 @@ namespace cox::detail {
 class HostDevice;
 class HostStream;
 
-/// What a replay does between two parts. Device thread. Throws what hinders it.
-using HostInterlude = UniqueFunction<void(HostDevice&, HostStream&)>;
+/// What a replay that was called in that epoch does between two parts. Device thread. Throws what hinders it.
+using HostInterlude = UniqueFunction<void(HostDevice&, HostStream&, MembershipEpoch)>;
 
 /// What a graph of a host device is: each step is called by every replay, in the work of the stream.
 using HostGraph = RecordedWork<UniqueFunction<void()>, HostInterlude>;

@@ -137,6 +137,36 @@ TEMPLATE_TEST_CASE("H9: threads shut each other's devices down while they wait f
   require_service(fleet);
 }
 
+// The other ranks' replays were refused with the shutdown, so none of them would meet this one.
+TEMPLATE_TEST_CASE("L16: a replay called before a device was shut down and opened again is refused at once", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  const CollectiveTimeout timeout(std::chrono::seconds(10));
+  TestType fleet(2);
+  auto& client = fleet[0];
+  const Handle numbers = to_device(client, numbers_of(0, 100));
+  client.graph_prepare();
+  client.graph_start_capture();
+  client.all_reduce(numbers, numbers, ElementType::I32, fleet.devices());
+  const auto line = std::source_location::current().line() - 1;
+  const auto graph = client.graph_stop_capture();
+  std::promise<void> opened;
+  client.device_handle().submit([held = opened.get_future()](auto&) { held.wait(); });
+  graph.replay();
+  fleet.reopen(1);
+  opened.set_value();
+  const auto begin = Clock::now();
+  const std::vector<Failure> failures = failures_of(client);
+  REQUIRE(kinds_of(failures) == std::vector{Kind::Aborted});
+  REQUIRE(Clock::now() - begin < std::chrono::seconds(5));
+  REQUIRE(failures.front().site.line() == line);
+  REQUIRE(failures.front().what.find("opened again") != std::string::npos);
+  require_service(fleet);  // it has taken no one's place in the new communicator
+  const Sum other(fleet[1], fleet.devices(), 100);
+  graph.replay();
+  settle(client);
+}
+
 TEMPLATE_TEST_CASE("A device that is opened again has new communicators, the others keep theirs", "", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
