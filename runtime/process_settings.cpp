@@ -12,8 +12,9 @@ namespace {
 
 struct Process {
   std::mutex mutex;
-  std::optional<Settings> read;                             // from file and environment
+  std::optional<SettingsOrigin> origin;                     // file and environment, as they were read
   std::map<std::string, SettingValue, std::less<>> chosen;  // by code
+  std::optional<Settings> in_force;                         // what comes of these two
   std::atomic<std::uint64_t> version{1};
 };
 
@@ -26,10 +27,9 @@ Process& process() {
 
 Settings settings() {
   const std::lock_guard lock(process().mutex);
-  if (!process().read) process().read.emplace(SettingsOrigin::of_process());
-  Settings settings = *process().read;
-  for (const auto& [key, value] : process().chosen) settings.set(key, value);
-  return settings;
+  if (!process().origin) process().origin.emplace(SettingsOrigin::of_process());
+  if (!process().in_force) process().in_force.emplace(*process().origin, process().chosen);
+  return *process().in_force;
 }
 
 void set_settings(std::initializer_list<std::pair<std::string_view, SettingValue>> values) {
@@ -37,6 +37,7 @@ void set_settings(std::initializer_list<std::pair<std::string_view, SettingValue
   for (const auto& [key, value] : values) trial.set(key, value);
   const std::lock_guard lock(process().mutex);
   for (const auto& [key, value] : values) process().chosen.insert_or_assign(std::string(key), value);
+  process().in_force.reset();
   ++process().version;
 }
 
@@ -45,12 +46,14 @@ void reset_settings(std::initializer_list<std::string_view> keys) {
   const std::lock_guard lock(process().mutex);
   for (const std::string_view key : keys)
     if (const auto found = process().chosen.find(key); found != process().chosen.end()) process().chosen.erase(found);
+  process().in_force.reset();
   ++process().version;
 }
 
 void reload_settings() noexcept {
   const std::lock_guard lock(process().mutex);
-  process().read.reset();
+  process().origin.reset();
+  process().in_force.reset();
   ++process().version;
 }
 

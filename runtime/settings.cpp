@@ -4,7 +4,10 @@
 #include <coxswain/runtime/detail/settings_variables.hpp>
 
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 
 namespace cox {
 
@@ -25,7 +28,8 @@ Settings::Settings() {
   }
 }
 
-Settings::Settings(const SettingsOrigin& origin) : Settings() {
+Settings::Settings(const SettingsOrigin& origin, const std::map<std::string, SettingValue, std::less<>>& chosen)
+    : Settings() {
   const auto take = [this](std::vector<detail::GivenSetting> given) {
     for (auto& each : given) entry(*each.setting) = {std::move(each.value), std::move(each.source)};
   };
@@ -34,6 +38,24 @@ Settings::Settings(const SettingsOrigin& origin) : Settings() {
     file_ = origin.file->name;
   }
   take(detail::parse_environment(origin.environment));
+  for (const auto& [key, value] : chosen) set(key, value);
+  if (origin.file && origin.file->is_found) require_no_library_from_file();
+}
+
+// A file that merely lies in the working directory may be anybody's: a library that it names would run its author's
+// code.
+void Settings::require_no_library_from_file() const {
+  for (const std::string_view key : {"cuda.driver", "compilation.nvrtc", "collectives.nccl"}) {
+    const Setting& setting = find_setting(key);
+    const auto& [value, source] = entry(setting);
+    const auto* const text = std::get_if<std::string>(&value);
+    if (source.kind != SettingSource::Kind::File || text == nullptr || text->empty()) continue;
+    throw ConfigError(ConfigError::Kind::OutOfRange,
+                      std::string(key) + " is " + in_quotes(*text) + " (" + to_string(source) +
+                          "): a coxswain.toml that is found in the working directory may not name a library; set "
+                          "COX_CONFIG to that file, or " +
+                          std::string(setting.environment) + ", or call set_settings");
+  }
 }
 
 bool Settings::given(std::string_view key) const {

@@ -7,6 +7,8 @@
 #include <coxswain/runtime/settings_environment.hpp>
 #include <coxswain/runtime/settings_file.hpp>
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,8 +32,10 @@ class Settings {
  public:
   /// All defaults.
   Settings();
-  /// Throws ConfigError, with the setting, the place and what is expected there, for whatever is not as it must be.
-  explicit Settings(const SettingsOrigin& origin);
+  /// `chosen`: values by code, by key. Throws ConfigError, with the setting, the place and what is expected there, for
+  /// whatever is not as it must be; and OutOfRange if a file that was merely found in the working directory names a
+  /// library to load, unless environment or code give that setting.
+  explicit Settings(const SettingsOrigin& origin, const std::map<std::string, SettingValue, std::less<>>& chosen = {});
 
   /// T: bool, std::uint64_t (counts, and sizes in bytes), std::chrono::nanoseconds, std::string, LogLevel,
   /// QueuePolicy, ProfileLevel or CheckMode. Throws ConfigError UnknownKey, Malformed (the setting is not of that
@@ -61,6 +65,7 @@ class Settings {
     SettingSource source;
   };
 
+  void require_no_library_from_file() const;
   [[nodiscard]] Entry& entry(const Setting& setting);
   [[nodiscard]] const Entry& entry(const Setting& setting) const;
 

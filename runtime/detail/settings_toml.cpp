@@ -6,13 +6,11 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 namespace cox::detail {
 namespace {
@@ -54,21 +52,9 @@ SettingValue value_of(const Setting& setting, const toml::node& node, const Sett
   throw malformed();
 }
 
-// A file that merely lies in the working directory may be anybody's: a library that it names would run its author's
-// code.
-void require_no_library(const Setting& setting, const SettingValue& value, const SettingSource& source) {
-  static constexpr std::array<std::string_view, 3> libraries{"cuda.driver", "compilation.nvrtc", "collectives.nccl"};
-  const auto* const text = std::get_if<std::string>(&value);
-  if (text == nullptr || text->empty() || std::ranges::find(libraries, setting.key) == libraries.end()) return;
-  throw ConfigError(Kind::OutOfRange, std::string(setting.key) + " is " + in_quotes(*text) + " (" + to_string(source) +
-                                          "): a coxswain.toml that is found in the working directory may not name a "
-                                          "library; set COX_CONFIG to that file, or " +
-                                          std::string(setting.environment) + ", or call set_settings");
-}
-
 class Reader {
  public:
-  explicit Reader(const SettingsFile& file) : file_(file.name), is_found_(file.is_found) {}
+  explicit Reader(const std::string& file) : file_(file) {}
 
   void read(const toml::table& table, const std::string& section) {
     for (const auto& [key, node] : table) {
@@ -76,9 +62,7 @@ class Reader {
       const auto settings = known_settings();
       if (const auto found = std::ranges::find(settings, name, &Setting::key); found != settings.end()) {
         const SettingSource source = at(node.source());
-        SettingValue value = value_of(*found, node, source);
-        if (is_found_) require_no_library(*found, value, source);
-        given_.push_back({&*found, std::move(value), source});
+        given_.push_back({&*found, value_of(*found, node, source), source});
       } else if (is_section(name)) {
         if (!node.is_table())
           throw ConfigError(Kind::Malformed, name + " is " + shown(node) + " (" + to_string(at(node.source())) +
@@ -103,7 +87,6 @@ class Reader {
   }
 
   const std::string& file_;
-  const bool is_found_;
   std::vector<GivenSetting> given_;
 };
 
@@ -122,7 +105,7 @@ toml::table parse(const SettingsFile& file) {
 }  // namespace
 
 std::vector<GivenSetting> parse_settings_file(const SettingsFile& file) {
-  Reader reader(file);
+  Reader reader(file.name);
   reader.read(parse(file), "");
   return std::move(reader).take();
 }

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <string>
 
 using cox::ConfigError;
@@ -96,6 +98,20 @@ TEST_CASE("A coxswain.toml of the working directory names no library to load, a 
   std::ofstream("coxswain.toml") << "[cuda]\ndriver = \"\"\n[host]\ndevices = 3\n";
   const cox::Settings settings(cox::SettingsOrigin{.file = read_settings_file({}), .environment = {}});
   CHECK(settings.get<std::uint64_t>("host.devices") == 3);
+}
+
+TEST_CASE("A coxswain.toml may name a library where the environment or the program names another one") {
+  const EmptyDirectory here;
+  std::ofstream("coxswain.toml") << "[cuda]\ndriver = \"./evil.so\"\n";
+  const auto driver_of = [](const SettingsEnvironment& environment,
+                            std::map<std::string, cox::SettingValue, std::less<>> chosen) {
+    const cox::SettingsOrigin origin{.file = read_settings_file(environment), .environment = environment};
+    return cox::Settings(origin, chosen).get<std::string>("cuda.driver");
+  };
+  CHECK(driver_of({{"COX_CUDA_DRIVER", "libcuda.so"}}, {}) == "libcuda.so");
+  CHECK(driver_of({}, {{"cuda.driver", std::string("libcuda.so")}}) == "libcuda.so");
+  CHECK(kind_of<ConfigError>([&] { (void)driver_of({{"COX_COLLECTIVES_NCCL", "libnccl.so"}}, {}); }) ==
+        ConfigError::Kind::OutOfRange);
 }
 
 TEST_CASE("A pipe named coxswain.toml is refused instead of waited for, and /dev/null is an empty file") {
