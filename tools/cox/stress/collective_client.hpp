@@ -29,13 +29,6 @@
 
 namespace cox::stress {
 
-/// Of any client of the server whose devices these are.
-template <class Server, template <class> class Handle>
-void abort_communicator(const ComputeClient<Server, Handle>&, const CommunicationId& devices,
-                        const std::exception_ptr& cause) {
-  Server::communication_group(devices)->abort(cause);
-}
-
 /// Does collectives and transfers: puts a round into the book for each, makes calls of whatever rounds have some left,
 /// also those of other clients, and checks rounds whose calls have all been made. So the calls of a round come from
 /// different threads, in random order. One thread.
@@ -458,7 +451,7 @@ void CollectiveClient<Backend>::leave(const Plan& plan) {
       "client " + std::to_string(tickets_.client()) + " gave up in its operation " + std::to_string(plan.number);
   if (!rounds_.begin_abort(group, cause)) return;
   const Compute client = device(group.members.front()).compute;
-  abort_communicator(client, group.id, std::make_exception_ptr(std::runtime_error(cause)));
+  client.abort_collective(group.id, std::make_exception_ptr(std::runtime_error(cause)));
   // A call after the group was renewed would be the first of the new communicator.
   while (!rounds_.called_all(group) && !gave_up()) step();
   if (rounds_.released(group)) renew(group);

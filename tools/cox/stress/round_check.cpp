@@ -46,15 +46,17 @@ bool is_collective_error(const std::exception_ptr& cause, Kind kind, const std::
   }
 }
 
-// What a shutdown of one of the devices may leave behind.
-bool is_of_shutdown(const std::exception_ptr& error) {
+// What a shutdown may leave behind, told as `causes` say: "host:1 was shut down" for each device of the round.
+bool is_of_shutdown(const std::exception_ptr& error, const std::vector<std::string>& causes) {
+  if (error == nullptr) return false;
   try {
     std::rethrow_exception(error);
   } catch (const ServerError& unhealthy) {
-    return unhealthy.kind() == ServerError::Kind::Unhealthy && std::ranges::all_of(unhealthy.errors(), is_of_shutdown);
+    return unhealthy.kind() == ServerError::Kind::Unhealthy &&
+           std::ranges::all_of(unhealthy.errors(), [&](const auto& each) { return is_of_shutdown(each, causes); });
   } catch (const CollectiveError& collective) {
-    return collective.kind() == Kind::Aborted || collective.kind() == Kind::Timeout ||
-           collective.kind() == Kind::RankFailed;
+    if (collective.kind() == Kind::RankFailed) return is_of_shutdown(collective.cause(), causes);
+    return is_collective_error(error, Kind::Aborted, causes);
   } catch (const CallError& call) {
     return call.kind() == CallError::Kind::Closed;
   } catch (const IoError& io) {
@@ -101,6 +103,12 @@ class RoundCheck {
   [[nodiscard]] std::string faulty_device() const {
     return truth_.device(round_.line->devices[round_.faulty_rank]).id.to_string();
   }
+  [[nodiscard]] std::vector<std::string> shutdowns() const {
+    std::vector<std::string> causes;
+    for (const std::size_t device : round_.line->devices)
+      causes.push_back(truth_.device(device).id.to_string() + " was shut down");
+    return causes;
+  }
   [[nodiscard]] bool must_fail() const { return round_.fault == Fault::Missing || round_.fault == Fault::Mismatch; }
 
   [[nodiscard]] std::string expectation() const {
@@ -109,13 +117,15 @@ class RoundCheck {
       return name + " ends in CollectiveError Timeout: " + faulty_device() + " is missing";
     if (round_.fault == Fault::Mismatch)
       return name + " ends in CollectiveError Mismatch that names " + faulty_device();
+    if (round_.shaken.load(std::memory_order_acquire))
+      return name + " succeeds, or ends in CollectiveError Aborted that names the device that was shut down";
     if (const std::string* const cause = round_.abort_cause.load(std::memory_order_acquire))
       return name + " succeeds, or ends in CollectiveError with the cause: " + *cause;
     return name + " succeeds";
   }
 
   bool explains(const std::exception_ptr& error) {
-    if (round_.shaken.load(std::memory_order_acquire) && is_of_shutdown(error)) return true;
+    if (round_.shaken.load(std::memory_order_acquire) && is_of_shutdown(error, shutdowns())) return true;
     const std::string* const aborted = round_.abort_cause.load(std::memory_order_acquire);
     if (aborted != nullptr && is_of_abort(error, *aborted)) return true;
     const std::exception_ptr cause = only_cause(error);
