@@ -1,4 +1,5 @@
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <coxswain/runtime/memory/recorded_work.hpp>
 #include <coxswain/runtime/unique_function.hpp>
@@ -6,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -100,4 +102,38 @@ TEST_CASE("L11: recorded work keeps the memory of its steps, and what it is told
     CHECK(f.given_back() == 1);  // the third, which nobody has told it of
   }
   CHECK(f.given_back() == 2);
+}
+
+// With the k-th allocation of add() failing, for k = 0, 1, ... until none does.
+TEST_CASE("A step that could not be recorded for want of memory can be recorded again, with each of its buffers") {
+  RecordingFixture f;
+  const BufferUses uses{f.use(0, Access::Read), f.use(1, Access::Write), f.use(2, Access::Read)};
+  int failures = 0;
+  for (bool failed = true; failed;) {
+    Work work;
+    auto step = f.say('a');
+    allocations_until_failure = failures;
+    try {
+      work.add(uses, std::move(step));
+      failed = false;
+    } catch (const std::bad_alloc&) {
+      ++failures;
+    }
+    allocations_until_failure = -1;
+    if (failed) {
+      CHECK(work.parts()[0].steps.empty());
+      work.add(uses, f.say('a'));
+    }
+    const auto& part = work.parts()[0];
+    REQUIRE(part.uses.size() == 3);
+    for (const BufferUse& use : uses) {
+      const std::size_t place = part.places.at(use.buffer);
+      REQUIRE(place < part.uses.size());
+      const BufferUse& noted = part.uses[place];
+      CHECK(noted.buffer == use.buffer);
+      CHECK(noted.access == use.access);
+    }
+    CHECK(part.steps.size() == 1);
+  }
+  CHECK(failures >= 4);  // the memory, the uses, the places and the step
 }
