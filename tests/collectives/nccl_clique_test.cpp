@@ -412,6 +412,7 @@ TEST_CASE("What is closed or given up while NCCL makes it is ended when it is th
   }
   std::atomic<bool> told{false};
   CHECK_FALSE(bench.clique->created([&] { told = true; }));
+  REQUIRE(comes_true([&] { return bench.opened == 1; }));  // its thread would not begin once it is closed
   if (GENERATE(false, true)) {
     bench.clique->close();
   } else {
