@@ -7,6 +7,7 @@
 #include <coxswain/runtime/process_settings.hpp>
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <mutex>
@@ -40,7 +41,12 @@ CommunicationGroup::~CommunicationGroup() { close(nullptr); }
 
 CommunicationGroup::Lane CommunicationGroup::open(const CommunicationId& devices) const {
   const CommunicatorNumber number = sequencer_.open(devices, timeout_);
-  return {number, sequencer_.recorder(number)};
+  Lane lane{number, sequencer_.recorder(number)};
+  log::write(LogSubsystem::Collectives, LogLevel::Debug, [&] {
+    return "communicator " + std::to_string(static_cast<std::uint64_t>(number)) + " " + devices.to_string() +
+           " is open";
+  });
+  return lane;
 }
 
 CommunicationGroup::Ranks CommunicationGroup::ranks_of(DeviceId device, const CollectiveRequest& request) {

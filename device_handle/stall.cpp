@@ -101,6 +101,13 @@ void set_stall_callback(std::function<void(const Stall&)> callback) {
   watcher().callback = std::move(callback);
 }
 
+bool offer_stall_callback(std::function<void(const Stall&)> callback) {
+  const std::scoped_lock lock(watcher().mutex);
+  if (watcher().callback) return false;
+  watcher().callback = std::move(callback);
+  return true;
+}
+
 void detail::watch_for_stalls(const std::shared_ptr<DeviceThread>& thread) {
   Watcher& w = watcher();
   const std::scoped_lock lock(w.mutex);

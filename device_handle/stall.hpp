@@ -26,4 +26,7 @@ struct Stall {
 /// the former one; an empty function restores the default, which writes to_string() to the standard error stream.
 void set_stall_callback(std::function<void(const Stall&)> callback);
 
+/// Sets the callback if the default is in force; returns whether it did.
+bool offer_stall_callback(std::function<void(const Stall&)> callback);
+
 }  // namespace cox

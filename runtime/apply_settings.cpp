@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <string>
 
 namespace cox {
 namespace {
@@ -37,6 +38,15 @@ void start_log(const Settings& settings) {
                                                          " (" + to_string(settings.source(file)) +
                                                          "): " + error.what());
   }
+}
+
+void log_what_is_given(const Settings& settings) {
+  for (const Setting& setting : known_settings())
+    if (settings.given(setting.key))
+      log::write(LogSubsystem::Runtime, LogLevel::Debug, [&] {
+        return std::string(setting.key) + " is " + to_string(setting, settings.value(setting)) + " (" +
+               to_string(settings.source(setting)) + ")";
+      });
 }
 
 // Once: what the program starts or stops afterwards is its own affair.
@@ -70,6 +80,7 @@ void apply_settings() {
   const Settings now = settings();
   offer_default_device_thread_options(default_device_thread_options(now));
   if (log_is_wanted(now)) start_log(now);
+  log_what_is_given(now);
   start_trace(now);
   applied = version;
 }

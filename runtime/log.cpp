@@ -1,6 +1,7 @@
 #include <coxswain/runtime/log.hpp>
 
 #include <coxswain/device_handle/error.hpp>
+#include <coxswain/device_handle/stall.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/process_settings.hpp>
@@ -114,6 +115,7 @@ struct Holder {
   std::mutex mutex;
   std::shared_ptr<Backend> backend;
   std::atomic<bool> took_task_errors{false};
+  std::atomic<bool> took_stalls{false};
 
   Holder() = default;
   Holder(const Holder&) = delete;
@@ -151,15 +153,20 @@ Holder& holder() {
 }
 
 /// To the log, or to stderr where the log does not take it: its level may be off, and at exit it may have ended.
-void log_task_error(const TaskError& task) {
-  const std::string text =
-      "a task failed on " + Place{task.device, task.stream}.to_string() + ": " + describe(task.error);
-  if (log::enabled(LogSubsystem::DeviceHandle, LogLevel::Error)) {
-    log::write(LogSubsystem::DeviceHandle, LogLevel::Error, [&] { return text; });
+void log_or_print(LogLevel level, const std::string& text) {
+  if (log::enabled(LogSubsystem::DeviceHandle, level)) {
+    log::write(LogSubsystem::DeviceHandle, level, [&] { return text; });
   } else {
     std::fputs(("coxswain: " + text + "\n").c_str(), stderr);
   }
 }
+
+void log_task_error(const TaskError& task) {
+  log_or_print(LogLevel::Error,
+               "a task failed on " + Place{task.device, task.stream}.to_string() + ": " + describe(task.error));
+}
+
+void log_stall(const Stall& stall) { log_or_print(LogLevel::Warn, stall.to_string()); }
 
 std::shared_ptr<Backend> make_backend(LogOptions options) {
   try {
@@ -197,6 +204,7 @@ void start(LogOptions options) {
   holder().swap_in(make_backend(std::move(options)), levels);
   set_task_error_callback(log_task_error);
   holder().took_task_errors = true;
+  if (offer_stall_callback(log_stall)) holder().took_stalls = true;
 }
 
 void start() { start(log_options(settings())); }
@@ -206,11 +214,13 @@ bool start_if_stopped(LogOptions options) {
   const Levels levels = levels_of(options);
   if (!holder().put_in_if_empty(make_backend(std::move(options)), levels)) return false;
   if (offer_task_error_callback(log_task_error)) holder().took_task_errors = true;
+  if (offer_stall_callback(log_stall)) holder().took_stalls = true;
   return true;
 }
 
 void stop() noexcept {
   if (holder().took_task_errors.exchange(false)) set_task_error_callback(nullptr);
+  if (holder().took_stalls.exchange(false)) set_stall_callback(nullptr);
   holder().swap_in(nullptr, all_off);
 }
 

@@ -3,6 +3,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/detail/library_search.hpp>
 #include <coxswain/runtime/detail/shared_library.hpp>
+#include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
 #include <cstdlib>
@@ -58,6 +59,8 @@ FoundNccl open_nccl(const std::vector<std::string>& files) {
   auto nccl = std::make_unique<Nccl>();
   const std::string wrong = load(library, *nccl);
   if (!wrong.empty()) return {nullptr, "the NCCL found cannot be used: " + wrong};
+  log::write(LogSubsystem::Collectives, LogLevel::Debug,
+             [&] { return "NCCL is " + nccl_version_text(nccl->version) + ", " + nccl->file; });
   return {nccl.release(), {}};  // for good, as the library is
 }
 

@@ -5,6 +5,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/memory/memory_error.hpp>
 #include <coxswain/runtime/memory/memory_metrics.hpp>
 #include <coxswain/runtime/process_settings.hpp>
@@ -74,6 +75,10 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
                       [doorbell = doorbell_] { doorbell->ring(); }) {
   COX_CUDA_TRY(stream_create(&capture_stream_, CU_STREAM_NON_BLOCKING, 0));
   CommunicationGroups::arrive_in_process(utilities_->owner.device);
+  log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {
+    return utilities_->owner.device.to_string() + " is open: " + utilities_->properties.name + ", " +
+           format_byte_count(utilities_->properties.memory.capacity);
+  });
 }
 
 CudaDevice::~CudaDevice() {
@@ -96,6 +101,8 @@ CudaDevice::~CudaDevice() {
   engine_.stop();
   COX_CUDA_CHECK(stream_destroy(capture_stream_));
   utilities_->completion_thread->stop();
+  log::write(LogSubsystem::Cuda, LogLevel::Debug,
+             [&] { return utilities_->owner.device.to_string() + " was shut down"; });
 }
 
 // Issues all there is and waits for it: also for copies to memory of this device, which are on streams of other

@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/memory/memory_error.hpp>
 #include <coxswain/runtime/memory/memory_metrics.hpp>
 #include <coxswain/runtime/server_error.hpp>
@@ -33,6 +34,10 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
           add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
       })) {
   CommunicationGroups::arrive_in_process(utilities_->owner.device);
+  log::write(LogSubsystem::Host, LogLevel::Debug, [&] {
+    return utilities_->owner.device.to_string() + " is open: " + format_byte_count(options.memory_capacity) + ", " +
+           std::to_string(options.threads_per_device) + " threads";
+  });
 }
 
 HostDevice::~HostDevice() {
@@ -44,6 +49,8 @@ HostDevice::~HostDevice() {
       report_task_error({utilities_->owner.device, stream.place().stream, error});
   });
   utilities_->completion_thread->stop();
+  log::write(LogSubsystem::Host, LogLevel::Debug,
+             [&] { return utilities_->owner.device.to_string() + " was shut down"; });
 }
 
 WarmUpMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
