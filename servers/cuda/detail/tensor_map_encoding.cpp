@@ -69,7 +69,7 @@ CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr
   const auto promotion = native(promotions, descriptor.l2_promotion);
   const auto fill = native(fills, descriptor.fill);
   void* const memory = reinterpret_cast<void*>(address);
-  alignas(64) CUtensorMap map{};
+  CUtensorMap map{};
   if (const auto* const tiled = std::get_if<TensorMapTiled>(&descriptor.format)) {
     const auto tile = innermost_first<cuuint32_t>(tiled->tile);
     COX_CUDA_TRY(tensor_map_tiled(&map, type, rank, memory, shape.data(), strides.data(), tile.data(), steps.data(),

@@ -1,12 +1,19 @@
 #include <coxswain/servers/host/detail/host_storage.hpp>
 
 #include <fcntl.h>
-#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <new>
+
+// Compilers come without it where their sanitizers are not installed.
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) (static_cast<void>(address), static_cast<void>(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) (static_cast<void>(address), static_cast<void>(bytes))
+#endif
 
 namespace cox::detail {
 namespace {
