@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -81,4 +83,24 @@ TEST_CASE("A measurement ends when it is interrupted, and with what its case thr
   CHECK(measure(interrupting, 1h, std::atomic<bool>{true}).samples == 0);
   const BenchCase throwing{"here", "throwing", []() -> double { throw std::runtime_error("wanted"); }};
   CHECK_THROWS_WITH(measure(throwing, 1h, interrupted), "wanted");
+}
+
+TEST_CASE("The table of cox bench keeps its columns, however long a sample takes and however many devices there are") {
+  cox::bench::BenchReport report;
+  report.rows.push_back({.where = "host:0", .what = "submit", .samples = 40, .p50 = 0.036, .p99 = 0.2, .max = 9.999});
+  report.rows.push_back({.where = "host:0 host:1 host:2 host:3",
+                         .what = "all_reduce of 8 B",
+                         .samples = 100'000,
+                         .p50 = 123'456.789,
+                         .p99 = 307'464.447,
+                         .max = 999'999.4,
+                         .algorithm_rate = 1.03e-6,
+                         .bus_rate = 1234.5});
+  const std::string table = cox::bench::table(report);
+  std::set<std::size_t> widths;
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) widths.insert(line.size());
+  INFO(table);
+  CHECK(widths.size() == 1);
+  CHECK(table.find("all 4") != std::string::npos);
 }

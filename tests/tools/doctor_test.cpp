@@ -102,6 +102,21 @@ TEST_CASE("Without a driver that is all that is said of GPUs and their libraries
     CHECK(std::ranges::find(findings, subject, &Finding::subject) == findings.end());
 }
 
+TEST_CASE("A library that a setting names, and that cannot be used, is wrong also without a driver and with one GPU") {
+  Facts facts = good_machine();
+  facts.driver.found = false;
+  facts.gpus.clear();
+  facts.peers.clear();
+  facts.nvrtc = {false, 0, "/opt/libnvrtc.so: no such file"};
+  facts.nccl.found = false;
+  facts.nccl.why_not = "/opt/libnccl.so: no such file";
+  facts.names_nvrtc = facts.names_nccl = true;
+  for (const char* subject : {"NVRTC", "NCCL"}) {
+    CHECK(finding(facts, subject).severity == Severity::Wrong);
+    CHECK_THAT(finding(facts, subject).text, ContainsSubstring("no such file"));
+  }
+}
+
 TEST_CASE("Missing and mismatched libraries are wrong") {
   complaint("NVRTC", Severity::Wrong, [](Facts& facts) { facts.nvrtc = {false, 0, "there is no NVRTC here"}; });
   complaint("NVRTC", Severity::Wrong, [](Facts& facts) { facts.driver.version = 12080; });

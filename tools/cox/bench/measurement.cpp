@@ -30,6 +30,20 @@ std::string figure(double value, const char* format) {
   return text.data();
 }
 
+// Both fit their columns: at most seven and six characters, up to a second and a terabyte a second.
+std::string microseconds(double value) {
+  return figure(value, value < 100 ? "%.3f" : value < 10'000 ? "%.1f" : "%.0f");
+}
+std::string gigabytes_per_second(double value) {
+  return figure(value, value < 1 ? "%.3f" : value < 100 ? "%.3g" : "%.0f");
+}
+
+// More than two devices are all that the run has.
+std::string place(const std::string& where) {
+  const auto others = std::ranges::count(where, ' ');
+  return others < 2 || where.find('>') != std::string::npos ? where : "all " + std::to_string(others + 1);
+}
+
 std::string row(std::size_t width, const std::string& where, const std::string& what,
                 const std::array<std::string, 6>& figures) {
   std::array<char, 512> text{};
@@ -61,12 +75,12 @@ Measurement measure(const BenchCase& measured, std::chrono::nanoseconds time, co
 
 std::string table(const BenchReport& report) {
   std::size_t width = 6;
-  for (const Measurement& m : report.rows) width = std::max(width, m.where.size());
+  for (const Measurement& m : report.rows) width = std::max(width, place(m.where).size());
   std::string text = row(width, "where", "what", {"samples", "p50 us", "p99 us", "max us", "GB/s", "bus"});
   for (const Measurement& m : report.rows)
-    text += row(width, m.where, m.what,
-                {std::to_string(m.samples), figure(m.p50, "%.3f"), figure(m.p99, "%.3f"), figure(m.max, "%.3f"),
-                 figure(m.algorithm_rate, "%.3g"), figure(m.bus_rate, "%.3g")});
+    text += row(width, place(m.where), m.what,
+                {std::to_string(m.samples), microseconds(m.p50), microseconds(m.p99), microseconds(m.max),
+                 gigabytes_per_second(m.algorithm_rate), gigabytes_per_second(m.bus_rate)});
   if (report.interrupted) text += "interrupted\n";
   return text;
 }

@@ -35,7 +35,7 @@ Finding nvrtc(const Facts& facts) {
 
 Finding nccl(const Facts& facts) {
   constexpr const char* install = "install libnccl2 of NVIDIA's packages, or the Python wheel nvidia-nccl";
-  if (!facts.nccl.found && facts.gpus.size() < 2)
+  if (!facts.nccl.found && facts.gpus.size() < 2 && !facts.names_nccl)
     return {Severity::Ok, "NCCL", "not found, and not needed for one GPU", ""};
   if (!facts.nccl.found) return {Severity::Wrong, "NCCL", facts.nccl.why_not, install};
   const std::string found = detail::nccl_version_text(facts.nccl.version) + ", " + facts.nccl.file;
@@ -49,8 +49,8 @@ Finding nccl(const Facts& facts) {
 void check_libraries(const Facts& facts, Findings& findings) {
   findings.push_back(driver(facts));
   const bool judged = facts.driver.found;
-  if (judged || facts.nvrtc.found) findings.push_back(nvrtc(facts));
-  if (judged || facts.nccl.found) findings.push_back(nccl(facts));
+  if (judged || facts.nvrtc.found || facts.names_nvrtc) findings.push_back(nvrtc(facts));
+  if (judged || facts.nccl.found || facts.names_nccl) findings.push_back(nccl(facts));
 }
 
 }  // namespace cox::tools

@@ -37,6 +37,8 @@ struct Facts {
   CudaLibraryFacts driver;
   CudaLibraryFacts nvrtc;
   NcclFacts nccl;
+  bool names_nvrtc = false;                       ///< The setting compilation.nvrtc does.
+  bool names_nccl = false;                        ///< The setting collectives.nccl does.
   std::vector<CudaDeviceFacts> gpus;              ///< by index
   std::vector<std::vector<CudaPeerFacts>> peers;  ///< [from][to]; without meaning where they are the same
   LimitFacts limits;

@@ -2,6 +2,9 @@
 
 #ifdef COX_HAS_CUDA
 #include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/runtime/process_settings.hpp>
+
+#include <string>
 #endif
 
 namespace cox::tools {
@@ -21,6 +24,8 @@ void gather_cuda(Facts& facts) {
   facts.driver = describe_cuda_driver();
   facts.nvrtc = describe_nvrtc();
   facts.nccl = nccl_facts();
+  facts.names_nvrtc = !settings().get<std::string>("compilation.nvrtc").empty();
+  facts.names_nccl = !settings().get<std::string>("collectives.nccl").empty();
   const std::vector<DeviceId> devices = enumerate_cuda_devices();
   for (const DeviceId device : devices) {
     facts.gpus.push_back(describe_cuda_device(device));
