@@ -229,7 +229,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     downloads.push_back(std::move(tensor));
     return std::move(blocking_read(std::move(downloads), site).front());
   }
-  /// As read_tensor_async, of one.
+  /// As read_tensor_async, of one: the vector has one element.
   [[nodiscard]] Future<std::vector<Bytes>> read_one_tensor_async(CopyDescriptor tensor,
                                                                  Site site = Site::current()) const {
     Downloads downloads;

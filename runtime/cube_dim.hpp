@@ -20,7 +20,8 @@ struct CubeDim {
   [[nodiscard]] static constexpr CubeDim of_1d(std::uint32_t x) noexcept { return {x, 1, 1}; }
   [[nodiscard]] static constexpr CubeDim of_2d(std::uint32_t x, std::uint32_t y) noexcept { return {x, y, 1}; }
   /// A good default for element-wise work with so many units: one plane wide, a power of two of planes high, at most 8
-  /// and at most what the device allows, at least one.
+  /// and at most what the device allows, at least one. On a CPU as many planes as it has threads, or units, if that is
+  /// less.
   [[nodiscard]] static CubeDim for_units(const HardwareProperties& hardware, std::size_t working_units) noexcept;
 
   /// Units of the whole cube.

@@ -13,6 +13,7 @@ struct HardwareProperties {
   std::uint32_t plane_size = 32;        ///< units that go in step (warp)
   std::uint32_t max_vector_size = 16;   ///< elements of one vector load, at most
   std::uint32_t max_bindings = 1024;    ///< buffers of one launch
+  std::uint32_t cpu_threads = 0;        ///< of a CPU, that run kernels; 0: the device is no CPU
   std::size_t max_shared_memory = 0;    ///< bytes for one cube
   std::uint32_t max_units_per_cube = 1024;
   std::array<std::uint32_t, 3> max_cube_dim{1024, 1024, 64};

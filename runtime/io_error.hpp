@@ -31,8 +31,6 @@ class IoError : public Error {
     FileUnreadable,      ///< The file of lazy bytes cannot be opened or read; cause() is a std::system_error.
     FileTooShort,        ///< The file of lazy bytes ends before they do.
     WouldCopy,           ///< The access was to copy nothing, but cannot do without.
-    Unsupported,         ///< This server cannot do that.
-    Unknown,
   };
   /// The figures of a failed allocation, in bytes.
   struct Sizes {

@@ -7,9 +7,16 @@ bool is_triple(ResourceLimit::Resource resource) noexcept {
   return resource == ResourceLimit::Resource::CubeDim || resource == ResourceLimit::Resource::CubeCount;
 }
 
+const char* unit_of(ResourceLimit::Resource resource) noexcept {
+  switch (resource) {
+    case ResourceLimit::Resource::SharedMemory: return " B";
+    case ResourceLimit::Resource::Buffers: return " buffers";
+    default: return " units";
+  }
+}
+
 std::string figures(ResourceLimit::Resource resource, const std::array<std::uint64_t, 3>& values) {
-  if (!is_triple(resource))
-    return std::to_string(values[0]) + (resource == ResourceLimit::Resource::SharedMemory ? " B" : " units");
+  if (!is_triple(resource)) return std::to_string(values[0]) + unit_of(resource);
   return "(" + std::to_string(values[0]) + ", " + std::to_string(values[1]) + ", " + std::to_string(values[2]) + ")";
 }
 
@@ -32,8 +39,9 @@ const char* to_string(LaunchError::Kind kind) noexcept {
 }
 
 const char* to_string(ResourceLimit::Resource resource) noexcept {
-  static constexpr std::array names{"shared memory", "number of units per cube", "cube dim", "cube count"};
-  static_assert(names.size() == static_cast<std::size_t>(ResourceLimit::Resource::CubeCount) + 1);
+  static constexpr std::array names{"shared memory", "number of units per cube", "cube dim", "cube count",
+                                    "number of buffers"};
+  static_assert(names.size() == static_cast<std::size_t>(ResourceLimit::Resource::Buffers) + 1);
   return names[static_cast<std::size_t>(resource)];
 }
 

@@ -14,9 +14,9 @@ namespace cox {
 
 /// A limit of the device that a launch exceeded.
 struct ResourceLimit {
-  enum class Resource : std::uint8_t { SharedMemory, UnitsPerCube, CubeDim, CubeCount };
+  enum class Resource : std::uint8_t { SharedMemory, UnitsPerCube, CubeDim, CubeCount, Buffers };
   Resource resource = Resource::UnitsPerCube;
-  std::array<std::uint64_t, 3> requested{};  ///< bytes or units in [0]; x, y, z for CubeDim and CubeCount
+  std::array<std::uint64_t, 3> requested{};  ///< bytes, units or buffers in [0]; x, y, z for CubeDim and CubeCount
   std::array<std::uint64_t, 3> maximum{};
 };
 

@@ -17,13 +17,8 @@ ServerError ServerError::unhealthy(const Place& place, std::vector<std::exceptio
   return error;
 }
 
-ServerError ServerError::unsupported(const std::string& operation, const Place& place, std::source_location site) {
-  return {Kind::Unsupported, operation + " is not supported on " + place.to_string(), site};
-}
-
 const char* to_string(ServerError::Kind kind) noexcept {
-  static constexpr std::array names{"generic", "validation", "launch",      "profile",
-                                    "io",      "unhealthy",  "unsupported", "graph"};
+  static constexpr std::array names{"generic", "validation", "profile", "io", "unhealthy", "unsupported", "graph"};
   static_assert(names.size() == static_cast<std::size_t>(ServerError::Kind::Graph) + 1);
   return names[static_cast<std::size_t>(kind)];
 }

@@ -20,11 +20,10 @@ class ServerError : public Error {
   enum class Kind : std::uint8_t {
     Generic,
     Validation,   ///< The request makes no sense; nothing was queued.
-    Launch,       ///< cause() is a LaunchError.
     Profile,      ///< cause() is a ProfileError.
     Io,           ///< cause() is an IoError.
     Unhealthy,    ///< Work queued earlier on the stream failed; errors() has all of it, first cause first (L12).
-    Unsupported,  ///< This server has no such operation.
+    Unsupported,  ///< Something that it takes is not there: a driver, or a function of one.
     Graph,        ///< A call of a graph capture that is out of order; nothing has changed.
   };
 
@@ -36,8 +35,6 @@ class ServerError : public Error {
   /// `forgotten` says how many more there were than are kept. Precondition: `errors` is not empty.
   [[nodiscard]] static ServerError unhealthy(const Place& place, std::vector<std::exception_ptr> errors,
                                              std::size_t forgotten, std::source_location site);
-  [[nodiscard]] static ServerError unsupported(const std::string& operation, const Place& place,
-                                               std::source_location site);
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] const std::vector<std::exception_ptr>& errors() const noexcept { return errors_; }

@@ -37,6 +37,11 @@ void require_buffer_count(const LaunchedKernel& kernel, std::size_t takes, std::
                     site);
 }
 
+void require_buffer_limit(const LaunchedKernel& kernel, std::size_t buffers, const HardwareProperties& hardware,
+                          const Place& place, std::source_location site) {
+  require_within(ResourceLimit::Resource::Buffers, {buffers, 0, 0}, {hardware.max_bindings, 0, 0}, kernel, place, site);
+}
+
 void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& hardware, const Place& place,
                       std::source_location site) {
   const CubeDim& dim = kernel.cube_dim;

@@ -25,6 +25,8 @@ struct LaunchedKernel {
 void require_buffer_count(const LaunchedKernel& kernel, std::size_t takes, std::size_t given, const Place& place,
                           std::source_location site);
 /// Throws LaunchError TooManyResources unless the device can run such a cube.
+void require_buffer_limit(const LaunchedKernel& kernel, std::size_t buffers, const HardwareProperties& hardware,
+                          const Place& place, std::source_location site);
 void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& hardware, const Place& place,
                       std::source_location site);
 /// Throws LaunchError TooManyResources unless the device can run so many cubes.

@@ -13,7 +13,7 @@ enum class ProfileLevel : std::uint8_t {
   Minimal,   ///< A line for each launch, when it is queued. Nothing is measured.
   Basic,     ///< Launches are measured, which makes each of them wait; a table at sync.
   Medium,    ///< A line for each measured duration.
-  Full,      ///< Names have the kernel and its cube count, so that the table tells them apart.
+  Full,      ///< Names have the kernel and its cube count. Kernels that have both in common share a row.
 };
 
 inline constexpr std::array<std::string_view, 5> profile_level_names{"disabled", "minimal", "basic", "medium", "full"};

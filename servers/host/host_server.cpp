@@ -49,6 +49,7 @@ void require_host_devices(const CommunicationId& devices) {
 std::shared_ptr<const ServerUtilities<HostServer>> describe(DeviceId device, const HostOptions& options) {
   DeviceProperties properties;
   properties.name = "host device " + std::to_string(device.index);
+  properties.hardware.cpu_threads = static_cast<std::uint32_t>(options.threads_per_device);
   properties.memory = {.capacity = options.memory_capacity, .alignment = HostServer::memory_alignment};
   for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs, Feature::Collectives})
     properties.features.insert(feature);

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/io_error.hpp>
 
 #include <cstdint>
+#include <optional>
 
 using cox::test::mentions;
 using cox::test::message_of;
@@ -20,13 +21,13 @@ CopyDescriptor tensor(Shape shape, Strides strides, std::size_t memory = 1 << 20
   return {{cox::ManagedMemory::mint({}, memory), 0, 0, {}}, std::move(shape), std::move(strides), elem_size};
 }
 
-IoError::Kind refusal(const CopyDescriptor& descriptor) {
+std::optional<IoError::Kind> refusal(const CopyDescriptor& descriptor) {
   try {
     (void)cox::plan_copy(descriptor);
   } catch (const IoError& error) {
     return error.kind();
   }
-  return IoError::Kind::Unknown;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ TEST_CASE("Ranks, element sizes and bounds are checked, and the message has the 
   REQUIRE(refusal(tensor({2, 3}, {SIZE_MAX / 2, 1})) == IoError::Kind::OutOfBounds);
   REQUIRE(refusal({cox::Binding{}, {3}, {1}, 4}) == IoError::Kind::NotFound);
   REQUIRE(refusal(tensor({SIZE_MAX, 3}, {3, 1})) == IoError::Kind::BufferTooBig);
-  REQUIRE(refusal(tensor({2, 3}, {4, 1}, 28)) == IoError::Kind::Unknown);  // the last row needs no padding
+  REQUIRE_FALSE(refusal(tensor({2, 3}, {4, 1}, 28)));  // the last row needs no padding
   REQUIRE(mentions(message_of([&] { (void)cox::plan_copy(tensor({2, 3}, {3, 1}, 23)); }),
                    {"shape [2, 3]", "elements of 4 B", "23 B"}));
 }

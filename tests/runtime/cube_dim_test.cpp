@@ -14,6 +14,11 @@ TEST_CASE("A cube dim for so many units is a plane wide and a power of two of pl
   cox::HardwareProperties small;
   small.max_units_per_cube = 64;
   REQUIRE(CubeDim::for_units(small, 1 << 20) == CubeDim{32, 2, 1});
+  cox::HardwareProperties cpu;
+  cpu.cpu_threads = 6;
+  REQUIRE(CubeDim::for_units(cpu, 1 << 20) == CubeDim{32, 6, 1});
+  REQUIRE(CubeDim::for_units(cpu, 3) == CubeDim{32, 3, 1});
+  REQUIRE(CubeDim::for_units(cpu, 0) == CubeDim{32, 1, 1});
 }
 
 TEST_CASE("The units of a cube are counted without overflow") {

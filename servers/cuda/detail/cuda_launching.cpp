@@ -56,6 +56,7 @@ void require_limits(const Preparation& preparation) {
   const LoadedKernel& loaded = preparation.loaded;
   const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
   const Place& place = preparation.on.place();
+  require_buffer_limit(launched, preparation.arguments.buffers.size(), hardware, place, preparation.caller.site);
   require_cube_dim(launched, hardware, place, preparation.caller.site);
   if (kernel.cube_dim().unit_count() > loaded.max_threads_per_block)
     throw LaunchError::too_many_resources(

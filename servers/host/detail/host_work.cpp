@@ -135,6 +135,7 @@ void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count,
                       launch_name(kernel.name(), place) + " was given " + std::to_string(arguments.tensor_maps.size()) +
                           " tensor maps, which kernels of host devices do not take",
                       caller.site);
+  require_buffer_limit(launched, arguments.buffers.size(), *hardware, place, caller.site);
   require_buffer_count(launched, kernel.buffer_count(), arguments.buffers.size(), place, caller.site);
   require_cube_dim(launched, *hardware, place, caller.site);
   HostLaunch launch{.kernel = std::move(kernel),

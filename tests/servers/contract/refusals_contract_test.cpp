@@ -196,6 +196,12 @@ TEMPLATE_TEST_CASE("Launches that the device cannot do are refused with request 
   limit(TestType::nothing().with_count(CubeCount::dynamic(upload(client, {1, 1, 70000}))),
         {"cube count", "(1, 1, 70000)"});
   limit(TestType::nothing({0, 1, 1}), {"(0, 1, 1)", "no units"});
+  auto crowded = TestType::nothing();
+  const Handle buffer = upload(client, {1});
+  for (std::uint32_t i = 0; i <= client.properties().hardware.max_bindings; ++i)
+    crowded.arguments.buffers.push_back(buffer, Access::Read);
+  const auto buffers = limit(std::move(crowded), {"number of buffers", "1025 buffers", "1024 buffers"});
+  REQUIRE(buffers.limit()->resource == cox::ResourceLimit::Resource::Buffers);
 }
 
 TEMPLATE_TEST_CASE("A wrong number of buffers, and a cube count that is none, are refused by name", "", COX_BACKENDS) {
