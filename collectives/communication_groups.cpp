@@ -1,6 +1,9 @@
 #include <coxswain/collectives/communication_groups.hpp>
 
 #include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
@@ -8,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -34,14 +38,16 @@ CommunicationGroups& CommunicationGroups::of_process() {
   static auto& groups = []() -> CommunicationGroups& {
     auto* const made = new CommunicationGroups(options_of_process());
     made_of_process.store(made, std::memory_order_release);
+    set_abandon_listener([](DeviceId device) noexcept { of_process().leave_abandoned(device); });
     return *made;
   }();
   return groups;
 }
 
-void CommunicationGroups::arrive_in_process(DeviceId device) {
+void CommunicationGroups::arrive_in_process(DeviceId device, std::uint64_t generation) {
   // Acquire pairs with the release above. Without groups no device has left one.
-  if (CommunicationGroups* const made = made_of_process.load(std::memory_order_acquire)) made->arrive(device);
+  if (CommunicationGroups* const made = made_of_process.load(std::memory_order_acquire))
+    made->arrive(device, generation);
 }
 
 CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices, MembershipEpoch called,
@@ -82,12 +88,15 @@ void CommunicationGroups::require_none_left(const CommunicationId& devices, Memb
   }
 }
 
-void CommunicationGroups::arrive(DeviceId device) {
+void CommunicationGroups::arrive(DeviceId device, std::uint64_t generation) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = departures_.find(device); found != departures_.end()) found->second.away = false;
+  const auto found = departures_.find(device);
+  if (found == departures_.end()) return;
+  found->second.generation = generation;
+  found->second.away = false;
 }
 
-std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId device) {
+std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId device, std::uint64_t generation) {
   std::vector<Group> left;
   const auto take = [&](const auto& which) {
     const std::lock_guard lock(mutex_);
@@ -99,12 +108,25 @@ std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId devi
   };
   {
     const std::lock_guard lock(mutex_);
-    departures_.insert_or_assign(device, Departure{MembershipEpoch::begin_next()});
+    const auto [departure, first] = departures_.try_emplace(device);
+    if (!first && !departure->second.away && generation < departure->second.generation) return {};
+    departure->second = {.epoch = MembershipEpoch::begin_next()};
   }
   take([](const CommunicationGroup&) { return true; });
   sequencer_.leave(device);
   take([](const CommunicationGroup& group) { return !group.usable(); });  // opened in between
   return left;
+}
+
+void CommunicationGroups::leave_abandoned(DeviceId device) noexcept {
+  try {
+    const auto cause = std::make_exception_ptr(CollectiveError(
+        CollectiveError::Kind::Aborted,
+        device.to_string() + " was shut down, and abandoned, since a task held its thread", std::source_location()));
+    for (const Group& group : leave(device)) group->close(cause);
+  } catch (...) {
+    report_task_error({device, StreamId::current(), std::current_exception()});
+  }
 }
 
 std::string CommunicationGroups::recorders_to_json() const {

@@ -7,6 +7,8 @@
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <source_location>
@@ -38,13 +40,19 @@ class CommunicationGroups {
   /// place. Ranks that still hold the old one are refused, so nothing that was meant for it is taken for an operation
   /// of the new one.
   [[nodiscard]] Group renew(const CommunicationId& devices);
-  /// The device has been opened; communicators with it can be, too, even if it has left before.
-  void arrive(DeviceId device);
+  /// The device has been opened; communicators with it can be, too, even if it has left before. `generation`: of its
+  /// server, later ones have higher numbers.
+  void arrive(DeviceId device, std::uint64_t generation = 0);
   /// Calls arrive() on the groups of the process, if they have been made.
-  static void arrive_in_process(DeviceId device);
+  static void arrive_in_process(DeviceId device, std::uint64_t generation);
   /// The device is being shut down and will ask for nothing any more: see Sequencer::leave. Its groups are found no
   /// more; the caller closes those that are returned when it has waited for what it asked for.
-  [[nodiscard]] std::vector<Group> leave(DeviceId device);
+  /// Does nothing for a server of a `generation` that was abandoned, where a later one has arrived.
+  [[nodiscard]] std::vector<Group> leave(DeviceId device,
+                                         std::uint64_t generation = std::numeric_limits<std::uint64_t>::max());
+  /// The device was abandoned in a shutdown: its rank asks for nothing any more, whatever it was given. As leave(), and
+  /// its groups are closed.
+  void leave_abandoned(DeviceId device) noexcept;
 
   [[nodiscard]] Sequencer& sequencer() noexcept { return sequencer_; }
   /// The flight recorders of all groups, in the order of their devices: a JSON array.
@@ -57,8 +65,9 @@ class CommunicationGroups {
 
   /// The last time that a device left.
   struct Departure {
-    MembershipEpoch epoch;  // which it began
-    bool away = true;       // not opened again since
+    MembershipEpoch epoch;         // which it began
+    std::uint64_t generation = 0;  // of the server that has arrived since
+    bool away = true;              // none has
   };
 
   std::map<CommunicationId, Group> groups_;   // guarded by mutex_, as all below

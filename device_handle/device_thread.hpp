@@ -85,6 +85,8 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
     if (on_this_thread()) current_ = nullptr;  // forked inside a task
   }
 
+  /// Whether a join has taken over from it, stuck in a task. Any thread.
+  [[nodiscard]] bool abandoned() const noexcept { return custody_.load(std::memory_order_acquire) == Custody::Taken; }
   /// After close() of each of them: waits until the threads have ended; from `deadline` on, makes them discard what has
   /// not started, and takes over from those that are stuck. Returns the worst outcome. Once per thread. Not on one of
   /// them. Blocks, at most until a second after `deadline` if all are stuck, however many they are.

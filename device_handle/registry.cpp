@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -26,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 using Key = std::pair<DeviceId, Stage>;
 
 constexpr std::chrono::seconds exit_timeout{10};
+
+constinit std::atomic<void (*)(DeviceId) noexcept> abandon_listener{nullptr};
 
 template <class Device>
 struct Entry {
@@ -177,6 +180,10 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   ShutdownOutcome worst = DeviceThread::join(threads, deadline);
   for (const auto& item : closing.inlines) worst = std::max(worst, item.second->join(deadline));
 
+  if (auto* const listener = abandon_listener.load(std::memory_order_acquire))
+    for (const auto& [key, thread] : closing.threads)
+      if (thread->abandoned()) listener(key.first);
+
   lock.lock();
   for (const auto& item : closing.threads) all.threads.erase(item.first);
   for (const auto& item : closing.inlines) all.inlines.erase(item.first);
@@ -300,6 +307,10 @@ void shutdown_waits_for(DeviceId device, const std::shared_ptr<WaitNode>& node) 
   const std::scoped_lock lock(all.mutex);
   std::erase_if(all.joined, [](const auto& entry) { return entry.second.expired(); });
   all.joined.emplace(device, node);
+}
+
+void set_abandon_listener(void (*listener)(DeviceId) noexcept) noexcept {
+  abandon_listener.store(listener, std::memory_order_release);
 }
 
 ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout) {

@@ -141,6 +141,21 @@ TEST_CASE("L16: what was called before a device left finds no group with it, eve
         }) == CollectiveError::Kind::Aborted);
 }
 
+TEST_CASE("L16: a server that was abandoned does not take leave for the one that has come after it") {
+  CommunicationGroups groups{{}};
+  const auto before = groups.find_or_open({a, b});
+  groups.leave_abandoned(b);
+  CHECK_FALSE(before->usable());
+  CHECK(kind_of<CollectiveError>([&] { static_cast<void>(groups.find_or_open({a, b})); }) ==
+        CollectiveError::Kind::Aborted);
+  groups.arrive(b, 7);
+  const auto after = groups.find_or_open({a, b});
+  CHECK(groups.leave(b, 6).empty());
+  CHECK(after->usable());
+  CHECK(groups.find_or_open({a, b}) == after);
+  CHECK(groups.leave(b, 7) == std::vector{after});
+}
+
 TEST_CASE("Groups that fail at the same time write their flight recorders one after the other") {
   const TemporaryFile file("");
   set_settings({{"collectives.dump_file", file.path()}});

@@ -94,7 +94,7 @@ bool CudaCommunicators::copies_in_flight() const noexcept {
   });
 }
 
-void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
+void CudaCommunicators::leave(std::uint64_t generation, const std::function<void()>& look) noexcept {
   std::exception_ptr cause;
   try {
     cause = std::make_exception_ptr(
@@ -105,7 +105,7 @@ void CudaCommunicators::leave(const std::function<void()>& look) noexcept {
       look();
       std::this_thread::yield();
     }
-    const auto groups = CommunicationGroups::of_process().leave(device_);
+    const auto groups = CommunicationGroups::of_process().leave(device_, generation);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!all_issued() && std::chrono::steady_clock::now() < deadline) {
       look();

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,7 +43,7 @@ class CudaCommunicators {
   /// The device asks for nothing any more. Calls `look()` again and again until all it has asked for has been issued:
   /// what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been, is
   /// known not to come.
-  void leave(const std::function<void()>& look) noexcept;
+  void leave(std::uint64_t generation, const std::function<void()>& look) noexcept;
   /// Copies of transfers, from or to the device, are not known to be complete.
   [[nodiscard]] bool copies_in_flight() const noexcept;
   /// Blocks until NCCL has nothing on the device any more, but for `patience_with_nccl` at most. When all work of the

@@ -74,7 +74,7 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
                       [doorbell = doorbell_] { doorbell->ring(); }) {
   COX_CUDA_TRY(stream_create(&capture_stream_, CU_STREAM_NON_BLOCKING, 0));
-  CommunicationGroups::arrive_in_process(utilities_->owner.device);
+  CommunicationGroups::arrive_in_process(utilities_->owner.device, utilities_->owner.generation);
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {
     return utilities_->owner.device.to_string() + " is open: " + utilities_->properties.name + ", " +
            format_byte_count(utilities_->properties.memory.capacity);
@@ -84,7 +84,7 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
 CudaDevice::~CudaDevice() {
   if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));
   doorbell_->mute();
-  communicators_.leave([this] {
+  communicators_.leave(utilities_->owner.generation, [this] {
     streams_.answer();
     advance();
     streams_.poll();
@@ -305,7 +305,13 @@ void CudaDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller
         submit(on, uses, {"replay", nullptr, caller.site},
                [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream())); });
       },
-      [&](CudaInterlude& interlude) { interlude(*this, on, called); });
+      [&](CudaInterlude& interlude) {
+        try {
+          interlude(*this, on, called);
+        } catch (...) {  // of one operation: what comes behind it is queued all the same
+          on.fail(std::current_exception());
+        }
+      });
 }
 
 void CudaDevice::remove_graph(GraphId id) {

@@ -49,12 +49,12 @@ StreamPositions HostCommunicators::last_positions() const {
   return positions;
 }
 
-void HostCommunicators::leave() noexcept {
+void HostCommunicators::leave(std::uint64_t generation) noexcept {
   std::exception_ptr cause;
   try {
     cause = std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
-    const auto groups = CommunicationGroups::of_process().leave(device_);
+    const auto groups = CommunicationGroups::of_process().leave(device_, generation);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     for (const auto& [number, communicator] : communicators_)
       if (!communicator->wait_until(deadline)) break;

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 
@@ -33,9 +34,10 @@ class HostCommunicators {
   [[nodiscard]] CollectiveDependencies dependencies(const AwaitedCollectives& awaited) const;
   /// Where all that was asked for so far ends. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
-  /// The device asks for nothing any more. Blocks until all it has asked for has ended: what misses ranks waits for
-  /// them at most `patience`, since one that is itself being shut down, or has been, is known not to come.
-  void leave() noexcept;
+  /// The device, whose server is of that generation, asks for nothing any more. Blocks until all it has asked for has
+  /// ended: what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been,
+  /// is known not to come.
+  void leave(std::uint64_t generation) noexcept;
 
  private:
   static constexpr std::chrono::seconds patience{2};

@@ -33,7 +33,7 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
         if (const auto memory = pinned.lock())
           add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
       })) {
-  CommunicationGroups::arrive_in_process(utilities_->owner.device);
+  CommunicationGroups::arrive_in_process(utilities_->owner.device, utilities_->owner.generation);
   log::write(LogSubsystem::Host, LogLevel::Debug, [&] {
     return utilities_->owner.device.to_string() + " is open: " + format_byte_count(options.memory_capacity) + ", " +
            std::to_string(options.threads_per_device) + " threads";
@@ -41,7 +41,7 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
 }
 
 HostDevice::~HostDevice() {
-  communicators_.leave();
+  communicators_.leave(utilities_->owner.generation);
   streams_.each([](HostStream& stream) { stream.drain(); });
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](HostStream& stream) {
@@ -157,7 +157,11 @@ void HostDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller
             for (UniqueFunction<void()>& step : part.steps) step();
           },
           "replay");
-    if (part.then) part.then(*this, on, called);
+    try {
+      if (part.then) part.then(*this, on, called);
+    } catch (...) {  // of one operation: what comes behind it is queued all the same
+      on.fail(std::current_exception());
+    }
   }
 }
 

@@ -145,10 +145,12 @@ TEMPLATE_TEST_CASE("L16: a replay called before a device was shut down and opene
   TestType fleet(2);
   auto& client = fleet[0];
   const Handle numbers = to_device(client, numbers_of(0, 100));
+  const Handle behind = to_device(client, numbers_of(1, 100));
   client.graph_prepare();
   client.graph_start_capture();
   client.all_reduce(numbers, numbers, ElementType::I32, fleet.devices());
   const auto line = std::source_location::current().line() - 1;
+  launch(client, TestType::Backend::fill(behind, 7));
   const auto graph = client.graph_stop_capture();
   std::promise<void> opened;
   client.device_handle().submit([held = opened.get_future()](auto&) { held.wait(); });
@@ -161,7 +163,8 @@ TEMPLATE_TEST_CASE("L16: a replay called before a device was shut down and opene
   REQUIRE(Clock::now() - begin < std::chrono::seconds(5));
   REQUIRE(failures.front().site.line() == line);
   REQUIRE(failures.front().what.find("opened again") != std::string::npos);
-  require_service(fleet);  // it has taken no one's place in the new communicator
+  REQUIRE(read_soon(client, behind) == Numbers(100, 7));  // a failed operation stops none behind it, in a graph neither
+  require_service(fleet);                                 // it has taken no one's place in the new communicator
   const Sum other(fleet[1], fleet.devices(), 100);
   graph.replay();
   settle(client);
