@@ -47,11 +47,11 @@ class CommunicationGroups {
   static void arrive_in_process(DeviceId device, std::uint64_t generation);
   /// The device is being shut down and will ask for nothing any more: see Sequencer::leave. Its groups are found no
   /// more; the caller closes those that are returned when it has waited for what it asked for.
-  /// Does nothing for a server of a `generation` that was abandoned, where a later one has arrived.
+  /// Does nothing where a server of a later `generation` has arrived: this one was abandoned.
   [[nodiscard]] std::vector<Group> leave(DeviceId device,
                                          std::uint64_t generation = std::numeric_limits<std::uint64_t>::max());
-  /// The device was abandoned in a shutdown: its rank asks for nothing any more, whatever it was given. As leave(), and
-  /// its groups are closed.
+  /// The shutdown of the device ended as Abandoned: its rank submits nothing any more. As leave(), and its groups are
+  /// closed.
   void leave_abandoned(DeviceId device) noexcept;
 
   [[nodiscard]] Sequencer& sequencer() noexcept { return sequencer_; }

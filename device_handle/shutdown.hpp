@@ -26,9 +26,10 @@ ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout = st
 /// at process exit.
 ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-/// For what several devices share: called for each device whose shutdown ends as Abandoned. Its services stay as they
-/// are, so they cannot take leave of others themselves. On the thread that shuts the device down, before the device can
-/// be opened again; must neither throw nor open or shut down devices. Replaces the former listener; nullptr: none.
+/// Called for each device whose shutdown ends as Abandoned: its services are not destroyed, so what they share with
+/// other devices, such as communicators, has to be closed here. On the thread that shuts the device down, before the
+/// device can be opened again; must neither throw nor open or shut down devices. Replaces the former listener; nullptr:
+/// none.
 void set_abandon_listener(void (*listener)(DeviceId) noexcept) noexcept;
 
 }  // namespace cox

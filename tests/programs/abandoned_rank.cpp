@@ -1,5 +1,5 @@
-// L16: a device that its shutdown abandons, stuck in a task, takes leave of the other ranks all the same: those that
-// wait for it and those that come are told at once, and it can be opened again.
+// L16: a device whose shutdown ends as Abandoned leaves its communicators: ranks that wait for it, and ranks that call
+// later, get CollectiveError Aborted at once, and the device can be opened again.
 
 #include <coxswain/device_handle/find_cause.hpp>
 #include <coxswain/device_handle/shutdown.hpp>

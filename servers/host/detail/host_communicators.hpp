@@ -34,7 +34,7 @@ class HostCommunicators {
   [[nodiscard]] CollectiveDependencies dependencies(const AwaitedCollectives& awaited) const;
   /// Where all that was asked for so far ends. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
-  /// The device, whose server is of that generation, asks for nothing any more. Blocks until all it has asked for has
+  /// The device submits nothing any more. `generation`: of its server. Blocks until all that it has submitted has
   /// ended: what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been,
   /// is known not to come.
   void leave(std::uint64_t generation) noexcept;

@@ -36,8 +36,8 @@ std::string failure_of(const CudaClient& client) {
   return {};
 }
 
-/// Whether the next sync tells of memory that was not there, asked for on that line of this file.
-bool tells_of_want_of_memory(const CudaClient& client, std::source_location asked) {
+/// Whether the next sync throws OutOfMemory with the line `asked` as the site of its cause.
+bool throws_out_of_memory(const CudaClient& client, std::source_location asked) {
   try {
     client.sync().get();
   } catch (const ServerError& error) {
@@ -275,7 +275,7 @@ TEST_CASE("A GPU that is 99 % full refuses what does not fit, and serves all tha
   for (int round = 0; round < 5; ++round) {
     const auto line = std::source_location::current();
     const Handle beyond = client.empty(free / 50, line);
-    CHECK(tells_of_want_of_memory(client, line));
+    CHECK(throws_out_of_memory(client, line));
     CHECK_THROWS_AS(client.read_one(beyond), IoError);
     const auto values = counting(100'000, static_cast<std::uint32_t>(round));
     const Handle data = client.create(Bytes::copy_of(values));
