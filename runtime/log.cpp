@@ -115,7 +115,6 @@ struct Holder {
   std::mutex mutex;
   std::shared_ptr<Backend> backend;
   std::atomic<bool> took_task_errors{false};
-  std::atomic<bool> took_stalls{false};
 
   Holder() = default;
   Holder(const Holder&) = delete;
@@ -166,6 +165,8 @@ void log_task_error(const TaskError& task) {
                "a task failed on " + Place{task.device, task.stream}.to_string() + ": " + describe(task.error));
 }
 
+// Stays when the log stops: it then prints what the default would, and a callback that the program has set since is not
+// removed.
 void log_stall(const Stall& stall) { log_or_print(LogLevel::Warn, stall.to_string()); }
 
 std::shared_ptr<Backend> make_backend(LogOptions options) {
@@ -204,7 +205,7 @@ void start(LogOptions options) {
   holder().swap_in(make_backend(std::move(options)), levels);
   set_task_error_callback(log_task_error);
   holder().took_task_errors = true;
-  if (offer_stall_callback(log_stall)) holder().took_stalls = true;
+  static_cast<void>(offer_stall_callback(log_stall));
 }
 
 void start() { start(log_options(settings())); }
@@ -214,13 +215,12 @@ bool start_if_stopped(LogOptions options) {
   const Levels levels = levels_of(options);
   if (!holder().put_in_if_empty(make_backend(std::move(options)), levels)) return false;
   if (offer_task_error_callback(log_task_error)) holder().took_task_errors = true;
-  if (offer_stall_callback(log_stall)) holder().took_stalls = true;
+  static_cast<void>(offer_stall_callback(log_stall));
   return true;
 }
 
 void stop() noexcept {
   if (holder().took_task_errors.exchange(false)) set_task_error_callback(nullptr);
-  if (holder().took_stalls.exchange(false)) set_stall_callback(nullptr);
   holder().swap_in(nullptr, all_off);
 }
 

@@ -91,4 +91,9 @@ TEST_CASE("A stall goes to the log where it runs, unless the program takes stall
   log::stop();
   CHECK_FALSE(offer_stall_callback([](const Stall&) {}));
   set_stall_callback(nullptr);
+  AllLines third;
+  set_stall_callback([](const Stall&) {});
+  log::stop();  // which leaves a callback alone that was set while it ran
+  CHECK_FALSE(offer_stall_callback([](const Stall&) {}));
+  set_stall_callback(nullptr);
 }
