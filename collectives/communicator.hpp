@@ -35,8 +35,8 @@ class Communicator {
   [[nodiscard]] std::size_t world_size() const noexcept { return devices_.world_size(); }
   [[nodiscard]] const std::shared_ptr<CommunicationGroup>& group() const noexcept { return group_; }
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& recorder() const noexcept { return recorder_; }
-  /// Whether all that is asked for is refused, for good.
-  [[nodiscard]] bool broken() const { return group_->sequencer().broken(number_) != nullptr; }
+  /// Whether all that this rank asks for from now on is refused, for good.
+  [[nodiscard]] bool refuses_all() const { return group_->sequencer().refuses_all_of(number_, rank_); }
 
   /// Gives the communicator up for all ranks: see Sequencer::abort. Returns what it is refused with from now on.
   [[nodiscard]] std::exception_ptr abort(const std::exception_ptr& cause) noexcept;

@@ -272,6 +272,12 @@ std::exception_ptr Sequencer::broken(CommunicatorNumber communicator) const {
   return among != nullptr ? among->error() : error([&] { return closed(communicator); });
 }
 
+bool Sequencer::refuses_all_of(CommunicatorNumber communicator, std::size_t rank) const {
+  const std::lock_guard lock(mutex_);
+  const CommunicatorSequence* among = communicators_->find(communicator);
+  return among == nullptr || among->refuses_all_of(rank);
+}
+
 void Sequencer::freeze() noexcept {
   const std::lock_guard lock(mutex_);
   if (frozen_++ == 0) frozen_since_ = options_.now();

@@ -114,6 +114,9 @@ class Sequencer {
   /// Why all that is submitted now is refused: a timeout, an abort, a device that has left, or closed; nullptr: it is
   /// not. Stays so: the devices go on with a new communicator.
   [[nodiscard]] std::exception_ptr broken(CommunicatorNumber communicator) const;
+  /// Whether everything is refused, for good, that this rank submits from now on: it is broken(), and the rank has
+  /// submitted what a device that has left had submitted before.
+  [[nodiscard]] bool refuses_all_of(CommunicatorNumber communicator, std::size_t rank) const;
 
   /// Times out what is overdue at `now`: all who did arrive are refused with CollectiveError Timeout, which names the
   /// missing ranks, each one's last operation, and what its device is doing; if the operation was held back, what it

@@ -83,6 +83,12 @@ class CommunicatorSequence {
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& recorder() const noexcept { return recorder_; }
+  /// Whether everything is refused that the rank submits from now on. Not yet where others wait for it in an operation
+  /// from before error().
+  [[nodiscard]] bool refuses_all_of(std::size_t rank) const noexcept {
+    const WaitingOperation* const its_next = waiting(next_[rank]);
+    return error_ && (its_next == nullptr || its_next->turn.refusal);
+  }
   /// The rank's next operation.
   [[nodiscard]] std::uint64_t next(std::size_t rank) const noexcept { return next_[rank]; }
   /// "its last there was operation 3, all_reduce ...".

@@ -174,7 +174,11 @@ TEST_CASE("A device that leaves lets what it submitted end, and everything after
   CHECK(t.a.times() == 0);  // What it waits for may come, and its answers keep their order.
   CHECK(mentions(t.why_broken(), {"communicator 2 {", "after operation 1", "host:2 was shut down"}));
   CHECK_FALSE(t.sequencer.broken(t.pair));
+  CHECK(t.sequencer.refuses_all_of(t.three, 0));
+  CHECK_FALSE(t.sequencer.refuses_all_of(t.three, 1));  // The others wait for it.
+  CHECK_FALSE(t.sequencer.refuses_all_of(t.pair, 0));
   t.submit(t.three, 1, of_count(1), t.b.launch());
+  CHECK(t.sequencer.refuses_all_of(t.three, 1));
   REQUIRE(t.a.times() == 2);
   REQUIRE(t.c.times() == 1);
   CHECK_FALSE(t.a.turns[0].refusal);

@@ -3,6 +3,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <utility>
@@ -98,6 +99,20 @@ TEST_CASE("A group rests while a device of it is shut down, and its calls can be
   CHECK_FALSE(groups.empty());
   for (RoundGroup* const group : groups) bench.book.renewed(*group);
   CHECK(bench.book.append({bench.round()}, false));
+}
+
+TEST_CASE("A device is not shut down while somebody renews a group of it, which would fail") {
+  BookBench bench;
+  const auto round = bench.round(Fault::Missing);
+  REQUIRE(bench.book.append({round}, true));
+  bench.call_all();
+  RoundGroup* const group = bench.book.ended(*round);
+  REQUIRE(group != nullptr);
+  const auto shaken = std::async(std::launch::async, [&] { bench.book.shake(bench.line.devices.front()); });
+  CHECK(shaken.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  bench.book.renewed(*group);
+  shaken.wait();
+  CHECK_FALSE(bench.book.append({bench.round()}, false));  // it rests
 }
 
 TEST_CASE("L10: a round that does not end is reported with its operation and devices") {

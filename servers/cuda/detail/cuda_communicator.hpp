@@ -76,7 +76,9 @@ class CudaCommunicator : public Communicator {
     return context_->communication->streams.timeline(slot_).issued() >= last_;
   }
   /// Nothing is under way, and nothing more will be.
-  [[nodiscard]] bool over() const { return context_->communication->streams.completed(slot_) >= last_ && broken(); }
+  [[nodiscard]] bool over() const {
+    return context_->communication->streams.completed(slot_) >= last_ && refuses_all();
+  }
   /// NCCL's communicators; null where the operations are transfers.
   [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return context_->clique; }
 

@@ -61,7 +61,7 @@ class HostCommunicator : public Communicator {
   bool wait_until(std::chrono::steady_clock::time_point deadline) { return timeline_->wait_until(last_, deadline); }
   void wait() { timeline_->wait(last_); }
   /// Nothing is under way, and nothing more will be.
-  [[nodiscard]] bool over() const { return timeline_->reached(last_) && broken(); }
+  [[nodiscard]] bool over() const { return timeline_->reached(last_) && refuses_all(); }
 
  private:
   struct Part;

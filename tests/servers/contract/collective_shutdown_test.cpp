@@ -87,6 +87,32 @@ TEMPLATE_TEST_CASE("H9: what all ranks have asked for is done before a shutdown"
   for (Future<void>& future : futures) get_soon(std::move(future));
 }
 
+// A communicator that one of its ranks has left ends for the others with what that rank has asked for, not before.
+TEMPLATE_TEST_CASE("H9: what a device has asked for before its shutdown is done, whatever else is opened meanwhile", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
+  TestType fleet(3);
+  const CommunicationId all(fleet.devices());
+  const CommunicationId others{fleet.devices()[1], fleet.devices()[2]};
+  require_service(fleet);  // what has to be opened is
+  const Sum of_leaver(fleet[0], all, 100);
+  fleet[0].device_handle().submit_blocking([](auto&) {});  // it has asked
+  std::promise<void> left;
+  fleet[2].device_handle().submit([held = left.get_future()](auto&) { held.wait(); });
+  const Sum between[] = {Sum(fleet[1], others, 100), Sum(fleet[2], others, 100)};
+  const Sum last[] = {Sum(fleet[1], all, 100), Sum(fleet[2], all, 100)};
+  auto leaving = std::async(std::launch::async, [device = fleet.devices()[0]] { return shutdown(device); });
+  const auto begin = Clock::now();
+  while (!kind_of<CollectiveError>([&] { fleet[1].ensure_init_collective(all); }))
+    REQUIRE(Clock::now() - begin < bound);
+  left.set_value();
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(between[i].right(fleet[i + 1]));
+    CHECK(last[i].right(fleet[i + 1]));
+  }
+  CHECK(leaving.get() == ShutdownOutcome::Drained);
+}
+
 TEMPLATE_TEST_CASE("H9: all devices are shut down at once while they wait for each other", "", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 4);
   TestType fleet(4);

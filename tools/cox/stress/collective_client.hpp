@@ -369,8 +369,12 @@ void CollectiveClient<Backend>::end_check(Check& check) {
 // Nothing of the group is under way.
 template <class Backend>
 void CollectiveClient<Backend>::renew(RoundGroup& group) {
+  const struct Renewed {
+    RoundBook& rounds;
+    RoundGroup& group;
+    ~Renewed() { rounds.renewed(group); }
+  } renewed{rounds_, group};
   device(group.members[random_.below(group.members.size())]).compute.ensure_init_collective(group.id);
-  rounds_.renewed(group);
 }
 
 template <class Backend>

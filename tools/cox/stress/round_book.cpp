@@ -130,27 +130,31 @@ RoundGroup* RoundBook::ended(const Round& round) {
   const std::lock_guard lock(group.mutex);
   open_count_.fetch_sub(1, std::memory_order_relaxed);
   if (--group.open > 0 || !group.resting || group.held > 0) return nullptr;
+  group.renewing = true;
   return &group;
 }
 
 void RoundBook::renewed(RoundGroup& group) {
   const std::lock_guard lock(group.mutex);
+  group.renewing = false;
   group.resting = group.held > 0;
   for (RoundLine& line : lines_)
     if (line.group == &group) line.broken_from = std::numeric_limits<std::uint64_t>::max();
+  group.renewed.notify_all();
 }
 
 template <class F>
 void RoundBook::each_group_of(std::size_t device, const F& f) {
   for (RoundGroup& group : groups_) {
     if (!std::ranges::binary_search(group.members, device)) continue;
-    const std::lock_guard lock(group.mutex);
-    f(group);
+    std::unique_lock lock(group.mutex);
+    f(group, lock);
   }
 }
 
 void RoundBook::shake(std::size_t device) {
-  each_group_of(device, [this](RoundGroup& group) {
+  each_group_of(device, [this](RoundGroup& group, std::unique_lock<std::mutex>& in_group) {
+    group.renewed.wait(in_group, [&group] { return !group.renewing; });
     group.resting = true;
     ++group.held;
     const std::lock_guard lock(mutex_);
@@ -181,7 +185,8 @@ bool RoundBook::called_all(const RoundGroup& group) {
 
 bool RoundBook::released(RoundGroup& group) {
   const std::lock_guard lock(group.mutex);
-  return --group.held == 0 && group.open == 0;
+  group.renewing = --group.held == 0 && group.open == 0;
+  return group.renewing;
 }
 
 bool RoundBook::called_all(std::size_t device) {
@@ -204,8 +209,9 @@ void RoundBook::drop_calls(std::size_t device, bool of_others) {
 
 std::vector<RoundGroup*> RoundBook::released(std::size_t device) {
   std::vector<RoundGroup*> groups;
-  each_group_of(device, [&](RoundGroup& group) {
-    if (--group.held == 0 && group.open == 0) groups.push_back(&group);
+  each_group_of(device, [&](RoundGroup& group, auto&) {
+    group.renewing = --group.held == 0 && group.open == 0;
+    if (group.renewing) groups.push_back(&group);
   });
   return groups;
 }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -27,10 +28,12 @@ struct RoundGroup {
   const CommunicationId id;
   const DeviceSet members;  ///< By rank.
   std::mutex mutex;         ///< Before those of the lanes.
+  std::condition_variable renewed;
   // guarded by mutex:
   std::size_t open = 0;                    ///< Rounds that have not ended.
   std::size_t held = 0;                    ///< While not 0 it is not renewed.
   bool resting = false;                    ///< No new rounds until all have ended and it is renewed.
+  bool renewing = false;                   ///< Who must renew it is doing so: until renewed().
   std::deque<std::string> abort_causes{};  ///< Of all aborts of the run.
 };
 
@@ -86,12 +89,13 @@ class RoundBook {
   bool call_next(Random& random, const Call& call);
   /// A round whose calls have all been made, for the caller to check; null if there is none.
   [[nodiscard]] std::shared_ptr<Round> take_called(Random& random);
-  /// The round was checked. Returns its group if the caller must renew it, and say renewed() then.
+  /// The round was checked. Returns its group if the caller must renew it, and say renewed() then, whatever happens.
   [[nodiscard]] RoundGroup* ended(const Round& round);
   void renewed(RoundGroup& group);
   /// Held while a device is shut down.
   [[nodiscard]] std::mutex& shutdowns() noexcept { return shutdowns_; }
-  /// The device is about to be shut down: its groups rest, and their rounds may fail, until released().
+  /// The device is about to be shut down: its groups rest, and their rounds may fail, until released(). Waits for those
+  /// who renew one, which needs its devices.
   void shake(std::size_t device);
   /// A rank is about to abort the group: it rests, and its open rounds may fail with that cause, until released(group).
   /// False if it rests already.
