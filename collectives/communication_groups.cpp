@@ -1,10 +1,10 @@
 #include <coxswain/collectives/communication_groups.hpp>
 
 #include <coxswain/collectives/device_activity.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
 #include <algorithm>
@@ -14,11 +14,24 @@
 #include <exception>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace cox {
 namespace {
 
 constinit std::atomic<CommunicationGroups*> made_of_process{nullptr};
+
+CommunicationGroups* made_now() noexcept { return made_of_process.load(std::memory_order_acquire); }
+
+struct Arrivals {
+  std::mutex mutex;
+  std::vector<std::pair<DeviceId, std::uint64_t>> before_groups;  // guarded by mutex
+
+  static Arrivals& of_process() {
+    static auto& arrivals = *new Arrivals;
+    return arrivals;
+  }
+};
 
 SequencerOptions options_of_process() {
   const Settings now = settings();
@@ -37,17 +50,28 @@ std::chrono::milliseconds timeout_in_force() {
 CommunicationGroups& CommunicationGroups::of_process() {
   static auto& groups = []() -> CommunicationGroups& {
     auto* const made = new CommunicationGroups(options_of_process());
-    made_of_process.store(made, std::memory_order_release);
-    set_abandon_listener([](DeviceId device) noexcept { of_process().leave_abandoned(device); });
+    {
+      Arrivals& arrivals = Arrivals::of_process();
+      const std::lock_guard lock(arrivals.mutex);
+      for (const auto& [device, generation] : arrivals.before_groups) made->arrive(device, generation);
+      made_of_process.store(made, std::memory_order_release);
+    }
+    static constexpr PendingCollectives::Listener listener{
+        .none_left = [](DeviceId device,
+                        std::uint64_t generation) noexcept { made_now()->leave_closing(device, generation); },
+        .abandoned = [](DeviceId device) noexcept { made_now()->leave_abandoned(device); }};
+    PendingCollectives::set_listener(listener);
     return *made;
   }();
   return groups;
 }
 
 void CommunicationGroups::arrive_in_process(DeviceId device, std::uint64_t generation) {
-  // Acquire pairs with the release above. Without groups no device has left one.
-  if (CommunicationGroups* const made = made_of_process.load(std::memory_order_acquire))
-    made->arrive(device, generation);
+  PendingCollectives::of(device).open(generation);
+  Arrivals& arrivals = Arrivals::of_process();
+  const std::lock_guard lock(arrivals.mutex);
+  if (CommunicationGroups* const made = made_now()) return made->arrive(device, generation);
+  arrivals.before_groups.emplace_back(device, generation);
 }
 
 CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices, MembershipEpoch called,
@@ -76,10 +100,10 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
 void CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch called,
                                             std::source_location site) const {
   for (const DeviceId device : devices.devices()) {
-    const auto found = departures_.find(device);
-    if (found == departures_.end()) continue;
+    const auto found = members_.find(device);
+    if (found == members_.end()) continue;
     const bool away = found->second.away;
-    if (!away && called >= found->second.epoch) continue;
+    if (!away && called >= found->second.left) continue;
     throw CollectiveError(
         CollectiveError::Kind::Aborted,
         "no communicator " + devices.to_string() + ": " + device.to_string() + " was shut down" +
@@ -90,32 +114,51 @@ void CommunicationGroups::require_none_left(const CommunicationId& devices, Memb
 
 void CommunicationGroups::arrive(DeviceId device, std::uint64_t generation) {
   const std::lock_guard lock(mutex_);
-  const auto found = departures_.find(device);
-  if (found == departures_.end()) return;
-  found->second.generation = generation;
-  found->second.away = false;
+  Member& member = members_[device];
+  member.server = generation;
+  member.away = false;
 }
 
 std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId device, std::uint64_t generation) {
-  std::vector<Group> left;
-  const auto take = [&](const auto& which) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(groups_, [&](const auto& entry) {
-      if (!std::ranges::binary_search(entry.first.devices(), device) || !which(*entry.second)) return false;
-      left.push_back(entry.second);
-      return true;
-    });
-  };
   {
     const std::lock_guard lock(mutex_);
-    const auto [departure, first] = departures_.try_emplace(device);
-    if (!first && !departure->second.away && generation < departure->second.generation) return {};
-    departure->second = {.epoch = MembershipEpoch::begin_next()};
+    Member& member = members_[device];
+    if (member.server != generation) return {};
+    member.server = 0;
+    end_membership(device, member);
   }
-  take([](const CommunicationGroup&) { return true; });
+  return leave_sequencer(device);
+}
+
+// Under the lock. Its groups are found no more.
+void CommunicationGroups::end_membership(DeviceId device, Member& member) {
+  member.away = true;
+  member.left = MembershipEpoch::begin_next();
+  std::erase_if(groups_, [&](const auto& entry) {
+    if (!std::ranges::binary_search(entry.first.devices(), device)) return false;
+    member.unclosed.push_back(entry.second);
+    return true;
+  });
+}
+
+std::vector<CommunicationGroups::Group> CommunicationGroups::leave_sequencer(DeviceId device) {
   sequencer_.leave(device);
-  take([](const CommunicationGroup& group) { return !group.usable(); });  // opened in between
-  return left;
+  const std::lock_guard lock(mutex_);
+  return std::exchange(members_[device].unclosed, {});
+}
+
+void CommunicationGroups::leave_closing(DeviceId device, std::uint64_t generation) noexcept {
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      Member& member = members_[device];
+      if (member.away || member.server != generation) return;
+      end_membership(device, member);
+    }
+    sequencer_.leave(device);
+  } catch (...) {
+    report_task_error({device, StreamId::current(), std::current_exception()});
+  }
 }
 
 void CommunicationGroups::leave_abandoned(DeviceId device) noexcept {
@@ -123,7 +166,13 @@ void CommunicationGroups::leave_abandoned(DeviceId device) noexcept {
     const auto cause = std::make_exception_ptr(CollectiveError(
         CollectiveError::Kind::Aborted,
         device.to_string() + " was shut down, and abandoned, since a task held its thread", std::source_location()));
-    for (const Group& group : leave(device)) group->close(cause);
+    {
+      const std::lock_guard lock(mutex_);
+      Member& member = members_[device];
+      member.server = 0;
+      end_membership(device, member);
+    }
+    for (const Group& group : leave_sequencer(device)) group->close(cause);
   } catch (...) {
     report_task_error({device, StreamId::current(), std::current_exception()});
   }

@@ -8,7 +8,6 @@
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <source_location>
@@ -40,16 +39,18 @@ class CommunicationGroups {
   /// place. Ranks that still hold the old one are refused, so nothing that was meant for it is taken for an operation
   /// of the new one.
   [[nodiscard]] Group renew(const CommunicationId& devices);
-  /// The device has been opened; communicators with it can be, too, even if it has left before. `generation`: of its
-  /// server, later ones have higher numbers.
-  void arrive(DeviceId device, std::uint64_t generation = 0);
-  /// Calls arrive() on the groups of the process, if they have been made.
+  /// A server of that generation, which no other server has and is not 0, is in service; communicators with its device
+  /// can be opened, even if it has left before.
+  void arrive(DeviceId device, std::uint64_t generation);
+  /// Calls arrive() on the groups of the process, also if they are made later.
   static void arrive_in_process(DeviceId device, std::uint64_t generation);
-  /// The device is being shut down and will ask for nothing any more: see Sequencer::leave. Its groups are found no
-  /// more; the caller closes those that are returned when it has waited for what it asked for.
-  /// Does nothing where a server of a later `generation` has arrived: this one was abandoned.
-  [[nodiscard]] std::vector<Group> leave(DeviceId device,
-                                         std::uint64_t generation = std::numeric_limits<std::uint64_t>::max());
+  /// The server is being destroyed and will ask for nothing any more: see Sequencer::leave. The groups of its device
+  /// are found no more; the caller closes those that are returned when it has waited for what it asked for. Does
+  /// nothing if it was never in service, or was abandoned.
+  [[nodiscard]] std::vector<Group> leave(DeviceId device, std::uint64_t generation);
+  /// The server is closing, and no call that has been accepted will ask for anything any more. As leave(), which is
+  /// still to come and returns the groups.
+  void leave_closing(DeviceId device, std::uint64_t generation) noexcept;
   /// The shutdown of the device ended as Abandoned: its rank submits nothing any more. As leave(), and its groups are
   /// closed.
   void leave_abandoned(DeviceId device) noexcept;
@@ -63,15 +64,17 @@ class CommunicationGroups {
   mutable detail::AdaptiveMutex mutex_;  // before the groups' and the sequencer's
   void require_none_left(const CommunicationId& devices, MembershipEpoch called, std::source_location site) const;
 
-  /// The last time that a device left.
-  struct Departure {
-    MembershipEpoch epoch;         // which it began
-    std::uint64_t generation = 0;  // of the server that has arrived since
-    bool away = true;              // none has
+  struct Member {
+    std::uint64_t server = 0;     // the generation of the one in service; 0: there is none
+    bool away = false;            // it has left, and no server has arrived since
+    MembershipEpoch left;         // began when it left last
+    std::vector<Group> unclosed;  // for leave() to return
   };
+  void end_membership(DeviceId device, Member& member);
+  [[nodiscard]] std::vector<Group> leave_sequencer(DeviceId device);
 
-  std::map<CommunicationId, Group> groups_;   // guarded by mutex_, as all below
-  std::map<DeviceId, Departure> departures_;  // of each device that has ever left
+  std::map<CommunicationId, Group> groups_;  // guarded by mutex_, as all below
+  std::map<DeviceId, Member> members_;       // each device that has ever had a server
 };
 
 /// The flight recorders of all communicators of the process, in the order of their devices, as a JSON array of objects:

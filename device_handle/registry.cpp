@@ -28,7 +28,7 @@ using Key = std::pair<DeviceId, Stage>;
 
 constexpr std::chrono::seconds exit_timeout{10};
 
-constinit std::atomic<void (*)(DeviceId) noexcept> abandon_listener{nullptr};
+constinit std::atomic<const ShutdownListener*> shutdown_listener{nullptr};
 
 template <class Device>
 struct Entry {
@@ -175,14 +175,17 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   lock.unlock();
 
   for (const auto& item : closing.threads) item.second->close();
+  const ShutdownListener* const listener = shutdown_listener.load(std::memory_order_acquire);
+  if (listener != nullptr)
+    for (const auto& [key, thread] : closing.threads) listener->closing(key.first);
   std::vector<std::shared_ptr<DeviceThread>> threads;
   for (const auto& item : closing.threads) threads.push_back(item.second);
   ShutdownOutcome worst = DeviceThread::join(threads, deadline);
   for (const auto& item : closing.inlines) worst = std::max(worst, item.second->join(deadline));
 
-  if (auto* const listener = abandon_listener.load(std::memory_order_acquire))
+  if (listener != nullptr)
     for (const auto& [key, thread] : closing.threads)
-      if (thread->abandoned()) listener(key.first);
+      if (thread->abandoned()) listener->abandoned(key.first);
 
   lock.lock();
   for (const auto& item : closing.threads) all.threads.erase(item.first);
@@ -309,8 +312,8 @@ void shutdown_waits_for(DeviceId device, const std::shared_ptr<WaitNode>& node) 
   all.joined.emplace(device, node);
 }
 
-void set_abandon_listener(void (*listener)(DeviceId) noexcept) noexcept {
-  abandon_listener.store(listener, std::memory_order_release);
+void set_shutdown_listener(const ShutdownListener& listener) noexcept {
+  shutdown_listener.store(&listener, std::memory_order_release);
 }
 
 ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout) {

@@ -26,10 +26,16 @@ ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout = st
 /// at process exit.
 ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-/// Called for each device whose shutdown ends as Abandoned: its services are not destroyed, so what they share with
-/// other devices, such as communicators, has to be closed here. On the thread that shuts the device down, before the
-/// device can be opened again; must neither throw nor open or shut down devices. Replaces the former listener; nullptr:
-/// none.
-void set_abandon_listener(void (*listener)(DeviceId) noexcept) noexcept;
+/// Who is told of shutdowns, on the thread that makes one and before the device can be opened again. The functions must
+/// neither throw nor open or shut down devices.
+struct ShutdownListener {
+  /// The device refuses new calls; those that it has accepted may have yet to run.
+  void (*closing)(DeviceId device) noexcept;
+  /// Its shutdown ends as Abandoned: its services are not destroyed, so what they share with other devices, such as
+  /// communicators, has to be closed here.
+  void (*abandoned)(DeviceId device) noexcept;
+};
+/// Replaces the former one. `listener` lives for ever. Any thread.
+void set_shutdown_listener(const ShutdownListener& listener) noexcept;
 
 }  // namespace cox

@@ -439,7 +439,11 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
 
  private:
   friend CollectiveCalls<Server, ComputeClient>;
+  friend Graph<ComputeClient>;
 
+  [[nodiscard]] PendingCollectives::Call pending_collective() const noexcept {
+    return PendingCollectives::Call(utilities_->pending_collectives);
+  }
   explicit ComputeClient(HandleTemplate<Server> device) : device_(std::move(device)), utilities_(device_.utilities()) {}
 
   class PersistentWindow {

@@ -18,9 +18,9 @@ namespace cox {
 /// any thread. The server keeps the graph, and the memory that its work touches, until the last copy is gone and what
 /// was queued of it before is done (L11), or until its device is shut down.
 ///
-/// Client: has device_handle() and stream_id(). The server behind it has replay(GraphId, MembershipEpoch, const
-/// Caller&), whose failures join the stream's errors, and graph_destroy(GraphId, const Caller&), which must not wait
-/// for the device.
+/// Client: has device_handle(), stream_id() and pending_collective(): what is kept while a replay is queued. The server
+/// behind it has replay(GraphId, MembershipEpoch, const Caller&), whose failures join the stream's errors, and
+/// graph_destroy(GraphId, const Caller&), which must not wait for the device.
 template <class Client>
 class Graph {
  public:
@@ -42,9 +42,8 @@ class Graph {
     const Captured& captured = owner_->captured;
     const StreamScope scope(captured.stream);  // L9
     captured.client.device_handle().submit(
-        [id = captured.id, called = MembershipEpoch::current(), caller = Caller{captured.stream, site}](auto& server) {
-          server.replay(id, called, caller);
-        });
+        [id = captured.id, called = MembershipEpoch::current(), caller = Caller{captured.stream, site},
+         pending = captured.client.pending_collective()](auto& server) { server.replay(id, called, caller); });
   }
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/check_mode.hpp>
+#include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/completion_thread.hpp>
 #include <coxswain/runtime/device_properties.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
@@ -16,6 +17,8 @@ template <class Server>
 struct ServerUtilities {
   /// The device, and the server's generation on it.
   MemoryOwner owner;
+  /// Counts the calls of its clients that may ask for collectives.
+  PendingCollectives& pending_collectives = PendingCollectives::of(owner.device);
   DeviceProperties properties;
   typename Server::Info info;
   typename Server::LayoutPolicy layout_policy;

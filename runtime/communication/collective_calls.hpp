@@ -227,8 +227,8 @@ class CollectiveCalls {
   template <class Group>
   void communicate(std::shared_ptr<Group> group, CollectiveGroup calls, const Site& site) const {
     client().submit(site, "collective",
-                    [group = std::move(group), calls = std::move(calls).take_calls()](Server& server,
-                                                                                      const Caller& caller) mutable {
+                    [group = std::move(group), calls = std::move(calls).take_calls(),
+                     pending = client().pending_collective()](Server& server, const Caller& caller) mutable {
                       server.communicate(std::move(group), std::move(calls), caller, IssueTime::AtEndOfRow);
                     });
   }

@@ -124,7 +124,12 @@ CudaServer::CudaServer(CudaServer&&) noexcept = default;
 CudaServer& CudaServer::operator=(CudaServer&&) noexcept = default;
 CudaServer::~CudaServer() = default;
 
-std::shared_ptr<const ServerUtilities<CudaServer>> CudaServer::utilities() const { return device_->utilities(); }
+// Asked for when the device takes the server into service.
+std::shared_ptr<const ServerUtilities<CudaServer>> CudaServer::utilities() const {
+  const auto& utilities = device_->utilities();
+  CommunicationGroups::arrive_in_process(utilities->owner.device, utilities->owner.generation);
+  return utilities;
+}
 
 std::vector<DeviceId> CudaServer::enumerate_devices(std::uint16_t type) {
   return type == cuda_device_type ? enumerate_cuda_devices() : std::vector<DeviceId>();

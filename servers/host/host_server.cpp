@@ -75,7 +75,12 @@ HostServer::HostServer(HostServer&&) noexcept = default;
 HostServer& HostServer::operator=(HostServer&&) noexcept = default;
 HostServer::~HostServer() = default;
 
-std::shared_ptr<const ServerUtilities<HostServer>> HostServer::utilities() const { return device_->utilities(); }
+// Asked for when the device takes the server into service.
+std::shared_ptr<const ServerUtilities<HostServer>> HostServer::utilities() const {
+  const auto& utilities = device_->utilities();
+  CommunicationGroups::arrive_in_process(utilities->owner.device, utilities->owner.generation);
+  return utilities;
+}
 
 std::vector<DeviceId> HostServer::enumerate_devices(std::uint16_t type) {
   std::vector<DeviceId> devices;

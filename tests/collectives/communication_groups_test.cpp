@@ -113,7 +113,8 @@ TEST_CASE("A device that leaves is in no group that is found from then on, and e
   CommunicationGroups groups{{}};
   const auto with = groups.find_or_open({a, b});
   const auto without = groups.find_or_open({a, c});
-  const auto left = groups.leave(b);
+  groups.arrive(b, 1);
+  const auto left = groups.leave(b, 1);
   CHECK(left == std::vector{with});
   CHECK(groups.find_or_open({a, c}) == without);
   // L16: refused at once until the device is there again.
@@ -121,7 +122,7 @@ TEST_CASE("A device that leaves is in no group that is found from then on, and e
   for (const Find find : {Find{&CommunicationGroups::find_or_open}, Find{&CommunicationGroups::renew}})
     CHECK(kind_of<CollectiveError>([&] { static_cast<void>((groups.*find)({a, b})); }) ==
           CollectiveError::Kind::Aborted);
-  groups.arrive(b);
+  groups.arrive(b, 2);
   CHECK(groups.find_or_open({a, b}) != with);
   CHECK(groups.find_or_open({a, b})->usable());
 }
@@ -130,8 +131,9 @@ TEST_CASE("L16: what was called before a device left finds no group with it, eve
   CommunicationGroups groups{{}};
   const auto without = groups.find_or_open({a, c});
   const MembershipEpoch before = MembershipEpoch::current();
-  static_cast<void>(groups.leave(b));
-  groups.arrive(b);
+  groups.arrive(b, 1);
+  static_cast<void>(groups.leave(b, 1));
+  groups.arrive(b, 2);
   const MembershipEpoch after = MembershipEpoch::current();
   const auto with = groups.find_or_open({a, b});
   CHECK(groups.find_or_open({a, b}, after, std::source_location::current()) == with);
@@ -143,6 +145,7 @@ TEST_CASE("L16: what was called before a device left finds no group with it, eve
 
 TEST_CASE("L16: a server that was abandoned does not take leave for the one that has come after it") {
   CommunicationGroups groups{{}};
+  groups.arrive(b, 6);
   const auto before = groups.find_or_open({a, b});
   groups.leave_abandoned(b);
   CHECK_FALSE(before->usable());
@@ -152,6 +155,23 @@ TEST_CASE("L16: a server that was abandoned does not take leave for the one that
   const auto after = groups.find_or_open({a, b});
   CHECK(groups.leave(b, 6).empty());
   CHECK(after->usable());
+  CHECK(groups.find_or_open({a, b}) == after);
+  CHECK(groups.leave(b, 7) == std::vector{after});
+}
+
+TEST_CASE("L16: a closing device is refused before its server is gone, which then ends its groups") {
+  CommunicationGroups groups{{}};
+  groups.arrive(b, 6);
+  const auto group = groups.find_or_open({a, b});
+  groups.leave_closing(b, 5);  // of a server that is gone
+  CHECK(groups.find_or_open({a, b}) == group);
+  groups.leave_closing(b, 6);
+  CHECK(kind_of<CollectiveError>([&] { static_cast<void>(groups.find_or_open({a, b})); }) ==
+        CollectiveError::Kind::Aborted);
+  CHECK(groups.leave(b, 6) == std::vector{group});
+  groups.arrive(b, 7);
+  const auto after = groups.find_or_open({a, b});
+  groups.leave_closing(b, 6);  // late
   CHECK(groups.find_or_open({a, b}) == after);
   CHECK(groups.leave(b, 7) == std::vector{after});
 }

@@ -2,6 +2,7 @@
 // Captured graphs in static objects: dropped after main, whatever is left of their device.
 
 #include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/graph.hpp>
 
 #include <optional>
@@ -20,6 +21,9 @@ struct Client {
 
   [[nodiscard]] const cox::DeviceHandle<Server>& device_handle() const noexcept { return device; }
   [[nodiscard]] static cox::StreamId stream_id() noexcept { return cox::StreamId::current(); }
+  [[nodiscard]] cox::PendingCollectives::Call pending_collective() const {
+    return cox::PendingCollectives::Call(cox::PendingCollectives::of(device.device_id()));
+  }
 };
 
 std::optional<cox::Graph<Client>> before_main(cox::Graph<Client>(Client(), cox::GraphId{1}));

@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/graph.hpp>
 
 #include <latch>
@@ -50,6 +51,9 @@ struct GraphClient {
 
   [[nodiscard]] const cox::DeviceHandle<GraphServer>& device_handle() const noexcept { return device; }
   [[nodiscard]] StreamId stream_id() const noexcept { return stream; }
+  [[nodiscard]] cox::PendingCollectives::Call pending_collective() const {
+    return cox::PendingCollectives::Call(cox::PendingCollectives::of(device.device_id()));
+  }
 };
 
 using Graph = cox::Graph<GraphClient>;

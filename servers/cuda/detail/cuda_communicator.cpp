@@ -55,7 +55,8 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
                       .launched = {}})),
       begin_(context_->communication->streams.timeline(slot).submitted()),
       last_(begin_),
-      self_(std::make_shared<CudaCommunicator*>(this)) {
+      self_(std::make_shared<CudaCommunicator*>(this)),
+      pending_(PendingCollectives::of(device)) {
   context_->communication->streams.timeline(slot).set_in_order(clique() != nullptr);  // then all are on one stream
 }
 
@@ -84,6 +85,7 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
                  .launch = std::move(launch),
                  .attended = clique() != nullptr},
                 *part);
+  if (!rest_) rest_.emplace(PendingCollectives::Call::rest_of_running(pending_));
   ++last_;
   context_->communication->streams.timeline(slot_).submit();
   return last_position();
@@ -102,6 +104,7 @@ void CudaCommunicator::ask() noexcept {
     }
   }
   held_up_ = false;
+  rest_.reset();
 }
 
 // Returns false if none may be asked for yet: then ask() will be called. Transfers pass the gate, too: whoever asks may
@@ -227,7 +230,10 @@ std::exception_ptr CudaCommunicator::give_up() noexcept {
   }
 }
 
-void CudaCommunicator::refuse_unasked(const std::exception_ptr& refusal) noexcept { unasked_.refuse(refusal); }
+void CudaCommunicator::refuse_unasked(const std::exception_ptr& refusal) noexcept {
+  unasked_.refuse(refusal);
+  rest_.reset();
+}
 
 // Where the ranks meet.
 std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests, CliqueWay way) const {

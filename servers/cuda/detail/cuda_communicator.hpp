@@ -5,6 +5,7 @@
 #include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/collectives/nccl_operation.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/unique_function.hpp>
@@ -106,6 +107,8 @@ class CudaCommunicator : public Communicator {
   bool held_up_ = false;       // since there was nothing unasked, something had to be asked for later
   std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more unasked
   const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
+  PendingCollectives& pending_;
+  std::optional<PendingCollectives::Call> rest_;  // while there is something unasked
 };
 
 }  // namespace cox::detail

@@ -74,7 +74,6 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
                       [doorbell = doorbell_] { doorbell->ring(); }) {
   COX_CUDA_TRY(stream_create(&capture_stream_, CU_STREAM_NON_BLOCKING, 0));
-  CommunicationGroups::arrive_in_process(utilities_->owner.device, utilities_->owner.generation);
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {
     return utilities_->owner.device.to_string() + " is open: " + utilities_->properties.name + ", " +
            format_byte_count(utilities_->properties.memory.capacity);

@@ -33,7 +33,6 @@ HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
         if (const auto memory = pinned.lock())
           add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
       })) {
-  CommunicationGroups::arrive_in_process(utilities_->owner.device, utilities_->owner.generation);
   log::write(LogSubsystem::Host, LogLevel::Debug, [&] {
     return utilities_->owner.device.to_string() + " is open: " + format_byte_count(options.memory_capacity) + ", " +
            std::to_string(options.threads_per_device) + " threads";

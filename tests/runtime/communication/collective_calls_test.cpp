@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
+#include <coxswain/runtime/communication/pending_collectives.hpp>
 
 #include <barrier>
 #include <chrono>
@@ -68,6 +69,9 @@ class Client : public CollectiveCalls<Server, Client> {
   static constexpr bool is_blocking() noexcept { return false; }
   [[nodiscard]] DeviceId device_id() const noexcept { return device_; }
   [[nodiscard]] static StreamId stream_id() { return StreamId::current(); }
+  [[nodiscard]] PendingCollectives::Call pending_collective() const {
+    return PendingCollectives::Call(PendingCollectives::of(device_));
+  }
   [[nodiscard]] Handle empty(std::size_t /*bytes*/, std::source_location /*site*/) const { return memory_on(device_); }
   [[nodiscard]] static int read_one(const Handle& /*source*/, std::source_location /*site*/) { return 0; }
   [[nodiscard]] Handle create(int /*data*/, std::source_location /*site*/) const { return memory_on(device_); }

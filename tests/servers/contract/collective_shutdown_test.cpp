@@ -15,8 +15,10 @@
 #include <cstddef>
 #include <exception>
 #include <future>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -267,6 +269,97 @@ TEMPLATE_TEST_CASE("L16: a device that was shut down is refused at once by all t
   });
   fleet.reopen(2);
   require_service(fleet);
+}
+
+namespace {
+
+/// Shuts a device down on another thread while a task holds the device's thread; made when the device is closing.
+class HeldShutdown {
+ public:
+  template <class Client, class Queued>
+  HeldShutdown(const Client& client, const Queued& queued) {
+    client.device_handle().submit([held = release_.get_future().share()](auto&) { held.wait(); });
+    queued();
+    ended_ = std::async(std::launch::async, [device = client.device_id()] { return shutdown(device); });
+    while (kind_of<CallError>([&] { client.device_handle().submit([](auto&) {}); }) != CallError::Kind::Closed)
+      std::this_thread::yield();
+  }
+  HeldShutdown(const HeldShutdown&) = delete;
+  HeldShutdown& operator=(const HeldShutdown&) = delete;
+  ~HeldShutdown() {
+    if (ended_.valid()) static_cast<void>(end());
+  }
+  [[nodiscard]] ShutdownOutcome end() {
+    release_.set_value();
+    return ended_.get();
+  }
+
+ private:
+  std::promise<void> release_;
+  std::future<ShutdownOutcome> ended_;
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("L16: a closing device that has nothing more for the others is refused at once", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  const CollectiveTimeout timeout(std::chrono::seconds(10));
+  TestType fleet(2);
+  const CommunicationId all(fleet.devices());
+  require_service(fleet);  // what has to be opened is
+  Future<void> waiting = pending(fleet[0], all);
+  fleet[0].device_handle().submit_blocking([](auto&) {});  // it has asked
+  HeldShutdown closing(fleet[1], [] {});
+  const auto begin = Clock::now();
+  CHECK(kinds_of(std::move(waiting)) == std::vector(5, Kind::Aborted));
+  CHECK(Clock::now() - begin < at_once);
+  require_refused_at_once([&] { fleet[0].barrier(all); }, fleet.devices()[1]);
+  CHECK(closing.end() == ShutdownOutcome::Drained);
+  fleet.reopen(1);
+  require_service(fleet);
+}
+
+TEMPLATE_TEST_CASE("L16: what a closing device still has for the others is done, and then it is refused", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  const CollectiveTimeout timeout(std::chrono::seconds(10));
+  TestType fleet(2);
+  const CommunicationId all(fleet.devices());
+  const bool replayed = GENERATE(false, true);
+  const bool opened = GENERATE(false, true);  // else NCCL's communicator is made meanwhile
+  CAPTURE(replayed, opened);
+  if (opened) require_service(fleet);
+  const Handle memory = to_device(fleet[1], numbers_of(1, 100));
+  fleet[1].graph_prepare();
+  fleet[1].graph_start_capture();
+  fleet[1].all_reduce(memory, memory, ElementType::I32, all);
+  const auto graph = fleet[1].graph_stop_capture();
+  std::optional<Sum> its;
+  HeldShutdown closing(fleet[1], [&] {
+    if (replayed)
+      graph.replay();
+    else
+      its.emplace(fleet[1], all, 100);
+  });
+  const Sum mine(fleet[0], all, 100);
+  auto on_other_stream = fleet[0];
+  on_other_stream.set_stream(StreamId::allocate());
+  Future<void> more = pending(on_other_stream, all);
+  CHECK(closing.end() == ShutdownOutcome::Drained);
+  CHECK(mine.right(fleet[0]));
+  CHECK(kinds_of(std::move(more)) == std::vector(5, Kind::Aborted));
+  require_refused_at_once([&] { fleet[0].barrier(all); }, fleet.devices()[1]);
+}
+
+TEST_CASE("A server that is refused, since the device has one, takes no leave for that one") {
+  HostFleet fleet(2);
+  REQUIRE(HostFleet::lack_of_devices(2).empty());
+  const Sum waiting(fleet[0], fleet.devices(), 100);
+  const DeviceId other = fleet.devices()[1];
+  CHECK(kind_of<CallError>([&] { static_cast<void>(HostClient::init(other, HostServer(other))); }) ==
+        CallError::Kind::AlreadyRegistered);
+  const Sum late(fleet[1], fleet.devices(), 100);
+  CHECK((waiting.right(fleet[0]) && late.right(fleet[1])));
 }
 
 TEMPLATE_TEST_CASE("L16: a graph that meets a device which was shut down fails at its replay", "", COX_FLEETS) {

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <coxswain/device_handle/device_id.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace cox {
+
+/// How many calls of a device that may ask for a collective have not run yet: collectives, transfers and replays. When
+/// the device is closing and there is none left, it has asked for its last one, whatever else its thread has to do:
+/// the other ranks need not wait for its shutdown to end (L16). One for each device, never destroyed. Any thread.
+class PendingCollectives {
+ public:
+  struct Listener {
+    /// The server of that generation is closing and has no such calls left. At least once for each shutdown, perhaps
+    /// when it is over already. On the thread that shuts it down or whose call was the last.
+    void (*none_left)(DeviceId device, std::uint64_t generation) noexcept;
+    /// The shutdown of the device has ended as Abandoned: see ShutdownListener.
+    void (*abandoned)(DeviceId device) noexcept;
+  };
+
+  /// From the client's call until it has run, or was destroyed unrun.
+  class Call {
+   public:
+    explicit Call(PendingCollectives& of) noexcept : of_(&of) { of.submitted_.fetch_add(1, std::memory_order_seq_cst); }
+    /// For the rest of a call that is running now and will be done later. Device thread.
+    [[nodiscard]] static Call rest_of_running(PendingCollectives& of) noexcept {
+      of.ended_.fetch_sub(1, std::memory_order_seq_cst);
+      return {of, Running()};
+    }
+    Call(Call&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    Call& operator=(Call&&) = delete;
+    ~Call() {
+      if (of_ != nullptr) of_->end();
+    }
+
+   private:
+    struct Running {};
+    Call(PendingCollectives& of, Running) noexcept : of_(&of) {}
+
+    PendingCollectives* of_;
+  };
+
+  [[nodiscard]] static PendingCollectives& of(DeviceId device);
+  /// Replaces the former one. Told also of what has happened before, if it has not been taken back by open().
+  /// `listener` lives for ever.
+  static void set_listener(const Listener& listener) noexcept;
+
+  explicit PendingCollectives(DeviceId device) noexcept : device_(device) {}
+  PendingCollectives(const PendingCollectives&) = delete;
+  PendingCollectives& operator=(const PendingCollectives&) = delete;
+
+  /// A server of that generation, which is not 0, is in service. Idempotent.
+  void open(std::uint64_t generation) noexcept;
+  /// Its clients' calls are refused from now on.
+  void close() noexcept;
+
+ private:
+  // seq_cst, as all here: of the last call that ends and the thread that closes one at least sees the other.
+  void end() noexcept {
+    ended_.fetch_add(1, std::memory_order_seq_cst);
+    if (closing_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+      look();
+  }
+  void look() const noexcept;
+
+  const DeviceId device_;
+  alignas(64) std::atomic<std::uint64_t> submitted_{0};  // by clients
+  alignas(64) std::atomic<std::uint64_t> ended_{0};      // by the device thread, mostly
+  std::atomic<std::uint64_t> closing_{0};                // the generation that is; 0: none
+  std::atomic<std::uint64_t> generation_{0};
+};
+
+}  // namespace cox
