@@ -26,7 +26,7 @@ ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout = st
 /// at process exit.
 ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-/// Who is told of shutdowns, on the thread that makes one and before the device can be opened again. The functions must
+/// Callbacks for shutdowns, on the thread that calls shutdown(), before the device can be opened again. They must
 /// neither throw nor open or shut down devices.
 struct ShutdownListener {
   /// The device refuses new calls; those that it has accepted may have yet to run.

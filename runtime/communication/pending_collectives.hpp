@@ -8,14 +8,14 @@
 
 namespace cox {
 
-/// How many calls of a device that may ask for a collective have not run yet: collectives, transfers and replays. When
-/// the device is closing and there is none left, it has asked for its last one, whatever else its thread has to do:
-/// the other ranks need not wait for its shutdown to end (L16). One for each device, never destroyed. Any thread.
+/// Counts the queued calls of a device that may submit collectives: collectives, transfers and replays. When the device
+/// is closing and none is left, its rank has submitted its last operation, whatever else is queued on its thread, so
+/// the other ranks need not wait for the end of its shutdown (L16). One per device, never destroyed. Any thread.
 class PendingCollectives {
  public:
   struct Listener {
-    /// The server of that generation is closing and has no such calls left. At least once for each shutdown, perhaps
-    /// when it is over already. On the thread that shuts it down or whose call was the last.
+    /// The server of that generation is closing and has no such calls left. At least once per shutdown, possibly after
+    /// its end. On the thread that calls shutdown(), or the one on which the last call ended.
     void (*none_left)(DeviceId device, std::uint64_t generation) noexcept;
     /// The shutdown of the device has ended as Abandoned: see ShutdownListener.
     void (*abandoned)(DeviceId device) noexcept;

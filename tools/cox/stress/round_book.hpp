@@ -94,8 +94,8 @@ class RoundBook {
   void renewed(RoundGroup& group);
   /// Held while a device is shut down.
   [[nodiscard]] std::mutex& shutdowns() noexcept { return shutdowns_; }
-  /// The device is about to be shut down: its groups rest, and their rounds may fail, until released(). Waits for those
-  /// who renew one, which needs its devices.
+  /// The device is about to be shut down: its groups rest, and their rounds may fail, until released(). Waits while
+  /// one of them is being renewed, which needs its devices.
   void shake(std::size_t device);
   /// A rank is about to abort the group: it rests, and its open rounds may fail with that cause, until released(group).
   /// False if it rests already.
