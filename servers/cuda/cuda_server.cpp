@@ -124,7 +124,6 @@ CudaServer::CudaServer(CudaServer&&) noexcept = default;
 CudaServer& CudaServer::operator=(CudaServer&&) noexcept = default;
 CudaServer::~CudaServer() = default;
 
-// Asked for when the device takes the server into service.
 std::shared_ptr<const ServerUtilities<CudaServer>> CudaServer::utilities() const {
   const auto& utilities = device_->utilities();
   CommunicationGroups::arrive_in_process(utilities->owner.device, utilities->owner.generation);

@@ -67,6 +67,8 @@ class CudaServer {
   CudaServer& operator=(CudaServer&&) noexcept;
   ~CudaServer();
 
+  /// The device reads them once, when it takes the server into service; other ranks can communicate with it from then
+  /// on.
   [[nodiscard]] std::shared_ptr<const ServerUtilities<CudaServer>> utilities() const;
   [[nodiscard]] static std::vector<DeviceId> enumerate_devices(std::uint16_t type);
   [[nodiscard]] static std::vector<DeviceId> enumerate_all_devices() { return enumerate_cuda_devices(); }

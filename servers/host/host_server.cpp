@@ -75,7 +75,6 @@ HostServer::HostServer(HostServer&&) noexcept = default;
 HostServer& HostServer::operator=(HostServer&&) noexcept = default;
 HostServer::~HostServer() = default;
 
-// Asked for when the device takes the server into service.
 std::shared_ptr<const ServerUtilities<HostServer>> HostServer::utilities() const {
   const auto& utilities = device_->utilities();
   CommunicationGroups::arrive_in_process(utilities->owner.device, utilities->owner.generation);

@@ -51,6 +51,8 @@ class HostServer {
   HostServer& operator=(HostServer&&) noexcept;
   ~HostServer();
 
+  /// The device reads them once, when it takes the server into service; other ranks can communicate with it from then
+  /// on.
   [[nodiscard]] std::shared_ptr<const ServerUtilities<HostServer>> utilities() const;
   [[nodiscard]] static std::vector<DeviceId> enumerate_devices(std::uint16_t type);
   [[nodiscard]] static std::vector<DeviceId> enumerate_all_devices() { return enumerate_devices(host_device_type); }

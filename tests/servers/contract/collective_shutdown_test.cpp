@@ -352,8 +352,8 @@ TEMPLATE_TEST_CASE("L16: what a closing device still has for the others is done,
 }
 
 TEST_CASE("A server that is refused, since the device has one, takes no leave for that one") {
+  COX_REQUIRE_FLEET(HostFleet, 2);
   HostFleet fleet(2);
-  REQUIRE(HostFleet::lack_of_devices(2).empty());
   const Sum waiting(fleet[0], fleet.devices(), 100);
   const DeviceId other = fleet.devices()[1];
   CHECK(kind_of<CallError>([&] { static_cast<void>(HostClient::init(other, HostServer(other))); }) ==
