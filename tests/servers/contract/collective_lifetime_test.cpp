@@ -209,7 +209,8 @@ TEMPLATE_TEST_CASE("L11: what uses memory after a refused operation waits for wh
       second.all_reduce(other, other, its, devices);
     }
   };
-  ask(ElementType::I32, ElementType::I32);  // all is made
+  // The communicator is made, and the code of both types is loaded: loading waits for kernels that run.
+  for (const ElementType type : {ElementType::I32, ElementType::F32}) ask(type, type);
   fleet.each([](std::size_t, auto& client) { settle(client); });
 
   typename Backend::Gate gate(first);
