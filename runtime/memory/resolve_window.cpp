@@ -14,7 +14,7 @@ std::string describe_use(const MemoryWindow& window, const MemoryOwner& owner, c
          Place{owner.device, caller.stream}.to_string();
 }
 
-BufferWindow resolve_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller) {
+void refuse_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller) {
   if (!window.memory)
     throw IoError(
         IoError::Kind::NotFound,
@@ -32,14 +32,13 @@ BufferWindow resolve_window(const MemoryWindow& window, const MemoryOwner& owner
     refuse(IoError::Kind::AllocationFailed, "its allocation failed: " + describe_cause(state.failure), state.failure);
   if (state.resource == nullptr) refuse(IoError::Kind::NotFound, "it was never initialised");
 
-  auto& buffer = static_cast<DeviceBuffer&>(*state.resource);
-  const std::size_t rest = buffer.size() - std::min(window.offset_start, buffer.size());
-  const std::size_t size = window.size_in_used.value_or(rest);
-  if (window.offset_start > buffer.size() || size > rest)
-    refuse(IoError::Kind::OutOfBounds, "a window of " + format_byte_count(size) + " behind its first " +
-                                           format_byte_count(window.offset_start) + " is not within its " +
-                                           format_byte_count(buffer.size()));
-  return {buffer, size};
+  const std::size_t bytes = static_cast<const DeviceBuffer&>(*state.resource).size();
+  const std::size_t size = window.size_in_used.value_or(bytes - std::min(window.offset_start, bytes));
+  throw IoError(IoError::Kind::OutOfBounds,
+                describe_use(window, owner, caller) + ", but a window of " + format_byte_count(size) +
+                    " behind its first " + format_byte_count(window.offset_start) + " is not within its " +
+                    format_byte_count(bytes),
+                caller.site);
 }
 
 }  // namespace cox

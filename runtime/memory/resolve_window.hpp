@@ -8,6 +8,7 @@
 #include <coxswain/runtime/memory/device_buffer.hpp>
 #include <coxswain/runtime/small_vector.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -40,10 +41,26 @@ struct BufferWindow {
   std::size_t size;  ///< bytes of the window
 };
 
-/// The buffer behind a window, if all is well with it: for servers whose resources are DeviceBuffers. Device thread of
-/// `owner` only. Throws IoError: NotFound (empty handle, never initialised), WrongDevice, StaleHandle, AllocationFailed
-/// with its cause (L12), OutOfBounds.
-[[nodiscard]] BufferWindow resolve_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller);
+/// Throws the IoError that resolve_window documents, for a window that it cannot resolve.
+[[noreturn]] void refuse_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller);
+
+/// The buffer of a window, for servers whose resources are DeviceBuffers. Device thread of `owner` only. Throws
+/// IoError: NotFound (empty handle, never initialised), WrongDevice, StaleHandle, AllocationFailed with its cause
+/// (L12), OutOfBounds.
+[[nodiscard]] inline BufferWindow resolve_window(const MemoryWindow& window, const MemoryOwner& owner,
+                                                 const Caller& caller) {
+  if (window.memory && window.memory.owner() == owner) [[likely]] {
+    const MemoryState& state = window.memory.state();
+    if (state.failure == nullptr && state.resource != nullptr) [[likely]] {
+      auto& buffer = static_cast<DeviceBuffer&>(*state.resource);
+      const std::size_t rest = buffer.size() - std::min(window.offset_start, buffer.size());
+      const std::size_t size = window.size_in_used.value_or(rest);
+      if (window.offset_start <= buffer.size() && size <= rest) [[likely]]
+        return {buffer, size};
+    }
+  }
+  refuse_window(window, owner, caller);
+}
 
 /// "memory 12 was used on host:1, stream 7": how errors about a window begin. Not of an empty one.
 [[nodiscard]] std::string describe_use(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller);

@@ -217,17 +217,8 @@ Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
   }
 }
 
-CudaRange CudaDevice::resolve(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
-  const auto [buffer, size] = resolve_window(window, utilities_->owner, caller);
-#ifndef NDEBUG
-  if (!memory_->alive(buffer))
-    throw IoError(IoError::Kind::StaleHandle,
-                  describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
-#endif
-  if (!captured_writes_.empty()) [[unlikely]]
-    captured_writes_.require_none(buffer, place(caller), caller.site);
-  uses.push_back({&buffer, access, window.memory});
-  return {buffer.address() == 0 ? 0 : buffer.address() + window.offset_start, size};
+void CudaDevice::require_not_captured(const DeviceBuffer& buffer, const Caller& caller) const {
+  captured_writes_.require_none(buffer, place(caller), caller.site);
 }
 
 StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {

@@ -3,6 +3,7 @@
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/graph_id.hpp>
+#include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/memory/captured_writes.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>
@@ -92,7 +93,18 @@ class CudaDevice {
   /// Where the window is; adds its buffer to `uses`, which must not outlive what the window refers to. Throws IoError
   /// as resolve_window, ServerError Graph if a capture of another stream writes the buffer.
   [[nodiscard]] CudaRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
-                                  BufferUses& uses) const;
+                                  BufferUses& uses) const {
+    const auto [buffer, size] = resolve_window(window, utilities_->owner, caller);
+#ifndef NDEBUG
+    if (!memory_->alive(buffer))
+      throw IoError(IoError::Kind::StaleHandle,
+                    describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
+#endif
+    if (!captured_writes_.empty()) [[unlikely]]
+      require_not_captured(buffer, caller);
+    uses.push_back({&buffer, access, window.memory});
+    return {buffer.address() == 0 ? 0 : buffer.address() + window.offset_start, size};
+  }
 
   /// `issue(IssueTarget)` comes behind everything on any stream that its uses must wait for; in a capture it joins the
   /// graph. Throws as CudaStreams::submit.
@@ -178,6 +190,7 @@ class CudaDevice {
     if (shared) streams_.mark(on);
   }
   void capture(CudaStream& on, const BufferUses& uses, CudaIssue step);
+  void require_not_captured(const DeviceBuffer& buffer, const Caller& caller) const;
   // A submission has failed. If it has come behind what it waits for, a part of it may be in flight.
   static void note_failed(CudaStream& on, const BufferUses& uses, const StreamPosition& before) noexcept {
     const StreamPosition last = on.queue().last_position();
