@@ -77,18 +77,19 @@ void CommunicationGroups::arrive_in_process(DeviceId device, std::uint64_t gener
 CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices, MembershipEpoch called,
                                                              std::source_location site) {
   const std::lock_guard lock(mutex_);
-  require_none_left(devices, called, site);
-  if (const auto found = groups_.find(devices); found != groups_.end()) return found->second;
+  if (const auto found = groups_.find(devices); found != groups_.end() && called >= found->second.since)
+    return found->second.group;
+  const MembershipEpoch since = require_none_left(devices, called, site);
   auto opened = std::make_shared<CommunicationGroup>(sequencer_, devices, timeout_in_force());
-  return groups_.emplace(devices, std::move(opened)).first->second;
+  return groups_.emplace(devices, Opened{std::move(opened), since}).first->second.group;
 }
 
 CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& devices) {
   Group useless;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = groups_.find(devices); found != groups_.end() && !found->second->usable()) {
-      useless = std::move(found->second);
+    if (const auto found = groups_.find(devices); found != groups_.end() && !found->second.group->usable()) {
+      useless = std::move(found->second.group);
       groups_.erase(found);
     }
   }
@@ -96,13 +97,15 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
   return find_or_open(devices);
 }
 
-// Under the lock.
-void CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch called,
-                                            std::source_location site) const {
+// Under the lock. Returns when a member left last.
+MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch called,
+                                                       std::source_location site) const {
+  MembershipEpoch last;
   for (const DeviceId device : devices.devices()) {
     const auto found = members_.find(device);
     if (found == members_.end()) continue;
     const bool away = found->second.away;
+    last = std::max(last, found->second.left);
     if (!away && called >= found->second.left) continue;
     throw CollectiveError(
         CollectiveError::Kind::Aborted,
@@ -110,6 +113,7 @@ void CommunicationGroups::require_none_left(const CommunicationId& devices, Memb
             (away ? ", and has not been opened again" : " and opened again after this was called, and before it ran"),
         site);
   }
+  return last;
 }
 
 void CommunicationGroups::arrive(DeviceId device, std::uint64_t generation) {
@@ -136,7 +140,7 @@ void CommunicationGroups::end_membership(DeviceId device, Member& member) {
   member.left = MembershipEpoch::begin_next();
   std::erase_if(groups_, [&](const auto& entry) {
     if (!std::ranges::binary_search(entry.first.devices(), device)) return false;
-    member.unclosed.push_back(entry.second);
+    member.unclosed.push_back(entry.second.group);
     return true;
   });
 }
@@ -182,7 +186,7 @@ std::string CommunicationGroups::recorders_to_json() const {
   std::vector<Group> groups;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [devices, group] : groups_) groups.push_back(group);
+    for (const auto& [devices, opened] : groups_) groups.push_back(opened.group);
   }
   std::string json;
   for (const Group& group : groups) json += (json.empty() ? "" : ",\n") + group->recorders_to_json();

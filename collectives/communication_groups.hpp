@@ -62,7 +62,8 @@ class CommunicationGroups {
  private:
   Sequencer sequencer_;
   mutable detail::AdaptiveMutex mutex_;  // before the groups' and the sequencer's
-  void require_none_left(const CommunicationId& devices, MembershipEpoch called, std::source_location site) const;
+  MembershipEpoch require_none_left(const CommunicationId& devices, MembershipEpoch called,
+                                    std::source_location site) const;
 
   struct Member {
     std::uint64_t server = 0;     // the generation of the one in service; 0: there is none
@@ -73,8 +74,12 @@ class CommunicationGroups {
   void end_membership(DeviceId device, Member& member);
   [[nodiscard]] std::vector<Group> leave_sequencer(DeviceId device);
 
-  std::map<CommunicationId, Group> groups_;  // guarded by mutex_, as all below
-  std::map<DeviceId, Member> members_;       // each device that has ever had a server
+  struct Opened {
+    Group group;
+    MembershipEpoch since;  // no member has left in that epoch or a later one
+  };
+  std::map<CommunicationId, Opened> groups_;  // of devices that are not away; guarded by mutex_, as all below
+  std::map<DeviceId, Member> members_;        // each device that has ever had a server
 };
 
 /// The flight recorders of all communicators of the process, in the order of their devices, as a JSON array of objects:
