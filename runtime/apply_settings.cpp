@@ -1,6 +1,5 @@
 #include <coxswain/runtime/apply_settings.hpp>
 
-#include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/profile/profile_level.hpp>
 #include <coxswain/runtime/telemetry/trace_at_exit.hpp>
@@ -8,9 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace cox {
 namespace {
@@ -23,6 +25,14 @@ bool log_is_wanted(const Settings& settings) {
   return profiles_are_wanted(settings) || std::ranges::any_of(known_settings(), [&](const Setting& setting) {
            return setting.key.starts_with("log.") && settings.given(setting.key);
          });
+}
+
+// The key of a subsystem's level is its name after "cox".
+std::optional<LogLevel> own_level(const Settings& settings, LogSubsystem subsystem) {
+  const std::string_view name = to_string(subsystem);
+  const std::string key = "log" + std::string(name.substr(name.find('.')));
+  if (!settings.given(key)) return std::nullopt;
+  return settings.get<LogLevel>(key);
 }
 
 void start_log(const Settings& settings) {
@@ -83,6 +93,17 @@ void apply_settings() {
   log_what_is_given(now);
   start_trace(now);
   applied = version;
+}
+
+LogOptions log_options(const Settings& settings) {
+  LogOptions options;
+  options.level = settings.get<LogLevel>("log.level");
+  for (std::size_t i = 0; i < options.own_levels.size(); ++i)
+    options.own_levels[i] = own_level(settings, static_cast<LogSubsystem>(i));
+  options.to_stderr = settings.get<bool>("log.stderr");
+  if (const auto& file = settings.get<std::string>("log.file"); !file.empty()) options.file = file;
+  options.queue_capacity = settings.get<std::uint64_t>("log.queue_capacity");
+  return options;
 }
 
 DeviceThreadOptions default_device_thread_options(const Settings& settings) {

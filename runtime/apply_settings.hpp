@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_thread_options.hpp>
+#include <coxswain/runtime/log.hpp>
 
 namespace cox {
 
@@ -14,6 +15,8 @@ class Settings;
 /// the settings are what they were. Any thread. Throws ConfigError.
 void apply_settings();
 
+/// What the settings log.* say, without a callback.
+[[nodiscard]] LogOptions log_options(const Settings& settings);
 /// What the settings device_thread.* say.
 [[nodiscard]] DeviceThreadOptions default_device_thread_options(const Settings& settings);
 

@@ -4,7 +4,6 @@
 #include <coxswain/device_handle/stall.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/place.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 
 #include <spdlog/async.h>
 #include <spdlog/async_logger.h>
@@ -177,24 +176,7 @@ std::shared_ptr<Backend> make_backend(LogOptions options) {
   }
 }
 
-// The key of a subsystem's level is its name after "cox".
-std::optional<LogLevel> own_level(const Settings& settings, std::string_view name) {
-  const std::string key = "log" + std::string(name.substr(name.find('.')));
-  if (!settings.given(key)) return std::nullopt;
-  return settings.get<LogLevel>(key);
-}
-
 }  // namespace
-
-LogOptions log_options(const Settings& settings) {
-  LogOptions options;
-  options.level = settings.get<LogLevel>("log.level");
-  for (std::size_t i = 0; i < names.size(); ++i) options.own_levels[i] = own_level(settings, names[i]);
-  options.to_stderr = settings.get<bool>("log.stderr");
-  if (const auto& file = settings.get<std::string>("log.file"); !file.empty()) options.file = file;
-  options.queue_capacity = settings.get<std::uint64_t>("log.queue_capacity");
-  return options;
-}
 
 std::string_view to_string(LogSubsystem subsystem) noexcept { return names[static_cast<std::size_t>(subsystem)]; }
 
@@ -207,8 +189,6 @@ void start(LogOptions options) {
   holder().took_task_errors = true;
   static_cast<void>(offer_stall_callback(log_stall));
 }
-
-void start() { start(log_options(settings())); }
 
 bool start_if_stopped(LogOptions options) {
   if (holder().get()) return false;

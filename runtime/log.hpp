@@ -15,8 +15,6 @@
 
 namespace cox {
 
-class Settings;
-
 /// Who logs. The loggers are named "cox.device_handle", "cox.runtime" and so on.
 enum class LogSubsystem : std::uint8_t { DeviceHandle, Runtime, Memory, Host, Cuda, Collectives };
 
@@ -37,9 +35,6 @@ struct LogOptions {
   }
 };
 
-/// What the settings log.* say, without a callback.
-[[nodiscard]] LogOptions log_options(const Settings& settings);
-
 /// The library's log. Off until start(): then a call of write() costs one relaxed load. On, messages go to a thread of
 /// the log's own through a bounded queue, so that nobody waits for a disk or a terminal. All functions: any thread.
 namespace log {
@@ -47,8 +42,6 @@ namespace log {
 /// Starts logging and makes the log the sink of the task errors that nobody else takes (L12). Replaces what an earlier
 /// start() set up. Throws Error if the file cannot be opened.
 void start(LogOptions options);
-/// The same with what the settings of the process say. Throws ConfigError, too.
-void start();
 /// Starts the log unless it runs, but takes the task errors only if no callback is set. Returns whether it did.
 bool start_if_stopped(LogOptions options);
 /// Writes out what is queued, joins the log's thread and lets go of the task errors. Idempotent.

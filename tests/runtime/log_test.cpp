@@ -3,6 +3,7 @@
 
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
@@ -108,9 +109,9 @@ TEST_CASE("A log that starts only if it is stopped leaves the task errors to a c
   cox::set_task_error_callback({});
 }
 
-TEST_CASE("A log that is started without options has those of the settings") {
+TEST_CASE("The settings log.* become the options of a log") {
   cox::set_settings({{"log.level", "info"}, {"log.host", "off"}, {"log.stderr", false}});
-  cox::log::start();
+  cox::log::start(cox::log_options(cox::settings()));
   CHECK(cox::log::enabled(LogSubsystem::Memory, LogLevel::Info));
   CHECK_FALSE(cox::log::enabled(LogSubsystem::Memory, LogLevel::Debug));
   CHECK_FALSE(cox::log::enabled(LogSubsystem::Host, LogLevel::Error));

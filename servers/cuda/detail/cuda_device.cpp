@@ -59,7 +59,7 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
               {.threads = settings().get<std::uint64_t>("cuda.copy_threads")}),
       transfers_(streams_, engine_, doorbell_),
       communicators_(utilities_->owner.device, streams_, doorbell_),
-      memory_(open_cuda_memory(streams_, utilities_->properties.memory.capacity, context_)),
+      memory_(open_cuda_memory(streams_, utilities_->properties.memory, context_)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       results_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       metrics_(metrics::register_collector([label = utilities_->owner.device.to_string(), gauge = memory_->gauge(),

@@ -2,7 +2,6 @@
 
 #include <coxswain/runtime/memory/granularity.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/servers/cuda/detail/cuda_storage.hpp>
 #include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/plain_storage.hpp>
@@ -38,11 +37,11 @@ bool maps_memory(const CudaContext& context) {
 
 }  // namespace
 
-std::unique_ptr<CudaMemory> open_cuda_memory(const CudaStreams& streams, std::size_t capacity,
+std::unique_ptr<CudaMemory> open_cuda_memory(const CudaStreams& streams, const MemoryProperties& properties,
                                              const std::shared_ptr<CudaContext>& context) {
-  MemoryPoolOptions options{.alignment = CudaServer::memory_alignment, .capacity = capacity};
+  MemoryPoolOptions options{.alignment = properties.alignment, .capacity = properties.capacity};
   if (!maps_memory(*context)) return std::make_unique<MemoryOver<PlainStorage>>(streams, options, context);
-  options.address_space = Granularity{CudaStorage::granule}.round_up(8 * capacity);
+  options.address_space = Granularity{CudaStorage::granule}.round_up(8 * properties.capacity);
   return std::make_unique<MemoryOver<CudaStorage>>(streams, options, context);
 }
 

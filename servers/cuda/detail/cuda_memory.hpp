@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/runtime/device_properties.hpp>
 #include <coxswain/runtime/memory/device_memory.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
@@ -33,7 +34,8 @@ class CudaMemory {
 /// Mapped piece by piece, where the driver can do that and the setting cuda.mapped_memory does not forbid it; else in
 /// plain allocations, of which the free ones are given back whole, and only when all running kernels have ended. Throws
 /// CudaError, std::bad_alloc.
-[[nodiscard]] std::unique_ptr<CudaMemory> open_cuda_memory(const CudaStreams& streams, std::size_t capacity,
+[[nodiscard]] std::unique_ptr<CudaMemory> open_cuda_memory(const CudaStreams& streams,
+                                                           const MemoryProperties& properties,
                                                            const std::shared_ptr<CudaContext>& context);
 
 }  // namespace cox::detail
