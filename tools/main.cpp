@@ -2,7 +2,7 @@
 #include <coxswain/tools/cox/process_start.hpp>
 
 #ifdef COX_HAS_CUDA
-#include <coxswain/servers/cuda/gpu_fault.hpp>
+#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 #endif
 
 #include <iostream>

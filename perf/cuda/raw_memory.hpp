@@ -2,7 +2,7 @@
 
 #include <coxswain/perf/cuda/raw_driver.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <cstddef>
 

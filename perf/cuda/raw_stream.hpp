@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <memory>
 

@@ -1,9 +1,9 @@
 #include <coxswain/servers/cuda/cuda_devices.hpp>
 
-#include <coxswain/servers/cuda/cuda_error.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
-#include <coxswain/servers/cuda/detail/nvrtc.hpp>
 #include <coxswain/servers/cuda/detail/pci_device.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/nvrtc.hpp>
 
 #include <array>
 

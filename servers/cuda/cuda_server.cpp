@@ -9,11 +9,11 @@
 #include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/runtime/server_operation.hpp>
-#include <coxswain/servers/cuda/cuda_error.hpp>
 #include <coxswain/servers/cuda/detail/cuda_collective.hpp>
 #include <coxswain/servers/cuda/detail/cuda_device.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -139,7 +139,7 @@ CUresult cuCtxPopCurrent(CUcontext* context) {
 CUresult cuGetProcAddress_v2(const char* name, void** function, int, cuuint64_t, CUdriverProcAddressQueryResult*) {
   static const std::map<std::string_view, void*> functions{
 #define COX_CUDA_ENTRY(member, function, version) {#function, reinterpret_cast<void*>(&function)},
-#include <coxswain/servers/cuda/detail/driver_entries.inc>
+#include <coxswain/servers/cuda/driver/driver_entries.inc>
 #undef COX_CUDA_ENTRY
   };
   const auto found = functions.find(name);

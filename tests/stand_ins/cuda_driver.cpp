@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <dlfcn.h>
 

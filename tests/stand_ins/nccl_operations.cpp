@@ -4,7 +4,7 @@
 #include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/collectives/detail/reduce.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/cuda/gpu_fault.hpp>
+#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 
 namespace cox::tools {
 

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/detail/clique_devices.hpp>
 
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 namespace cox::detail {
 

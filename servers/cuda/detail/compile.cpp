@@ -2,9 +2,9 @@
 
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/servers/cuda/cuda_error.hpp>
 #include <coxswain/servers/cuda/detail/compilation_report.hpp>
-#include <coxswain/servers/cuda/detail/nvrtc.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/nvrtc.hpp>
 
 #include <algorithm>
 #include <initializer_list>

@@ -3,8 +3,8 @@
 #include <coxswain/runtime/bytes_reader.hpp>
 #include <coxswain/runtime/detail/thread_name.hpp>
 #include <coxswain/servers/cuda/detail/copy_pieces.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/device_copy.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <atomic>
 #include <condition_variable>

@@ -4,8 +4,8 @@
 #include <coxswain/servers/cuda/detail/awaited_end.hpp>
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
 #include <coxswain/servers/cuda/detail/device_copy.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/small_read.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -10,7 +10,7 @@
 #include <coxswain/runtime/memory/memory_metrics.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <new>
 #include <optional>

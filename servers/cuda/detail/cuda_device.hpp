@@ -18,12 +18,12 @@
 #include <coxswain/servers/cuda/detail/cuda_poller.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
 #include <coxswain/servers/cuda/detail/event_watch.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/pinned_storage.hpp>
 #include <coxswain/servers/cuda/detail/small_read_slots.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <chrono>
 #include <cstddef>

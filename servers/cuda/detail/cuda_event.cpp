@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/servers/cuda/detail/cuda_poller.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <algorithm>
 #include <mutex>

@@ -4,7 +4,7 @@
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <atomic>
 #include <chrono>

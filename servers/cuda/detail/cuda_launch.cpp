@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <array>
 #include <exception>

@@ -6,8 +6,8 @@
 #include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/servers/cuda/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/detail/cuda_stream.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
 #include <coxswain/servers/cuda/detail/stream_queue.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -3,8 +3,8 @@
 #include <coxswain/runtime/memory/granularity.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/detail/cuda_storage.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/plain_storage.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 namespace cox::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <coxswain/runtime/memory/memory_storage.hpp>
 #include <coxswain/runtime/memory/piece_map.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/detail/cuda_stream.hpp>
 
 #include <coxswain/runtime/stream_error.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <algorithm>
 #include <utility>

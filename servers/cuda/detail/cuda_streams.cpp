@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
 #include <utility>

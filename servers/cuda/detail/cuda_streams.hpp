@@ -5,10 +5,10 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/cuda_stream.hpp>
 #include <coxswain/servers/cuda/detail/doorbell.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
 #include <coxswain/servers/cuda/detail/stream_queue.hpp>
-#include <coxswain/servers/cuda/gpu_fault.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 
 #include <atomic>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
 
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <source_location>
 #include <utility>

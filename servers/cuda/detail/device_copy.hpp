@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <cstddef>
 

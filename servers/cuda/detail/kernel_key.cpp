@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/detail/kernel_key.hpp>
 
-#include <coxswain/servers/cuda/detail/nvrtc.hpp>
+#include <coxswain/servers/cuda/driver/nvrtc.hpp>
 
 namespace cox::detail {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/servers/cuda/detail/driver.hpp>
 #include <coxswain/servers/cuda/detail/kernel_definition.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 namespace cox::detail {
 

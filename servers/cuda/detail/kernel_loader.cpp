@@ -4,8 +4,8 @@
 #include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/servers/cuda/cuda_kernel.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/kernel_library.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <mutex>
 #include <new>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/detail/launch_batch.hpp>
 
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
 #include <bit>

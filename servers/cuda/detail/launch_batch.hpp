@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <array>
 #include <cstddef>

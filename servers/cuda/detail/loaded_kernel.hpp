@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <cstddef>
 #include <cstdint>

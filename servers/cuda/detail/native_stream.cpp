@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
 
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <algorithm>
 

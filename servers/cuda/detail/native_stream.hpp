@@ -5,7 +5,7 @@
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 #include <coxswain/servers/cuda/detail/cuda_timeline.hpp>
 #include <coxswain/servers/cuda/detail/launch_batch.hpp>
-#include <coxswain/servers/cuda/detail/operation_history.hpp>
+#include <coxswain/servers/cuda/driver/operation_history.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
 
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
 #include <utility>

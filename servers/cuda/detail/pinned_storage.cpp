@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/detail/pinned_storage.hpp>
 
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 namespace cox::detail {
 

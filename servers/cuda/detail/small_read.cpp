@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/detail/small_read.hpp>
 
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <atomic>
 #include <utility>

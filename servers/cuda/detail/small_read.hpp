@@ -4,8 +4,8 @@
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
 #include <coxswain/servers/cuda/detail/small_read_slots.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/detail/tensor_map_encoding.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/tensor_map.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <source_location>
 

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/detail/transfer_part.hpp>
 
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <cstdint>
 #include <utility>

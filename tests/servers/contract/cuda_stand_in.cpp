@@ -2,7 +2,7 @@
 
 #include <coxswain/tests/servers/contract/cuda_stand_in.hpp>
 
-#include <coxswain/servers/cuda/detail/nvrtc.hpp>
+#include <coxswain/servers/cuda/driver/nvrtc.hpp>
 #include <coxswain/tests/fake_cuda/fake_cuda.hpp>
 #include <coxswain/tests/servers/contract/program_kernels.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>

@@ -3,9 +3,9 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/cuda_error.hpp>
 #include <coxswain/servers/cuda/detail/compile.hpp>
 #include <coxswain/servers/cuda/detail/kernel_image.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
 
 #include <algorithm>
 #include <string>

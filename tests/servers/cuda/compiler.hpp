@@ -2,7 +2,7 @@
 
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/nvrtc.hpp>
+#include <coxswain/servers/cuda/driver/nvrtc.hpp>
 
 namespace cox::test {
 

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/cuda_devices.hpp>
 
-#include <coxswain/servers/cuda/cuda_error.hpp>
 #include <coxswain/servers/cuda/detail/pci_device.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <algorithm>

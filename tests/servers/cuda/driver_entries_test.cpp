@@ -8,7 +8,7 @@ namespace {
 
 constexpr auto functions = std::to_array<std::string_view>({
 #define COX_CUDA_ENTRY(member, function, version) #function,
-#include <coxswain/servers/cuda/detail/driver_entries.inc>
+#include <coxswain/servers/cuda/driver/driver_entries.inc>
 #undef COX_CUDA_ENTRY
 });
 

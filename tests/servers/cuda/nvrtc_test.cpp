@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/variable.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
 
 #include <string>
 

@@ -8,9 +8,9 @@
 
 #include <coxswain/servers/cuda/cuda_devices.hpp>
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
 #include <array>

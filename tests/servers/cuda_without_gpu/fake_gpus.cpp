@@ -1,8 +1,8 @@
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>
 #include <coxswain/tests/stand_ins/kernel_functions.hpp>
 #include <coxswain/tests/stand_ins/peer_kernels.hpp>

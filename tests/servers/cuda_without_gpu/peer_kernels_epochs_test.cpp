@@ -2,8 +2,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/servers/cuda/detail/cuda_context.hpp>
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <array>

@@ -1,10 +1,10 @@
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/servers/cuda/cuda_error.hpp>
-#include <coxswain/servers/cuda/detail/fault_file.hpp>
-#include <coxswain/servers/cuda/detail/fault_state.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/fault_file.hpp>
+#include <coxswain/servers/cuda/driver/fault_state.hpp>
 
 #include <cstdlib>
 #include <map>

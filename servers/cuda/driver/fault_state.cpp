@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/fault_state.hpp>
+#include <coxswain/servers/cuda/driver/fault_state.hpp>
 
 #include <chrono>
 #include <utility>

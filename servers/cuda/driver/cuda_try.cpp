@@ -1,8 +1,8 @@
-#include <coxswain/servers/cuda/detail/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/servers/cuda/cuda_error.hpp>
-#include <coxswain/servers/cuda/detail/fault_report.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <algorithm>
 #include <array>

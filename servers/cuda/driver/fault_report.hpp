@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/servers/cuda/detail/driver.hpp>
-#include <coxswain/servers/cuda/gpu_fault.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 
 #include <atomic>
 #include <cstdint>

@@ -1,8 +1,8 @@
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <coxswain/runtime/detail/shared_library.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -44,7 +44,7 @@ std::string load(const SharedLibrary& library, Driver& driver) {
   };
 #define COX_CUDA_ENTRY(member, function, version) \
   driver.member = reinterpret_cast<PFN_##function##_v##version>(find(#function, version));
-#include <coxswain/servers/cuda/detail/driver_entries.inc>
+#include <coxswain/servers/cuda/driver/driver_entries.inc>
 #undef COX_CUDA_ENTRY
   if (driver.driver_version != nullptr) driver.driver_version(&driver.version);
   if (driver.version < oldest_driver)

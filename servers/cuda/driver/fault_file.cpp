@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/fault_file.hpp>
+#include <coxswain/servers/cuda/driver/fault_file.hpp>
 
 #include <coxswain/runtime/telemetry/detail/json_text.hpp>
 

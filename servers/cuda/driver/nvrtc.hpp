@@ -11,7 +11,7 @@ namespace cox::detail {
 /// NVRTC, the compiler of CUDA C++ as a library, opened at run time: one pointer for each function that we call.
 struct Nvrtc {
 #define COX_NVRTC_ENTRY(member, function) decltype(&function) member = nullptr;
-#include <coxswain/servers/cuda/detail/nvrtc_entries.inc>
+#include <coxswain/servers/cuda/driver/nvrtc_entries.inc>
 #undef COX_NVRTC_ENTRY
   int version = 0;                              ///< as the driver counts: 13000 is 13.0
   std::vector<std::filesystem::path> includes;  ///< the folders of the CUDA toolkit's headers; empty: there are none

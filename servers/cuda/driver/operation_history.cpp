@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/operation_history.hpp>
+#include <coxswain/servers/cuda/driver/operation_history.hpp>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
-#include <coxswain/servers/cuda/gpu_fault.hpp>
+#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 
-#include <coxswain/servers/cuda/detail/fault_state.hpp>
+#include <coxswain/servers/cuda/driver/fault_state.hpp>
 
 #include <algorithm>
 #include <cstddef>

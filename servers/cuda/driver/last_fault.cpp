@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/last_fault.hpp>
+#include <coxswain/servers/cuda/driver/last_fault.hpp>
 
 #include <cstdlib>
 #include <fstream>

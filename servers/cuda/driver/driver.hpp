@@ -11,7 +11,7 @@ namespace cox::detail {
 /// against. No program of ours is linked with it, so that all start where there is none.
 struct Driver {
 #define COX_CUDA_ENTRY(member, function, version) PFN_##function##_v##version member = nullptr;
-#include <coxswain/servers/cuda/detail/driver_entries.inc>
+#include <coxswain/servers/cuda/driver/driver_entries.inc>
 #undef COX_CUDA_ENTRY
   /// As the driver counts: 13000 is 13.0.
   int version = 0;

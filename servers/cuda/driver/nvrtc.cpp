@@ -1,11 +1,11 @@
-#include <coxswain/servers/cuda/detail/nvrtc.hpp>
+#include <coxswain/servers/cuda/driver/nvrtc.hpp>
 
 #include <coxswain/runtime/detail/library_search.hpp>
 #include <coxswain/runtime/detail/shared_library.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/cuda_error.hpp>
-#include <coxswain/servers/cuda/detail/driver.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <dlfcn.h>
 
@@ -75,7 +75,7 @@ std::string load(const SharedLibrary& library, Nvrtc& nvrtc) {
     return found;
   };
 #define COX_NVRTC_ENTRY(member, function) nvrtc.member = reinterpret_cast<decltype(&function)>(find(#function));
-#include <coxswain/servers/cuda/detail/nvrtc_entries.inc>
+#include <coxswain/servers/cuda/driver/nvrtc_entries.inc>
 #undef COX_NVRTC_ENTRY
   if (!missing.empty()) return library.file() + " has no " + missing;
   int major = 0;
