@@ -1,7 +1,7 @@
 #include <coxswain/perf/cuda/gpu_program.hpp>
 
 #include <coxswain/perf/harness/report.hpp>
-#include <coxswain/servers/cuda/cuda_devices.hpp>
+#include <coxswain/servers/cuda/device/cuda_devices.hpp>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/perf/cuda/raw_driver.hpp>
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <cstddef>

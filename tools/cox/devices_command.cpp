@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/servers/cuda/cuda_communication.hpp>
-#include <coxswain/servers/cuda/cuda_devices.hpp>
+#include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/host/host_server.hpp>
 #include <coxswain/tools/cox/byte_text.hpp>
 #include <coxswain/tools/cox/device_list.hpp>

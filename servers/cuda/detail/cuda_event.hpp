@@ -3,7 +3,7 @@
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <atomic>

@@ -4,7 +4,7 @@
 #include <coxswain/runtime/memory/mapped_backing.hpp>
 #include <coxswain/runtime/memory/memory_storage.hpp>
 #include <coxswain/runtime/memory/piece_map.hpp>
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <cstddef>

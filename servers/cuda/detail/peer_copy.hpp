@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/runtime/copy_plan.hpp>
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
 #include <coxswain/servers/cuda/detail/cuda_event.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <array>

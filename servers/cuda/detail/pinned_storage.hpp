@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/memory/memory_storage.hpp>
 #include <coxswain/runtime/memory/pinned_memory.hpp>
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 
 #include <cstddef>
 #include <memory>

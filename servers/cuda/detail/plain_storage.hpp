@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/memory/memory_storage.hpp>
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include <coxswain/tests/servers/contract/cuda_fleet.hpp>
 
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 
 #include <memory>
 

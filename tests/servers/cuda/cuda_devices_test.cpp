@@ -1,6 +1,6 @@
-#include <coxswain/servers/cuda/cuda_devices.hpp>
+#include <coxswain/servers/cuda/device/cuda_devices.hpp>
 
-#include <coxswain/servers/cuda/detail/pci_device.hpp>
+#include <coxswain/servers/cuda/device/pci_device.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/tests/support/catch.hpp>
 

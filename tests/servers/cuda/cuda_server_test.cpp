@@ -3,7 +3,7 @@
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>
 #include <coxswain/tests/support/catch.hpp>

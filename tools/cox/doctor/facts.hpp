@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/cuda/cuda_devices.hpp>
+#include <coxswain/servers/cuda/device/cuda_devices.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/pci_device.hpp>
+#include <coxswain/servers/cuda/device/pci_device.hpp>
 
 #include <fstream>
 

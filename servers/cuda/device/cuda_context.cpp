@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_context.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
