@@ -3,8 +3,8 @@
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/cuda/detail/cuda_event.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <atomic>
 #include <condition_variable>

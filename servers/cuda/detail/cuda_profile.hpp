@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/profile/profile_ticks.hpp>
-#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+#include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <cstdint>
 #include <exception>

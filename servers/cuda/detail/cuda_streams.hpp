@@ -4,11 +4,11 @@
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/cuda_stream.hpp>
-#include <coxswain/servers/cuda/detail/doorbell.hpp>
 #include <coxswain/servers/cuda/detail/native_stream.hpp>
 #include <coxswain/servers/cuda/detail/stream_queue.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
+#include <coxswain/servers/cuda/event/doorbell.hpp>
 
 #include <atomic>
 #include <cstddef>

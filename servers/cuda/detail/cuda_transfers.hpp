@@ -4,7 +4,7 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/copy_engine.hpp>
 #include <coxswain/servers/cuda/detail/cuda_streams.hpp>
-#include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/event/doorbell.hpp>
 
 #include <cstddef>
 #include <list>

@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/event/doorbell.hpp>
 
 #include <chrono>
 #include <future>

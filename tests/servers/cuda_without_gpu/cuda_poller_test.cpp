@@ -1,8 +1,8 @@
 // The helper thread of a CUDA device, over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/cuda_event.hpp>
-#include <coxswain/servers/cuda/detail/cuda_poller.hpp>
+#include <coxswain/servers/cuda/event/cuda_event.hpp>
+#include <coxswain/servers/cuda/event/cuda_poller.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 #include <coxswain/tests/support/refused_threads.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+#include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <algorithm>
 #include <atomic>

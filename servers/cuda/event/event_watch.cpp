@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/event_watch.hpp>
+#include <coxswain/servers/cuda/event/event_watch.hpp>
 
 #include <coxswain/device_handle/device_thread.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/idle_work.hpp>
-#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+#include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <chrono>
 #include <memory>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/doorbell.hpp>
+#include <coxswain/servers/cuda/event/doorbell.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/device_handle.hpp>

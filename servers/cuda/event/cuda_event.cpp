@@ -1,9 +1,9 @@
-#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+#include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <coxswain/runtime/detail/recycled_memory.hpp>
-#include <coxswain/servers/cuda/detail/cuda_poller.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/event/cuda_poller.hpp>
 
 #include <algorithm>
 #include <mutex>

@@ -1,8 +1,8 @@
-#include <coxswain/servers/cuda/detail/cuda_poller.hpp>
+#include <coxswain/servers/cuda/event/cuda_poller.hpp>
 
 #include <coxswain/device_handle/spin_wait.hpp>
 #include <coxswain/runtime/detail/thread_name.hpp>
-#include <coxswain/servers/cuda/detail/cuda_event.hpp>
+#include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <algorithm>
 #include <chrono>
