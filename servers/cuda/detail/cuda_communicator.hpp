@@ -10,11 +10,11 @@
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
-#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
-#include <coxswain/servers/cuda/detail/launch_batch.hpp>
 #include <coxswain/servers/cuda/detail/peer_copy.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 #include <coxswain/servers/cuda/detail/unasked_collectives.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
+#include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -14,7 +14,6 @@
 #include <coxswain/servers/cuda/detail/copy_engine.hpp>
 #include <coxswain/servers/cuda/detail/cuda_communicators.hpp>
 #include <coxswain/servers/cuda/detail/cuda_memory.hpp>
-#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
 #include <coxswain/servers/cuda/detail/pinned_storage.hpp>
 #include <coxswain/servers/cuda/detail/small_read_slots.hpp>
@@ -24,6 +23,7 @@
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 #include <coxswain/servers/cuda/event/doorbell.hpp>
 #include <coxswain/servers/cuda/event/event_watch.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <chrono>
 #include <cstddef>

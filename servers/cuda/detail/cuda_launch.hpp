@@ -5,9 +5,9 @@
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/servers/cuda/cuda_kernel.hpp>
-#include <coxswain/servers/cuda/detail/cuda_stream.hpp>
-#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/stream/cuda_stream.hpp>
+#include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/device_properties.hpp>
 #include <coxswain/runtime/memory/device_memory.hpp>
-#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -3,8 +3,8 @@
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/detail/copy_engine.hpp>
-#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/event/doorbell.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <cstddef>
 #include <list>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/nccl_clique.hpp>
-#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <cstddef>
 #include <cstdint>

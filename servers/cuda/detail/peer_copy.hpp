@@ -1,10 +1,10 @@
 #pragma once
 
 #include <coxswain/runtime/copy_plan.hpp>
-#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <array>
 #include <cstddef>

@@ -8,8 +8,8 @@
 #include <coxswain/runtime/element_type.hpp>
 #include <coxswain/servers/cuda/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/detail/cuda_storage.hpp>
-#include <coxswain/servers/cuda/detail/launch_batch.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
+#include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <array>
 #include <atomic>

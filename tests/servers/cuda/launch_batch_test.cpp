@@ -1,7 +1,7 @@
 // Launches that the driver is given together, over functions that stand in for the driver's.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/launch_batch.hpp>
+#include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/launch_batch.hpp>
+#include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/stream_queue.hpp>
+#include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 namespace cox::detail {
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_streams.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 

@@ -2,10 +2,10 @@
 
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/servers/cuda/detail/launch_batch.hpp>
 #include <coxswain/servers/cuda/driver/operation_history.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/event/cuda_timeline.hpp>
+#include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <cstddef>
 #include <cstdint>

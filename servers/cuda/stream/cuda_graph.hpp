@@ -6,8 +6,8 @@
 #include <coxswain/runtime/memory/recorded_work.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <utility>
 #include <vector>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_profile.hpp>
+#include <coxswain/servers/cuda/stream/cuda_profile.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 

@@ -7,9 +7,9 @@
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
-#include <coxswain/servers/cuda/detail/cuda_graph.hpp>
-#include <coxswain/servers/cuda/detail/cuda_profile.hpp>
-#include <coxswain/servers/cuda/detail/stream_queue.hpp>
+#include <coxswain/servers/cuda/stream/cuda_graph.hpp>
+#include <coxswain/servers/cuda/stream/cuda_profile.hpp>
+#include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/native_stream.hpp>
+#include <coxswain/servers/cuda/stream/native_stream.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>

@@ -3,12 +3,12 @@
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/servers/cuda/detail/cuda_stream.hpp>
-#include <coxswain/servers/cuda/detail/native_stream.hpp>
-#include <coxswain/servers/cuda/detail/stream_queue.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 #include <coxswain/servers/cuda/event/doorbell.hpp>
+#include <coxswain/servers/cuda/stream/cuda_stream.hpp>
+#include <coxswain/servers/cuda/stream/native_stream.hpp>
+#include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <atomic>
 #include <cstddef>

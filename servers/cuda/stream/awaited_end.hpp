@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/servers/cuda/detail/cuda_stream.hpp>
-#include <coxswain/servers/cuda/detail/held_bytes.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/stream/cuda_stream.hpp>
+#include <coxswain/servers/cuda/stream/held_bytes.hpp>
 
 #include <cstdint>
 #include <exception>

@@ -4,10 +4,10 @@
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/cuda/detail/held_bytes.hpp>
-#include <coxswain/servers/cuda/detail/native_stream.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/event/cuda_timeline.hpp>
+#include <coxswain/servers/cuda/stream/held_bytes.hpp>
+#include <coxswain/servers/cuda/stream/native_stream.hpp>
 
 #include <cstdint>
 #include <deque>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_stream.hpp>
+#include <coxswain/servers/cuda/stream/cuda_stream.hpp>
 
 #include <coxswain/runtime/stream_error.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
