@@ -1,7 +1,7 @@
 #include <coxswain/perf/launch/launched.hpp>
 
 #include <coxswain/perf/launch/empty_kernel.hpp>
-#include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
+#include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 
 #include <array>
 #include <exception>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/runtime/telemetry/trace.hpp>
-#include <coxswain/servers/cuda/cuda_kernel_options.hpp>
-#include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
+#include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>
+#include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 
 #include <array>
 #include <atomic>

@@ -1,10 +1,10 @@
 #include <coxswain/servers/cuda/detail/kernel_library.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/detail/kernel_cache.hpp>
-#include <coxswain/servers/cuda/detail/kernel_image.hpp>
-#include <coxswain/servers/cuda/detail/kernel_key.hpp>
-#include <coxswain/servers/cuda/detail/made_once.hpp>
+#include <coxswain/servers/cuda/compile/kernel_cache.hpp>
+#include <coxswain/servers/cuda/compile/kernel_image.hpp>
+#include <coxswain/servers/cuda/compile/kernel_key.hpp>
+#include <coxswain/servers/cuda/compile/made_once.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>

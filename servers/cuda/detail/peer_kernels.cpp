@@ -3,11 +3,11 @@
 #include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/servers/cuda/detail/compile.hpp>
-#include <coxswain/servers/cuda/detail/kernel_cache.hpp>
-#include <coxswain/servers/cuda/detail/kernel_key.hpp>
+#include <coxswain/servers/cuda/compile/compile.hpp>
+#include <coxswain/servers/cuda/compile/kernel_cache.hpp>
+#include <coxswain/servers/cuda/compile/kernel_key.hpp>
+#include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/detail/kernel_loader.hpp>
-#include <coxswain/servers/cuda/detail/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>

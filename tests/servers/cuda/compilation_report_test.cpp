@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/compilation_report.hpp>
+#include <coxswain/servers/cuda/compile/compilation_report.hpp>
 
 #include <algorithm>
 #include <string>

@@ -3,8 +3,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/detail/compile.hpp>
-#include <coxswain/servers/cuda/detail/kernel_image.hpp>
+#include <coxswain/servers/cuda/compile/compile.hpp>
+#include <coxswain/servers/cuda/compile/kernel_image.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 
 #include <algorithm>

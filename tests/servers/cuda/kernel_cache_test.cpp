@@ -4,8 +4,8 @@
 #include <coxswain/tests/support/variable.hpp>
 
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/servers/cuda/detail/kernel_cache.hpp>
-#include <coxswain/servers/cuda/detail/kernel_entry.hpp>
+#include <coxswain/servers/cuda/compile/kernel_cache.hpp>
+#include <coxswain/servers/cuda/compile/kernel_entry.hpp>
 
 #include <unistd.h>
 

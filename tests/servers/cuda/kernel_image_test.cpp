@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/kernel_image.hpp>
+#include <coxswain/servers/cuda/compile/kernel_image.hpp>
 
 #include <array>
 #include <string_view>

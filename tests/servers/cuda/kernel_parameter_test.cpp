@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/kernel_parameter.hpp>
+#include <coxswain/servers/cuda/compile/kernel_parameter.hpp>
 
 #include <cuda.h>
 

@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/made_once.hpp>
+#include <coxswain/servers/cuda/compile/made_once.hpp>
 
 #include <atomic>
 #include <latch>

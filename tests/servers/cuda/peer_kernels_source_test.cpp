@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/communication/reducible_types.hpp>
-#include <coxswain/servers/cuda/detail/compile.hpp>
+#include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 #include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/sha256.hpp>
+#include <coxswain/servers/cuda/compile/sha256.hpp>
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/servers/cuda/detail/compile.hpp>
-#include <coxswain/servers/cuda/detail/sha256.hpp>
+#include <coxswain/servers/cuda/compile/compile.hpp>
+#include <coxswain/servers/cuda/compile/sha256.hpp>
 
 #include <cstddef>
 #include <span>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/kernel_key.hpp>
+#include <coxswain/servers/cuda/compile/kernel_key.hpp>
 
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/compilation_report.hpp>
+#include <coxswain/servers/cuda/compile/compilation_report.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/kernel_entry.hpp>
+#include <coxswain/servers/cuda/compile/kernel_entry.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
-#include <coxswain/servers/cuda/detail/kernel_cache.hpp>
+#include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/detail/kernel_entry.hpp>
+#include <coxswain/servers/cuda/compile/kernel_entry.hpp>
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/kernel_image.hpp>
+#include <coxswain/servers/cuda/compile/kernel_image.hpp>
 
 #include <algorithm>
 #include <cstring>

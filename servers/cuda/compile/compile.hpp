@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/cuda/cuda_kernel_options.hpp>
+#include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>
 
 #include <cstddef>
 #include <string>

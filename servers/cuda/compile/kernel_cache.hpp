@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/servers/cuda/detail/compile.hpp>
-#include <coxswain/servers/cuda/detail/kernel_key.hpp>
+#include <coxswain/servers/cuda/compile/compile.hpp>
+#include <coxswain/servers/cuda/compile/kernel_key.hpp>
 
 #include <filesystem>
 #include <optional>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/sha256.hpp>
+#include <coxswain/servers/cuda/compile/sha256.hpp>
 
 #include <algorithm>
 #include <bit>

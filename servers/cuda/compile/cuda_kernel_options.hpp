@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/cuda/kernel_parameter.hpp>
+#include <coxswain/servers/cuda/compile/kernel_parameter.hpp>
 
 #include <array>
 #include <cstddef>
