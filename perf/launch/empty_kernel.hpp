@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 
 namespace cox::perf {
 

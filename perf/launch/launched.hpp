@@ -2,7 +2,7 @@
 
 #include <coxswain/perf/cuda/open_gpu.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
-#include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 
 #include <cstdint>
 #include <utility>

@@ -2,8 +2,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/cuda_kernel.hpp>
-#include <coxswain/servers/cuda/detail/kernel_loader.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/kernel/kernel_loader.hpp>
 
 #include <string>
 #include <type_traits>

@@ -1,7 +1,7 @@
 #pragma once
 
 #ifdef COX_HAS_CUDA
-#include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #endif
 #include <coxswain/servers/host/host_kernel.hpp>
 

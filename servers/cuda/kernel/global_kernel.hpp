@@ -4,7 +4,7 @@
 // includes the CUDA runtime, whose library is then the program's own. tests/headers leaves it out for that reason.
 
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 
 #include <cuda_runtime.h>
 

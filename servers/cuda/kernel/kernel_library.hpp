@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/servers/cuda/detail/kernel_definition.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/kernel/kernel_definition.hpp>
 
 namespace cox::detail {
 

@@ -4,8 +4,8 @@
 #include <coxswain/runtime/device_properties.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/small_vector.hpp>
-#include <coxswain/servers/cuda/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/stream/cuda_stream.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 

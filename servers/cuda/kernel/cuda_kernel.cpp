@@ -1,6 +1,6 @@
-#include <coxswain/servers/cuda/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 
-#include <coxswain/servers/cuda/detail/kernel_definition.hpp>
+#include <coxswain/servers/cuda/kernel/kernel_definition.hpp>
 
 namespace cox {
 

@@ -1,11 +1,11 @@
-#include <coxswain/servers/cuda/detail/kernel_loader.hpp>
+#include <coxswain/servers/cuda/kernel/kernel_loader.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/servers/cuda/cuda_kernel.hpp>
-#include <coxswain/servers/cuda/detail/kernel_library.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/kernel/kernel_library.hpp>
 
 #include <mutex>
 #include <new>

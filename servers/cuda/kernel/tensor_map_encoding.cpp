@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/tensor_map_encoding.hpp>
+#include <coxswain/servers/cuda/kernel/tensor_map_encoding.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>

@@ -1,6 +1,6 @@
-#include <coxswain/servers/cuda/detail/kernel_definition.hpp>
+#include <coxswain/servers/cuda/kernel/kernel_definition.hpp>
 
-#include <coxswain/servers/cuda/detail/kernel_loader.hpp>
+#include <coxswain/servers/cuda/kernel/kernel_loader.hpp>
 
 namespace cox::detail {
 

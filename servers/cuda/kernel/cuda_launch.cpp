@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_launch.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_launch.hpp>
 
 #include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/launch_error.hpp>

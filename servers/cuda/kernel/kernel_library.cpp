@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/kernel_library.hpp>
+#include <coxswain/servers/cuda/kernel/kernel_library.hpp>
 
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
