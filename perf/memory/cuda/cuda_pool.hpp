@@ -4,7 +4,7 @@
 #include <coxswain/perf/memory/memory_cases.hpp>
 #include <coxswain/runtime/memory/granularity.hpp>
 #include <coxswain/servers/cuda/cuda_server.hpp>
-#include <coxswain/servers/cuda/detail/cuda_storage.hpp>
+#include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 
 #include <cstddef>
 #include <cstdint>

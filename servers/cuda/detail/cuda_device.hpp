@@ -13,16 +13,16 @@
 #include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/servers/cuda/detail/copy_engine.hpp>
 #include <coxswain/servers/cuda/detail/cuda_communicators.hpp>
-#include <coxswain/servers/cuda/detail/cuda_memory.hpp>
 #include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
-#include <coxswain/servers/cuda/detail/pinned_storage.hpp>
-#include <coxswain/servers/cuda/detail/small_read_slots.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 #include <coxswain/servers/cuda/event/doorbell.hpp>
 #include <coxswain/servers/cuda/event/event_watch.hpp>
+#include <coxswain/servers/cuda/memory/cuda_memory.hpp>
+#include <coxswain/servers/cuda/memory/pinned_storage.hpp>
+#include <coxswain/servers/cuda/memory/small_read_slots.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <chrono>

@@ -6,9 +6,9 @@
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
-#include <coxswain/servers/cuda/detail/cuda_storage.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <array>

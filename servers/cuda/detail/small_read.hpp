@@ -3,9 +3,9 @@
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/cuda/detail/small_read_slots.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
+#include <coxswain/servers/cuda/memory/small_read_slots.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/small_read_slots.hpp>
+#include <coxswain/servers/cuda/memory/small_read_slots.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/plain_storage.hpp>
+#include <coxswain/servers/cuda/memory/plain_storage.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/pinned_storage.hpp>
+#include <coxswain/servers/cuda/memory/pinned_storage.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_storage.hpp>
+#include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
