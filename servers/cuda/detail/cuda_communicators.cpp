@@ -3,9 +3,9 @@
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/servers/cuda/copy/peer_copy.hpp>
 #include <coxswain/servers/cuda/detail/launch_gate.hpp>
 #include <coxswain/servers/cuda/detail/nccl_line.hpp>
-#include <coxswain/servers/cuda/detail/peer_copy.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,9 @@
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/runtime/io_error.hpp>
+#include <coxswain/servers/cuda/copy/device_copy.hpp>
+#include <coxswain/servers/cuda/copy/small_read.hpp>
 #include <coxswain/servers/cuda/detail/cuda_work.hpp>
-#include <coxswain/servers/cuda/detail/device_copy.hpp>
-#include <coxswain/servers/cuda/detail/small_read.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/stream/awaited_end.hpp>
 

@@ -1,7 +1,7 @@
 // Reads of a few bytes over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/small_read.hpp>
+#include <coxswain/servers/cuda/copy/small_read.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>

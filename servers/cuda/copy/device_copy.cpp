@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/device_copy.hpp>
+#include <coxswain/servers/cuda/copy/device_copy.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/small_read.hpp>
+#include <coxswain/servers/cuda/copy/small_read.hpp>
 
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_transfers.hpp>
+#include <coxswain/servers/cuda/copy/cuda_transfers.hpp>
 
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/servers/cuda/detail/copy_engine.hpp>
+#include <coxswain/servers/cuda/copy/copy_engine.hpp>
 #include <coxswain/servers/cuda/event/doorbell.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 

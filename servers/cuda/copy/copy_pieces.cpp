@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/copy_pieces.hpp>
+#include <coxswain/servers/cuda/copy/copy_pieces.hpp>
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/peer_copy.hpp>
+#include <coxswain/servers/cuda/copy/peer_copy.hpp>
 
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
