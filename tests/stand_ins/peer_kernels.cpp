@@ -1,8 +1,8 @@
 #include <coxswain/tests/stand_ins/peer_kernels.hpp>
 
 #include <coxswain/collectives/detail/reduce.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 #include <coxswain/tests/stand_ins/kernel_functions.hpp>
 
 #include <algorithm>

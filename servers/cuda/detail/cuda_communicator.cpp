@@ -6,11 +6,11 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/detail/clique_devices.hpp>
-#include <coxswain/servers/cuda/detail/launch_gate.hpp>
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
 #include <coxswain/servers/cuda/detail/transfer_part.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/peer/clique_devices.hpp>
+#include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <algorithm>
 #include <string>

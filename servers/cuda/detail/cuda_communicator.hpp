@@ -11,8 +11,8 @@
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
 #include <coxswain/servers/cuda/detail/collective_part.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 #include <coxswain/servers/cuda/detail/unasked_collectives.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 

@@ -4,8 +4,8 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
-#include <coxswain/servers/cuda/detail/launch_gate.hpp>
 #include <coxswain/servers/cuda/detail/nccl_line.hpp>
+#include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/detail/nccl_line.hpp>
 
-#include <coxswain/servers/cuda/detail/clique_devices.hpp>
+#include <coxswain/servers/cuda/peer/clique_devices.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -1,10 +1,10 @@
 #include <coxswain/servers/cuda/detail/nccl_part.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/servers/cuda/detail/launch_gate.hpp>
 #include <coxswain/servers/cuda/detail/nccl_line.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <utility>
 

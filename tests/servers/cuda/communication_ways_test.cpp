@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/communication_ways.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
+#include <coxswain/servers/cuda/peer/communication_ways.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <string>
 

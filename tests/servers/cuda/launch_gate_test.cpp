@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/launch_gate.hpp>
+#include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <atomic>
 #include <memory>

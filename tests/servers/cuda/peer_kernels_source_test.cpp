@@ -3,8 +3,8 @@
 
 #include <coxswain/runtime/communication/reducible_types.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
 #include <cstddef>
 #include <string>

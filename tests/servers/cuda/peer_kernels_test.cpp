@@ -6,11 +6,11 @@
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
 #include <algorithm>
 #include <array>

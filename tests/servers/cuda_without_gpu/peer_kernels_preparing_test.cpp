@@ -1,8 +1,8 @@
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <chrono>
 #include <future>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/launch_gate.hpp>
+#include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>

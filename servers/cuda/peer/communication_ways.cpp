@@ -1,6 +1,6 @@
-#include <coxswain/servers/cuda/detail/communication_ways.hpp>
+#include <coxswain/servers/cuda/peer/communication_ways.hpp>
 
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <cstddef>
 #include <optional>

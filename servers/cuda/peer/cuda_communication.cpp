@@ -1,8 +1,8 @@
-#include <coxswain/servers/cuda/cuda_communication.hpp>
+#include <coxswain/servers/cuda/peer/cuda_communication.hpp>
 
 #include <coxswain/collectives/detail/nccl.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/detail/communication_ways.hpp>
+#include <coxswain/servers/cuda/peer/communication_ways.hpp>
 
 namespace cox {
 

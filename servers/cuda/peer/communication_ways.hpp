@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/servers/cuda/cuda_communication.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
+#include <coxswain/servers/cuda/peer/cuda_communication.hpp>
 
 #include <optional>
 #include <string>

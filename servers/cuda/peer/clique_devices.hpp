@@ -2,9 +2,9 @@
 
 #include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <cstddef>
 #include <memory>

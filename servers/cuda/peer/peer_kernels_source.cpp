@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
 #include <algorithm>
 #include <array>

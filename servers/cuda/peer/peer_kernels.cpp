@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/peer_kernels.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <coxswain/collectives/detail/nccl_types.hpp>
 #include <coxswain/device_handle/task_error.hpp>
@@ -7,10 +7,10 @@
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/compile/kernel_key.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
-#include <coxswain/servers/cuda/detail/peer_kernels_source.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
 #include <coxswain/servers/cuda/kernel/kernel_loader.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/clique_devices.hpp>
+#include <coxswain/servers/cuda/peer/clique_devices.hpp>
 
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
