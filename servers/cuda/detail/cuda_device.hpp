@@ -10,10 +10,10 @@
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
+#include <coxswain/servers/cuda/collective/cuda_communicators.hpp>
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
 #include <coxswain/servers/cuda/copy/cuda_transfers.hpp>
 #include <coxswain/servers/cuda/cuda_server.hpp>
-#include <coxswain/servers/cuda/detail/cuda_communicators.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>

@@ -1,7 +1,7 @@
 // The order in which a device makes the ends of its collectives known.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/detail/turn_order.hpp>
+#include <coxswain/servers/cuda/collective/turn_order.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/collective_arrival.hpp>
-#include <coxswain/servers/cuda/detail/collective_part.hpp>
+#include <coxswain/servers/cuda/collective/collective_part.hpp>
 
 #include <algorithm>
 #include <cstddef>

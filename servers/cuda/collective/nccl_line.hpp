@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/nccl_clique.hpp>
-#include <coxswain/servers/cuda/detail/nccl_part.hpp>
+#include <coxswain/servers/cuda/collective/nccl_part.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-#include <coxswain/servers/cuda/detail/nccl_part.hpp>
+#include <coxswain/servers/cuda/collective/nccl_part.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/servers/cuda/detail/nccl_line.hpp>
+#include <coxswain/servers/cuda/collective/nccl_line.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/collectives/nccl_operation.hpp>
-#include <coxswain/servers/cuda/detail/collective_part.hpp>
+#include <coxswain/servers/cuda/collective/collective_part.hpp>
 
 #include <cstdint>
 #include <exception>

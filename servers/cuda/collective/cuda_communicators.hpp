@@ -6,7 +6,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
-#include <coxswain/servers/cuda/detail/cuda_communicator.hpp>
+#include <coxswain/servers/cuda/collective/cuda_communicator.hpp>
 
 #include <chrono>
 #include <cstddef>

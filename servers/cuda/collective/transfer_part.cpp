@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/transfer_part.hpp>
+#include <coxswain/servers/cuda/collective/transfer_part.hpp>
 
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 

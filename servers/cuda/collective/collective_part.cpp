@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/collective_part.hpp>
+#include <coxswain/servers/cuda/collective/collective_part.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
 

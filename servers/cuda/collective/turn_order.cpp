@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/turn_order.hpp>
+#include <coxswain/servers/cuda/collective/turn_order.hpp>
 
 #include <algorithm>
 #include <utility>

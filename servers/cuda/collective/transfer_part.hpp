@@ -1,7 +1,7 @@
 #pragma once
 
+#include <coxswain/servers/cuda/collective/collective_part.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
-#include <coxswain/servers/cuda/detail/collective_part.hpp>
 
 #include <cstddef>
 #include <exception>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_communicator.hpp>
+#include <coxswain/servers/cuda/collective/cuda_communicator.hpp>
 
 #include <coxswain/collectives/detail/nccl.hpp>
 #include <coxswain/collectives/detail/nccl_types.hpp>
@@ -6,8 +6,8 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/cuda/detail/nccl_part.hpp>
-#include <coxswain/servers/cuda/detail/transfer_part.hpp>
+#include <coxswain/servers/cuda/collective/nccl_part.hpp>
+#include <coxswain/servers/cuda/collective/transfer_part.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/clique_devices.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>

@@ -6,7 +6,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/servers/cuda/detail/turn_order.hpp>
+#include <coxswain/servers/cuda/collective/turn_order.hpp>
 #include <coxswain/servers/cuda/event/doorbell.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>

@@ -1,10 +1,10 @@
-#include <coxswain/servers/cuda/detail/cuda_communicators.hpp>
+#include <coxswain/servers/cuda/collective/cuda_communicators.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/servers/cuda/collective/nccl_line.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
-#include <coxswain/servers/cuda/detail/nccl_line.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/nccl_line.hpp>
+#include <coxswain/servers/cuda/collective/nccl_line.hpp>
 
 #include <coxswain/servers/cuda/peer/clique_devices.hpp>
 

@@ -9,9 +9,9 @@
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/servers/cuda/collective/collective_part.hpp>
+#include <coxswain/servers/cuda/collective/unasked_collectives.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
-#include <coxswain/servers/cuda/detail/collective_part.hpp>
-#include <coxswain/servers/cuda/detail/unasked_collectives.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
