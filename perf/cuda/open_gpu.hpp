@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/perf/cuda/raw_stream.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <cstdint>
 

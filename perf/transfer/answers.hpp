@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/perf/harness/suite.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <chrono>
 #include <functional>

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/servers/cuda/kernel/global_kernel.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 __global__ void saxpy(float* y, const float* x, float a, int count) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);

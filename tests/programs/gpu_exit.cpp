@@ -5,7 +5,7 @@
 #if COX_GPU_TESTS
 
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <cstdio>
 #include <cstdlib>

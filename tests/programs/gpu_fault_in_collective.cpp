@@ -6,8 +6,8 @@
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #ifdef COX_HAS_CUDA
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 #endif
 #include <coxswain/servers/host/host_server.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>

@@ -3,8 +3,8 @@
 #include <coxswain/perf/cuda/raw_stream.hpp>
 #include <coxswain/perf/memory/memory_cases.hpp>
 #include <coxswain/runtime/memory/granularity.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/servers/cuda/memory/cuda_storage.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 #include <coxswain/tests/servers/contract/open_device.hpp>
 
 #include <cstddef>

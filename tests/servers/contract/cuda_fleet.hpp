@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/handle.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <algorithm>
 #include <bit>

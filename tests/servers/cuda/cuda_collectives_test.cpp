@@ -10,7 +10,7 @@
 #include <coxswain/runtime/communication/reducible_types.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <algorithm>
 #include <bit>

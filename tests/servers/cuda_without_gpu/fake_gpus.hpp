@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 #include <coxswain/tests/fake_cuda/fake_cuda.hpp>
 
 #include <atomic>

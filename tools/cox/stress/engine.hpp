@@ -6,8 +6,8 @@
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/servers/host/host_server.hpp>
 #if COX_HAS_CUDA
-#include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/servers/cuda/peer/cuda_communication.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 #include <coxswain/tools/cox/stress/cuda_kernels.hpp>
 #endif
 #include <coxswain/tools/cox/argument_error.hpp>

@@ -13,7 +13,6 @@
 #include <coxswain/servers/cuda/collective/cuda_communicators.hpp>
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
 #include <coxswain/servers/cuda/copy/cuda_transfers.hpp>
-#include <coxswain/servers/cuda/cuda_server.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
@@ -23,6 +22,7 @@
 #include <coxswain/servers/cuda/memory/cuda_memory.hpp>
 #include <coxswain/servers/cuda/memory/pinned_storage.hpp>
 #include <coxswain/servers/cuda/memory/small_read_slots.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <chrono>

@@ -3,10 +3,10 @@
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
-#include <coxswain/servers/cuda/detail/cuda_work.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_launch.hpp>
 #include <coxswain/servers/cuda/kernel/tensor_map_encoding.hpp>
+#include <coxswain/servers/cuda/server/cuda_work.hpp>
 
 #include <algorithm>
 #include <array>

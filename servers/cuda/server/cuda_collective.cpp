@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_collective.hpp>
+#include <coxswain/servers/cuda/server/cuda_collective.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/collectives/detail/nccl.hpp>
@@ -6,7 +6,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/server_operation.hpp>
-#include <coxswain/servers/cuda/detail/cuda_device.hpp>
+#include <coxswain/servers/cuda/server/cuda_device.hpp>
 
 #include <string>
 #include <utility>

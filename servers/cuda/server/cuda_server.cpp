@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/cuda_server.hpp>
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/collectives/detail/nccl.hpp>
@@ -9,11 +9,11 @@
 #include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/runtime/server_operation.hpp>
-#include <coxswain/servers/cuda/detail/cuda_collective.hpp>
-#include <coxswain/servers/cuda/detail/cuda_device.hpp>
-#include <coxswain/servers/cuda/detail/cuda_work.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/server/cuda_collective.hpp>
+#include <coxswain/servers/cuda/server/cuda_device.hpp>
+#include <coxswain/servers/cuda/server/cuda_work.hpp>
 
 #include <algorithm>
 #include <chrono>

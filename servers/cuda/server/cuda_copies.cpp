@@ -3,8 +3,8 @@
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/servers/cuda/copy/device_copy.hpp>
 #include <coxswain/servers/cuda/copy/small_read.hpp>
-#include <coxswain/servers/cuda/detail/cuda_work.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/server/cuda_work.hpp>
 #include <coxswain/servers/cuda/stream/awaited_end.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/detail/cuda_device.hpp>
+#include <coxswain/servers/cuda/server/cuda_device.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/device_thread.hpp>

@@ -4,8 +4,8 @@
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/promise.hpp>
 #include <coxswain/runtime/upload.hpp>
-#include <coxswain/servers/cuda/detail/cuda_device.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/server/cuda_device.hpp>
 
 #include <vector>
 
