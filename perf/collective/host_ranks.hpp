@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // The process ends while collectives are under way: some have all their ranks, one misses a rank that will not come,
 // and one a rank of a device that was never opened.
 
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <cstddef>
 #include <cstdint>

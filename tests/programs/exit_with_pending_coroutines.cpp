@@ -3,7 +3,7 @@
 // context are destroyed while their calls are queued or run, then the devices are shut down. A clean exit with that
 // code.
 
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <unistd.h>
 #include <boost/asio/awaitable.hpp>

@@ -8,7 +8,7 @@
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <algorithm>
 #include <atomic>

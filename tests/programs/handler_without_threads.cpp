@@ -1,6 +1,6 @@
 // L2: a completion handler that has no executor is called although the system has no threads left by then.
 
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/support/refused_threads.hpp>
 
 #include <unistd.h>

@@ -2,7 +2,7 @@
 // The device is shut down under coroutines that loop over calls on a static thread pool. Each catches the refusal at
 // its co_await and ends; none leaves through the pool's threads. Then the process exits while the pool still stands.
 
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <unistd.h>
 #include <boost/asio/awaitable.hpp>

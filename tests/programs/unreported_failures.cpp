@@ -3,7 +3,7 @@
 // is no log. One that a call has thrown is not reported again. Each case is a child process whose output is read.
 
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <fcntl.h>
 #include <sys/wait.h>

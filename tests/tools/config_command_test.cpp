@@ -5,7 +5,7 @@
 
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/host/host_options.hpp>
+#include <coxswain/servers/host/server/host_options.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/host_options.hpp>
+#include <coxswain/servers/host/server/host_options.hpp>
 #include <coxswain/tests/tools/command.hpp>
 
 #include <coxswain/tests/support/catch.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/tools/flaw_period.hpp>
 
 #include <atomic>

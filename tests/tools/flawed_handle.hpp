@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <memory>
 #include <utility>

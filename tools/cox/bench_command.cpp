@@ -5,7 +5,7 @@
 #ifdef COX_HAS_CUDA
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 #endif
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/bench/device_cases.hpp>
 #include <coxswain/tools/cox/bench/group_cases.hpp>

@@ -1,7 +1,7 @@
 #include <coxswain/tools/cox/device_list.hpp>
 
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>
 #include <coxswain/tools/cox/settings.hpp>

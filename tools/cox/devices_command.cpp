@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/peer/cuda_communication.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tools/cox/byte_text.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/device_unavailable.hpp>

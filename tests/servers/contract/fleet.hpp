@@ -5,7 +5,7 @@
 
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/servers/host/open_host.hpp>
 

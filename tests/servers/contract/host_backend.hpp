@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/servers/contract/open_device.hpp>
 #include <coxswain/tests/servers/host/open_host.hpp>
 

@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 #include <coxswain/tests/servers/host/open_host.hpp>

@@ -4,7 +4,7 @@
 
 #include <coxswain/runtime/config_error.hpp>
 #include <coxswain/runtime/settings.hpp>
-#include <coxswain/servers/host/host_options.hpp>
+#include <coxswain/servers/host/server/host_options.hpp>
 
 using cox::ConfigError;
 using cox::test::kind_of;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_launch.hpp>
+#include <coxswain/servers/host/server/host_launch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/detail/launch_limits.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_device.hpp>
+#include <coxswain/servers/host/server/host_device.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/host_options.hpp>
+#include <coxswain/servers/host/server/host_options.hpp>
 
 #include <coxswain/runtime/process_settings.hpp>
 

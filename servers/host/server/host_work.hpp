@@ -5,8 +5,8 @@
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/promise.hpp>
 #include <coxswain/runtime/upload.hpp>
-#include <coxswain/servers/host/detail/host_device.hpp>
 #include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/servers/host/server/host_device.hpp>
 
 #include <vector>
 

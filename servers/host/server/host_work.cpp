@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_work.hpp>
+#include <coxswain/servers/host/server/host_work.hpp>
 
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
@@ -7,7 +7,7 @@
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/servers/host/detail/host_copy.hpp>
-#include <coxswain/servers/host/detail/host_launch.hpp>
+#include <coxswain/servers/host/server/host_launch.hpp>
 
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/call_error.hpp>
@@ -7,9 +7,9 @@
 #include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/runtime/server_operation.hpp>
-#include <coxswain/servers/host/detail/host_collective.hpp>
-#include <coxswain/servers/host/detail/host_device.hpp>
-#include <coxswain/servers/host/detail/host_work.hpp>
+#include <coxswain/servers/host/server/host_collective.hpp>
+#include <coxswain/servers/host/server/host_device.hpp>
+#include <coxswain/servers/host/server/host_work.hpp>
 
 #include <string>
 #include <utility>

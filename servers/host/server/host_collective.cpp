@@ -1,9 +1,9 @@
-#include <coxswain/servers/host/detail/host_collective.hpp>
+#include <coxswain/servers/host/server/host_collective.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/server_operation.hpp>
-#include <coxswain/servers/host/detail/host_device.hpp>
+#include <coxswain/servers/host/server/host_device.hpp>
 
 #include <utility>
 

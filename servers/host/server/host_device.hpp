@@ -17,7 +17,7 @@
 #include <coxswain/servers/host/detail/host_stream.hpp>
 #include <coxswain/servers/host/detail/host_streams.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
-#include <coxswain/servers/host/host_server.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/pitched_layout_policy.hpp>
 #include <coxswain/servers/host/host_kernel.hpp>
-#include <coxswain/servers/host/host_options.hpp>
+#include <coxswain/servers/host/server/host_options.hpp>
 
 #include <cstddef>
 #include <cstdint>
