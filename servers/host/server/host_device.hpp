@@ -13,10 +13,10 @@
 #include <coxswain/servers/host/detail/host_communicators.hpp>
 #include <coxswain/servers/host/detail/host_graph.hpp>
 #include <coxswain/servers/host/detail/host_memory.hpp>
-#include <coxswain/servers/host/detail/host_range.hpp>
 #include <coxswain/servers/host/detail/host_stream.hpp>
 #include <coxswain/servers/host/detail/host_streams.hpp>
 #include <coxswain/servers/host/detail/host_threads.hpp>
+#include <coxswain/servers/host/kernel/host_range.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 
 #include <cstddef>

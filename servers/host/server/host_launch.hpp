@@ -7,8 +7,8 @@
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/small_vector.hpp>
-#include <coxswain/servers/host/detail/host_range.hpp>
-#include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/servers/host/kernel/host_kernel.hpp>
+#include <coxswain/servers/host/kernel/host_range.hpp>
 
 #include <memory>
 #include <optional>

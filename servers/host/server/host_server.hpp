@@ -6,7 +6,7 @@
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/pitched_layout_policy.hpp>
-#include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
 
 #include <cstddef>

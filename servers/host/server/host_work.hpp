@@ -5,7 +5,7 @@
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/promise.hpp>
 #include <coxswain/runtime/upload.hpp>
-#include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 
 #include <vector>

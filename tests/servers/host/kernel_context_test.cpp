@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/host/kernel_context.hpp>
+#include <coxswain/servers/host/kernel/kernel_context.hpp>
 
 #include <array>
 #include <cstring>

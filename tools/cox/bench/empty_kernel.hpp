@@ -3,7 +3,7 @@
 #ifdef COX_HAS_CUDA
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #endif
-#include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/servers/host/kernel/host_kernel.hpp>
 
 namespace cox::bench {
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
-#include <coxswain/servers/host/host_kernel.hpp>
+#include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/sequence.hpp>
 #include <coxswain/tools/cox/stress/stress_kernels.hpp>

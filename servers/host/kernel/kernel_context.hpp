@@ -4,7 +4,7 @@
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/cube_dim.hpp>
 #include <coxswain/runtime/execution_mode.hpp>
-#include <coxswain/servers/host/buffer_view.hpp>
+#include <coxswain/servers/host/kernel/buffer_view.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/kernel_context.hpp>
+#include <coxswain/servers/host/kernel/kernel_context.hpp>
 
 #include <coxswain/runtime/byte_count.hpp>
 

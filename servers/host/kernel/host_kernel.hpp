@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/cube_dim.hpp>
 #include <coxswain/runtime/detail/bulk_shared.hpp>
-#include <coxswain/servers/host/kernel_context.hpp>
+#include <coxswain/servers/host/kernel/kernel_context.hpp>
 
 #include <cstddef>
 #include <functional>
