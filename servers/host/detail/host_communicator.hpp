@@ -5,9 +5,9 @@
 #include <coxswain/collectives/in_process_collective.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/servers/host/detail/host_stream.hpp>
-#include <coxswain/servers/host/detail/host_streams.hpp>
-#include <coxswain/servers/host/detail/timeline.hpp>
+#include <coxswain/servers/host/stream/host_stream.hpp>
+#include <coxswain/servers/host/stream/host_streams.hpp>
+#include <coxswain/servers/host/stream/timeline.hpp>
 
 #include <chrono>
 #include <cstddef>

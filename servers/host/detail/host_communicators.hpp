@@ -7,8 +7,8 @@
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/servers/host/detail/host_communicator.hpp>
-#include <coxswain/servers/host/detail/host_streams.hpp>
-#include <coxswain/servers/host/detail/host_threads.hpp>
+#include <coxswain/servers/host/stream/host_streams.hpp>
+#include <coxswain/servers/host/stream/host_threads.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #include <coxswain/collectives/in_process_collective.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
-#include <coxswain/servers/host/detail/timeline.hpp>
+#include <coxswain/servers/host/stream/timeline.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -11,13 +11,13 @@
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/host/detail/host_communicators.hpp>
-#include <coxswain/servers/host/detail/host_graph.hpp>
 #include <coxswain/servers/host/detail/host_memory.hpp>
-#include <coxswain/servers/host/detail/host_stream.hpp>
-#include <coxswain/servers/host/detail/host_streams.hpp>
-#include <coxswain/servers/host/detail/host_threads.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
+#include <coxswain/servers/host/stream/host_graph.hpp>
+#include <coxswain/servers/host/stream/host_stream.hpp>
+#include <coxswain/servers/host/stream/host_streams.hpp>
+#include <coxswain/servers/host/stream/host_threads.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/servers/host/detail/host_stream.hpp>
+#include <coxswain/servers/host/stream/host_stream.hpp>
 
 #include <future>
 #include <memory>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/host/detail/timeline.hpp>
+#include <coxswain/servers/host/stream/timeline.hpp>
 
 #include <array>
 #include <atomic>

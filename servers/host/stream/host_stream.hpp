@@ -11,10 +11,10 @@
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/host/detail/host_graph.hpp>
-#include <coxswain/servers/host/detail/host_threads.hpp>
-#include <coxswain/servers/host/detail/running_profiles.hpp>
-#include <coxswain/servers/host/detail/timeline.hpp>
+#include <coxswain/servers/host/stream/host_graph.hpp>
+#include <coxswain/servers/host/stream/host_threads.hpp>
+#include <coxswain/servers/host/stream/running_profiles.hpp>
+#include <coxswain/servers/host/stream/timeline.hpp>
 
 #include <atomic>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/timeline.hpp>
+#include <coxswain/servers/host/stream/timeline.hpp>
 
 #include <algorithm>
 #include <utility>

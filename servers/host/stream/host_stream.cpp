@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_stream.hpp>
+#include <coxswain/servers/host/stream/host_stream.hpp>
 
 #include <coxswain/runtime/stream_error.hpp>
 

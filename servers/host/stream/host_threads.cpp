@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_threads.hpp>
+#include <coxswain/servers/host/stream/host_threads.hpp>
 
 #include <coxswain/runtime/detail/thread_name.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_streams.hpp>
+#include <coxswain/servers/host/stream/host_streams.hpp>
 
 #include <algorithm>
 #include <limits>

@@ -3,9 +3,9 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
-#include <coxswain/servers/host/detail/host_stream.hpp>
-#include <coxswain/servers/host/detail/host_threads.hpp>
-#include <coxswain/servers/host/detail/timeline.hpp>
+#include <coxswain/servers/host/stream/host_stream.hpp>
+#include <coxswain/servers/host/stream/host_threads.hpp>
+#include <coxswain/servers/host/stream/timeline.hpp>
 
 #include <cstddef>
 #include <cstdint>
