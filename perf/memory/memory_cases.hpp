@@ -3,7 +3,7 @@
 #include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/perf/trace/allocation_trace.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
-#include <coxswain/servers/host/detail/host_storage.hpp>
+#include <coxswain/servers/host/memory/host_storage.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -11,8 +11,8 @@
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/host/detail/host_communicators.hpp>
-#include <coxswain/servers/host/detail/host_memory.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
+#include <coxswain/servers/host/memory/host_memory.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/servers/host/stream/host_graph.hpp>
 #include <coxswain/servers/host/stream/host_stream.hpp>

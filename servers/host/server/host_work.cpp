@@ -6,7 +6,7 @@
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
-#include <coxswain/servers/host/detail/host_copy.hpp>
+#include <coxswain/servers/host/memory/host_copy.hpp>
 #include <coxswain/servers/host/server/host_launch.hpp>
 
 #include <optional>

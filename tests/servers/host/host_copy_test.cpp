@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
-#include <coxswain/servers/host/detail/host_copy.hpp>
+#include <coxswain/servers/host/memory/host_copy.hpp>
 
 #include <cstring>
 #include <vector>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/host/detail/host_storage.hpp>
+#include <coxswain/servers/host/memory/host_storage.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/memory/device_memory.hpp>
 #include <coxswain/runtime/memory/pinned_memory.hpp>
-#include <coxswain/servers/host/detail/host_storage.hpp>
+#include <coxswain/servers/host/memory/host_storage.hpp>
 #include <coxswain/servers/host/stream/host_streams.hpp>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_memory.hpp>
+#include <coxswain/servers/host/memory/host_memory.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_copy.hpp>
+#include <coxswain/servers/host/memory/host_copy.hpp>
 
 #include <coxswain/runtime/bytes_reader.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/host_storage.hpp>
+#include <coxswain/servers/host/memory/host_storage.hpp>
 
 #include <fcntl.h>
 #include <sys/mman.h>
