@@ -10,7 +10,7 @@
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/runtime/unique_function.hpp>
-#include <coxswain/servers/host/detail/host_communicators.hpp>
+#include <coxswain/servers/host/collective/host_communicators.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
 #include <coxswain/servers/host/memory/host_memory.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/watchdog.hpp>
-#include <coxswain/servers/host/detail/host_meeting.hpp>
+#include <coxswain/servers/host/collective/host_meeting.hpp>
 
 #include <memory>
 #include <mutex>

@@ -6,7 +6,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
-#include <coxswain/servers/host/detail/host_communicator.hpp>
+#include <coxswain/servers/host/collective/host_communicator.hpp>
 #include <coxswain/servers/host/stream/host_streams.hpp>
 #include <coxswain/servers/host/stream/host_threads.hpp>
 

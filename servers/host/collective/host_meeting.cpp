@@ -1,8 +1,8 @@
-#include <coxswain/servers/host/detail/host_meeting.hpp>
+#include <coxswain/servers/host/collective/host_meeting.hpp>
 
 #include <coxswain/collectives/device_activity.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/host/detail/meeting_watch.hpp>
+#include <coxswain/servers/host/collective/meeting_watch.hpp>
 
 #include <fmt/format.h>
 

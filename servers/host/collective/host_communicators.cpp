@@ -1,9 +1,9 @@
-#include <coxswain/servers/host/detail/host_communicators.hpp>
+#include <coxswain/servers/host/collective/host_communicators.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/host/detail/meeting_watch.hpp>
+#include <coxswain/servers/host/collective/meeting_watch.hpp>
 
 #include <array>
 #include <exception>

@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/detail/meeting_watch.hpp>
+#include <coxswain/servers/host/collective/meeting_watch.hpp>
 
 #include <algorithm>
 

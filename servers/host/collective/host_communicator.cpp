@@ -1,7 +1,7 @@
-#include <coxswain/servers/host/detail/host_communicator.hpp>
+#include <coxswain/servers/host/collective/host_communicator.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/servers/host/detail/host_meeting.hpp>
+#include <coxswain/servers/host/collective/host_meeting.hpp>
 
 #include <algorithm>
 #include <mutex>
