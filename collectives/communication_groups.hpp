@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/communication_group.hpp>
-#include <coxswain/collectives/sequencer.hpp>
+#include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>

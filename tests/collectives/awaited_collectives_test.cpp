@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/detail/awaited_collectives.hpp>
+#include <coxswain/collectives/sequencer/awaited_collectives.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include <coxswain/tests/collectives/launch_model.hpp>
 
-#include <coxswain/collectives/sequencer.hpp>
+#include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 

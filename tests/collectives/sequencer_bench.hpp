@@ -2,7 +2,7 @@
 
 #include <coxswain/tests/runtime/thrown.hpp>
 
-#include <coxswain/collectives/sequencer.hpp>
+#include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <chrono>

@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
 
-#include <coxswain/collectives/sequencer.hpp>
+#include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/runtime/detail/recycled_memory.hpp>
 
 #include <chrono>

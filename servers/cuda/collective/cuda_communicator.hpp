@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/collectives/collective_arrival.hpp>
 #include <coxswain/collectives/communicator.hpp>
 #include <coxswain/collectives/nccl_clique.hpp>
 #include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>

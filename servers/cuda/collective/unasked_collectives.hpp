@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/collective_arrival.hpp>
+#include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/servers/cuda/collective/collective_part.hpp>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/collectives/collective_arrival.hpp>
 #include <coxswain/collectives/communication_group.hpp>
-#include <coxswain/collectives/detail/awaited_collectives.hpp>
+#include <coxswain/collectives/sequencer/awaited_collectives.hpp>
+#include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>

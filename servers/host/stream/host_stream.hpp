@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/detail/awaited_collectives.hpp>
+#include <coxswain/collectives/sequencer/awaited_collectives.hpp>
 #include <coxswain/runtime/detail/failure_reports.hpp>
 #include <coxswain/runtime/detail/stream_errors.hpp>
 #include <coxswain/runtime/detail/taken_error.hpp>

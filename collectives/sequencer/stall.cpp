@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/stall.hpp>
+#include <coxswain/collectives/sequencer/stall.hpp>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/detail/open_communicators.hpp>
-#include <coxswain/collectives/detail/stall.hpp>
+#include <coxswain/collectives/sequencer/open_communicators.hpp>
+#include <coxswain/collectives/sequencer/stall.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 

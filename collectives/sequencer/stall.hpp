@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/detail/open_communicators.hpp>
+#include <coxswain/collectives/sequencer/open_communicators.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 
 #include <string>

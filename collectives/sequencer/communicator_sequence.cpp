@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/communicator_sequence.hpp>
+#include <coxswain/collectives/sequencer/communicator_sequence.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>

@@ -1,11 +1,11 @@
-#include <coxswain/collectives/sequencer.hpp>
+#include <coxswain/collectives/sequencer/sequencer.hpp>
 
-#include <coxswain/collectives/detail/arrival.hpp>
-#include <coxswain/collectives/detail/communicator_sequence.hpp>
-#include <coxswain/collectives/detail/open_communicators.hpp>
-#include <coxswain/collectives/detail/overdue.hpp>
-#include <coxswain/collectives/detail/stall.hpp>
-#include <coxswain/collectives/detail/waiting_ring.hpp>
+#include <coxswain/collectives/sequencer/arrival.hpp>
+#include <coxswain/collectives/sequencer/communicator_sequence.hpp>
+#include <coxswain/collectives/sequencer/open_communicators.hpp>
+#include <coxswain/collectives/sequencer/overdue.hpp>
+#include <coxswain/collectives/sequencer/stall.hpp>
+#include <coxswain/collectives/sequencer/waiting_ring.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/waiting_ring.hpp>
+#include <coxswain/collectives/sequencer/waiting_ring.hpp>
 
 #include <fmt/format.h>
 

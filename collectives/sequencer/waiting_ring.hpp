@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/detail/arrival.hpp>
-#include <coxswain/collectives/detail/open_communicators.hpp>
+#include <coxswain/collectives/sequencer/arrival.hpp>
+#include <coxswain/collectives/sequencer/open_communicators.hpp>
 
 #include <optional>
 #include <string>

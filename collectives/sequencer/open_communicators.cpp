@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/open_communicators.hpp>
+#include <coxswain/collectives/sequencer/open_communicators.hpp>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
-#include <coxswain/collectives/detail/overdue.hpp>
+#include <coxswain/collectives/sequencer/overdue.hpp>
 
-#include <coxswain/collectives/detail/arrival.hpp>
+#include <coxswain/collectives/sequencer/arrival.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 
 #include <fmt/format.h>
