@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
+#include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>

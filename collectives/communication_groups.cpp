@@ -1,6 +1,6 @@
 #include <coxswain/collectives/communication_groups.hpp>
 
-#include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>

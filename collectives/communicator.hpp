@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/collectives/communication_group.hpp>
-#include <coxswain/collectives/communicator_number.hpp>
-#include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/collectives/watch/communicator_number.hpp>
+#include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>

@@ -3,7 +3,7 @@
 #include <coxswain/collectives/detail/nccl_calls.hpp>
 #include <coxswain/collectives/detail/nccl_try.hpp>
 #include <coxswain/collectives/detail/nccl_watch.hpp>
-#include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/detail/operation_summary.hpp>
+#include <coxswain/collectives/watch/operation_summary.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/milestone.hpp>
 #include <coxswain/runtime/small_vector.hpp>

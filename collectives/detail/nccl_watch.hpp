@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/nccl_clique.hpp>
-#include <coxswain/collectives/watchdog.hpp>
+#include <coxswain/collectives/watch/watchdog.hpp>
 
 #include <map>
 #include <memory>

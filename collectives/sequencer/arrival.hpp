@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
+#include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/detail/recycled_memory.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
+#include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/small_vector.hpp>
 

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <coxswain/collectives/communicator_number.hpp>
-#include <coxswain/collectives/detail/operation_summary.hpp>
-#include <coxswain/collectives/flight_recorder.hpp>
 #include <coxswain/collectives/sequencer/arrival.hpp>
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
+#include <coxswain/collectives/watch/communicator_number.hpp>
+#include <coxswain/collectives/watch/flight_recorder.hpp>
+#include <coxswain/collectives/watch/operation_summary.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 

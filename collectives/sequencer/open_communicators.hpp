@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/collectives/communicator_number.hpp>
 #include <coxswain/collectives/sequencer/arrival.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
+#include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 

@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
 
-#include <coxswain/collectives/flight_recorder.hpp>
+#include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <nlohmann/json.hpp>

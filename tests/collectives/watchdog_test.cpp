@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/watchdog.hpp>
+#include <coxswain/collectives/watch/watchdog.hpp>
 
 #include <atomic>
 #include <chrono>

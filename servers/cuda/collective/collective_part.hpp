@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/communication_group.hpp>
-#include <coxswain/collectives/communicator_number.hpp>
-#include <coxswain/collectives/flight_recorder.hpp>
+#include <coxswain/collectives/watch/communicator_number.hpp>
+#include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>

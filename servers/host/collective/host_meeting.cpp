@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/collective/host_meeting.hpp>
 
-#include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/host/collective/meeting_watch.hpp>
 

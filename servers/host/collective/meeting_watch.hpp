@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/watchdog.hpp>
+#include <coxswain/collectives/watch/watchdog.hpp>
 #include <coxswain/servers/host/collective/host_meeting.hpp>
 
 #include <memory>

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/watchdog.hpp>
+#include <coxswain/collectives/watch/watchdog.hpp>
 
 #include <coxswain/runtime/detail/thread_name.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/device_activity.hpp>
+#include <coxswain/collectives/watch/device_activity.hpp>
 
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/registry.hpp>

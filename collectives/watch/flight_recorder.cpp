@@ -1,4 +1,4 @@
-#include <coxswain/collectives/flight_recorder.hpp>
+#include <coxswain/collectives/watch/flight_recorder.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
