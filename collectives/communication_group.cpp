@@ -1,6 +1,6 @@
 #include <coxswain/collectives/communication_group.hpp>
 
-#include <coxswain/collectives/detail/nccl_watch.hpp>
+#include <coxswain/collectives/nccl/nccl_watch.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/log.hpp>

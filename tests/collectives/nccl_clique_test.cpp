@@ -3,8 +3,8 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/manual_milestone.hpp>
 
-#include <coxswain/collectives/detail/nccl.hpp>
-#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_clique.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/nccl/nccl_types.hpp>
 
 using namespace cox;
 using cox::detail::nccl_reduces;

@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/failing_allocation.hpp>
 #include <coxswain/tests/support/manual_milestone.hpp>
 
-#include <coxswain/collectives/detail/operations_under_way.hpp>
+#include <coxswain/collectives/nccl/operations_under_way.hpp>
 
 #include <array>
 #include <cstddef>

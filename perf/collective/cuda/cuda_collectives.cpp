@@ -1,6 +1,6 @@
 #include <coxswain/perf/collective/cuda/cuda_collectives.hpp>
 
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/perf/collective/cuda/gpu_ranks.hpp>
 #include <coxswain/perf/collective/cuda/raw_nccl.hpp>
 #include <coxswain/perf/collective/thread_team.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/perf/collective/cuda/raw_nccl.hpp>
 
-#include <coxswain/collectives/detail/nccl_try.hpp>
+#include <coxswain/collectives/nccl/nccl_try.hpp>
 
 #include <numeric>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/perf/cuda/raw_memory.hpp>
 #include <coxswain/perf/cuda/raw_stream.hpp>
 

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/collective/cuda_communicator.hpp>
 
-#include <coxswain/collectives/detail/nccl.hpp>
-#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/detail/recycled_memory.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/communicator.hpp>
-#include <coxswain/collectives/nccl_clique.hpp>
-#include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/collectives/nccl/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_operation.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_clique.hpp>
 #include <coxswain/servers/cuda/collective/nccl_part.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 

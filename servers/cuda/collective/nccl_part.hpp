@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/nccl_clique.hpp>
-#include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/collectives/nccl/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_operation.hpp>
 #include <coxswain/servers/cuda/collective/collective_part.hpp>
 
 #include <cstdint>

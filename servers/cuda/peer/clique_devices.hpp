@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_clique.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/peer/cuda_communication.hpp>
 
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/peer/communication_ways.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
-#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/collectives/nccl/nccl_operation.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>

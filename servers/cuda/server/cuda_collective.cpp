@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/server/cuda_collective.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/element_type.hpp>

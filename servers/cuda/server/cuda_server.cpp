@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <coxswain/collectives/communication_groups.hpp>
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>

@@ -1,8 +1,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/detail/nccl.hpp>
-#include <coxswain/collectives/detail/nccl_try.hpp>
-#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_try.hpp>
+#include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #if __has_include(<nccl.h>)
@@ -46,7 +46,7 @@ constexpr std::size_t parameters_of(R (*)(A...)) {
 }
 #define COX_NCCL_ENTRY(member, function, ...) \
   static_assert(parameters_of(decltype(Nccl::member){}) == parameters_of(decltype(&function){}));
-#include <coxswain/collectives/detail/nccl_entries.inc>
+#include <coxswain/collectives/nccl/nccl_entries.inc>
 #undef COX_NCCL_ENTRY
 
 }  // namespace

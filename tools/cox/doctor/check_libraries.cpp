@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/tools/cox/doctor/check.hpp>
 #include <coxswain/tools/cox/doctor/nccl_versions.hpp>
 

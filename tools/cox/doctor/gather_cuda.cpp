@@ -1,7 +1,7 @@
 #include <coxswain/tools/cox/doctor/gather.hpp>
 
 #ifdef COX_HAS_CUDA
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 
 #include <string>

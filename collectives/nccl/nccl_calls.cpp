@@ -1,7 +1,7 @@
-#include <coxswain/collectives/detail/nccl_calls.hpp>
+#include <coxswain/collectives/nccl/nccl_calls.hpp>
 
-#include <coxswain/collectives/detail/nccl_try.hpp>
-#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/nccl/nccl_try.hpp>
+#include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 namespace cox::detail {

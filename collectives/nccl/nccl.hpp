@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/detail/nccl_types.hpp>
+#include <coxswain/collectives/nccl/nccl_types.hpp>
 
 #include <cstddef>
 #include <string>
@@ -29,7 +29,7 @@ using NcclComm = struct ncclComm*;
 /// so that it need not be there to compile; where nccl.h is found, a test compares the two.
 struct Nccl {
 #define COX_NCCL_ENTRY(member, function, ...) NcclResult (*member)(__VA_ARGS__) = nullptr;
-#include <coxswain/collectives/detail/nccl_entries.inc>
+#include <coxswain/collectives/nccl/nccl_entries.inc>
 #undef COX_NCCL_ENTRY
   const char* (*error_text)(NcclResult) = nullptr;
   const char* (*last_error)(NcclComm) = nullptr;

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/operations_under_way.hpp>
+#include <coxswain/collectives/nccl/operations_under_way.hpp>
 
 #include <algorithm>
 #include <utility>

@@ -1,8 +1,8 @@
-#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_clique.hpp>
 
-#include <coxswain/collectives/detail/nccl_calls.hpp>
-#include <coxswain/collectives/detail/nccl_try.hpp>
-#include <coxswain/collectives/detail/nccl_watch.hpp>
+#include <coxswain/collectives/nccl/nccl_calls.hpp>
+#include <coxswain/collectives/nccl/nccl_try.hpp>
+#include <coxswain/collectives/nccl/nccl_watch.hpp>
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_clique.hpp>
 #include <coxswain/collectives/watch/watchdog.hpp>
 
 #include <map>

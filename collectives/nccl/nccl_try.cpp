@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/nccl_try.hpp>
+#include <coxswain/collectives/nccl/nccl_try.hpp>
 
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/log.hpp>

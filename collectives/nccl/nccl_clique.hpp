@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/collectives/detail/nccl.hpp>
-#include <coxswain/collectives/detail/operations_under_way.hpp>
-#include <coxswain/collectives/nccl_operation.hpp>
-#include <coxswain/collectives/open_nccl_devices.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_operation.hpp>
+#include <coxswain/collectives/nccl/open_nccl_devices.hpp>
+#include <coxswain/collectives/nccl/operations_under_way.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/detail/adaptive_mutex.hpp>

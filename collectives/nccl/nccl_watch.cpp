@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/nccl_watch.hpp>
+#include <coxswain/collectives/nccl/nccl_watch.hpp>
 
 #include <algorithm>
 

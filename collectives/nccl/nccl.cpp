@@ -1,4 +1,4 @@
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/detail/library_search.hpp>
@@ -23,7 +23,7 @@ std::string load(const SharedLibrary& library, Nccl& nccl) {
     return found;
   };
 #define COX_NCCL_ENTRY(member, function, ...) nccl.member = reinterpret_cast<decltype(nccl.member)>(find(#function));
-#include <coxswain/collectives/detail/nccl_entries.inc>
+#include <coxswain/collectives/nccl/nccl_entries.inc>
 #undef COX_NCCL_ENTRY
   nccl.error_text = reinterpret_cast<decltype(nccl.error_text)>(find("ncclGetErrorString"));
   nccl.last_error = reinterpret_cast<decltype(nccl.last_error)>(find("ncclGetLastError"));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/nccl_operation.hpp>
+#include <coxswain/collectives/nccl/nccl_operation.hpp>
 
 #include <array>
 #include <cstddef>

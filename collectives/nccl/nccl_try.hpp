@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/detail/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
 
 #include <source_location>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/collectives/detail/nccl.hpp>
-#include <coxswain/collectives/nccl_operation.hpp>
-#include <coxswain/collectives/open_nccl_devices.hpp>
+#include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_operation.hpp>
+#include <coxswain/collectives/nccl/open_nccl_devices.hpp>
 
 #include <cstddef>
 #include <vector>
