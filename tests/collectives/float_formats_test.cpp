@@ -1,7 +1,7 @@
 #include <coxswain/tests/collectives/narrow_float_oracle.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/detail/float_formats.hpp>
+#include <coxswain/collectives/reduction/float_formats.hpp>
 
 #include <bit>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include <coxswain/tests/collectives/reduce_by_hand.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/in_process_collective.hpp>
+#include <coxswain/collectives/reduction/in_process_collective.hpp>
 #include <coxswain/runtime/element_type.hpp>
 
 #include <algorithm>

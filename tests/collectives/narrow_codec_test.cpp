@@ -1,7 +1,7 @@
 #include <coxswain/tests/collectives/narrow_float_oracle.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/detail/narrow_codec.hpp>
+#include <coxswain/collectives/reduction/narrow_codec.hpp>
 
 #include <array>
 #include <bit>

@@ -2,7 +2,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/detail/reduce.hpp>
+#include <coxswain/collectives/reduction/reduce.hpp>
 #include <coxswain/runtime/communication/reducible_types.hpp>
 
 #include <array>

@@ -1,8 +1,8 @@
 #include <coxswain/tests/stand_ins/nccl_operations.hpp>
 
-#include <coxswain/collectives/detail/reduce.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_types.hpp>
+#include <coxswain/collectives/reduction/reduce.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/tests/fake_nccl/fake_nccl.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/stand_ins/peer_kernels.hpp>
 
-#include <coxswain/collectives/detail/reduce.hpp>
+#include <coxswain/collectives/reduction/reduce.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 #include <coxswain/tests/stand_ins/kernel_functions.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/stress/round_values.hpp>
 
-#include <coxswain/collectives/detail/reduce.hpp>
+#include <coxswain/collectives/reduction/reduce.hpp>
 #include <coxswain/runtime/communication/reducible_types.hpp>
 #include <coxswain/tests/support/catch.hpp>
 

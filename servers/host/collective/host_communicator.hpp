@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/communicator.hpp>
-#include <coxswain/collectives/in_process_collective.hpp>
+#include <coxswain/collectives/reduction/in_process_collective.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/in_process_collective.hpp>
+#include <coxswain/collectives/reduction/in_process_collective.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/servers/host/stream/timeline.hpp>

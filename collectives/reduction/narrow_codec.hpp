@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/detail/instruction_set.hpp>
+#include <coxswain/collectives/reduction/instruction_set.hpp>
 #include <coxswain/runtime/element_type.hpp>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-#include <coxswain/collectives/detail/narrow_codec.hpp>
+#include <coxswain/collectives/reduction/narrow_codec.hpp>
 
-#include <coxswain/collectives/detail/float_formats.hpp>
+#include <coxswain/collectives/reduction/float_formats.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/detail/contributions.hpp>
-#include <coxswain/collectives/detail/instruction_set.hpp>
+#include <coxswain/collectives/reduction/contributions.hpp>
+#include <coxswain/collectives/reduction/instruction_set.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
 

@@ -1,7 +1,7 @@
-#include <coxswain/collectives/in_process_collective.hpp>
+#include <coxswain/collectives/reduction/in_process_collective.hpp>
 
-#include <coxswain/collectives/detail/contributions.hpp>
-#include <coxswain/collectives/detail/reduce.hpp>
+#include <coxswain/collectives/reduction/contributions.hpp>
+#include <coxswain/collectives/reduction/reduce.hpp>
 
 #include <algorithm>
 #include <array>

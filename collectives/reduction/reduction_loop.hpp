@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/collectives/detail/contributions.hpp>
-#include <coxswain/collectives/detail/narrow_codec.hpp>
-#include <coxswain/collectives/detail/reduce.hpp>
-#include <coxswain/collectives/detail/reduction_arithmetic.hpp>
+#include <coxswain/collectives/reduction/contributions.hpp>
+#include <coxswain/collectives/reduction/narrow_codec.hpp>
+#include <coxswain/collectives/reduction/reduce.hpp>
+#include <coxswain/collectives/reduction/reduction_arithmetic.hpp>
 
 #include <algorithm>
 #include <array>

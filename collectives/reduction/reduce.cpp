@@ -1,7 +1,7 @@
-#include <coxswain/collectives/detail/reduce.hpp>
+#include <coxswain/collectives/reduction/reduce.hpp>
 
-#include <coxswain/collectives/detail/narrow_codec.hpp>
-#include <coxswain/collectives/detail/reduction_loop.hpp>
+#include <coxswain/collectives/reduction/narrow_codec.hpp>
+#include <coxswain/collectives/reduction/reduction_loop.hpp>
 #include <coxswain/runtime/communication/reducible_types.hpp>
 
 #include <algorithm>
