@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/stress_command.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/telemetry/chrome_trace.hpp>

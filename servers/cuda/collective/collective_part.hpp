@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/group/communication_group.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>

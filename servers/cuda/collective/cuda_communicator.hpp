@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/communicator.hpp>
+#include <coxswain/collectives/group/communicator.hpp>
 #include <coxswain/collectives/nccl/nccl_clique.hpp>
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>

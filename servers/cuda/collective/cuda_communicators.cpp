@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/collective/cuda_communicators.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/collective/nccl_line.hpp>

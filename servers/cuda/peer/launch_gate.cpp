@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <chrono>

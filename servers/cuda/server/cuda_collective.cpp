@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/server/cuda_collective.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/runtime/access.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>

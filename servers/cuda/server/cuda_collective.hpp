@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/group/communication_group.hpp>
 #include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/communication/collective_call.hpp>
 #include <coxswain/runtime/issue_time.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/byte_count.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/device_thread.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/group/communication_group.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/compute_client.hpp>
 #include <coxswain/runtime/compute_server.hpp>

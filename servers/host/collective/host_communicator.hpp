@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/communicator.hpp>
+#include <coxswain/collectives/group/communicator.hpp>
 #include <coxswain/collectives/reduction/in_process_collective.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>

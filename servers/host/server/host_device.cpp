@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/server/host_device.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/server/host_server.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>

@@ -2,7 +2,7 @@
 #include <coxswain/tests/servers/contract/fleet.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/server_error.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/bucket_plan.hpp>
+#include <coxswain/collectives/group/bucket_plan.hpp>
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/communicator.hpp>
+#include <coxswain/collectives/group/communicator.hpp>
 
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>

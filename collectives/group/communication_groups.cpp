@@ -1,4 +1,4 @@
-#include <coxswain/collectives/communication_groups.hpp>
+#include <coxswain/collectives/group/communication_groups.hpp>
 
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/stream_id.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/group/communication_group.hpp>
 
 #include <coxswain/collectives/nccl/nccl_watch.hpp>
 #include <coxswain/device_handle/task_error.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/communication_group.hpp>
+#include <coxswain/collectives/group/communication_group.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
