@@ -1,6 +1,6 @@
 #include <coxswain/runtime/bytes.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/bytes_reader.hpp>
 #include <coxswain/runtime/detail/adopted_allocation.hpp>
 #include <coxswain/runtime/detail/file_allocation.hpp>

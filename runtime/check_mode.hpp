@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/runtime/base/execution_mode.hpp>
 
 #include <array>
 #include <cstddef>

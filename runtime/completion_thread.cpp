@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/registry.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/detail/thread_name.hpp>
+#include <coxswain/runtime/base/thread_name.hpp>
 
 #include <condition_variable>
 #include <deque>

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
-#include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/runtime/base/unique_function.hpp>
 
 #include <memory>
 

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/base/caller.hpp>
+#include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/communication/server_communication.hpp>
 #include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>

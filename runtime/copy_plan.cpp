@@ -1,6 +1,6 @@
 #include <coxswain/runtime/copy_plan.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
 
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/device_properties.hpp>
+#include <coxswain/runtime/base/device_properties.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/submit_async.hpp>
-#include <coxswain/runtime/detail/deadline.hpp>
+#include <coxswain/runtime/base/deadline.hpp>
 #include <coxswain/runtime/detail/delivery.hpp>
 #include <coxswain/runtime/promise.hpp>
 

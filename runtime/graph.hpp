@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/graph_id.hpp>
 

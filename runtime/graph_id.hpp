@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/unique_id.hpp>
+#include <coxswain/runtime/base/unique_id.hpp>
 
 namespace cox {
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/base/rare_vector.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/handle.hpp>
 #include <coxswain/runtime/kernel_buffers.hpp>
-#include <coxswain/runtime/rare_vector.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/runtime/tensor_map.hpp>
 
 #include <algorithm>

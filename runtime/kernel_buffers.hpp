@@ -1,10 +1,10 @@
 #pragma once
 
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/handle.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/device_handle/stall.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/base/place.hpp>
 
 #include <spdlog/async.h>
 #include <spdlog/async_logger.h>

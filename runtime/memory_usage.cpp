@@ -1,6 +1,6 @@
 #include <coxswain/runtime/memory_usage.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 
 #include <array>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/error.hpp>
-#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/base/place.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include <coxswain/runtime/setting.hpp>
 
 #include <coxswain/device_handle/queue_policy.hpp>
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/check_mode.hpp>
 #include <coxswain/runtime/config_error.hpp>
 #include <coxswain/runtime/detail/edit_distance.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/setting_value.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/duration.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/settings_file.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/setting_value.hpp>
 
 #include <cerrno>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/copy_descriptor.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 
 namespace cox {
 

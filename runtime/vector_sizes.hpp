@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/runtime/device_properties.hpp>
+#include <coxswain/runtime/base/device_properties.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -3,9 +3,9 @@
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/base/adaptive_mutex.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <chrono>
 #include <exception>

@@ -1,8 +1,8 @@
 #include <coxswain/collectives/nccl/nccl.hpp>
 
+#include <coxswain/runtime/base/library_search.hpp>
+#include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/detail/library_search.hpp>
-#include <coxswain/runtime/detail/shared_library.hpp>
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 

@@ -6,8 +6,8 @@
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/detail/thread_name.hpp>
 
 #include <fmt/format.h>
 

@@ -5,9 +5,9 @@
 #include <coxswain/collectives/nccl/open_nccl_devices.hpp>
 #include <coxswain/collectives/nccl/operations_under_way.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
+#include <coxswain/runtime/base/adaptive_mutex.hpp>
+#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/detail/adaptive_mutex.hpp>
-#include <coxswain/runtime/unique_function.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -2,8 +2,8 @@
 
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 
 #include <cstdint>
 #include <exception>

@@ -6,8 +6,8 @@
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/collectives/watch/watchdog.hpp>
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/base/adaptive_mutex.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 #include <coxswain/runtime/detail/recycled_memory.hpp>
 
 #include <chrono>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/base/adaptive_mutex.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/detail/adaptive_mutex.hpp>
 
 #include <array>
 #include <atomic>

@@ -1,6 +1,6 @@
 #include <coxswain/collectives/watch/watchdog.hpp>
 
-#include <coxswain/runtime/detail/thread_name.hpp>
+#include <coxswain/runtime/base/thread_name.hpp>
 
 #include <algorithm>
 #include <condition_variable>

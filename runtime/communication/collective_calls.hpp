@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/exceed_capacity.hpp>
-#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/base/caller.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/communication/collective_operation.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 
 #include <cstddef>
 #include <optional>

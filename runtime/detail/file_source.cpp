@@ -1,6 +1,6 @@
 #include <coxswain/runtime/detail/file_source.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
 
 #include <fcntl.h>

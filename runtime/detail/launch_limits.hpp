@@ -1,9 +1,9 @@
 #pragma once
 
+#include <coxswain/runtime/base/device_properties.hpp>
+#include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/cube_dim.hpp>
-#include <coxswain/runtime/device_properties.hpp>
-#include <coxswain/runtime/place.hpp>
 
 #include <cstddef>
 #include <source_location>

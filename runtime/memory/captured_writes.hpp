@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
-#include <coxswain/runtime/place.hpp>
 
 #include <algorithm>
 #include <source_location>

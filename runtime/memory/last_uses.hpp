@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/memory/memory_error.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/log.hpp>
 
 #include <string>

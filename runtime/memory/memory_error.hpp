@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/place.hpp>
 
 #include <cstddef>
 #include <source_location>

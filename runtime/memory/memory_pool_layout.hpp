@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
 #include <cstddef>

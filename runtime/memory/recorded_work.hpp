@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>

@@ -1,9 +1,9 @@
 #include <coxswain/runtime/memory/resolve_window.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
+#include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/place.hpp>
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/base/caller.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/binding.hpp>
-#include <coxswain/runtime/caller.hpp>
 #include <coxswain/runtime/kernel_buffers.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 
 #include <algorithm>
 #include <cstddef>

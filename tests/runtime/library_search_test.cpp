@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/temporary_folder.hpp>
 #include <coxswain/tests/support/variable.hpp>
 
-#include <coxswain/runtime/detail/library_search.hpp>
+#include <coxswain/runtime/base/library_search.hpp>
 
 #include <algorithm>
 #include <filesystem>

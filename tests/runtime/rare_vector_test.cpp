@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/rare_vector.hpp>
+#include <coxswain/runtime/base/rare_vector.hpp>
 
 #include <memory>
 #include <utility>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/shape.hpp>
+#include <coxswain/runtime/base/shape.hpp>
 
 #include <cstdint>
 

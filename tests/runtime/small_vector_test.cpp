@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/small_vector.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 
 #include <cstddef>
 #include <memory>

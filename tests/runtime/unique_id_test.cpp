@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/unique_id.hpp>
+#include <coxswain/runtime/base/unique_id.hpp>
 
 #include <set>
 #include <thread>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 
 #include <cstddef>
 #include <string>

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/settings.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/duration.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 

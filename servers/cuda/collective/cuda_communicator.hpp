@@ -4,11 +4,11 @@
 #include <coxswain/collectives/nccl/nccl_clique.hpp>
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/collective/collective_part.hpp>
 #include <coxswain/servers/cuda/collective/unasked_collectives.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>

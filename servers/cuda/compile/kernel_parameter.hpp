@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
 
 #include <cstddef>
 #include <cstdint>

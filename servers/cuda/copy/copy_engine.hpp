@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
-#include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/driver/driver.hpp>
 
-#include <coxswain/runtime/detail/shared_library.hpp>
+#include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 

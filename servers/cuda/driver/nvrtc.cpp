@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
 
-#include <coxswain/runtime/detail/library_search.hpp>
-#include <coxswain/runtime/detail/shared_library.hpp>
+#include <coxswain/runtime/base/library_search.hpp>
+#include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>

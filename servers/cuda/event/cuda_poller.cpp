@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 
 #include <coxswain/device_handle/spin_wait.hpp>
-#include <coxswain/runtime/detail/thread_name.hpp>
+#include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <algorithm>

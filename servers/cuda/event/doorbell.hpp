@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/runtime/unique_function.hpp>
+#include <coxswain/runtime/base/unique_function.hpp>
 
 #include <functional>
 #include <memory>

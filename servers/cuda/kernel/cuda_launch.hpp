@@ -1,9 +1,9 @@
 #pragma once
 
+#include <coxswain/runtime/base/device_properties.hpp>
+#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/device_properties.hpp>
-#include <coxswain/runtime/place.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/stream/cuda_stream.hpp>

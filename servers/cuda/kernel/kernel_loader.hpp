@@ -3,7 +3,7 @@
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/kernel/kernel_definition.hpp>
 
-#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/base/place.hpp>
 
 #include <memory>
 #include <source_location>

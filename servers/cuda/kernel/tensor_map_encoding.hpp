@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/place.hpp>
+#include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/tensor_map.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 

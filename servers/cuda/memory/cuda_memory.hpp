@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/device_properties.hpp>
+#include <coxswain/runtime/base/device_properties.hpp>
 #include <coxswain/runtime/memory/device_memory.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/server_operation.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/group/communication_group.hpp>
-#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/collective_call.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 

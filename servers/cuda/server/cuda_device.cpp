@@ -3,7 +3,7 @@
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/log.hpp>
 #include <coxswain/runtime/memory/memory_error.hpp>

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/base/caller.hpp>
+#include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/memory/captured_writes.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>
-#include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/cuda/collective/cuda_communicators.hpp>

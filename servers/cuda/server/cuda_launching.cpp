@@ -1,4 +1,4 @@
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/io_error.hpp>
 #include <coxswain/runtime/launch_error.hpp>

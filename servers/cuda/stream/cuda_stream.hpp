@@ -1,11 +1,11 @@
 #pragma once
 
+#include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/detail/failure_reports.hpp>
 #include <coxswain/runtime/detail/stream_errors.hpp>
 #include <coxswain/runtime/detail/taken_error.hpp>
 #include <coxswain/runtime/graph_capture.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
-#include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/servers/cuda/stream/cuda_graph.hpp>
 #include <coxswain/servers/cuda/stream/cuda_profile.hpp>

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/event/cuda_timeline.hpp>
 #include <coxswain/servers/cuda/stream/held_bytes.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/kernel/kernel_context.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 
 namespace cox {
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/cube_dim.hpp>
-#include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/servers/host/kernel/buffer_view.hpp>
 
 #include <array>

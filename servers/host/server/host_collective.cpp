@@ -1,7 +1,7 @@
 #include <coxswain/servers/host/server/host_collective.hpp>
 
 #include <coxswain/collectives/group/communication_groups.hpp>
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <coxswain/runtime/access.hpp>
+#include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/base/device_properties.hpp>
+#include <coxswain/runtime/base/execution_mode.hpp>
+#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/device_properties.hpp>
-#include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
-#include <coxswain/runtime/place.hpp>
-#include <coxswain/runtime/small_vector.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
 

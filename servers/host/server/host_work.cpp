@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/server/host_work.hpp>
 
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/io_error.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/runtime/promise.hpp>
 #include <coxswain/runtime/upload.hpp>

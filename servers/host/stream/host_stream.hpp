@@ -1,16 +1,16 @@
 #pragma once
 
 #include <coxswain/collectives/sequencer/awaited_collectives.hpp>
+#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/detail/failure_reports.hpp>
 #include <coxswain/runtime/detail/stream_errors.hpp>
 #include <coxswain/runtime/detail/taken_error.hpp>
 #include <coxswain/runtime/graph_capture.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/runtime/place.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
-#include <coxswain/runtime/unique_function.hpp>
 #include <coxswain/servers/host/stream/host_graph.hpp>
 #include <coxswain/servers/host/stream/host_threads.hpp>
 #include <coxswain/servers/host/stream/running_profiles.hpp>

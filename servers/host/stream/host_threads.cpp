@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/stream/host_threads.hpp>
 
-#include <coxswain/runtime/detail/thread_name.hpp>
+#include <coxswain/runtime/base/thread_name.hpp>
 
 #include <utility>
 

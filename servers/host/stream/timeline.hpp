@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/small_vector.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 
 #include <atomic>
 #include <chrono>

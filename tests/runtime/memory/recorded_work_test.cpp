@@ -1,8 +1,8 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
 
+#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/memory/recorded_work.hpp>
-#include <coxswain/runtime/unique_function.hpp>
 
 #include <array>
 #include <cstddef>

@@ -9,7 +9,7 @@
 #include <coxswain/tests/support/want_of_memory.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/caller.hpp>
+#include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/runtime/server_error.hpp>

@@ -2,7 +2,7 @@
 #include <coxswain/tests/servers/host/open_host.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/execution_mode.hpp>
+#include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/launch_error.hpp>
 #include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/tools/cox/doctor/check.hpp>
 
 namespace cox::tools {

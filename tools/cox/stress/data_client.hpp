@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/execution_mode.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/data_stream.hpp>
 #include <coxswain/tools/cox/stress/exchange.hpp>

@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/runtime/byte_count.hpp>
+#include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #if COX_HAS_CUDA
 #include <coxswain/servers/cuda/peer/cuda_communication.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/library_search.hpp>
+#include <coxswain/runtime/base/library_search.hpp>
 
 #include <algorithm>
 #include <array>

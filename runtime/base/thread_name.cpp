@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/thread_name.hpp>
+#include <coxswain/runtime/base/thread_name.hpp>
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/shape.hpp>
+#include <coxswain/runtime/base/shape.hpp>
 
 #include <algorithm>
 #include <limits>

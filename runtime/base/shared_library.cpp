@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/shared_library.hpp>
+#include <coxswain/runtime/base/shared_library.hpp>
 
 #include <dlfcn.h>
 
