@@ -1,7 +1,7 @@
 #include <coxswain/runtime/apply_settings.hpp>
 
-#include <coxswain/runtime/process_settings.hpp>
-#include <coxswain/runtime/profile/profile_level.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/runtime/config/profile_level.hpp>
 #include <coxswain/runtime/telemetry/trace_at_exit.hpp>
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/runtime/base/device_properties.hpp>
-#include <coxswain/runtime/check_mode.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/completion_thread.hpp>
+#include <coxswain/runtime/config/check_mode.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/profile/profiler.hpp>
 

@@ -3,8 +3,8 @@
 #include <coxswain/collectives/nccl/nccl_watch.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 
 #include <array>
 #include <cstdint>

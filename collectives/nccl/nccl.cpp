@@ -3,8 +3,8 @@
 #include <coxswain/runtime/base/library_search.hpp>
 #include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 
 #include <cstdlib>
 #include <memory>

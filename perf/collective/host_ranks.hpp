@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 #include <coxswain/perf/transfer/copy_rate.hpp>
 #include <coxswain/perf/transfer/peer_pair.hpp>
 #include <coxswain/perf/transfer/transfer_buffers.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 
 #include <chrono>
 #include <cstddef>

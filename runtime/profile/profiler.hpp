@@ -1,7 +1,7 @@
 #pragma once
 
+#include <coxswain/runtime/config/profile_level.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
-#include <coxswain/runtime/profile/profile_level.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -7,7 +7,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 
 #include <nlohmann/json.hpp>
 

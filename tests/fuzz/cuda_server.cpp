@@ -5,7 +5,7 @@
 #if COX_CUDA_TESTS
 #include <coxswain/tests/fuzz/run_programs.hpp>
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>
 #endif
 

@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/find_cause.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 
 #include <unistd.h>

@@ -2,7 +2,7 @@
 // L12: a failure that no call has thrown by the end of the process is reported once: in the log, or on stderr if there
 // is no log. One that a call has thrown is not reported again. Each case is a child process whose output is read.
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/check_mode.hpp>
-#include <coxswain/runtime/settings.hpp>
+#include <coxswain/runtime/config/check_mode.hpp>
+#include <coxswain/runtime/config/settings.hpp>
 
 using cox::CheckMode;
 using cox::ExecutionMode;

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/duration.hpp>
+#include <coxswain/runtime/config/duration.hpp>
 
 using namespace std::chrono_literals;
 using cox::format_duration;

@@ -4,8 +4,8 @@
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>

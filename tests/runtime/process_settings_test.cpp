@@ -3,7 +3,7 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 #include <coxswain/tests/support/variable.hpp>
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 
 #include <atomic>
 #include <string>

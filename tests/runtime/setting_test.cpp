@@ -1,9 +1,9 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/config_error.hpp>
-#include <coxswain/runtime/detail/edit_distance.hpp>
-#include <coxswain/runtime/setting.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/edit_distance.hpp>
+#include <coxswain/runtime/config/setting.hpp>
 
 #include <algorithm>
 #include <cctype>

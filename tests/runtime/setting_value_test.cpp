@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/setting_value.hpp>
+#include <coxswain/runtime/config/setting_value.hpp>
 
 #include <string>
 

@@ -2,9 +2,9 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
-#include <coxswain/runtime/config_error.hpp>
-#include <coxswain/runtime/settings.hpp>
-#include <coxswain/runtime/settings_file.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/settings.hpp>
+#include <coxswain/runtime/config/settings_file.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -3,8 +3,8 @@
 
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/config/settings.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/runtime/settings.hpp>
 
 #include <optional>
 #include <string>

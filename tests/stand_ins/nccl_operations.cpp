@@ -3,7 +3,7 @@
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/collectives/reduction/reduce.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 

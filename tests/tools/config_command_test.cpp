@@ -3,8 +3,8 @@
 #include <coxswain/tests/support/variable.hpp>
 #include <coxswain/tests/tools/command.hpp>
 
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // `cox stress` on four GPUs that are not there: libraries stand in for the driver, NVRTC and NCCL, functions for the
 // kernels.
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>
 #include <coxswain/tests/stand_ins/kernel_functions.hpp>
 #include <coxswain/tests/stand_ins/nccl_operations.hpp>

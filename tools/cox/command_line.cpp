@@ -1,9 +1,9 @@
 #include <coxswain/tools/cox/command_line.hpp>
 
 #include <coxswain/runtime/apply_settings.hpp>
-#include <coxswain/runtime/config_error.hpp>
-#include <coxswain/runtime/detail/edit_distance.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/edit_distance.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/bench_command.hpp>
 #include <coxswain/tools/cox/config_command.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/config_command.hpp>
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tools/cox/output_file.hpp>
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/run_command.hpp>
 
-#include <coxswain/runtime/duration.hpp>
+#include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/settings.hpp>
 #include <coxswain/tools/cox/supervisor/supervisor.hpp>

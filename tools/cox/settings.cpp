@@ -1,7 +1,7 @@
 #include <coxswain/tools/cox/settings.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/duration.hpp>
+#include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 
 #include <algorithm>

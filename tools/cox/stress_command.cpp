@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/error.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/telemetry/chrome_trace.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>

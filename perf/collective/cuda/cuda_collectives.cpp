@@ -6,7 +6,7 @@
 #include <coxswain/perf/collective/thread_team.hpp>
 #include <coxswain/perf/harness/nccl_tests.hpp>
 #include <coxswain/perf/harness/suite.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 
 #include <algorithm>
 #include <atomic>

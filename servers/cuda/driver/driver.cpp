@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <coxswain/runtime/base/shared_library.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/memory/cuda_memory.hpp>
 
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/memory/granularity.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 #include <coxswain/servers/cuda/memory/plain_storage.hpp>

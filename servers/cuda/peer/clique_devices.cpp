@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/peer/clique_devices.hpp>
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 namespace cox::detail {

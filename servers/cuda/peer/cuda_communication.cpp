@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/peer/cuda_communication.hpp>
 
 #include <coxswain/collectives/nccl/nccl.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/peer/communication_ways.hpp>
 
 namespace cox {

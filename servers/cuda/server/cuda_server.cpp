@@ -5,7 +5,7 @@
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/profile/profile_failure.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/runtime/server_operation.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/server/host_options.hpp>
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 
 namespace cox {
 

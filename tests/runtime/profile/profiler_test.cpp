@@ -2,9 +2,9 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/log_lines.hpp>
 
+#include <coxswain/runtime/config/settings.hpp>
 #include <coxswain/runtime/profile/profiler.hpp>
 #include <coxswain/runtime/profile_error.hpp>
-#include <coxswain/runtime/settings.hpp>
 
 #include <chrono>
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include <coxswain/tests/servers/contract/cuda_backend.hpp>
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tests/servers/contract/cuda_kernels.hpp>
 #include <coxswain/tests/servers/contract/cuda_stand_in.hpp>
 

@@ -4,7 +4,7 @@
 // and " - CudaFleet"; ctest gives the latter the label gpu.
 
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/servers/host/open_host.hpp>

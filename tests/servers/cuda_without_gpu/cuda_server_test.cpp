@@ -1,8 +1,8 @@
 // What the CUDA server says of its devices and refuses, over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>

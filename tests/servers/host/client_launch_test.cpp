@@ -3,8 +3,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/base/execution_mode.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 #include <coxswain/runtime/server_error.hpp>
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/stall.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/log.hpp>
-#include <coxswain/runtime/process_settings.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -2,8 +2,8 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/variable.hpp>
 
-#include <coxswain/runtime/config_error.hpp>
-#include <coxswain/runtime/settings.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/settings.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
 
 using cox::ConfigError;

@@ -2,7 +2,7 @@
 
 #ifdef COX_HAS_CUDA
 #include <coxswain/collectives/nccl/nccl.hpp>
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 
 #include <string>
 #endif

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tools/cox/stress/round_book.hpp>
 
 #include <chrono>

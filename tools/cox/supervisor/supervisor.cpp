@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/supervisor/supervisor.hpp>
 
-#include <coxswain/runtime/duration.hpp>
+#include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 
 #include <poll.h>

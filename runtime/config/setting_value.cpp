@@ -1,7 +1,7 @@
-#include <coxswain/runtime/setting_value.hpp>
+#include <coxswain/runtime/config/setting_value.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/duration.hpp>
+#include <coxswain/runtime/config/duration.hpp>
 
 #include <algorithm>
 #include <array>

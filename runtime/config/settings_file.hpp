@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/settings_environment.hpp>
+#include <coxswain/runtime/config/settings_environment.hpp>
 
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/settings_environment.hpp>
+#include <coxswain/runtime/config/settings_environment.hpp>
 
 #include <unistd.h>
 

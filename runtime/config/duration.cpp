@@ -1,4 +1,4 @@
-#include <coxswain/runtime/duration.hpp>
+#include <coxswain/runtime/config/duration.hpp>
 
 #include <array>
 #include <charconv>

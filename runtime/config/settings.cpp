@@ -1,7 +1,7 @@
-#include <coxswain/runtime/settings.hpp>
+#include <coxswain/runtime/config/settings.hpp>
 
-#include <coxswain/runtime/detail/settings_toml.hpp>
-#include <coxswain/runtime/detail/settings_variables.hpp>
+#include <coxswain/runtime/config/settings_toml.hpp>
+#include <coxswain/runtime/config/settings_variables.hpp>
 
 #include <cstddef>
 #include <string>

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <coxswain/device_handle/queue_policy.hpp>
-#include <coxswain/runtime/check_mode.hpp>
-#include <coxswain/runtime/config_error.hpp>
+#include <coxswain/runtime/config/check_mode.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/profile_level.hpp>
+#include <coxswain/runtime/config/setting.hpp>
+#include <coxswain/runtime/config/setting_source.hpp>
 #include <coxswain/runtime/log_level.hpp>
-#include <coxswain/runtime/profile/profile_level.hpp>
-#include <coxswain/runtime/setting.hpp>
-#include <coxswain/runtime/setting_source.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -1,7 +1,7 @@
-#include <coxswain/runtime/settings_file.hpp>
+#include <coxswain/runtime/config/settings_file.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/setting_value.hpp>
+#include <coxswain/runtime/config/setting_value.hpp>
 
 #include <cerrno>
 #include <cstddef>

@@ -1,6 +1,6 @@
-#include <coxswain/runtime/detail/settings_variables.hpp>
+#include <coxswain/runtime/config/settings_variables.hpp>
 
-#include <coxswain/runtime/detail/edit_distance.hpp>
+#include <coxswain/runtime/config/edit_distance.hpp>
 
 #include <algorithm>
 #include <limits>

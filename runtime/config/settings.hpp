@@ -1,11 +1,11 @@
 #pragma once
 
-#include <coxswain/runtime/config_error.hpp>
-#include <coxswain/runtime/setting.hpp>
-#include <coxswain/runtime/setting_source.hpp>
-#include <coxswain/runtime/setting_value.hpp>
-#include <coxswain/runtime/settings_environment.hpp>
-#include <coxswain/runtime/settings_file.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/setting.hpp>
+#include <coxswain/runtime/config/setting_source.hpp>
+#include <coxswain/runtime/config/setting_value.hpp>
+#include <coxswain/runtime/config/settings_environment.hpp>
+#include <coxswain/runtime/config/settings_file.hpp>
 
 #include <functional>
 #include <map>

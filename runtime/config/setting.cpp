@@ -1,13 +1,13 @@
-#include <coxswain/runtime/setting.hpp>
+#include <coxswain/runtime/config/setting.hpp>
 
 #include <coxswain/device_handle/queue_policy.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/check_mode.hpp>
-#include <coxswain/runtime/config_error.hpp>
-#include <coxswain/runtime/detail/edit_distance.hpp>
-#include <coxswain/runtime/duration.hpp>
+#include <coxswain/runtime/config/check_mode.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/duration.hpp>
+#include <coxswain/runtime/config/edit_distance.hpp>
+#include <coxswain/runtime/config/profile_level.hpp>
 #include <coxswain/runtime/log_level.hpp>
-#include <coxswain/runtime/profile/profile_level.hpp>
 
 #include <algorithm>
 #include <array>

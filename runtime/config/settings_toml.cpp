@@ -1,7 +1,7 @@
-#include <coxswain/runtime/detail/settings_toml.hpp>
+#include <coxswain/runtime/config/settings_toml.hpp>
 
-#include <coxswain/runtime/config_error.hpp>
-#include <coxswain/runtime/detail/edit_distance.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/edit_distance.hpp>
 
 #include <toml++/toml.h>
 

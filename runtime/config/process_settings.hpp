@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/settings.hpp>
+#include <coxswain/runtime/config/settings.hpp>
 
 #include <cstdint>
 #include <initializer_list>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/process_settings.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 
 #include <atomic>
 #include <functional>

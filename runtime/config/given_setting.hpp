@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/runtime/setting.hpp>
-#include <coxswain/runtime/setting_source.hpp>
-#include <coxswain/runtime/setting_value.hpp>
+#include <coxswain/runtime/config/setting.hpp>
+#include <coxswain/runtime/config/setting_source.hpp>
+#include <coxswain/runtime/config/setting_value.hpp>
 
 namespace cox::detail {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/detail/given_setting.hpp>
-#include <coxswain/runtime/settings_environment.hpp>
+#include <coxswain/runtime/config/given_setting.hpp>
+#include <coxswain/runtime/config/settings_environment.hpp>
 
 #include <vector>
 
