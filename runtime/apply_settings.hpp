@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 namespace cox {
 

@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/access_policy.hpp>
 #include <coxswain/runtime/detail/vector_allocation.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/host_allocation.hpp>
-#include <coxswain/runtime/io_error.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/capture_state.hpp>
 
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <string>
 

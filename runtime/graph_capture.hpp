@@ -4,9 +4,9 @@
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/capture_state.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
-#include <coxswain/runtime/server_error.hpp>
 
 #include <cstddef>
 #include <exception>

@@ -1,7 +1,7 @@
 #include <coxswain/runtime/handle.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 namespace cox {
 

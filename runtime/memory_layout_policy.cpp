@@ -1,6 +1,6 @@
 #include <coxswain/runtime/memory_layout_policy.hpp>
 
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 namespace cox::detail {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory_layout.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/base/device_properties.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <algorithm>
 #include <bit>

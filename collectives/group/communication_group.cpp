@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <array>
 #include <cstdint>

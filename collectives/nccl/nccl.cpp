@@ -4,7 +4,7 @@
 #include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <cstdlib>
 #include <memory>

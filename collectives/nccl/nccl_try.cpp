@@ -1,7 +1,7 @@
 #include <coxswain/collectives/nccl/nccl_try.hpp>
 
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 namespace cox::detail {
 

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/runtime/config/edit_distance.hpp>
 #include <coxswain/runtime/config/profile_level.hpp>
-#include <coxswain/runtime/log_level.hpp>
+#include <coxswain/runtime/error/log_level.hpp>
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <coxswain/runtime/config/profile_level.hpp>
 #include <coxswain/runtime/config/setting.hpp>
 #include <coxswain/runtime/config/setting_source.hpp>
-#include <coxswain/runtime/log_level.hpp>
+#include <coxswain/runtime/error/log_level.hpp>
 
 #include <chrono>
 #include <cstdint>

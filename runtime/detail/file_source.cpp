@@ -1,7 +1,7 @@
 #include <coxswain/runtime/detail/file_source.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -3,9 +3,9 @@
 #include <coxswain/device_handle/spin_wait.hpp>
 #include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/completion_thread.hpp>
-#include <coxswain/runtime/detail/queued_operation.hpp>
-#include <coxswain/runtime/detail/taken_error.hpp>
 #include <coxswain/runtime/detail/waiting_help.hpp>
+#include <coxswain/runtime/error/queued_operation.hpp>
+#include <coxswain/runtime/error/taken_error.hpp>
 #include <coxswain/runtime/milestone.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/detail/heap_allocation.hpp>
 
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <cstdint>
 #include <new>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/detail/launch_limits.hpp>
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 
 #include <array>
 #include <cstdint>

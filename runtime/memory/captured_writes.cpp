@@ -1,6 +1,6 @@
 #include <coxswain/runtime/memory/captured_writes.hpp>
 
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 namespace cox {
 

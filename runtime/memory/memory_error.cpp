@@ -1,7 +1,7 @@
 #include <coxswain/runtime/memory/memory_error.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <string>
 

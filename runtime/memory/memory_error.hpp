@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <cstddef>
 #include <source_location>

@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include <coxswain/runtime/profile/profiler.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/profile/profile_table.hpp>
 
 #include <boost/asio/bind_executor.hpp>

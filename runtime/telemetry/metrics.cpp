@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/registry.hpp>
-#include <coxswain/runtime/stream_error.hpp>
+#include <coxswain/runtime/error/stream_error.hpp>
 #include <coxswain/runtime/telemetry/prometheus_text.hpp>
 
 #include <exception>

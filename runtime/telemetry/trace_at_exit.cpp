@@ -1,7 +1,7 @@
 #include <coxswain/runtime/telemetry/trace_at_exit.hpp>
 
 #include <coxswain/device_handle/error.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/telemetry/chrome_trace.hpp>
 
 #include <unistd.h>

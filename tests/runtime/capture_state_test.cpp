@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/capture_state.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <string>
 

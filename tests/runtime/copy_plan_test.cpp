@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/copy_plan.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <cstdint>
 #include <optional>

@@ -1,8 +1,8 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/handle.hpp>
-#include <coxswain/runtime/io_error.hpp>
 
 #include <utility>
 

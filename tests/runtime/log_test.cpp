@@ -5,7 +5,7 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>

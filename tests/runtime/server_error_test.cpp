@@ -2,9 +2,9 @@
 
 #include <coxswain/device_handle/find_cause.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <stdexcept>
 #include <string>

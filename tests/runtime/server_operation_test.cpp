@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/runtime/error/server_operation.hpp>
 
 using enum cox::ServerOperation;
 using cox::stream_error_mode;

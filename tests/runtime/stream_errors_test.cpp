@@ -1,9 +1,9 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/detail/failure_reports.hpp>
-#include <coxswain/runtime/detail/stream_errors.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/failure_reports.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/error/stream_errors.hpp>
 
 #include <cstdint>
 #include <memory>

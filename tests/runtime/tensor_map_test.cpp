@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/tensor_map.hpp>
 
 #include <cstddef>

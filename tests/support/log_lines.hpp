@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <mutex>
 #include <string>

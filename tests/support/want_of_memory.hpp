@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/error.hpp>
-#include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <algorithm>
 #include <exception>

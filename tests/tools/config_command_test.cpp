@@ -4,7 +4,7 @@
 #include <coxswain/tests/tools/command.hpp>
 
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
 
 #include <nlohmann/json.hpp>

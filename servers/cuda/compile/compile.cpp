@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/compile/compile.hpp>
 
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/compilation_report.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/kernel_entry.hpp>
 
 #include <unistd.h>

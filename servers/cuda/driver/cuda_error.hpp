@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <exception>
 #include <source_location>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 

@@ -3,7 +3,7 @@
 #include <coxswain/runtime/base/library_search.hpp>
 #include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 

@@ -3,7 +3,7 @@
 // For the .cu files of the embedding program, compiled by nvcc with -std=c++20: this is the only header of ours that
 // includes the CUDA runtime, whose library is then the program's own. tests/headers leaves it out for that reason.
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/kernel/kernel_library.hpp>
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/compile/kernel_image.hpp>
 #include <coxswain/servers/cuda/compile/kernel_key.hpp>

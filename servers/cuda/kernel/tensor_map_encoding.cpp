@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/kernel/tensor_map_encoding.hpp>
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>

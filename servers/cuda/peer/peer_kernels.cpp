@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/compile/kernel_key.hpp>

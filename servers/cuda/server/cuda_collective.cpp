@@ -5,7 +5,7 @@
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/element_type.hpp>
-#include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
 #include <string>

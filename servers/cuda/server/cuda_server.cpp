@@ -6,9 +6,9 @@
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/profile/profile_failure.hpp>
-#include <coxswain/runtime/server_error.hpp>
-#include <coxswain/runtime/server_operation.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/server/cuda_collective.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/stream/cuda_stream.hpp>
 
-#include <coxswain/runtime/stream_error.hpp>
+#include <coxswain/runtime/error/stream_error.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 
 #include <cstddef>
 #include <string>

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/runtime/base/access.hpp>
-#include <coxswain/runtime/server_operation.hpp>
+#include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 
 #include <utility>

@@ -2,8 +2,8 @@
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/detail/launch_limits.hpp>
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <array>
 #include <cstring>

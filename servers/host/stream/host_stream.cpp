@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/stream/host_stream.hpp>
 
-#include <coxswain/runtime/stream_error.hpp>
+#include <coxswain/runtime/error/stream_error.hpp>
 
 #include <utility>
 

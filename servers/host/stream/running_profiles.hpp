@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/detail/taken_error.hpp>
+#include <coxswain/runtime/error/taken_error.hpp>
 #include <coxswain/runtime/profile/profile_ticks.hpp>
 
 #include <algorithm>

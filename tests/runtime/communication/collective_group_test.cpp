@@ -3,7 +3,7 @@
 
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <array>
 #include <cstddef>

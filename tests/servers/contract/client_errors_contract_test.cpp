@@ -3,12 +3,12 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/error/server_operation.hpp>
+#include <coxswain/runtime/error/stream_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/server_error.hpp>
-#include <coxswain/runtime/server_operation.hpp>
-#include <coxswain/runtime/stream_error.hpp>
 
 #include <array>
 #include <cstdint>

@@ -3,10 +3,10 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/vector_sizes.hpp>
 
 #include <cstdint>

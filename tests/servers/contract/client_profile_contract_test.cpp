@@ -4,9 +4,9 @@
 #include <coxswain/tests/support/log_lines.hpp>
 
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/profile_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
 #include <chrono>

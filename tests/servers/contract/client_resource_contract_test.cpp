@@ -4,10 +4,10 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
 #include <memory>

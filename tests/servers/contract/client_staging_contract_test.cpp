@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <algorithm>
 #include <cstddef>

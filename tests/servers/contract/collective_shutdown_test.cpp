@@ -6,7 +6,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <algorithm>
 #include <array>

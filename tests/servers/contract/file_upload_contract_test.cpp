@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <exception>
 #include <utility>

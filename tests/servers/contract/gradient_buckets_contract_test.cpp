@@ -5,7 +5,7 @@
 
 #include <coxswain/collectives/group/gradient_buckets.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <algorithm>
 #include <chrono>

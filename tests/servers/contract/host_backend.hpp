@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/servers/contract/open_device.hpp>

@@ -5,7 +5,7 @@
 
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/runtime/device_allocation.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <atomic>
 #include <cstdint>

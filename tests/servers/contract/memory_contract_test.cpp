@@ -3,8 +3,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/find_cause.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/server_error.hpp>
 
 #include <array>
 #include <chrono>

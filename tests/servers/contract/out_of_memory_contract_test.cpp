@@ -2,9 +2,9 @@
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
 #include <atomic>

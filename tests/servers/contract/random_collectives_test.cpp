@@ -4,7 +4,7 @@
 
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -6,7 +6,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/profile_error.hpp>
 
 #include <cstddef>

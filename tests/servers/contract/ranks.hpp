@@ -5,9 +5,9 @@
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/handle.hpp>
-#include <coxswain/runtime/server_error.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <chrono>
 #include <filesystem>

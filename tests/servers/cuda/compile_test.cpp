@@ -2,7 +2,7 @@
 #include <coxswain/tests/servers/cuda/compiler.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/compile/kernel_image.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>

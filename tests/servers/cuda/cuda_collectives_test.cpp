@@ -9,7 +9,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/reducible_types.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include <coxswain/device_handle/find_cause.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>
 #include <coxswain/tests/support/catch.hpp>
 

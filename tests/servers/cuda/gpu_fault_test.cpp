@@ -1,8 +1,8 @@
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>

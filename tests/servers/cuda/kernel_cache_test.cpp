@@ -3,7 +3,7 @@
 #include <coxswain/tests/support/temporary_folder.hpp>
 #include <coxswain/tests/support/variable.hpp>
 
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/compile/kernel_entry.hpp>
 

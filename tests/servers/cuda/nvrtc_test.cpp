@@ -3,7 +3,7 @@
 #include <coxswain/tests/support/temporary_folder.hpp>
 #include <coxswain/tests/support/variable.hpp>
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 
 #include <string>

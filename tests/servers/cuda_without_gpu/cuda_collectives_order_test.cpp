@@ -3,7 +3,7 @@
 
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <chrono>

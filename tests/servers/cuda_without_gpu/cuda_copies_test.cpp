@@ -1,8 +1,8 @@
 // Copies of the CUDA server over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // Graphs of the CUDA server over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 

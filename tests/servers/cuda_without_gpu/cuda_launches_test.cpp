@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/inline_device_handle.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <cuda.h>

@@ -2,8 +2,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <cuda.h>

@@ -4,8 +4,8 @@
 
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <cstdint>
 #include <exception>

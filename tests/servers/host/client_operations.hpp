@@ -2,8 +2,8 @@
 
 #include <coxswain/tests/servers/host/open_host.hpp>
 
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/server_error.hpp>
 
 #include <algorithm>
 #include <array>

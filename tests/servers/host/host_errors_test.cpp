@@ -5,8 +5,8 @@
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <cstdint>
 #include <optional>

@@ -5,7 +5,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>

@@ -2,7 +2,7 @@
 
 #include <coxswain/tools/cox/stress/cuda_kernels.hpp>
 
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/tools/cox/stress/injected_fault.hpp>
 
 #include <exception>

@@ -3,8 +3,8 @@
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/io_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tools/cox/stress/round_values.hpp>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include <coxswain/tools/cox/stress/stream_faults.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/launch_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tools/cox/stress/injected_fault.hpp>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/io_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 
 #include <array>
 

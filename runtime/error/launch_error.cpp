@@ -1,4 +1,4 @@
-#include <coxswain/runtime/launch_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 
 namespace cox {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <cstdint>
 #include <exception>

@@ -1,7 +1,7 @@
-#include <coxswain/runtime/detail/stream_errors.hpp>
+#include <coxswain/runtime/error/stream_errors.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <algorithm>
 #include <limits>

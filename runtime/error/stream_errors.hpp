@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/detail/taken_error.hpp>
+#include <coxswain/runtime/error/taken_error.hpp>
 
 #include <atomic>
 #include <cstddef>

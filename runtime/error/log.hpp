@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/log_level.hpp>
+#include <coxswain/runtime/error/log_level.hpp>
 
 #include <array>
 #include <atomic>

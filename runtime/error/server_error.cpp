@@ -1,4 +1,4 @@
-#include <coxswain/runtime/server_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <array>
 #include <coxswain/device_handle/task_error.hpp>

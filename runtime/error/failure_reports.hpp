@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/detail/stream_errors.hpp>
+#include <coxswain/runtime/error/stream_errors.hpp>
 
 #include <cstdint>
 #include <exception>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/device_handle/stall.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/failure_reports.hpp>
+#include <coxswain/runtime/error/failure_reports.hpp>
 
 #include <utility>
 

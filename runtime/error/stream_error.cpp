@@ -1,7 +1,7 @@
-#include <coxswain/runtime/stream_error.hpp>
+#include <coxswain/runtime/error/stream_error.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/log.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <atomic>
 #include <memory>
