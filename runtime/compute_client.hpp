@@ -4,12 +4,12 @@
 #include <coxswain/device_handle/task_trace.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/detail/compact_arguments.hpp>
 #include <coxswain/runtime/device_allocation.hpp>
-#include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/graph.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/managed_resource.hpp>

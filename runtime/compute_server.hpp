@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/runtime/async/promise.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/bytes.hpp>
@@ -19,7 +20,6 @@
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
-#include <coxswain/runtime/promise.hpp>
 #include <coxswain/runtime/server_utilities.hpp>
 #include <coxswain/runtime/upload.hpp>
 

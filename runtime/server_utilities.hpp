@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/async/completion_thread.hpp>
 #include <coxswain/runtime/base/device_properties.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
-#include <coxswain/runtime/completion_thread.hpp>
 #include <coxswain/runtime/config/check_mode.hpp>
 #include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/profile/profiler.hpp>

@@ -4,11 +4,11 @@
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/handle.hpp>
 
 #include <algorithm>

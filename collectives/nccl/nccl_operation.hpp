@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/collectives/watch/operation_summary.hpp>
+#include <coxswain/runtime/async/milestone.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
-#include <coxswain/runtime/milestone.hpp>
 
 #include <atomic>
 #include <chrono>

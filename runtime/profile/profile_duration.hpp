@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/future.hpp>
+#include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/profile/profile_ticks.hpp>
 #include <coxswain/runtime/profile/timing_method.hpp>
 

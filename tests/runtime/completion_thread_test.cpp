@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/completion_thread.hpp>
+#include <coxswain/runtime/async/completion_thread.hpp>
 
 #include <future>
 #include <memory>

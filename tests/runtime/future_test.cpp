@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/future.hpp>
+#include <coxswain/runtime/async/future.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/milestone_set.hpp>
+#include <coxswain/runtime/async/milestone_set.hpp>
 #include <coxswain/tests/runtime/paper_milestone.hpp>
 
 #include <chrono>

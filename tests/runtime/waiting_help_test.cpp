@@ -1,9 +1,9 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/completion_thread.hpp>
-#include <coxswain/runtime/detail/waiting_help.hpp>
-#include <coxswain/runtime/future.hpp>
-#include <coxswain/runtime/promise.hpp>
+#include <coxswain/runtime/async/completion_thread.hpp>
+#include <coxswain/runtime/async/future.hpp>
+#include <coxswain/runtime/async/promise.hpp>
+#include <coxswain/runtime/async/waiting_help.hpp>
 
 #include <chrono>
 #include <memory>

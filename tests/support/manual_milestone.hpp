@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/milestone.hpp>
+#include <coxswain/runtime/async/milestone.hpp>
 
 #include <algorithm>
 #include <chrono>

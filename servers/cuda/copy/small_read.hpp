@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/async/milestone.hpp>
 #include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/milestone.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/memory/small_read_slots.hpp>

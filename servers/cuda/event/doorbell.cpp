@@ -6,8 +6,8 @@
 #include <coxswain/device_handle/inline_device_handle.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/runtime/async/waiting_help.hpp>
 #include <coxswain/runtime/base/adaptive_mutex.hpp>
-#include <coxswain/runtime/detail/waiting_help.hpp>
 
 #include <atomic>
 #include <chrono>

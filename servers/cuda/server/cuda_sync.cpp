@@ -1,4 +1,4 @@
-#include <coxswain/runtime/milestone_set.hpp>
+#include <coxswain/runtime/async/milestone_set.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/server/cuda_work.hpp>
 #include <coxswain/servers/cuda/stream/awaited_end.hpp>

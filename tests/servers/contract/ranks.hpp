@@ -3,10 +3,10 @@
 // What the tests of communicators do with their ranks. A bound on a wait is there only so that a failure is a failure.
 
 #include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/future.hpp>
 #include <coxswain/runtime/handle.hpp>
 #include <coxswain/tests/support/catch.hpp>
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/future.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>
 #include <coxswain/tools/cox/stress/stopwatch.hpp>

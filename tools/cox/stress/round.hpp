@@ -1,12 +1,12 @@
 #pragma once
 
 #include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/communication/collective_operation.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/copy_descriptor.hpp>
 #include <coxswain/runtime/element_type.hpp>
-#include <coxswain/runtime/future.hpp>
 #include <coxswain/tools/cox/stress/fault.hpp>
 #include <coxswain/tools/cox/stress/operation.hpp>
 #include <coxswain/tools/cox/stress/ticket.hpp>

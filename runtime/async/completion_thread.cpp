@@ -1,4 +1,4 @@
-#include <coxswain/runtime/completion_thread.hpp>
+#include <coxswain/runtime/async/completion_thread.hpp>
 
 #include <coxswain/device_handle/registry.hpp>
 #include <coxswain/device_handle/task_error.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/runtime/detail/future_state.hpp>
-#include <coxswain/runtime/milestone.hpp>
+#include <coxswain/runtime/async/future_state.hpp>
+#include <coxswain/runtime/async/milestone.hpp>
 
 #include <exception>
 #include <memory>

@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/pending_handler.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/detail/future_state.hpp>
+#include <coxswain/runtime/async/future_state.hpp>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>

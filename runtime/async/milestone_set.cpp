@@ -1,4 +1,4 @@
-#include <coxswain/runtime/milestone_set.hpp>
+#include <coxswain/runtime/async/milestone_set.hpp>
 
 #include <algorithm>
 

@@ -2,9 +2,9 @@
 
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/submit_async.hpp>
+#include <coxswain/runtime/async/delivery.hpp>
+#include <coxswain/runtime/async/promise.hpp>
 #include <coxswain/runtime/base/deadline.hpp>
-#include <coxswain/runtime/detail/delivery.hpp>
-#include <coxswain/runtime/promise.hpp>
 
 #include <boost/asio/async_result.hpp>
 

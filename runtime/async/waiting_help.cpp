@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/waiting_help.hpp>
+#include <coxswain/runtime/async/waiting_help.hpp>
 
 #include <utility>
 

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <coxswain/device_handle/spin_wait.hpp>
+#include <coxswain/runtime/async/completion_thread.hpp>
+#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/waiting_help.hpp>
 #include <coxswain/runtime/base/unique_function.hpp>
-#include <coxswain/runtime/completion_thread.hpp>
-#include <coxswain/runtime/detail/waiting_help.hpp>
 #include <coxswain/runtime/error/queued_operation.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
-#include <coxswain/runtime/milestone.hpp>
 
 #include <algorithm>
 #include <atomic>
