@@ -11,8 +11,8 @@
 #include <coxswain/runtime/detail/compact_arguments.hpp>
 #include <coxswain/runtime/device_allocation.hpp>
 #include <coxswain/runtime/graph.hpp>
+#include <coxswain/runtime/handle/managed_resource.hpp>
 #include <coxswain/runtime/issue_time.hpp>
-#include <coxswain/runtime/managed_resource.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/vector_sizes.hpp>

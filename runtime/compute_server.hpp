@@ -9,14 +9,14 @@
 #include <coxswain/runtime/communication/server_communication.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/graph_id.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
+#include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/allocation_mode.hpp>
 #include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/runtime/memory_layout_policy.hpp>
-#include <coxswain/runtime/memory_usage.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/copy_descriptor.hpp>
+#include <coxswain/runtime/handle/copy_descriptor.hpp>
 
 #include <cstddef>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/binding.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 
 #include <cstdint>
 #include <memory>

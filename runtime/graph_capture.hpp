@@ -5,7 +5,7 @@
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/capture_state.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
 
 #include <cstddef>

@@ -3,8 +3,8 @@
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/base/rare_vector.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/binding.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/runtime/kernel_buffers.hpp>
 #include <coxswain/runtime/tensor_map.hpp>
 

@@ -2,9 +2,9 @@
 
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/binding.hpp>
-#include <coxswain/runtime/handle.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/shape.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/memory_layout.hpp>
 
 #include <concepts>

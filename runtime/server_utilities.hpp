@@ -4,7 +4,7 @@
 #include <coxswain/runtime/base/device_properties.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/config/check_mode.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/profile/profiler.hpp>
 
 #include <memory>

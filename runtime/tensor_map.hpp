@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/binding.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
 
 #include <array>
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/copy_descriptor.hpp>
+#include <coxswain/runtime/handle/copy_descriptor.hpp>
 
 namespace cox {
 

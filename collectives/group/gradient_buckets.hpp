@@ -9,7 +9,7 @@
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 
 #include <algorithm>
 #include <cstddef>

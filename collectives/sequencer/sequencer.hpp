@@ -8,7 +8,7 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/base/adaptive_mutex.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/detail/recycled_memory.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 
 #include <chrono>
 #include <cstddef>

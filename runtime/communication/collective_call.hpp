@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/binding.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
 
 namespace cox {
 

@@ -8,7 +8,7 @@
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/element_type.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/memory_layout.hpp>
 

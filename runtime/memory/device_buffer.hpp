@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/detail/return_list.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
+#include <coxswain/runtime/handle/return_list.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
 

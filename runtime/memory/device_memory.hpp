@@ -1,11 +1,11 @@
 #pragma once
 
+#include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
 #include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/runtime/memory/usage_gauge.hpp>
-#include <coxswain/runtime/memory_usage.hpp>
 
 #include <algorithm>
 #include <cstddef>

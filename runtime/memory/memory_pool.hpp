@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/memory/block_map.hpp>
 #include <coxswain/runtime/memory/granularity.hpp>
 #include <coxswain/runtime/memory/mapped_backing.hpp>
@@ -9,7 +10,6 @@
 #include <coxswain/runtime/memory/region_backing.hpp>
 #include <coxswain/runtime/memory/reserved_bytes.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/runtime/memory_usage.hpp>
 
 #include <algorithm>
 #include <concepts>

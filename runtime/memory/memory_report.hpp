@@ -1,7 +1,7 @@
 #pragma once
 
+#include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/memory/memory_block.hpp>
-#include <coxswain/runtime/memory_usage.hpp>
 
 #include <cstddef>
 #include <map>

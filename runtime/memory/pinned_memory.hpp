@@ -1,10 +1,10 @@
 #pragma once
 
 #include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/host_allocation.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/memory_usage.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/access.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>
 

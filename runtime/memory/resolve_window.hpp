@@ -3,9 +3,9 @@
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/binding.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/kernel_buffers.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/memory_usage.hpp>
+#include <coxswain/runtime/handle/memory_usage.hpp>
 
 #include <atomic>
 #include <cstddef>

@@ -5,7 +5,7 @@
 #include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <coxswain/collectives/sequencer/sequencer.hpp>
-#include <coxswain/runtime/detail/recycled_memory.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/bulk_shared.hpp>
+#include <coxswain/runtime/handle/bulk_shared.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <atomic>

@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 
 #include <utility>
 

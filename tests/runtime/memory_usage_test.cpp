@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/memory_usage.hpp>
+#include <coxswain/runtime/handle/memory_usage.hpp>
 
 TEST_CASE("Memory usages add up and are shown with units and shares") {
   cox::MemoryUsage usage{.number_allocs = 1,

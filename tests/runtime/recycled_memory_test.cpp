@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
 
-#include <coxswain/runtime/detail/recycled_memory.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 
 #include <algorithm>
 #include <array>

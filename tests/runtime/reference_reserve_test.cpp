@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/detail/reference_reserve.hpp>
+#include <coxswain/runtime/handle/reference_reserve.hpp>
 
 #include <algorithm>
 #include <atomic>

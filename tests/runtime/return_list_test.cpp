@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/return_list.hpp>
+#include <coxswain/runtime/handle/return_list.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <atomic>

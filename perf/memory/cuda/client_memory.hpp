@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/perf/cuda/open_gpu.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 
 #include <cstddef>
 #include <optional>

@@ -2,7 +2,7 @@
 
 #include <coxswain/perf/cuda/raw_driver.hpp>
 #include <coxswain/perf/cuda/raw_stream.hpp>
-#include <coxswain/runtime/memory_usage.hpp>
+#include <coxswain/runtime/handle/memory_usage.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <coxswain/device_handle/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/detail/recycled_memory.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/servers/cuda/collective/nccl_part.hpp>
 #include <coxswain/servers/cuda/collective/transfer_part.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>

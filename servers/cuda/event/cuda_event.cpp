@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 
-#include <coxswain/runtime/detail/recycled_memory.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/runtime/cube_dim.hpp>
-#include <coxswain/runtime/detail/bulk_shared.hpp>
+#include <coxswain/runtime/handle/bulk_shared.hpp>
 #include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>
 
 #include <cstddef>

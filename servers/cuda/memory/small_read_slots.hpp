@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/detail/return_list.hpp>
+#include <coxswain/runtime/handle/return_list.hpp>
 
 #include <cstddef>
 #include <memory>

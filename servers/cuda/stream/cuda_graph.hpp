@@ -3,7 +3,7 @@
 #include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/memory/recorded_work.hpp>
 #include <coxswain/runtime/memory/warm_up_memory.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>

@@ -9,7 +9,7 @@
 #include <coxswain/tests/support/want_of_memory.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/detail/recycled_memory.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <nlohmann/json.hpp>

@@ -6,7 +6,7 @@
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/element_type.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <algorithm>

@@ -10,8 +10,8 @@
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/base/caller.hpp>
-#include <coxswain/runtime/detail/recycled_memory.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 
 #include <algorithm>

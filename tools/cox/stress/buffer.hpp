@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/tools/cox/stress/random.hpp>
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/tools/cox/stress/round.hpp>
 #include <coxswain/tools/cox/stress/round_check.hpp>
 #include <coxswain/tools/cox/stress/round_values.hpp>

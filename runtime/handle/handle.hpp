@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/binding.hpp>
-#include <coxswain/runtime/copy_descriptor.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
+#include <coxswain/runtime/handle/copy_descriptor.hpp>
 
 #include <cstddef>
 #include <source_location>

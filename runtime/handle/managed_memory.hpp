@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/runtime/detail/reference_reserve.hpp>
+#include <coxswain/runtime/handle/reference_reserve.hpp>
 
 #include <atomic>
 #include <bit>

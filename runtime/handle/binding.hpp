@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 
 #include <cstddef>
 

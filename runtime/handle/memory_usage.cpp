@@ -1,4 +1,4 @@
-#include <coxswain/runtime/memory_usage.hpp>
+#include <coxswain/runtime/handle/memory_usage.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
 

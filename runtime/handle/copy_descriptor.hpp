@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/shape.hpp>
-#include <coxswain/runtime/binding.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
 
 #include <cstddef>
 

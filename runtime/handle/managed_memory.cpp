@@ -1,4 +1,4 @@
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 
 namespace cox {
 namespace {

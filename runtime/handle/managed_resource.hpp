@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/managed_memory.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 
 namespace cox {
 

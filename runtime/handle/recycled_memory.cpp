@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/recycled_memory.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define COX_KEEPS_NO_MEMORY 1

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/handle.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/error/io_error.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/detail/reference_reserve.hpp>
+#include <coxswain/runtime/handle/reference_reserve.hpp>
 
 #include <atomic>
 #include <cstddef>
