@@ -7,7 +7,6 @@
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/compute_server.hpp>
-#include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/detail/compact_arguments.hpp>
 #include <coxswain/runtime/device_allocation.hpp>
 #include <coxswain/runtime/graph.hpp>
@@ -15,7 +14,8 @@
 #include <coxswain/runtime/issue_time.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
-#include <coxswain/runtime/vector_sizes.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
+#include <coxswain/runtime/tensor/vector_sizes.hpp>
 
 #include <algorithm>
 #include <concepts>

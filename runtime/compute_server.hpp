@@ -16,11 +16,11 @@
 #include <coxswain/runtime/memory/allocation_mode.hpp>
 #include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
-#include <coxswain/runtime/memory_layout_policy.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
 #include <coxswain/runtime/server_utilities.hpp>
+#include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 #include <coxswain/runtime/upload.hpp>
 
 #include <concepts>

@@ -2,9 +2,9 @@
 
 #include <coxswain/runtime/byte_source.hpp>
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/handle/copy_descriptor.hpp>
 #include <coxswain/runtime/lazy_allocation.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <coxswain/runtime/handle/binding.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/runtime/kernel_buffers.hpp>
-#include <coxswain/runtime/tensor_map.hpp>
+#include <coxswain/runtime/tensor/tensor_map.hpp>
 
 #include <algorithm>
 #include <cstddef>

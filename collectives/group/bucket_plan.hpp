@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <cstddef>
 #include <span>

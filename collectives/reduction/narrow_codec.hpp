@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/reduction/instruction_set.hpp>
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <cstddef>
 

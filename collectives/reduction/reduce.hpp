@@ -3,7 +3,7 @@
 #include <coxswain/collectives/reduction/contributions.hpp>
 #include <coxswain/collectives/reduction/instruction_set.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <algorithm>
 #include <cstddef>

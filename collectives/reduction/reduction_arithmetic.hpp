@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <cmath>
 #include <concepts>

@@ -1,7 +1,7 @@
 #include <coxswain/perf/cuda/raw_driver.hpp>
 #include <coxswain/perf/transfer/peer_pair.hpp>
 
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <source_location>
 #include <vector>

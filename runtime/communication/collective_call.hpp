@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
-#include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/handle/binding.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 
 namespace cox {
 

@@ -6,11 +6,11 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/copy_plan.hpp>
-#include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/runtime/issue_time.hpp>
-#include <coxswain/runtime/memory_layout.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
+#include <coxswain/runtime/tensor/memory_layout.hpp>
 
 #include <concepts>
 #include <cstddef>

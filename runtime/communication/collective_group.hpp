@@ -4,9 +4,9 @@
 #include <coxswain/runtime/communication/collective_call.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/handle/copy_descriptor.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <cstddef>
 #include <optional>

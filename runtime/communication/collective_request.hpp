@@ -4,7 +4,7 @@
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/communication/collective_operation.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <cstddef>
 #include <optional>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/handle/handle.hpp>
-#include <coxswain/runtime/memory_layout.hpp>
+#include <coxswain/runtime/tensor/memory_layout.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <set>
 #include <string>

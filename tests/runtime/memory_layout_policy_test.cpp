@@ -1,8 +1,8 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/contiguous_layout_policy.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/pitched_layout_policy.hpp>
+#include <coxswain/runtime/tensor/contiguous_layout_policy.hpp>
+#include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
 
 #include <array>
 #include <cstdint>

@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/tensor_map.hpp>
+#include <coxswain/runtime/tensor/tensor_map.hpp>
 
 #include <cstddef>
 #include <string>

@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/vector_sizes.hpp>
+#include <coxswain/runtime/tensor/vector_sizes.hpp>
 
 #include <cstddef>
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 

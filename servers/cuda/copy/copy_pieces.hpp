@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 
 #include <cstddef>
 #include <vector>

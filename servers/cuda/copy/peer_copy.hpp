@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>

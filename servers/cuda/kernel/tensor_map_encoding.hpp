@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/tensor_map.hpp>
+#include <coxswain/runtime/tensor/tensor_map.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 
 #include <source_location>

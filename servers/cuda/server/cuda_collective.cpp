@@ -4,8 +4,8 @@
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
 #include <string>

@@ -1,6 +1,6 @@
-#include <coxswain/runtime/copy_plan.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/servers/cuda/copy/device_copy.hpp>
 #include <coxswain/servers/cuda/copy/small_read.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 
 #include <cstddef>
 

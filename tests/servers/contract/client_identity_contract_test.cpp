@@ -3,7 +3,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/vector_sizes.hpp>
+#include <coxswain/runtime/tensor/vector_sizes.hpp>
 
 #include <cstdint>
 #include <stdexcept>

@@ -5,8 +5,8 @@
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/element_type.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/tools/cox/bench/bench_case.hpp>
 #include <coxswain/tools/cox/bench/device_cases.hpp>
 

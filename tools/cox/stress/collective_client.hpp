@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/compute_client.hpp>
-#include <coxswain/runtime/memory_layout.hpp>
+#include <coxswain/runtime/tensor/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>
 #include <coxswain/tools/cox/stress/device_table.hpp>
 #include <coxswain/tools/cox/stress/latencies.hpp>

@@ -5,8 +5,8 @@
 #include <coxswain/runtime/bytes.hpp>
 #include <coxswain/runtime/communication/collective_operation.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
-#include <coxswain/runtime/element_type.hpp>
 #include <coxswain/runtime/handle/copy_descriptor.hpp>
+#include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/tools/cox/stress/fault.hpp>
 #include <coxswain/tools/cox/stress/operation.hpp>
 #include <coxswain/tools/cox/stress/ticket.hpp>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/base/shape.hpp>
 #include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/memory_layout.hpp>
+#include <coxswain/runtime/tensor/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>
 #include <coxswain/tools/cox/stress/program.hpp>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
-#include <coxswain/runtime/memory_layout.hpp>
+#include <coxswain/runtime/tensor/memory_layout.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/contiguous_layout_policy.hpp>
+#include <coxswain/runtime/tensor/contiguous_layout_policy.hpp>
 
 #include <coxswain/runtime/error/io_error.hpp>
 

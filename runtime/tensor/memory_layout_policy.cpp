@@ -1,4 +1,4 @@
-#include <coxswain/runtime/memory_layout_policy.hpp>
+#include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 
 #include <coxswain/runtime/error/io_error.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/tensor_map.hpp>
+#include <coxswain/runtime/tensor/tensor_map.hpp>
 
 #include <coxswain/runtime/error/server_error.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/copy_plan.hpp>
+#include <coxswain/runtime/tensor/copy_plan.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/error/io_error.hpp>

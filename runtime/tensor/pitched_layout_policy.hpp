@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/memory_layout_policy.hpp>
+#include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 
 #include <cstddef>
 
