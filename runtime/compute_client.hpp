@@ -5,10 +5,10 @@
 #include <coxswain/device_handle/wait_graph.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/async/future.hpp>
+#include <coxswain/runtime/bytes/device_allocation.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/detail/compact_arguments.hpp>
-#include <coxswain/runtime/device_allocation.hpp>
 #include <coxswain/runtime/graph.hpp>
 #include <coxswain/runtime/handle/managed_resource.hpp>
 #include <coxswain/runtime/issue_time.hpp>

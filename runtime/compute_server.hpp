@@ -4,7 +4,8 @@
 #include <coxswain/runtime/async/promise.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/execution_mode.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/bytes/upload.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/communication/server_communication.hpp>
 #include <coxswain/runtime/cube_count.hpp>
@@ -21,7 +22,6 @@
 #include <coxswain/runtime/profile/profiling_token.hpp>
 #include <coxswain/runtime/server_utilities.hpp>
 #include <coxswain/runtime/tensor/memory_layout_policy.hpp>
-#include <coxswain/runtime/upload.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include <coxswain/perf/cuda/open_gpu.hpp>
 #include <coxswain/perf/cuda/raw_memory.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
 
 #include <cstddef>

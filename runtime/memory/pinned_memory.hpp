@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/bytes/host_allocation.hpp>
 #include <coxswain/runtime/handle/memory_usage.hpp>
-#include <coxswain/runtime/host_allocation.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 

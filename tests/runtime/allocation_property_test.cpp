@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/allocation_property.hpp>
+#include <coxswain/runtime/bytes/allocation_property.hpp>
 
 #include <string>
 

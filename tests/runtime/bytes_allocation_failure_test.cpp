@@ -5,8 +5,8 @@
 #include <coxswain/tests/support/failing_allocation.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
-#include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/bytes_reader.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes_reader.hpp>
 
 #include <cstdint>
 #include <exception>

@@ -4,8 +4,8 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
-#include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/bytes_reader.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes_reader.hpp>
 
 #include <algorithm>
 #include <memory>

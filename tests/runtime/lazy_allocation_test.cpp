@@ -2,8 +2,8 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
-#include <coxswain/runtime/bytes.hpp>
-#include <coxswain/runtime/lazy_allocation.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/bytes/lazy_allocation.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/async/milestone.hpp>
 #include <coxswain/runtime/base/unique_function.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/memory/small_read_slots.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/handle/return_list.hpp>
 
 #include <cstddef>

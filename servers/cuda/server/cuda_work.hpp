@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/runtime/async/promise.hpp>
+#include <coxswain/runtime/bytes/upload.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
-#include <coxswain/runtime/upload.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 

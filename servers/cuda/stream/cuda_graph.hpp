@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/unique_function.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/memory/recorded_work.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 
 #include <mutex>
 #include <utility>

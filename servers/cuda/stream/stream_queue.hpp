@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/unique_function.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>

@@ -2,7 +2,7 @@
 
 // What collectives are tested with, by value: small whole numbers as elements of any type, and what becomes of them.
 
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/handle/handle.hpp>

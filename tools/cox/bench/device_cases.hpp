@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/kernel_arguments.hpp>
 #include <coxswain/tools/cox/bench/bench_case.hpp>

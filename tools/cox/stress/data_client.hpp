@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/execution_mode.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/data_stream.hpp>

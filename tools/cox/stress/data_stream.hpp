@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/async/future.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>

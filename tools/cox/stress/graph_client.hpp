@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/graph.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/runtime/async/future.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/collective_operation.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/handle/copy_descriptor.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/tools/cox/stress/round.hpp>

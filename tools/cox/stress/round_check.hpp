@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/tools/cox/stress/round.hpp>
 #include <coxswain/tools/cox/stress/round_book.hpp>
 #include <coxswain/tools/cox/stress/truth.hpp>

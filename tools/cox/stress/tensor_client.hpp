@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/shape.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/tensor/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>

@@ -1,12 +1,12 @@
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/bytes_reader.hpp>
-#include <coxswain/runtime/detail/adopted_allocation.hpp>
-#include <coxswain/runtime/detail/file_allocation.hpp>
-#include <coxswain/runtime/detail/heap_allocation.hpp>
-#include <coxswain/runtime/detail/kept_allocation.hpp>
-#include <coxswain/runtime/lazy_allocation.hpp>
+#include <coxswain/runtime/bytes/adopted_allocation.hpp>
+#include <coxswain/runtime/bytes/bytes_reader.hpp>
+#include <coxswain/runtime/bytes/file_allocation.hpp>
+#include <coxswain/runtime/bytes/heap_allocation.hpp>
+#include <coxswain/runtime/bytes/kept_allocation.hpp>
+#include <coxswain/runtime/bytes/lazy_allocation.hpp>
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/allocation_property.hpp>
+#include <coxswain/runtime/bytes/allocation_property.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/allocation_property.hpp>
+#include <coxswain/runtime/bytes/allocation_property.hpp>
 
 #include <atomic>
 #include <cstddef>

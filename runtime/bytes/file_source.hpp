@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/byte_source.hpp>
+#include <coxswain/runtime/bytes/byte_source.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/byte_source.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/byte_source.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 
 #include <cstddef>
 #include <memory>

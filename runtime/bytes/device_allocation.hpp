@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/runtime/byte_source.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/byte_source.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/bytes/lazy_allocation.hpp>
 #include <coxswain/runtime/handle/copy_descriptor.hpp>
-#include <coxswain/runtime/lazy_allocation.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
 
 #include <algorithm>

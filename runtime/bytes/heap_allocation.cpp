@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/heap_allocation.hpp>
+#include <coxswain/runtime/bytes/heap_allocation.hpp>
 
 #include <coxswain/runtime/error/io_error.hpp>
 

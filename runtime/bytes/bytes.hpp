@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/runtime/access_policy.hpp>
-#include <coxswain/runtime/detail/vector_allocation.hpp>
+#include <coxswain/runtime/bytes/access_policy.hpp>
+#include <coxswain/runtime/bytes/host_allocation.hpp>
+#include <coxswain/runtime/bytes/vector_allocation.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/host_allocation.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
-#include <coxswain/runtime/bytes_reader.hpp>
+#include <coxswain/runtime/bytes/bytes_reader.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
+#include <coxswain/runtime/bytes/lazy_allocation.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/lazy_allocation.hpp>
 
 #include <cstring>
 #include <string>

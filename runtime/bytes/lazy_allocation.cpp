@@ -1,6 +1,6 @@
-#include <coxswain/runtime/lazy_allocation.hpp>
+#include <coxswain/runtime/bytes/lazy_allocation.hpp>
 
-#include <coxswain/runtime/detail/heap_allocation.hpp>
+#include <coxswain/runtime/bytes/heap_allocation.hpp>
 
 #include <utility>
 

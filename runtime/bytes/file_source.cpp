@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/file_source.hpp>
+#include <coxswain/runtime/bytes/file_source.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/error/io_error.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/host_allocation.hpp>
+#include <coxswain/runtime/bytes/host_allocation.hpp>
 
 #include <span>
 #include <utility>

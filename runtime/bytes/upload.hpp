@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/bytes.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/handle/copy_descriptor.hpp>
 
 namespace cox {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/byte_source.hpp>
-#include <coxswain/runtime/host_allocation.hpp>
+#include <coxswain/runtime/bytes/byte_source.hpp>
+#include <coxswain/runtime/bytes/host_allocation.hpp>
 
 #include <cstddef>
 #include <memory>

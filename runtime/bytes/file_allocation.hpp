@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/detail/file_source.hpp>
-#include <coxswain/runtime/lazy_allocation.hpp>
+#include <coxswain/runtime/bytes/file_source.hpp>
+#include <coxswain/runtime/bytes/lazy_allocation.hpp>
 
 #include <cstddef>
 #include <cstdint>
