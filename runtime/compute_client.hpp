@@ -8,10 +8,10 @@
 #include <coxswain/runtime/bytes/device_allocation.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/compute_server.hpp>
-#include <coxswain/runtime/detail/compact_arguments.hpp>
 #include <coxswain/runtime/graph.hpp>
 #include <coxswain/runtime/handle/managed_resource.hpp>
-#include <coxswain/runtime/issue_time.hpp>
+#include <coxswain/runtime/launch/compact_arguments.hpp>
+#include <coxswain/runtime/launch/issue_time.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>

@@ -8,12 +8,12 @@
 #include <coxswain/runtime/bytes/upload.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/communication/server_communication.hpp>
-#include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/handle/memory_usage.hpp>
-#include <coxswain/runtime/issue_time.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/issue_time.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/runtime/memory/allocation_mode.hpp>
 #include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/perf/cuda/open_gpu.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
-#include <coxswain/runtime/issue_time.hpp>
+#include <coxswain/runtime/launch/issue_time.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/runtime/tensor/memory_layout.hpp>

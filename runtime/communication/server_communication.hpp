@@ -3,7 +3,7 @@
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/collective_call.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/issue_time.hpp>
+#include <coxswain/runtime/launch/issue_time.hpp>
 
 #include <concepts>
 #include <exception>

@@ -5,7 +5,7 @@
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/handle/binding.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
-#include <coxswain/runtime/kernel_buffers.hpp>
+#include <coxswain/runtime/launch/kernel_buffers.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
 
 #include <algorithm>

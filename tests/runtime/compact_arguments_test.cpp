@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/detail/compact_arguments.hpp>
+#include <coxswain/runtime/launch/compact_arguments.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/cube_count_selection.hpp>
+#include <coxswain/runtime/launch/cube_count_selection.hpp>
 
 using cox::CubeCount;
 

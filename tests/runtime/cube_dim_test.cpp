@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/cube_dim.hpp>
+#include <coxswain/runtime/launch/cube_dim.hpp>
 
 #include <cstdint>
 

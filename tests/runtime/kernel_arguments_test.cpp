@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 
 #include <array>
 #include <cstdint>

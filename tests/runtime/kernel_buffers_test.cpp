@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/kernel_buffers.hpp>
+#include <coxswain/runtime/launch/kernel_buffers.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/runtime/cube_dim.hpp>
 #include <coxswain/runtime/handle/bulk_shared.hpp>
+#include <coxswain/runtime/launch/cube_dim.hpp>
 #include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/kernel/cuda_launch.hpp>
 
-#include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 

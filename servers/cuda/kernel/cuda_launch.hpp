@@ -3,7 +3,7 @@
 #include <coxswain/runtime/base/device_properties.hpp>
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/stream/cuda_stream.hpp>

@@ -1,8 +1,8 @@
 #include <coxswain/servers/cuda/kernel/kernel_loader.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/kernel/kernel_library.hpp>

@@ -6,7 +6,7 @@
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/graph_id.hpp>
-#include <coxswain/runtime/issue_time.hpp>
+#include <coxswain/runtime/launch/issue_time.hpp>
 #include <coxswain/runtime/memory/captured_writes.hpp>
 #include <coxswain/runtime/memory/resolve_window.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>

@@ -1,7 +1,7 @@
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_launch.hpp>

@@ -4,7 +4,7 @@
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/compute_client.hpp>
 #include <coxswain/runtime/compute_server.hpp>
-#include <coxswain/runtime/issue_time.hpp>
+#include <coxswain/runtime/launch/issue_time.hpp>
 #include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>

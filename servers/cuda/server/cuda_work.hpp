@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/async/promise.hpp>
 #include <coxswain/runtime/bytes/upload.hpp>
-#include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 

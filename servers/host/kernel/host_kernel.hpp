@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/cube_dim.hpp>
 #include <coxswain/runtime/handle/bulk_shared.hpp>
+#include <coxswain/runtime/launch/cube_dim.hpp>
 #include <coxswain/servers/host/kernel/kernel_context.hpp>
 
 #include <cstddef>

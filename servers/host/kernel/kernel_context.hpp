@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/base/execution_mode.hpp>
-#include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/cube_dim.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/cube_dim.hpp>
 #include <coxswain/servers/host/kernel/buffer_view.hpp>
 
 #include <array>

@@ -5,8 +5,8 @@
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
-#include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
 

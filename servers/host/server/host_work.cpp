@@ -1,9 +1,9 @@
 #include <coxswain/servers/host/server/host_work.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/detail/launch_limits.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/servers/host/memory/host_copy.hpp>

@@ -3,8 +3,8 @@
 #include <coxswain/runtime/async/promise.hpp>
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/bytes/upload.hpp>
-#include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 

@@ -3,8 +3,8 @@
 #include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 
 #include <cstddef>
 #include <cstdint>

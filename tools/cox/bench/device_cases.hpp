@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/tools/cox/bench/bench_case.hpp>
 #include <coxswain/tools/cox/bench/empty_kernel.hpp>
 #include <coxswain/tools/cox/device_list.hpp>

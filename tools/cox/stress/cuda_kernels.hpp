@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/sequence.hpp>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/data_stream.hpp>
 #include <coxswain/tools/cox/stress/exchange.hpp>

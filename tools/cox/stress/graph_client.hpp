@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/cube_count.hpp>
 #include <coxswain/runtime/graph.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>
 #include <coxswain/tools/cox/stress/kernel_step.hpp>

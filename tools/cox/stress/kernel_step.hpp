@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/random.hpp>
 #include <coxswain/tools/cox/stress/stress_kernels.hpp>

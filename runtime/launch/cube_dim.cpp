@@ -1,4 +1,4 @@
-#include <coxswain/runtime/cube_dim.hpp>
+#include <coxswain/runtime/launch/cube_dim.hpp>
 
 #include <algorithm>
 #include <bit>

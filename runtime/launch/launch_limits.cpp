@@ -1,4 +1,4 @@
-#include <coxswain/runtime/detail/launch_limits.hpp>
+#include <coxswain/runtime/launch/launch_limits.hpp>
 
 #include <coxswain/runtime/error/launch_error.hpp>
 

@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/base/device_properties.hpp>
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/cube_count.hpp>
-#include <coxswain/runtime/cube_dim.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/cube_dim.hpp>
 
 #include <cstddef>
 #include <source_location>

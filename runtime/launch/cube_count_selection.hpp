@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/device_properties.hpp>
-#include <coxswain/runtime/cube_count.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
 
 #include <cstdint>
 

@@ -5,7 +5,7 @@
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/handle/binding.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
-#include <coxswain/runtime/kernel_buffers.hpp>
+#include <coxswain/runtime/launch/kernel_buffers.hpp>
 #include <coxswain/runtime/tensor/tensor_map.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/cube_count_selection.hpp>
+#include <coxswain/runtime/launch/cube_count_selection.hpp>
 
 #include <algorithm>
 
