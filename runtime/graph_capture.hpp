@@ -3,10 +3,10 @@
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/buffer/warm_up_memory.hpp>
 #include <coxswain/runtime/capture_state.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
-#include <coxswain/runtime/memory/warm_up_memory.hpp>
 
 #include <cstddef>
 #include <exception>

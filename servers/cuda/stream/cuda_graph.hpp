@@ -1,11 +1,11 @@
 #pragma once
 
 #include <coxswain/runtime/base/unique_function.hpp>
+#include <coxswain/runtime/buffer/recorded_work.hpp>
+#include <coxswain/runtime/buffer/warm_up_memory.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
-#include <coxswain/runtime/memory/recorded_work.hpp>
-#include <coxswain/runtime/memory/warm_up_memory.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 

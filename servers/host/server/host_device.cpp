@@ -3,11 +3,11 @@
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
+#include <coxswain/runtime/buffer/memory_error.hpp>
+#include <coxswain/runtime/buffer/memory_metrics.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/memory/memory_error.hpp>
-#include <coxswain/runtime/memory/memory_metrics.hpp>
 
 #include <new>
 #include <source_location>

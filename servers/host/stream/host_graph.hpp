@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/runtime/base/unique_function.hpp>
+#include <coxswain/runtime/buffer/recorded_work.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
-#include <coxswain/runtime/memory/recorded_work.hpp>
 
 namespace cox::detail {
 

@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <coxswain/runtime/base/unique_function.hpp>
-#include <coxswain/runtime/memory/recorded_work.hpp>
+#include <coxswain/runtime/buffer/recorded_work.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/memory/warm_up_memory.hpp>
+#include <coxswain/runtime/buffer/warm_up_memory.hpp>
 
 #include <memory>
 

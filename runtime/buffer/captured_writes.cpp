@@ -1,4 +1,4 @@
-#include <coxswain/runtime/memory/captured_writes.hpp>
+#include <coxswain/runtime/buffer/captured_writes.hpp>
 
 #include <coxswain/runtime/error/server_error.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/memory/memory_error.hpp>
+#include <coxswain/runtime/buffer/memory_error.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/error/log.hpp>

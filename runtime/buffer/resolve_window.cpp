@@ -1,4 +1,4 @@
-#include <coxswain/runtime/memory/resolve_window.hpp>
+#include <coxswain/runtime/buffer/resolve_window.hpp>
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
-#include <coxswain/runtime/memory/resolve_window.hpp>
 
 #include <cstddef>
 #include <unordered_map>
