@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
-#include <coxswain/runtime/profile_error.hpp>
 
 #include <algorithm>
 #include <cstddef>

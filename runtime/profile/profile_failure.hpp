@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/profile_error.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 
 #include <exception>
 #include <source_location>

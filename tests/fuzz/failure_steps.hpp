@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/profile_error.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 #include <coxswain/tests/fuzz/data_steps.hpp>
 #include <coxswain/tests/fuzz/state.hpp>
 

@@ -3,7 +3,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/profile/profile_duration.hpp>
-#include <coxswain/runtime/profile_error.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 
 #include <boost/asio/use_future.hpp>
 

@@ -3,8 +3,8 @@
 #include <coxswain/tests/support/log_lines.hpp>
 
 #include <coxswain/runtime/config/settings.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 #include <coxswain/runtime/profile/profiler.hpp>
-#include <coxswain/runtime/profile_error.hpp>
 
 #include <chrono>
 #include <memory>

@@ -6,7 +6,7 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/profile_error.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 
 #include <algorithm>
 #include <chrono>

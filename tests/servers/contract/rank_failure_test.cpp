@@ -7,7 +7,7 @@
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/profile_error.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 
 #include <cstddef>
 #include <exception>
