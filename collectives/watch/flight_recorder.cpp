@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/telemetry/detail/json_text.hpp>
+#include <coxswain/runtime/telemetry/json_text.hpp>
 
 #include <fmt/format.h>
 

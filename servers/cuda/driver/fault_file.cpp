@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/driver/fault_file.hpp>
 
-#include <coxswain/runtime/telemetry/detail/json_text.hpp>
+#include <coxswain/runtime/telemetry/json_text.hpp>
 
 #include <unistd.h>
 #include <array>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/telemetry/detail/json_text.hpp>
+#include <coxswain/runtime/telemetry/json_text.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 
