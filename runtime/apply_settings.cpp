@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/config/profile_level.hpp>
-#include <coxswain/runtime/telemetry/trace_at_exit.hpp>
+#include <coxswain/runtime/trace/trace_at_exit.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/perf/queue/lane.hpp>
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 
 #include <atomic>
 #include <cstdint>

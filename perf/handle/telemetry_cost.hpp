@@ -6,7 +6,7 @@
 #include <coxswain/perf/harness/spread.hpp>
 #include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/perf/queue/lane.hpp>
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 
 #include <chrono>
 #include <cstdint>

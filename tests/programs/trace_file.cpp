@@ -4,7 +4,7 @@
 
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

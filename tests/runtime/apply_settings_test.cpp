@@ -6,7 +6,7 @@
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 
 #include <fstream>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 #include <coxswain/tests/runtime/telemetry/read_trace.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/tools/command.hpp>

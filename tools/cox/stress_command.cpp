@@ -3,9 +3,9 @@
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/runtime/telemetry/chrome_trace.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/chrome_trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
 #include <coxswain/tools/cox/dump_request.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 #include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 

@@ -4,8 +4,8 @@
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/launch/launch_limits.hpp>
-#include <coxswain/runtime/telemetry/trace.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 #include <coxswain/servers/host/memory/host_copy.hpp>
 #include <coxswain/servers/host/server/host_launch.hpp>
 

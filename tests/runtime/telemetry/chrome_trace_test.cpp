@@ -1,4 +1,4 @@
-#include <coxswain/runtime/telemetry/chrome_trace.hpp>
+#include <coxswain/runtime/trace/chrome_trace.hpp>
 
 #include <coxswain/tests/runtime/telemetry/read_trace.hpp>
 #include <coxswain/tests/support/catch.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/telemetry/detail/event_ring.hpp>
+#include <coxswain/runtime/trace/event_ring.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

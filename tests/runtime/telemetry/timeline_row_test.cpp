@@ -1,4 +1,4 @@
-#include <coxswain/runtime/telemetry/detail/timeline_row.hpp>
+#include <coxswain/runtime/trace/timeline_row.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

@@ -1,11 +1,11 @@
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 
 #include <coxswain/tests/runtime/telemetry/read_trace.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/runtime/telemetry/chrome_trace.hpp>
+#include <coxswain/runtime/trace/chrome_trace.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -1,9 +1,9 @@
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 
 #include <coxswain/device_handle/error.hpp>
-#include <coxswain/runtime/telemetry/detail/event_ring.hpp>
-#include <coxswain/runtime/telemetry/detail/nvtx.hpp>
-#include <coxswain/runtime/telemetry/task_name.hpp>
+#include <coxswain/runtime/trace/event_ring.hpp>
+#include <coxswain/runtime/trace/nvtx.hpp>
+#include <coxswain/runtime/trace/task_name.hpp>
 
 #include <pthread.h>
 

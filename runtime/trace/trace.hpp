@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/task_trace.hpp>
-#include <coxswain/runtime/telemetry/recording.hpp>
-#include <coxswain/runtime/telemetry/trace_event.hpp>
+#include <coxswain/runtime/trace/recording.hpp>
+#include <coxswain/runtime/trace/trace_event.hpp>
 
 #include <atomic>
 #include <cstddef>

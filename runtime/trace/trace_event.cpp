@@ -1,4 +1,4 @@
-#include <coxswain/runtime/telemetry/trace_event.hpp>
+#include <coxswain/runtime/trace/trace_event.hpp>
 
 #include <coxswain/device_handle/platform.hpp>
 

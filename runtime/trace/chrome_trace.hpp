@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/telemetry/recording.hpp>
+#include <coxswain/runtime/trace/recording.hpp>
 
 #include <filesystem>
 #include <ostream>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/telemetry/trace_event.hpp>
+#include <coxswain/runtime/trace/trace_event.hpp>
 
 #include <cstdint>
 #include <map>

@@ -1,8 +1,8 @@
-#include <coxswain/runtime/telemetry/trace_at_exit.hpp>
+#include <coxswain/runtime/trace/trace_at_exit.hpp>
 
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/runtime/error/log.hpp>
-#include <coxswain/runtime/telemetry/chrome_trace.hpp>
+#include <coxswain/runtime/trace/chrome_trace.hpp>
 
 #include <unistd.h>
 

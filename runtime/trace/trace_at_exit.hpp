@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/telemetry/trace.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 
 #include <filesystem>
 

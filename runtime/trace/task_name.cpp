@@ -1,4 +1,4 @@
-#include <coxswain/runtime/telemetry/task_name.hpp>
+#include <coxswain/runtime/trace/task_name.hpp>
 
 #include <cxxabi.h>
 

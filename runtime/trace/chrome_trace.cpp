@@ -1,8 +1,8 @@
-#include <coxswain/runtime/telemetry/chrome_trace.hpp>
+#include <coxswain/runtime/trace/chrome_trace.hpp>
 
 #include <coxswain/device_handle/error.hpp>
-#include <coxswain/runtime/telemetry/detail/timeline_row.hpp>
 #include <coxswain/runtime/telemetry/json_text.hpp>
+#include <coxswain/runtime/trace/timeline_row.hpp>
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/telemetry/detail/nvtx.hpp>
+#include <coxswain/runtime/trace/nvtx.hpp>
 
 // NVTX's headers alone: they look for a profiler when they are first called, and do nothing if there is none.
 #if __has_include(<nvtx3/nvToolsExt.h>)
