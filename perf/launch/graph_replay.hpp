@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/perf/launch/launched.hpp>
-#include <coxswain/runtime/graph.hpp>
+#include <coxswain/runtime/client/graph.hpp>
 
 namespace cox::perf {
 

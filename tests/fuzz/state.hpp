@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/graph.hpp>
+#include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/tests/fuzz/buffer.hpp>
 #include <coxswain/tests/fuzz/history.hpp>
 #include <coxswain/tests/fuzz/stream.hpp>

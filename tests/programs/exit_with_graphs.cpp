@@ -2,8 +2,8 @@
 // Captured graphs in static objects: dropped after main, whatever is left of their device.
 
 #include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
-#include <coxswain/runtime/graph.hpp>
 
 #include <optional>
 #include <thread>

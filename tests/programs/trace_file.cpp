@@ -3,7 +3,7 @@
 // a forked child does not write it. The process forks: the parent looks at what the child, which did all of it, left.
 
 #include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/trace/trace.hpp>
 
 #include <sys/wait.h>

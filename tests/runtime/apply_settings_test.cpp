@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/variable.hpp>
 
 #include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/trace/trace.hpp>
 

@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/capture_state.hpp>
+#include <coxswain/runtime/client/capture_state.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 
 #include <string>

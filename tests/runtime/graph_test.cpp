@@ -4,8 +4,8 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
-#include <coxswain/runtime/graph.hpp>
 
 #include <latch>
 #include <mutex>

@@ -3,7 +3,7 @@
 
 #include <coxswain/device_handle/error.hpp>
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 

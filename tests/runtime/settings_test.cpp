@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/config/settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/command_line.hpp>
 
-#include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/config/config_error.hpp>
 #include <coxswain/runtime/config/edit_distance.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>

@@ -4,10 +4,10 @@
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
+#include <coxswain/runtime/client/graph_id.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
-#include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/launch/issue_time.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/cuda/collective/cuda_communicators.hpp>

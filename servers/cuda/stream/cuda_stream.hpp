@@ -1,10 +1,10 @@
 #pragma once
 
 #include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/client/graph_capture.hpp>
 #include <coxswain/runtime/error/failure_reports.hpp>
 #include <coxswain/runtime/error/stream_errors.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
-#include <coxswain/runtime/graph_capture.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/servers/cuda/stream/cuda_graph.hpp>

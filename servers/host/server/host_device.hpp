@@ -6,9 +6,9 @@
 #include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
+#include <coxswain/runtime/client/graph_id.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
-#include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/host/collective/host_communicators.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/collectives/group/communication_group.hpp>
+#include <coxswain/runtime/client/compute_client.hpp>
+#include <coxswain/runtime/client/compute_server.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
-#include <coxswain/runtime/compute_client.hpp>
-#include <coxswain/runtime/compute_server.hpp>
 #include <coxswain/runtime/launch/issue_time.hpp>
 #include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>

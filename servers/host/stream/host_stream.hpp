@@ -3,10 +3,10 @@
 #include <coxswain/collectives/sequencer/awaited_collectives.hpp>
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/base/unique_function.hpp>
+#include <coxswain/runtime/client/graph_capture.hpp>
 #include <coxswain/runtime/error/failure_reports.hpp>
 #include <coxswain/runtime/error/stream_errors.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
-#include <coxswain/runtime/graph_capture.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/task_error.hpp>
-#include <coxswain/runtime/compute_client.hpp>
+#include <coxswain/runtime/client/compute_client.hpp>
 #include <coxswain/runtime/tensor/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>
 #include <coxswain/tools/cox/stress/device_table.hpp>

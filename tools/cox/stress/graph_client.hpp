@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/graph.hpp>
+#include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>

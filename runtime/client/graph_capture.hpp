@@ -4,7 +4,7 @@
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/buffer/warm_up_memory.hpp>
-#include <coxswain/runtime/capture_state.hpp>
+#include <coxswain/runtime/client/capture_state.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
 

@@ -3,12 +3,12 @@
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/task_trace.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
-#include <coxswain/runtime/apply_settings.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/bytes/device_allocation.hpp>
+#include <coxswain/runtime/client/apply_settings.hpp>
+#include <coxswain/runtime/client/compute_server.hpp>
+#include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
-#include <coxswain/runtime/compute_server.hpp>
-#include <coxswain/runtime/graph.hpp>
 #include <coxswain/runtime/handle/managed_resource.hpp>
 #include <coxswain/runtime/launch/compact_arguments.hpp>
 #include <coxswain/runtime/launch/issue_time.hpp>

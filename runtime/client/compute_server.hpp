@@ -6,9 +6,10 @@
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/bytes/upload.hpp>
+#include <coxswain/runtime/client/graph_id.hpp>
+#include <coxswain/runtime/client/server_utilities.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/communication/server_communication.hpp>
-#include <coxswain/runtime/graph_id.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
@@ -20,7 +21,6 @@
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
-#include <coxswain/runtime/server_utilities.hpp>
 #include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 
 #include <concepts>

@@ -4,8 +4,8 @@
 #include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/base/caller.hpp>
+#include <coxswain/runtime/client/graph_id.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
-#include <coxswain/runtime/graph_id.hpp>
 
 #include <exception>
 #include <memory>

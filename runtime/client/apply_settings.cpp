@@ -1,4 +1,4 @@
-#include <coxswain/runtime/apply_settings.hpp>
+#include <coxswain/runtime/client/apply_settings.hpp>
 
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/config/profile_level.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/capture_state.hpp>
+#include <coxswain/runtime/client/capture_state.hpp>
 
 #include <coxswain/runtime/error/server_error.hpp>
 
