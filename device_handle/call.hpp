@@ -1,12 +1,12 @@
 #pragma once
 
-#include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/device_handle/call_options.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/call_options.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/completion.hpp>
-#include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/lane.hpp>
 #include <coxswain/device_handle/service_cell.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 

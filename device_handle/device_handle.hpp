@@ -1,16 +1,16 @@
 #pragma once
 
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/call_options.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/stage.hpp>
+#include <coxswain/device_handle/base/statistics.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/call.hpp>
-#include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/device_handle/call_options.hpp>
-#include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/registry.hpp>
 #include <coxswain/device_handle/service_cell.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/device_handle/stage.hpp>
-#include <coxswain/device_handle/statistics.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/submit_async.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 

@@ -1,7 +1,7 @@
 #include <coxswain/device_handle/device_thread.hpp>
 
+#include <coxswain/device_handle/base/exceed_capacity.hpp>
 #include <coxswain/device_handle/call.hpp>
-#include <coxswain/device_handle/exceed_capacity.hpp>
 #include <coxswain/device_handle/spin_wait.hpp>
 
 #include <pthread.h>

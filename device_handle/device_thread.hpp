@@ -1,20 +1,20 @@
 #pragma once
 
-#include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/device_handle/call_options.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/call_options.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/idle_work.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/stage.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/client_lanes.hpp>
 #include <coxswain/device_handle/completion.hpp>
-#include <coxswain/device_handle/device_id.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/device_handle/idle_work.hpp>
 #include <coxswain/device_handle/inline_calls.hpp>
 #include <coxswain/device_handle/ledger.hpp>
 #include <coxswain/device_handle/mailbox.hpp>
 #include <coxswain/device_handle/running_task.hpp>
 #include <coxswain/device_handle/service_table.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/device_handle/stage.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task_trace.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/device_handle/queue_policy.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/queue_policy.hpp>
 
 #include <chrono>
 #include <cstddef>

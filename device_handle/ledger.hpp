@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/histogram.hpp>
-#include <coxswain/device_handle/statistics.hpp>
+#include <coxswain/device_handle/base/histogram.hpp>
+#include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/device_handle/task.hpp>
 
 #include <array>

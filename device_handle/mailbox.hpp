@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/device_handle/base/queue_policy.hpp>
 #include <coxswain/device_handle/lane.hpp>
 #include <coxswain/device_handle/platform.hpp>
-#include <coxswain/device_handle/queue_policy.hpp>
 #include <coxswain/device_handle/task.hpp>
 
 #include <bit>

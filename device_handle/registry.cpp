@@ -1,12 +1,12 @@
 #include <coxswain/device_handle/registry.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/device_handle/detail/library_copy.hpp>
 #include <coxswain/device_handle/detail/stall_watcher.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/inline_device.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/device_handle/statistics.hpp>
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 
 #include <boost/asio/execution/executor.hpp>
 #include <boost/asio/query.hpp>

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/stage.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/platform.hpp>
-#include <coxswain/device_handle/stage.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
 #include <coxswain/device_handle/task.hpp>
 
 #include <atomic>

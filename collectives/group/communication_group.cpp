@@ -1,7 +1,7 @@
 #include <coxswain/collectives/group/communication_group.hpp>
 
 #include <coxswain/collectives/nccl/nccl_watch.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>

@@ -1,8 +1,8 @@
 #include <coxswain/collectives/group/communication_groups.hpp>
 
 #include <coxswain/collectives/watch/device_activity.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>

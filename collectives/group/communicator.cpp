@@ -1,7 +1,7 @@
 #include <coxswain/collectives/group/communicator.hpp>
 
-#include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/collectives/group/bucket_plan.hpp>
-#include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>

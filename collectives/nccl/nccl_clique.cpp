@@ -4,8 +4,8 @@
 #include <coxswain/collectives/nccl/nccl_try.hpp>
 #include <coxswain/collectives/nccl/nccl_watch.hpp>
 #include <coxswain/collectives/watch/device_activity.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 

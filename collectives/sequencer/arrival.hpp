@@ -3,7 +3,7 @@
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
 
 #include <cstddef>

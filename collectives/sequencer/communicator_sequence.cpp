@@ -1,6 +1,6 @@
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <fmt/format.h>

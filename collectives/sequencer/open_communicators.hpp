@@ -4,7 +4,7 @@
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include <coxswain/collectives/sequencer/overdue.hpp>
 
 #include <coxswain/collectives/sequencer/arrival.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 
 #include <fmt/format.h>
 

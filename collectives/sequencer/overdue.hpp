@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
 #include <coxswain/collectives/sequencer/stall.hpp>
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <functional>

@@ -6,7 +6,7 @@
 #include <coxswain/collectives/sequencer/overdue.hpp>
 #include <coxswain/collectives/sequencer/stall.hpp>
 #include <coxswain/collectives/sequencer/waiting_ring.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/telemetry/json_text.hpp>
 

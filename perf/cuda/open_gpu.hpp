@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/perf/cuda/raw_stream.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 

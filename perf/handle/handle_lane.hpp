@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/perf/queue/lane.hpp>
 #include <coxswain/runtime/trace/trace.hpp>
 

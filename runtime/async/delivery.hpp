@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/device_handle/pending_handler.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/async/future_state.hpp>
 
 #include <boost/asio/associated_cancellation_slot.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/async/promise.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/execution_mode.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/client/graph_id.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/buffer/warm_up_memory.hpp>

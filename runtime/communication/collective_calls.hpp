@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/device_handle/exceed_capacity.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/exceed_capacity.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 
 #include <map>
 #include <mutex>

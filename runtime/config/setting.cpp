@@ -1,6 +1,6 @@
 #include <coxswain/runtime/config/setting.hpp>
 
-#include <coxswain/device_handle/queue_policy.hpp>
+#include <coxswain/device_handle/base/queue_policy.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/config/check_mode.hpp>
 #include <coxswain/runtime/config/config_error.hpp>

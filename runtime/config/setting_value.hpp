@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/queue_policy.hpp>
+#include <coxswain/device_handle/base/queue_policy.hpp>
 #include <coxswain/runtime/config/check_mode.hpp>
 #include <coxswain/runtime/config/config_error.hpp>
 #include <coxswain/runtime/config/profile_level.hpp>

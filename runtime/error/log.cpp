@@ -1,8 +1,8 @@
 #include <coxswain/runtime/error/log.hpp>
 
-#include <coxswain/device_handle/error.hpp>
+#include <coxswain/device_handle/base/error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/device_handle/stall.hpp>
-#include <coxswain/device_handle/task_error.hpp>
 #include <coxswain/runtime/base/place.hpp>
 
 #include <spdlog/async.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 
 #include <memory>

@@ -1,7 +1,7 @@
 #include <coxswain/runtime/error/server_error.hpp>
 
 #include <array>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 
 namespace cox {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/error.hpp>
+#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/base/place.hpp>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/error/stream_error.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/trace/chrome_trace.hpp>
 
-#include <coxswain/device_handle/error.hpp>
+#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/telemetry/json_text.hpp>
 #include <coxswain/runtime/trace/timeline_row.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/trace/trace.hpp>
 
-#include <coxswain/device_handle/error.hpp>
+#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/trace/event_ring.hpp>
 #include <coxswain/runtime/trace/nvtx.hpp>
 #include <coxswain/runtime/trace/task_name.hpp>

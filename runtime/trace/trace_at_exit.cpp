@@ -1,6 +1,6 @@
 #include <coxswain/runtime/trace/trace_at_exit.hpp>
 
-#include <coxswain/device_handle/error.hpp>
+#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/trace/chrome_trace.hpp>
 

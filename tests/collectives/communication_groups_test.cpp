@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/collectives/group/communication_groups.hpp>
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>

@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/collectives/sequencer/sequencer.hpp>
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <algorithm>

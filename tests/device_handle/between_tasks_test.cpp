@@ -3,9 +3,9 @@
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/base/idle_work.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/device_thread.hpp>
-#include <coxswain/device_handle/idle_work.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
 
 #include <atomic>
 #include <string>

@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

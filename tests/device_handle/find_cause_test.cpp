@@ -1,7 +1,7 @@
-#include <coxswain/device_handle/find_cause.hpp>
+#include <coxswain/device_handle/base/find_cause.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <exception>

@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/histogram.hpp>
+#include <coxswain/device_handle/base/histogram.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

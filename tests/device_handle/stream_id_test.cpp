@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

@@ -2,7 +2,7 @@
 #include <coxswain/tests/fuzz/options.hpp>
 #include <coxswain/tests/fuzz/servers.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 
 #include <cstdio>
 #include <exception>

@@ -6,7 +6,7 @@
 #include <coxswain/tests/fuzz/graph_steps.hpp>
 #include <coxswain/tests/fuzz/state.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
 
 #include <cstddef>
 #include <cstdint>

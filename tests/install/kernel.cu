@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/servers/cuda/kernel/global_kernel.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 

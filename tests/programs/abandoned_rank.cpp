@@ -1,8 +1,8 @@
 // L16: a device whose shutdown ends as Abandoned leaves its communicators: ranks that wait for it, and ranks that call
 // later, get CollectiveError Aborted at once, and the device can be opened again.
 
-#include <coxswain/device_handle/find_cause.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/find_cause.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>

@@ -4,7 +4,7 @@
 
 #if COX_GPU_TESTS
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>

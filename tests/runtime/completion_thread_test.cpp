@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/async/completion_thread.hpp>
 
 #include <future>

@@ -1,9 +1,9 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 

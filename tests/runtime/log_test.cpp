@@ -1,8 +1,8 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
-#include <coxswain/device_handle/error.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 

@@ -1,7 +1,7 @@
 #include <coxswain/tools/cox/stress/injected_fault.hpp>
 #include <coxswain/tools/cox/stress/order_auditor.hpp>
 
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

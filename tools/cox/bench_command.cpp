@@ -1,7 +1,7 @@
 #include <coxswain/tools/cox/bench_command.hpp>
 
-#include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #ifdef COX_HAS_CUDA
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 #endif

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/devices_command.hpp>
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/peer/cuda_communication.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>

@@ -1,7 +1,7 @@
 #include <coxswain/tools/cox/stress_command.hpp>
 
 #include <coxswain/collectives/group/communication_groups.hpp>
-#include <coxswain/device_handle/error.hpp>
+#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/runtime/trace/chrome_trace.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/collective/collective_part.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 
 #include <utility>
 

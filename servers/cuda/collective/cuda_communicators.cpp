@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/collective/cuda_communicators.hpp>
 
 #include <coxswain/collectives/group/communication_groups.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/collective/nccl_line.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/collective/nccl_part.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/servers/cuda/collective/nccl_line.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>

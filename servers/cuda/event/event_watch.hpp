@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/idle_work.hpp>
+#include <coxswain/device_handle/base/idle_work.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <chrono>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/handle/bulk_shared.hpp>
 #include <coxswain/runtime/launch/cube_dim.hpp>
 #include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>

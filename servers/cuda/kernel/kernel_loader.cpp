@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/kernel/kernel_loader.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <coxswain/collectives/nccl/nccl_types.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>

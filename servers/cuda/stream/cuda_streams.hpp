@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>

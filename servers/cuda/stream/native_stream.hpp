@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/driver/operation_history.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/collective/host_communicator.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/servers/host/collective/host_meeting.hpp>
 
 #include <algorithm>

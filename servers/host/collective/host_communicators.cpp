@@ -1,7 +1,7 @@
 #include <coxswain/servers/host/collective/host_communicators.hpp>
 
 #include <coxswain/collectives/group/communication_groups.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/host/collective/meeting_watch.hpp>
 

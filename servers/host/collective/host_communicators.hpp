@@ -3,7 +3,7 @@
 #include <coxswain/collectives/group/communication_group.hpp>
 #include <coxswain/collectives/sequencer/awaited_collectives.hpp>
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/servers/host/collective/host_communicator.hpp>

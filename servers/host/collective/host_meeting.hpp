@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/reduction/in_process_collective.hpp>
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/servers/host/stream/timeline.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/server/host_launch.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/launch/launch_limits.hpp>

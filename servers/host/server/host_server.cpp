@@ -1,7 +1,7 @@
 #include <coxswain/servers/host/server/host_server.hpp>
 
 #include <coxswain/collectives/group/communication_groups.hpp>
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/servers/host/stream/host_stream.hpp>
 #include <coxswain/servers/host/stream/host_threads.hpp>

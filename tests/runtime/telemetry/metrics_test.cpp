@@ -2,8 +2,8 @@
 
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
 
 #include <chrono>
 #include <optional>

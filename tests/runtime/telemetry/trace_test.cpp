@@ -3,8 +3,8 @@
 #include <coxswain/tests/runtime/telemetry/read_trace.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/trace/chrome_trace.hpp>
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // What the contract of communicators runs on: some devices of one kind, open for one test. Titles end in " - HostFleet"
 // and " - CudaFleet"; ctest gives the latter the label gpu.
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/servers/contract/compute_backend.hpp>

@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/collectives/group/gradient_buckets.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/find_cause.hpp>
+#include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 

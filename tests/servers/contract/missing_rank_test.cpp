@@ -5,7 +5,7 @@
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/call_options.hpp>
+#include <coxswain/device_handle/base/call_options.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
 

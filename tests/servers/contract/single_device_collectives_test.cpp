@@ -6,7 +6,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/collectives/group/gradient_buckets.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 
 #include <chrono>
 #include <cstddef>

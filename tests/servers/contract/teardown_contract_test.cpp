@@ -2,8 +2,8 @@
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/find_cause.hpp>
+#include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>

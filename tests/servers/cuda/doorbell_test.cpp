@@ -1,9 +1,9 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/servers/cuda/event/doorbell.hpp>
 
 #include <chrono>

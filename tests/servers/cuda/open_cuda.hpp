@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 #include <coxswain/tests/support/catch.hpp>
 

@@ -1,7 +1,7 @@
 // Shutdown of CUDA devices over a stand-in for the driver: what others still do with their memory.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
 #include <chrono>

@@ -8,7 +8,7 @@
 #include <coxswain/tests/support/failing_allocation.hpp>
 #include <coxswain/tests/support/want_of_memory.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>

@@ -2,8 +2,8 @@
 #include <coxswain/tests/servers/host/open_host.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>

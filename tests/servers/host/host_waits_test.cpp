@@ -4,7 +4,7 @@
 #include <coxswain/tests/servers/host/open_host.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 
 #include <boost/asio/bind_executor.hpp>

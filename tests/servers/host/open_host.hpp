@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/shutdown.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/statistics.hpp>
+#include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/tools/cox/stress/tally.hpp>
 #include <coxswain/tools/cox/stress/truth.hpp>
 

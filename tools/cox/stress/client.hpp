@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/tools/cox/stress/activity.hpp>
 #include <coxswain/tools/cox/stress/blocking_client.hpp>
 #include <coxswain/tools/cox/stress/collective_client.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/client/compute_client.hpp>
 #include <coxswain/runtime/tensor/memory_layout.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>

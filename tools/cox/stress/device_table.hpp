@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/device_handle/shutdown.hpp>
-#include <coxswain/device_handle/statistics.hpp>
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/statistics.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/tools/cox/stress/gate.hpp>
 #include <coxswain/tools/cox/stress/order_auditor.hpp>
 #include <coxswain/tools/cox/stress/truth.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/device_handle/call_error.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/shutdown.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #if COX_HAS_CUDA

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/call_options.hpp>
+#include <coxswain/device_handle/base/call_options.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>
 #include <coxswain/tools/cox/stress/program.hpp>
 #include <coxswain/tools/cox/stress/stopwatch.hpp>

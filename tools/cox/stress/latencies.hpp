@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/histogram.hpp>
+#include <coxswain/device_handle/base/histogram.hpp>
 #include <coxswain/tools/cox/stress/operation.hpp>
 
 #include <array>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/tools/cox/stress/canary.hpp>
 #include <coxswain/tools/cox/stress/truth.hpp>
 

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/stress/stream_faults.hpp>
 
-#include <coxswain/device_handle/task_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tools/cox/stress/injected_fault.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/call_options.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/call_options.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/tools/cox/stress/cargo.hpp>
 #include <coxswain/tools/cox/stress/hopeless.hpp>
 #include <coxswain/tools/cox/stress/program.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/tools/cox/stress/ticket.hpp>
 #include <coxswain/tools/cox/stress/violation_log.hpp>
 

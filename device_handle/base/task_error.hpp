@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/device_handle/stream_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/stream_id.hpp>
 
 #include <exception>
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/device_handle/device_id.hpp>
-#include <coxswain/device_handle/histogram.hpp>
-#include <coxswain/device_handle/stage.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/histogram.hpp>
+#include <coxswain/device_handle/base/stage.hpp>
 
 #include <cstddef>
 #include <cstdint>
