@@ -5,9 +5,9 @@
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/completion.hpp>
-#include <coxswain/device_handle/lane.hpp>
+#include <coxswain/device_handle/queue/lane.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
 #include <coxswain/device_handle/service_cell.hpp>
-#include <coxswain/device_handle/task.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 #include <coxswain/device_handle/completion.hpp>
 
-#include <coxswain/device_handle/spin_wait.hpp>
+#include <coxswain/device_handle/queue/spin_wait.hpp>
 
 namespace cox {
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/exceed_capacity.hpp>
 #include <coxswain/device_handle/call.hpp>
-#include <coxswain/device_handle/spin_wait.hpp>
+#include <coxswain/device_handle/queue/spin_wait.hpp>
 
 #include <pthread.h>
 #include <sched.h>

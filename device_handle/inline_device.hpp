@@ -8,10 +8,10 @@
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/device_thread_options.hpp>
 #include <coxswain/device_handle/inline_calls.hpp>
-#include <coxswain/device_handle/ledger.hpp>
-#include <coxswain/device_handle/mailbox.hpp>
+#include <coxswain/device_handle/queue/ledger.hpp>
+#include <coxswain/device_handle/queue/mailbox.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
 #include <coxswain/device_handle/service_table.hpp>
-#include <coxswain/device_handle/task.hpp>
 #include <coxswain/device_handle/wait_graph.hpp>
 
 #include <atomic>

@@ -3,8 +3,8 @@
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/device_handle/platform.hpp>
-#include <coxswain/device_handle/task.hpp>
+#include <coxswain/device_handle/queue/platform.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/spin_wait.hpp>
+#include <coxswain/device_handle/queue/spin_wait.hpp>
 #include <coxswain/runtime/async/completion_thread.hpp>
 #include <coxswain/runtime/async/milestone.hpp>
 #include <coxswain/runtime/async/waiting_help.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/runtime/trace/trace_event.hpp>
 
-#include <coxswain/device_handle/platform.hpp>
+#include <coxswain/device_handle/queue/platform.hpp>
 
 #include <cstddef>
 

@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/device_handle/task.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
 
 #include <array>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Which half of the fence does what; that it orders is what tests/model shows.
 
-#include <coxswain/device_handle/asymmetric_fence.hpp>
+#include <coxswain/device_handle/queue/asymmetric_fence.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

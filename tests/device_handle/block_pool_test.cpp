@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/block_pool.hpp>
+#include <coxswain/device_handle/queue/block_pool.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

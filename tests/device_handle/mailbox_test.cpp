@@ -4,7 +4,7 @@
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/mailbox.hpp>
+#include <coxswain/device_handle/queue/mailbox.hpp>
 
 #include <coxswain/tests/support/failing_allocation.hpp>
 

@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
 
-#include <coxswain/device_handle/mailbox.hpp>
+#include <coxswain/device_handle/queue/mailbox.hpp>
 
 #include <array>
 #include <stdexcept>

@@ -1,7 +1,7 @@
 // The mailbox and the lane themselves, in every interleaving of small programs. Each test says what it bounds: the
 // number of preemptions of threads that could go on; flushes of store buffers, parks and pauses do not count.
 
-#include <coxswain/device_handle/mailbox.hpp>
+#include <coxswain/device_handle/queue/mailbox.hpp>
 
 #include <coxswain/tests/model/explorer.hpp>
 #include <coxswain/tests/model/model_platform.hpp>

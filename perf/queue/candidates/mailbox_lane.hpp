@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/mailbox.hpp>
-#include <coxswain/device_handle/platform.hpp>
+#include <coxswain/device_handle/queue/mailbox.hpp>
+#include <coxswain/device_handle/queue/platform.hpp>
 #include <coxswain/perf/queue/lane.hpp>
 #include <coxswain/perf/queue/per_lane.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/platform.hpp>
+#include <coxswain/device_handle/queue/platform.hpp>
 #include <coxswain/perf/queue/lane.hpp>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 
-#include <coxswain/device_handle/spin_wait.hpp>
+#include <coxswain/device_handle/queue/spin_wait.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/device_handle/base/queue_policy.hpp>
-#include <coxswain/device_handle/lane.hpp>
-#include <coxswain/device_handle/platform.hpp>
-#include <coxswain/device_handle/task.hpp>
+#include <coxswain/device_handle/queue/lane.hpp>
+#include <coxswain/device_handle/queue/platform.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
 
 #include <bit>
 #include <chrono>

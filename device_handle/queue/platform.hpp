@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/asymmetric_fence.hpp>
-#include <coxswain/device_handle/block_pool.hpp>
+#include <coxswain/device_handle/queue/asymmetric_fence.hpp>
+#include <coxswain/device_handle/queue/block_pool.hpp>
 
 #include <atomic>
 #include <chrono>

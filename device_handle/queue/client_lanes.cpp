@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/client_lanes.hpp>
+#include <coxswain/device_handle/queue/client_lanes.hpp>
 
 #include <algorithm>
 #include <atomic>

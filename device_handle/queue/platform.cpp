@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/platform.hpp>
+#include <coxswain/device_handle/queue/platform.hpp>
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>

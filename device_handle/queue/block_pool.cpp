@@ -1,6 +1,6 @@
-#include <coxswain/device_handle/block_pool.hpp>
+#include <coxswain/device_handle/queue/block_pool.hpp>
 
-#include <coxswain/device_handle/detail/concurrentqueue.hpp>
+#include <coxswain/device_handle/queue/concurrentqueue.hpp>
 
 #include <new>
 

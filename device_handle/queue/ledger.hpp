@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/histogram.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
-#include <coxswain/device_handle/task.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
 
 #include <array>
 #include <atomic>

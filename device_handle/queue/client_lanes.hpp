@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/mailbox.hpp>
+#include <coxswain/device_handle/queue/mailbox.hpp>
 
 #include <array>
 #include <cstdint>

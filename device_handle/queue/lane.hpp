@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/task.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
 
 #include <algorithm>
 #include <bit>
