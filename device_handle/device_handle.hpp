@@ -7,12 +7,12 @@
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/device_handle/call.hpp>
-#include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/registry.hpp>
-#include <coxswain/device_handle/service_cell.hpp>
 #include <coxswain/device_handle/submit_async.hpp>
-#include <coxswain/device_handle/wait_graph.hpp>
+#include <coxswain/device_handle/thread/call.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
+#include <coxswain/device_handle/thread/service_cell.hpp>
+#include <coxswain/device_handle/thread/wait_graph.hpp>
 
 #include <concepts>
 #include <functional>

@@ -6,13 +6,13 @@
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/device_handle/inline_calls.hpp>
 #include <coxswain/device_handle/queue/ledger.hpp>
 #include <coxswain/device_handle/queue/mailbox.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
-#include <coxswain/device_handle/service_table.hpp>
-#include <coxswain/device_handle/wait_graph.hpp>
+#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/thread/inline_calls.hpp>
+#include <coxswain/device_handle/thread/service_table.hpp>
+#include <coxswain/device_handle/thread/wait_graph.hpp>
 
 #include <atomic>
 #include <chrono>

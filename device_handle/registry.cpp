@@ -4,9 +4,9 @@
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/device_handle/detail/library_copy.hpp>
-#include <coxswain/device_handle/detail/stall_watcher.hpp>
-#include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/inline_device.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
+#include <coxswain/device_handle/thread/stall_watcher.hpp>
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
-#include <coxswain/device_handle/wait_graph.hpp>
+#include <coxswain/device_handle/thread/wait_graph.hpp>
 
 #include <memory>
 #include <vector>

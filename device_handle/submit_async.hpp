@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/device_handle/call.hpp>
 #include <coxswain/device_handle/pending_handler.hpp>
+#include <coxswain/device_handle/thread/call.hpp>
 
 #include <boost/asio/associated_allocator.hpp>
 #include <boost/asio/associated_executor.hpp>

@@ -1,7 +1,7 @@
 #include <coxswain/collectives/watch/device_activity.hpp>
 
-#include <coxswain/device_handle/device_thread.hpp>
 #include <coxswain/device_handle/registry.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
 
 #include <fmt/format.h>
 

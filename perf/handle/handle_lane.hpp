@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/device_thread_options.hpp>
+#include <coxswain/device_handle/thread/device_thread_options.hpp>
 #include <coxswain/perf/queue/lane.hpp>
 #include <coxswain/runtime/trace/trace.hpp>
 

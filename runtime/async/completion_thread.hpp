@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/device_id.hpp>
-#include <coxswain/device_handle/wait_graph.hpp>
+#include <coxswain/device_handle/thread/wait_graph.hpp>
 #include <coxswain/runtime/base/unique_function.hpp>
 
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/device_handle/stall.hpp>
+#include <coxswain/device_handle/thread/stall.hpp>
 #include <coxswain/runtime/base/place.hpp>
 
 #include <spdlog/async.h>

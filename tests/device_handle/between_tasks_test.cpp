@@ -5,7 +5,7 @@
 
 #include <coxswain/device_handle/base/idle_work.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
-#include <coxswain/device_handle/device_thread.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
 
 #include <atomic>
 #include <string>

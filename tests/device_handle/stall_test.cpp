@@ -3,7 +3,7 @@
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/stall.hpp>
+#include <coxswain/device_handle/thread/stall.hpp>
 
 using namespace contract;
 

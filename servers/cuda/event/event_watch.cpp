@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/event/event_watch.hpp>
 
-#include <coxswain/device_handle/device_thread.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
 
 #include <utility>
 

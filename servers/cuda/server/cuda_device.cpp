@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/device_handle/device_thread.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/buffer/memory_error.hpp>
 #include <coxswain/runtime/buffer/memory_metrics.hpp>

@@ -3,7 +3,7 @@
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
-#include <coxswain/device_handle/device_thread.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>

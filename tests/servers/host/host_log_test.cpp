@@ -3,7 +3,7 @@
 #include <coxswain/tests/servers/host/open_host.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/stall.hpp>
+#include <coxswain/device_handle/thread/stall.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 

@@ -1,8 +1,8 @@
-#include <coxswain/device_handle/stall.hpp>
+#include <coxswain/device_handle/thread/stall.hpp>
 
-#include <coxswain/device_handle/detail/stall_watcher.hpp>
-#include <coxswain/device_handle/device_thread.hpp>
-#include <coxswain/device_handle/wait_graph.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
+#include <coxswain/device_handle/thread/stall_watcher.hpp>
+#include <coxswain/device_handle/thread/wait_graph.hpp>
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/running_task.hpp>
+#include <coxswain/device_handle/thread/running_task.hpp>
 
 #include <cxxabi.h>
 

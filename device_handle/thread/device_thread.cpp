@@ -1,8 +1,8 @@
-#include <coxswain/device_handle/device_thread.hpp>
+#include <coxswain/device_handle/thread/device_thread.hpp>
 
 #include <coxswain/device_handle/base/exceed_capacity.hpp>
-#include <coxswain/device_handle/call.hpp>
 #include <coxswain/device_handle/queue/spin_wait.hpp>
+#include <coxswain/device_handle/thread/call.hpp>
 
 #include <pthread.h>
 #include <sched.h>

@@ -7,16 +7,16 @@
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/device_handle/completion.hpp>
-#include <coxswain/device_handle/device_thread_options.hpp>
-#include <coxswain/device_handle/inline_calls.hpp>
 #include <coxswain/device_handle/queue/client_lanes.hpp>
 #include <coxswain/device_handle/queue/ledger.hpp>
 #include <coxswain/device_handle/queue/mailbox.hpp>
-#include <coxswain/device_handle/running_task.hpp>
-#include <coxswain/device_handle/service_table.hpp>
-#include <coxswain/device_handle/task_trace.hpp>
-#include <coxswain/device_handle/wait_graph.hpp>
+#include <coxswain/device_handle/thread/completion.hpp>
+#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/thread/inline_calls.hpp>
+#include <coxswain/device_handle/thread/running_task.hpp>
+#include <coxswain/device_handle/thread/service_table.hpp>
+#include <coxswain/device_handle/thread/task_trace.hpp>
+#include <coxswain/device_handle/thread/wait_graph.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/call.hpp>
+#include <coxswain/device_handle/thread/call.hpp>
 
 #include <string>
 
