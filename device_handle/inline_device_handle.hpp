@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/inline_device.hpp>
+#include <coxswain/device_handle/registry/inline_device.hpp>
 
 namespace cox {
 

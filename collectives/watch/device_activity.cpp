@@ -1,6 +1,6 @@
 #include <coxswain/collectives/watch/device_activity.hpp>
 
-#include <coxswain/device_handle/registry.hpp>
+#include <coxswain/device_handle/registry/registry.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
 
 #include <fmt/format.h>

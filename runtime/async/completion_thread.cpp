@@ -1,7 +1,7 @@
 #include <coxswain/runtime/async/completion_thread.hpp>
 
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/device_handle/registry.hpp>
+#include <coxswain/device_handle/registry/registry.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 
 #include <condition_variable>

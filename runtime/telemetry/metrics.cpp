@@ -1,6 +1,6 @@
 #include <coxswain/runtime/telemetry/metrics.hpp>
 
-#include <coxswain/device_handle/registry.hpp>
+#include <coxswain/device_handle/registry/registry.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
 #include <coxswain/runtime/error/stream_error.hpp>
 #include <coxswain/runtime/telemetry/prometheus_text.hpp>

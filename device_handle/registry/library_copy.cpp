@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/detail/library_copy.hpp>
+#include <coxswain/device_handle/registry/library_copy.hpp>
 
 #include <link.h>
 

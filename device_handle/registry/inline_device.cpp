@@ -1,6 +1,6 @@
-#include <coxswain/device_handle/inline_device.hpp>
+#include <coxswain/device_handle/registry/inline_device.hpp>
 
-#include <coxswain/device_handle/registry.hpp>
+#include <coxswain/device_handle/registry/registry.hpp>
 
 #include <thread>
 

@@ -1,10 +1,10 @@
-#include <coxswain/device_handle/registry.hpp>
+#include <coxswain/device_handle/registry/registry.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
-#include <coxswain/device_handle/detail/library_copy.hpp>
-#include <coxswain/device_handle/inline_device.hpp>
+#include <coxswain/device_handle/registry/inline_device.hpp>
+#include <coxswain/device_handle/registry/library_copy.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
 #include <coxswain/device_handle/thread/stall_watcher.hpp>
 
