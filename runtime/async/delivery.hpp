@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/device_handle/pending_handler.hpp>
+#include <coxswain/device_handle/handle/pending_handler.hpp>
 #include <coxswain/runtime/async/future_state.hpp>
 
 #include <boost/asio/associated_cancellation_slot.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/device_handle/submit_async.hpp>
+#include <coxswain/device_handle/handle/submit_async.hpp>
 #include <coxswain/runtime/async/delivery.hpp>
 #include <coxswain/runtime/async/promise.hpp>
 #include <coxswain/runtime/base/deadline.hpp>

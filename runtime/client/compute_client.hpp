@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/device_handle/thread/task_trace.hpp>
 #include <coxswain/device_handle/thread/wait_graph.hpp>
 #include <coxswain/runtime/async/future.hpp>

@@ -3,7 +3,7 @@
 
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <future>
 

@@ -4,8 +4,8 @@
 // and where they die. Tests prove order with gates; a bound on a wait is there only so that a failure is a failure and
 // not a hang.
 
-#include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/inline_device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/inline_device_handle.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -1,5 +1,5 @@
-#include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/inline_device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/inline_device_handle.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 namespace {
 

@@ -1,6 +1,6 @@
 // L1 L2: the kernel gives up the time-stamp counter while clients submit: every closure runs once, in order.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <atomic>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // expect-exit: 6
 // A task calls std::exit while another device's task waits for it: no deadlock, no abort, that exit code.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <unistd.h>
 

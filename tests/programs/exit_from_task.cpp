@@ -1,7 +1,7 @@
 // expect-exit: 6
 // A task calls std::exit while another device has work and clients wait: the process ends, with that code.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <unistd.h>
 

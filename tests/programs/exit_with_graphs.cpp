@@ -1,7 +1,7 @@
 // expect-exit: 0
 // Captured graphs in static objects: dropped after main, whatever is left of their device.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 

@@ -2,7 +2,7 @@
 // main returns with work queued: it is done before the process ends. What it proves is told by the exit code, set by an
 // object that goes after the library has drained its devices.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <unistd.h>
 

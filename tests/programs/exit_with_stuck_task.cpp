@@ -1,7 +1,7 @@
 // expect-exit: 4
 // A task never returns: the process ends all the same, in bounded time, with the exit code that main returned.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <unistd.h>
 

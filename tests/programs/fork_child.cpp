@@ -1,8 +1,8 @@
 // expect-exit: 0
 // A forked child: every call throws CallError forked, nothing hangs, and it exits as it wishes. The parent goes on.
 
-#include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/inline_device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/inline_device_handle.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

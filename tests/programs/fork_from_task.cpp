@@ -1,7 +1,7 @@
 // expect-exit: 0
 // fork() inside a task: the child is no device thread. Every call throws CallError forked there too.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // expect-exit: 0
 // Handles in static objects: opened before main, used by destructors after it, in any order of construction.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
 // submitted; and from atexit, when main's own thread_local objects are gone. Nothing is lost, also while other threads
 // take over what the ending one has given back.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <unistd.h>
 

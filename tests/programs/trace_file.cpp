@@ -2,7 +2,7 @@
 // A trace that the environment asks for is in its file when the process has ended, with the work that main left queued;
 // a forked child does not write it. The process forks: the parent looks at what the child, which did all of it, left.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/trace/trace.hpp>
 

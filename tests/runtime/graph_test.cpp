@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/base/shutdown.hpp>
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/device_handle/thread/device_thread_options.hpp>
 #include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/tests/tools/flaw_period.hpp>
 

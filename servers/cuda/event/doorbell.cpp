@@ -3,8 +3,8 @@
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/inline_device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/inline_device_handle.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
 #include <coxswain/runtime/async/waiting_help.hpp>
 #include <coxswain/runtime/base/adaptive_mutex.hpp>

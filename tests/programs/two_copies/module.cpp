@@ -1,6 +1,6 @@
 // What two_copies.cpp opens at run time, as a Python module or a plugin is.
 
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <unistd.h>
 

@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/base/shutdown.hpp>
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/runtime/trace/chrome_trace.hpp>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -6,7 +6,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
-#include <coxswain/device_handle/inline_device_handle.hpp>
+#include <coxswain/device_handle/handle/inline_device_handle.hpp>
 
 #include <cstddef>
 #include <cstdint>

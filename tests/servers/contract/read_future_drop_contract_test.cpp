@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>

@@ -5,7 +5,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/base/shutdown.hpp>
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/reducible_types.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>

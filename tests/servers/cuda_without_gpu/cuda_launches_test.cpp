@@ -1,8 +1,8 @@
 // Launches of the CUDA server over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/device_handle.hpp>
-#include <coxswain/device_handle/inline_device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/inline_device_handle.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>

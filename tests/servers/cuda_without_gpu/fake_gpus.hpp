@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/shutdown.hpp>
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 #include <coxswain/tests/fake_cuda/fake_cuda.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
-#include <coxswain/device_handle/device_handle.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #if COX_HAS_CUDA

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/device_handle/pending_handler.hpp>
+#include <coxswain/device_handle/handle/pending_handler.hpp>
 #include <coxswain/device_handle/thread/call.hpp>
 
 #include <boost/asio/associated_allocator.hpp>

@@ -7,8 +7,8 @@
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/handle/submit_async.hpp>
 #include <coxswain/device_handle/registry/registry.hpp>
-#include <coxswain/device_handle/submit_async.hpp>
 #include <coxswain/device_handle/thread/call.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
 #include <coxswain/device_handle/thread/service_cell.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/pending_handler.hpp>
+#include <coxswain/device_handle/handle/pending_handler.hpp>
 
 namespace cox::detail {
 
