@@ -35,9 +35,9 @@ struct Row {
 // The format's microseconds.
 std::string in_us(std::uint64_t nanoseconds) { return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000); }
 
-class Writer {
+class ChromeTraceWriter {
  public:
-  Writer(std::ostream& out, const Recording& recording) : out_(out), recording_(recording) {}
+  ChromeTraceWriter(std::ostream& out, const Recording& recording) : out_(out), recording_(recording) {}
 
   void write() {
     sort_into_rows();
@@ -200,7 +200,7 @@ class Writer {
 
 }  // namespace
 
-void write_chrome_trace(std::ostream& out, const Recording& recording) { Writer(out, recording).write(); }
+void write_chrome_trace(std::ostream& out, const Recording& recording) { ChromeTraceWriter(out, recording).write(); }
 
 void write_chrome_trace(const std::filesystem::path& path, const Recording& recording) {
   std::ofstream file(path, std::ios::trunc);
