@@ -133,6 +133,7 @@ std::size_t CollectiveGroup::elements(const CollectiveRequest& request, const ch
 
 // Allocations are aligned for elements of every type; windows of them may not be.
 void CollectiveGroup::require_aligned(const CollectiveRequest& request, const char* which, const Handle& handle) const {
+  if (handle.offset_start() == 0) return;  // the usual case, without a division
   const std::size_t size = element_size(request.element_type);
   if (handle.size_in_used() != 0 && handle.offset_start() % size != 0)
     refuse(request, fmt::format("its {} begins {} bytes into its memory, which is not aligned for {} of {} bytes",
