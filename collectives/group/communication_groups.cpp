@@ -97,7 +97,7 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
   return find_or_open(devices);
 }
 
-// Under the lock. Returns when a member left last.
+// Under the lock. Returns the epoch that began when a member left last.
 MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch called,
                                                        std::source_location site) const {
   MembershipEpoch last;

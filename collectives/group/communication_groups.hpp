@@ -76,7 +76,7 @@ class CommunicationGroups {
 
   struct Opened {
     Group group;
-    MembershipEpoch since;  // no member has left in that epoch or a later one
+    MembershipEpoch since;  // no member has left since that epoch began
   };
   std::map<CommunicationId, Opened> groups_;  // of devices that are not away; guarded by mutex_, as all below
   std::map<DeviceId, Member> members_;        // each device that has ever had a server

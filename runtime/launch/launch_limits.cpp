@@ -39,9 +39,10 @@ void require_buffer_count(const LaunchedKernel& kernel, std::size_t takes, std::
 
 void require_buffer_limit(const LaunchedKernel& kernel, std::size_t buffers, const HardwareProperties& hardware,
                           const Place& place, std::source_location site) {
-  if (buffers <= hardware.max_bindings) [[likely]]
-    return;
-  require_within(ResourceLimit::Resource::Buffers, {buffers, 0, 0}, {hardware.max_bindings, 0, 0}, kernel, place, site);
+  if (buffers <= hardware.max_bindings) return;
+  throw LaunchError::too_many_resources(
+      launch_name(kernel.name, place),
+      {ResourceLimit::Resource::Buffers, {buffers, 0, 0}, {hardware.max_bindings, 0, 0}}, site);
 }
 
 void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& hardware, const Place& place,
