@@ -3,7 +3,7 @@
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
-#include <coxswain/runtime/base/adaptive_mutex.hpp>
+#include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 

@@ -5,8 +5,8 @@
 #include <coxswain/collectives/nccl/open_nccl_devices.hpp>
 #include <coxswain/collectives/nccl/operations_under_way.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
-#include <coxswain/runtime/base/adaptive_mutex.hpp>
-#include <coxswain/runtime/base/unique_function.hpp>
+#include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/base/unique_function.hpp>
+#include <coxswain/device_handle/base/unique_function.hpp>
 
 #include <cstdint>
 #include <exception>

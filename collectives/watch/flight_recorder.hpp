@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/base/adaptive_mutex.hpp>
+#include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 

@@ -3,16 +3,17 @@
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/call_options.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/fork.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/handle/submit_async.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/registry/registry.hpp>
-#include <coxswain/device_handle/thread/call.hpp>
+#include <coxswain/device_handle/service/call.hpp>
+#include <coxswain/device_handle/service/service_cell.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
-#include <coxswain/device_handle/thread/service_cell.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
 
 #include <concepts>
 #include <functional>
@@ -45,25 +46,36 @@ class BasicDeviceHandle {
   using Service = S;
   using Site = std::source_location;
 
-  /// The handle of S on `device`. The first call starts the device's thread if need be and builds S(device) on it;
-  /// blocks until that is done. Throws what the constructor of S throws; the next get tries again.
+  /// The handle of S on `device`. The first call starts the device's thread if need be and builds S on it, from the
+  /// ThreadContext of that thread or, if S has no such constructor, from `device`; blocks until that is done. Throws
+  /// what the constructor of S throws; the next get tries again.
   [[nodiscard]] static BasicDeviceHandle get(DeviceId device, Site site = Site::current())
-    requires std::constructible_from<S, DeviceId>
+    requires OpenableService<S>
   {
-    return detail::at_site(
-        site, [&] { return open(device, [device] { return std::make_unique<ServiceCell<S>>(device, device); }); });
+    return detail::at_site(site, [&] {
+      return open(device, [device](ThreadContext& thread) {
+        if constexpr (std::constructible_from<S, ThreadContext&>) {
+          return std::make_unique<ServiceCell<S>>(device, thread);
+        } else {
+          return std::make_unique<ServiceCell<S>>(device, device);
+        }
+      });
+    });
   }
 
-  /// Registers a ready service. Blocks until it has been moved to the device's thread. Throws CallError
-  /// AlreadyRegistered if the device has an S.
+  /// Registers a ready service. Blocks until it has been moved to the device's thread and, if it has an
+  /// `attach(ThreadContext&)`, that has been called. Throws what that throws, and CallError AlreadyRegistered if the
+  /// device has an S.
   static BasicDeviceHandle insert(DeviceId device, S service, Site site = Site::current())
     requires std::move_constructible<S>
   {
     bool inserted = false;
     BasicDeviceHandle handle = detail::at_site(site, [&] {
-      return open(device, [&] {
+      return open(device, [&](ThreadContext& thread) {
         inserted = true;
-        return std::make_unique<ServiceCell<S>>(device, std::move(service));
+        auto cell = std::make_unique<ServiceCell<S>>(device, std::move(service));
+        cell->attach(thread);
+        return cell;
       });
     });
     if (!inserted) {
@@ -212,7 +224,9 @@ class BasicDeviceHandle {
     for (;;) {
       std::shared_ptr<Device> device = Registry<Device>::find_or_start(id, stage_of<S>());
       if (auto* const cell = device->services().template find<S>()) return {std::move(device), *cell};
-      auto body = [&]() -> ServiceCell<S>& { return device->services().template find_or_build<S>(id, build); };
+      auto body = [&]() -> ServiceCell<S>& {
+        return device->services().template find_or_build<S>(id, [&] { return build(*device); });
+      };
       if (device->on_this_thread()) {
         ServiceCell<S>& cell = body();
         return {std::move(device), cell};

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/device_handle/handle/pending_handler.hpp>
-#include <coxswain/device_handle/thread/call.hpp>
+#include <coxswain/device_handle/service/call.hpp>
 
 #include <boost/asio/associated_allocator.hpp>
 #include <boost/asio/associated_executor.hpp>

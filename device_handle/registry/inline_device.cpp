@@ -1,6 +1,6 @@
 #include <coxswain/device_handle/registry/inline_device.hpp>
 
-#include <coxswain/device_handle/registry/registry.hpp>
+#include <coxswain/device_handle/base/fork.hpp>
 
 #include <thread>
 
@@ -16,7 +16,7 @@ std::shared_ptr<InlineDevice> InlineDevice::start(DeviceId device, Stage stage) 
 }
 
 InlineDevice::InlineDevice(DeviceId device, Stage stage)
-    : device_(device), stage_(stage), options_(device_thread_options(device)) {}
+    : DeviceBase(device, stage, false, device_thread_options(device)) {}
 
 std::unique_lock<std::mutex> InlineDevice::enter() {
   throw_if_forked(device_);  // another thread may have held the lock when the process forked
@@ -42,6 +42,14 @@ InlineDevice::Entry::~Entry() {
   device_.owner_.store(nullptr, std::memory_order_relaxed);
   lock_.unlock();
   device_.destroy_if_abandoned();
+}
+
+void InlineDevice::deliver(const std::shared_ptr<PostQueue>& posts) {
+  if (on_this_thread() && exclusive()) {
+    answer_inside(posts);
+  } else {
+    post([&] { return PostQueue::AnswerPosts{posts}; });
+  }
 }
 
 void InlineDevice::run_pending() {

@@ -6,13 +6,10 @@
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/device_handle/queue/ledger.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/queue/mailbox.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
-#include <coxswain/device_handle/thread/inline_calls.hpp>
-#include <coxswain/device_handle/thread/service_table.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/service/device_base.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -26,16 +23,11 @@ namespace cox {
 
 /// The contract of a DeviceThread without a thread: tasks run on the caller's thread, one at a time, under a recursive
 /// lock. For debugging, and as a peer in measurements.
-class InlineDevice final : public WaitNode, public std::enable_shared_from_this<InlineDevice> {
+class InlineDevice final : public DeviceBase {
  public:
   static constexpr bool is_blocking = true;
 
   [[nodiscard]] static std::shared_ptr<InlineDevice> start(DeviceId device, Stage stage);
-
-  [[nodiscard]] DeviceId device() const noexcept { return device_; }
-  [[nodiscard]] Stage stage() const noexcept { return stage_; }
-  [[nodiscard]] const DeviceThreadOptions& options() const noexcept { return options_; }
-  [[nodiscard]] ServiceTable& services() noexcept { return services_; }
 
   /// Whether the calling thread is in a task of this device.
   [[nodiscard]] bool on_this_thread() const noexcept { return owner_.load(std::memory_order_relaxed) == this_thread(); }
@@ -95,27 +87,6 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
 
   static void name_running(const char*, const std::source_location&) noexcept {}
 
-  void account_inline(Outcome outcome) noexcept {
-    ledger_.accepted_inline();
-    ledger_.ended(outcome);
-  }
-
-  class ExclusiveScope {
-   public:
-    explicit ExclusiveScope(InlineDevice& device) noexcept : device_(device), inner_(device.inline_calls_) {
-      ++device_.exclusive_depth_;
-    }
-    ~ExclusiveScope() { --device_.exclusive_depth_; }
-    ExclusiveScope(const ExclusiveScope&) = delete;
-    ExclusiveScope& operator=(const ExclusiveScope&) = delete;
-
-   private:
-    InlineDevice& device_;
-    InlineCalls::Level inner_;
-  };
-  [[nodiscard]] bool exclusive() const noexcept { return exclusive_depth_ != 0; }
-  [[nodiscard]] InlineCalls& inline_calls() noexcept { return inline_calls_; }
-
   /// cell_here() finds the cells of `device` while this lives: the thread may be in several.
   class CurrentScope {
    public:
@@ -156,6 +127,7 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
     return &mark;
   }
   [[nodiscard]] std::unique_lock<std::mutex> enter();
+  void deliver(const std::shared_ptr<PostQueue>& posts) override;
   void run_pending();
   void destroy_services(std::unique_lock<std::mutex> lock);
   void destroy_if_abandoned();
@@ -167,21 +139,14 @@ class InlineDevice final : public WaitNode, public std::enable_shared_from_this<
 
   static inline constinit thread_local InlineDevice* current_ = nullptr;  // the innermost that this thread is in
 
-  const DeviceId device_;
-  const Stage stage_;
-  const DeviceThreadOptions options_;
   NoBlockPool no_pool_;
   std::mutex mutex_;
   std::atomic<const void*> owner_{nullptr};  // relaxed: a thread only asks whether it is itself
   std::atomic<bool> closing_{false};         // relaxed: a call that begins after close() was called finds it
   std::atomic<bool> abandoned_{false};       // join() has left the services to the thread that is in
-  // Guarded by mutex_:
-  ServiceTable services_;
+  // Guarded by mutex_, as all of DeviceBase that is not const:
   std::deque<Pending> pending_;
-  int exclusive_depth_ = 0;
-  InlineCalls inline_calls_;
   bool closed_ = false;  // the services are destroyed
-  Ledger ledger_;
 };
 
 }  // namespace cox

@@ -1,6 +1,7 @@
 #include <coxswain/device_handle/registry/registry.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/fork.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/device_handle/registry/inline_device.hpp>
@@ -43,7 +44,6 @@ struct Devices {
   std::map<Key, Entry<InlineDevice>> inlines;
   std::multimap<DeviceId, std::weak_ptr<WaitNode>> joined;  // held by threads that services of the device join
   bool exiting = false;
-  bool forked = false;
 
   template <class Device>
   auto& of() {
@@ -64,7 +64,7 @@ struct ExitGuard {
     {
       const std::scoped_lock lock(devices().mutex);
       devices().exiting = true;
-      if (devices().forked) return;
+      if (detail::is_forked()) return;
     }
     if (!HeldNode::any()) {
       shutdown_all(exit_timeout);
@@ -77,7 +77,7 @@ struct ExitGuard {
 void before_fork() { devices().mutex.lock(); }
 void in_parent() { devices().mutex.unlock(); }
 void in_child() {
-  devices().forked = true;
+  detail::set_forked();
   for (auto& [key, entry] : devices().threads) entry.device->mark_forked();
   for (auto& [key, entry] : devices().inlines) entry.device->mark_forked();
   HeldNode::forget();
@@ -90,13 +90,6 @@ Devices& devices() {
     return new Devices;  // never destroyed: handles and device threads may outlive static destructors
   }();
   return instance;
-}
-
-[[noreturn]] void throw_forked(DeviceId device) {
-  throw CallError(CallError::Kind::Forked,
-                  "call refused: forked: this process is a forked child, the threads of " + device.to_string() +
-                      " stayed with its parent",
-                  std::source_location());
 }
 
 // What one shutdown has taken out of service.
@@ -153,7 +146,7 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   std::vector<std::shared_ptr<WaitNode>> targets;
   Closing closing;
   std::unique_lock lock(all.mutex);
-  if (all.forked) throw_forked({});
+  throw_if_forked({});
   const auto own = [](const auto& entry) { return entry.second.device->on_this_thread(); };
   const auto refuse_own = [&](auto& map) {
     for (auto& entry : map) {
@@ -247,7 +240,7 @@ std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage s
   static const ExitGuard exit_guard;
   std::unique_lock lock(all.mutex);
   for (;;) {
-    if (all.forked) throw_forked(device);
+    throw_if_forked(device);
     auto& map = all.template of<Device>();
     const auto found = map.find({device, stage});
     if (found == map.end()) break;
@@ -300,10 +293,6 @@ std::vector<std::shared_ptr<Device>> Registry<Device>::all() {
 
 template struct Registry<DeviceThread>;
 template struct Registry<InlineDevice>;
-
-void throw_if_forked(DeviceId device) {
-  if (devices().forked) throw_forked(device);  // written only while the child has one thread
-}
 
 void shutdown_waits_for(DeviceId device, const std::shared_ptr<WaitNode>& node) {
   Devices& all = devices();

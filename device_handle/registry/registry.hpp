@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 
 #include <memory>
 #include <vector>
@@ -30,9 +30,6 @@ struct Registry {
 
 extern template struct Registry<DeviceThread>;
 extern template struct Registry<InlineDevice>;
-
-/// Throws CallError Forked in a forked child of a process that has used the library.
-void throw_if_forked(DeviceId device);
 
 /// From now on, a shutdown of `device` waits for the threads that hold `node` (HeldNode), so that such a thread, and
 /// whatever it waits for, gets CallError WouldDeadlock instead of shutting the device down (L10). For the threads of a

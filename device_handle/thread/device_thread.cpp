@@ -2,16 +2,10 @@
 
 #include <coxswain/device_handle/base/exceed_capacity.hpp>
 #include <coxswain/device_handle/queue/spin_wait.hpp>
-#include <coxswain/device_handle/thread/call.hpp>
-
-#include <pthread.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <coxswain/device_handle/service/call.hpp>
+#include <coxswain/device_handle/thread/thread_setup.hpp>
 
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
 #include <utility>
 
 namespace cox {
@@ -19,33 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long one task, or the destruction of one, may go on after the time was up before its thread is given up.
-constexpr std::chrono::milliseconds grace{1000};
 constexpr std::chrono::milliseconds look_again{1};
-
-constexpr unsigned tasks_per_timed_one = 8;
-
-// Asks the scheduler for short slices. A thread woken by a client that goes on computing is put on the client's
-// processor; with the standard slice it would start at the next tick, milliseconds later. Linux 6.12 and newer take the
-// slice of a normal thread from sched_runtime; older ones ignore it.
-void ask_for_short_slices() noexcept {
-  struct {
-    std::uint32_t size;
-    std::uint32_t policy;
-    std::uint64_t flags;
-    std::int32_t nice;
-    std::uint32_t priority;
-    std::uint64_t runtime;
-    std::uint64_t deadline;
-    std::uint64_t period;
-  } attributes{};
-  static_assert(sizeof attributes == 48);
-  attributes.size = sizeof attributes;
-  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 || attributes.policy != SCHED_OTHER) return;
-  attributes.size = sizeof attributes;
-  attributes.runtime = 100'000;  // ns, the shortest that the kernel takes
-  syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
 
 }  // namespace
 
@@ -57,39 +25,18 @@ std::shared_ptr<DeviceThread> DeviceThread::start(DeviceId device, Stage stage) 
 }
 
 DeviceThread::DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options)
-    : device_(device),
-      stage_(stage),
-      options_(std::move(options)),
+    : DeviceBase(device, stage, true, std::move(options)),
       mailbox_(options_.queue_policy, options_.queue_capacity),
-      timing_(options_.histograms && stamps_are_time()) {}
+      observer_(device, stage, ledger_, options_.histograms && stamps_are_time()) {}
 
 DeviceThread::~DeviceThread() {
   // Never shut down: the process is exiting, or is a forked child, where the thread does not exist.
   if (thread_.joinable()) thread_.detach();
 }
 
-void DeviceThread::prepare_thread() const noexcept {
-  sigset_t signals;  // they are for the program's own threads
-  sigfillset(&signals);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&signals, fault);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  char name[24];
-  std::snprintf(name, sizeof name, "cox-%c%u-%u", stage_ == Stage::Upstream ? 'u' : 'd', unsigned{device_.type},
-                unsigned{device_.index});
-  name[15] = '\0';  // the longest that the system takes
-  pthread_setname_np(pthread_self(), name);
-  if (!options_.cpus.empty()) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int cpu : options_.cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
-    pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // a processor that is not there: stays as it is
-  }
-  ask_for_short_slices();
-}
-
 void DeviceThread::main() {
-  prepare_thread();
-  number_ = this_thread_number();
+  detail::set_up_device_thread(device_, stage_, options_.cpus);
+  observer_.begin_thread();
   current_ = this;
   const HeldNode held(*this);
   if (run_until_closing()) finish();
@@ -103,23 +50,23 @@ bool DeviceThread::run_until_closing() {
     ledger_.parked();
     slept = mailbox_.park();
     if (slept) ledger_.woken();
-    time_next_ = true;
+    observer_.slept();
   }
 }
 
 // Runs what comes until nothing has come for the spin time or the mailbox is closing. Returns false if it was taken.
 bool DeviceThread::spin(bool slept) {
-  for (SpinWait idle(idle_spin_);;) {
+  for (SpinWait idle(between_.spin);;) {
     const bool ran = run_ready() != 0;
-    if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return false;
-    if (!ran && row_.end != nullptr && !end_row_when_idle()) return false;
-    if (!ran && idle_work_ != nullptr && !idle_work_->look()) end_idle_work();
+    if (take_over_.taken()) return false;
+    if (!ran && between_.batch != nullptr && !end_batch_when_idle()) return false;
+    if (!ran && between_.idle != nullptr && !between_.idle->poll()) end_idle_poll();
     if (ran) {
       idle.restart();
       // The client that woke this thread may be waiting for the processor that it is on.
       if (std::exchange(slept, false)) idle.yield_at_once();
     } else if (mailbox_.closing() || !idle.again()) {
-      end_idle_work();
+      end_idle_poll();
       return true;
     }
   }
@@ -131,125 +78,55 @@ std::size_t DeviceThread::run_ready() {
 
 // Returns false if the mailbox was taken from this thread meanwhile.
 bool DeviceThread::run(const Mailbox::Item& item) {
-  running_.enter(item.type());
-  if (idle_work_ != nullptr) [[unlikely]]
-    end_idle_work();
-  if (row_.end != nullptr && row_.type != running_.type()) [[unlikely]]
-    end_row();
-  // Reading the clock costs more than all else here: while the thread is awake, one task in a few stands for the
-  // others.
-  const bool timed = timing_ && item.submitted != 0 && (time_next_ || untimed_ + 1 >= tasks_per_timed_one) &&
-                     stamps_are_time();                                                  // they may cease to be
-  const TaskTracer* const tracer = detail::task_tracer.load(std::memory_order_acquire);  // pairs with set_task_tracer()
-  std::uint64_t start = 0;
-  if (tracer != nullptr) [[unlikely]] {
-    start = begin_trace(item, *tracer);
-  } else if (timed) {
-    start = trace_stamp();
-  }
+  const bool other = observer_.enter(item.type());
+  if (between_.idle != nullptr) [[unlikely]]
+    end_idle_poll();
+  if (between_.batch != nullptr && other) [[unlikely]]
+    end_batch();
+  const TaskObserver::Start start = observer_.start(item);
   Outcome outcome = Outcome::Cancelled;
-  if (discarding_.load(std::memory_order_relaxed)) [[unlikely]] {
+  if (take_over_.discarding()) [[unlikely]] {
     item.ops->discard(item.object, CallError::Kind::Closed);
   } else {
     const StreamScope scope(StreamId{item.stream});
     outcome = item.ops->run(item.object);
   }
-  running_.leave();
-  ledger_.ended(outcome);
-  const std::uint64_t end = timed || tracer != nullptr ? std::max(trace_stamp(), start) : 0;
-  if (timed) {
-    // Clock reads of two processors that are not ordered by anything may be out of order by a little.
-    ledger_.timed(start - std::min(start, item.submitted), end - start, std::exchange(untimed_, 0U) + 1);
-    time_next_ = false;
+  observer_.end(item, outcome, start);
+  return take_over_.left_task();
+}
+
+// Counts as a task of the batch for the stall detector. Returns as run().
+bool DeviceThread::end_batch_when_idle() noexcept {
+  observer_.enter_again();
+  end_batch();
+  observer_.leave();
+  return take_over_.left_task();
+}
+
+void DeviceThread::deliver(const std::shared_ptr<PostQueue>& posts) {
+  if (on_this_thread() && exclusive()) {
+    answer_inside(posts);
   } else {
-    ++untimed_;
+    post([&] { return PostQueue::AnswerPosts{posts}; }, Room::Always);
   }
-  if (tracer != nullptr) [[unlikely]]
-    end_trace(item, outcome, start, end);
-  return still_has_custody();
-}
-
-void DeviceThread::end_row() noexcept {
-  const Row row = std::exchange(row_, {});
-  if (row.end != nullptr) row.end(row.context);
-}
-
-// For who looks at the thread it is one more task of the row. Returns as run().
-bool DeviceThread::end_row_when_idle() noexcept {
-  running_.enter(row_.type);
-  end_row();
-  running_.leave();
-  return still_has_custody();
-}
-
-// When the thread has left a task.
-bool DeviceThread::still_has_custody() noexcept {
-  SystemPlatform::light_barrier();  // pairs with take_over(): we see the request or it sees us outside a task
-  return custody_.load(std::memory_order_acquire) == Custody::Kept || keep_custody();
-}
-
-// Returns when the task starts: at once after the one before it, if it was there by then.
-std::uint64_t DeviceThread::begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept {
-  tracer_ = &tracer;
-  operation_ = nullptr;
-  if (tracer.begin != nullptr) tracer.begin(*running_.type());
-  const std::uint64_t tracers = detail::task_tracers_set.load(std::memory_order_relaxed);
-  if (std::exchange(tracers_seen_, tracers) != tracers) traced_until_ = 0;  // there may have been untraced tasks since
-  const bool known = stamps_are_time() && item.submitted != 0;
-  return known && item.submitted <= traced_until_ ? traced_until_ : trace_stamp();
-}
-
-void DeviceThread::end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start,
-                             std::uint64_t end) noexcept {
-  // A stamp read early may be a little older than one read before it; tasks of one thread do not overlap.
-  start = std::max(start, traced_until_);
-  traced_until_ = std::max(start, end);
-  const RunningTask::Name name = running_.last_name();
-  std::exchange(tracer_, nullptr)
-      ->end({.device = device_,
-             .stage = stage_,
-             .outcome = outcome,
-             .thread = number_,
-             .client = item.lane->owner.load(std::memory_order_relaxed),
-             .stream = StreamId{item.stream},
-             .submitted = stamps_are_time() ? std::min(item.submitted, start) : 0,
-             .start = start,
-             .end = traced_until_,
-             .type = running_.type(),
-             .operation = operation_,
-             .label = name.label,
-             .file = name.file,
-             .line = name.line});
-}
-
-void DeviceThread::name_operation(const char* name) noexcept {
-  if (tracer_ == nullptr || operation_ != nullptr || exclusive_depth_ != 0) return;
-  operation_ = name;
-  if (tracer_->operation != nullptr) tracer_->operation(name);
 }
 
 void detail::name_traced_operation(const char* name) noexcept {
-  if (DeviceThread* const thread = DeviceThread::current()) thread->name_operation(name);
-}
-
-// A request is being made; whoever changes it first decides.
-bool DeviceThread::keep_custody() noexcept {
-  Custody expected = Custody::Requested;
-  custody_.compare_exchange_strong(expected, Custody::Kept, std::memory_order_acq_rel);
-  return expected != Custody::Taken;
+  DeviceThread* const thread = DeviceThread::current();
+  if (thread != nullptr && !thread->exclusive()) thread->observer_.name_operation(name);
 }
 
 void DeviceThread::finish() {
   mailbox_.settle();
   while (!mailbox_.empty()) {
     run_ready();
-    if (custody_.load(std::memory_order_relaxed) == Custody::Taken) return;
+    if (take_over_.taken()) return;
   }
-  running_.enter(&typeid(ServiceTable));  // a destructor may get stuck as a task may
-  end_idle_work();
-  end_row();
+  observer_.enter(&typeid(ServiceTable));  // a destructor may get stuck as a task may
+  end_idle_poll();
+  end_batch();
   services_.close();
-  running_.leave();
+  observer_.leave();
   ended_.signal();
 }
 
@@ -267,7 +144,7 @@ ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> th
     if (!thread->ended_.wait_until(deadline)) late.push_back(thread.get());
   }
   ShutdownOutcome outcome = late.empty() ? ShutdownOutcome::Drained : ShutdownOutcome::Discarded;
-  for (DeviceThread* const thread : late) thread->discard_rest();
+  for (DeviceThread* const thread : late) thread->take_over_.discard_rest(thread->running());
   // All at once: a stuck thread takes nothing from the time that the others are given.
   while (!late.empty()) {
     std::erase_if(late, [&](DeviceThread* thread) {
@@ -284,27 +161,9 @@ ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> th
   return outcome;
 }
 
-void DeviceThread::discard_rest() noexcept {
-  discarding_.store(true, std::memory_order_relaxed);
-  progress_ = running_.serial();
-  stuck_since_ = Clock::now();
-}
-
+// Its services stay as they are, for the task that it is stuck in may be using them.
 bool DeviceThread::take_over_if_stuck() {
-  const std::uint64_t serial = running_.serial();
-  if (std::exchange(progress_, serial) != serial) stuck_since_ = Clock::now();
-  return Clock::now() - stuck_since_ >= grace && take_over();
-}
-
-// Takes the consumer's role from a thread that is inside a task and may never come back: if it does, it touches nothing
-// of the mailbox any more. Its services stay as they are, for the task may be using them.
-bool DeviceThread::take_over() {
-  custody_.store(Custody::Requested, std::memory_order_seq_cst);
-  SystemPlatform::heavy_barrier();  // pairs with the light_barrier in run()
-  Custody expected = Custody::Requested;
-  const Custody next = running_.in_task() ? Custody::Taken : Custody::Kept;
-  if (!custody_.compare_exchange_strong(expected, next, std::memory_order_acq_rel) || next == Custody::Kept)
-    return false;
+  if (!take_over_.take_if_stuck(running())) return false;
   thread_.detach();
   mailbox_.prepare_take_over();
   mailbox_.settle();

@@ -3,29 +3,24 @@
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/call_options.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
-#include <coxswain/device_handle/base/idle_work.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/observe/task_observer.hpp>
 #include <coxswain/device_handle/queue/client_lanes.hpp>
-#include <coxswain/device_handle/queue/ledger.hpp>
 #include <coxswain/device_handle/queue/mailbox.hpp>
-#include <coxswain/device_handle/thread/completion.hpp>
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
-#include <coxswain/device_handle/thread/inline_calls.hpp>
-#include <coxswain/device_handle/thread/running_task.hpp>
-#include <coxswain/device_handle/thread/service_table.hpp>
-#include <coxswain/device_handle/thread/task_trace.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/service/completion.hpp>
+#include <coxswain/device_handle/service/device_base.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
+#include <coxswain/device_handle/thread/take_over.hpp>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <thread>
-#include <typeinfo>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 namespace cox {
@@ -35,7 +30,7 @@ namespace cox {
 ///
 ///     run what is ready -> nothing for a while? -> park -> woken by a push -> run what is ready -> ...
 ///                                        closing? -> run the rest -> close the services -> end
-class DeviceThread final : public WaitNode, public std::enable_shared_from_this<DeviceThread> {
+class DeviceThread final : public DeviceBase {
  public:
   static constexpr bool is_blocking = false;
 
@@ -43,11 +38,6 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   [[nodiscard]] static std::shared_ptr<DeviceThread> start(DeviceId device, Stage stage);
 
   ~DeviceThread() override;
-
-  [[nodiscard]] DeviceId device() const noexcept { return device_; }
-  [[nodiscard]] Stage stage() const noexcept { return stage_; }
-  [[nodiscard]] const DeviceThreadOptions& options() const noexcept { return options_; }
-  [[nodiscard]] ServiceTable& services() noexcept { return services_; }
 
   // ---- any thread ----------------------------------------------------------------------------------------------
 
@@ -73,7 +63,7 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   }
 
   [[nodiscard]] Statistics statistics() const;
-  [[nodiscard]] const RunningTask& running() const noexcept { return running_; }
+  [[nodiscard]] const RunningTask& running() const noexcept { return observer_.running(); }
   void count_stall() noexcept { ledger_.stalled(); }
 
   /// Refuses new calls from now on (L4).
@@ -86,7 +76,7 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   }
 
   /// Whether a join has taken over from it, stuck in a task. Any thread.
-  [[nodiscard]] bool abandoned() const noexcept { return custody_.load(std::memory_order_acquire) == Custody::Taken; }
+  [[nodiscard]] bool abandoned() const noexcept { return take_over_.abandoned(); }
   /// After close() of each of them: waits until the threads have ended; from `deadline` on, makes them discard what has
   /// not started, and takes over from those that are stuck. Returns the worst outcome. Once per thread. Not on one of
   /// them. Blocks, at most until a second after `deadline` if all are stuck, however many they are.
@@ -96,66 +86,21 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   // ---- this device thread --------------------------------------------------------------------------------------
 
   /// The device thread that is calling, or nullptr.
-  [[nodiscard]] static DeviceThread* current() noexcept { return current_; }
+  [[nodiscard]] static DeviceThread* current() noexcept { return static_cast<DeviceThread*>(current_); }
 
   /// The cell of S on the calling device thread, where it has been built.
   template <class S>
   [[nodiscard]] static ServiceCell<S>& cell_here() {
     static constinit thread_local ServiceCell<S>* cell = nullptr;
     if (cell == nullptr) [[unlikely]]
-      cell = current_->services_.find<S>();
+      cell = current()->services_.template find<S>();
     return *cell;
   }
 
   /// Names the task that is running for the stall detector.
   static void name_running(const char* label, const std::source_location& site) noexcept {
-    current_->running_.name(label, site);
+    current()->observer_.name(label, site);
   }
-
-  /// The same for whoever traces; see name_operation().
-  void name_operation(const char* name) noexcept;
-
-  /// From the next time on that it is idle, this thread looks for work at least that long before it parks. For a
-  /// service whose clients come back after a while.
-  void spin_at_least(std::chrono::nanoseconds limit) noexcept { idle_spin_ = std::max(options_.spin, limit); }
-
-  /// Calls `function(context)` on this thread, once, when the row of tasks of the running one's type has ended: before
-  /// it runs a task of another type, or as soon as it finds none. For what tasks that come one behind the other had
-  /// better do together; it delays nothing that others have submitted in between. A later call replaces an earlier one.
-  /// Inside a task, but not inside exclusive(): what runs there may wait for it.
-  void at_end_of_row(void (*function)(void* context) noexcept, void* context) noexcept {
-    row_ = {running_.type(), function, context};
-  }
-
-  /// Does `work` while the thread finds no task, until that is done or the next task comes. It ends what was being done
-  /// before. Inside a task, but not inside exclusive(). `work` stays until its end() is called.
-  void while_idle(IdleWork& work) noexcept {
-    end_idle_work();
-    idle_work_ = &work;
-  }
-
-  /// Accounts for a task that runs inside another one.
-  void account_inline(Outcome outcome) noexcept {
-    ledger_.accepted_inline();
-    ledger_.ended(outcome);
-  }
-
-  /// Calls of this thread's services run inline while this lives. Nests.
-  class ExclusiveScope {
-   public:
-    explicit ExclusiveScope(DeviceThread& thread) noexcept : thread_(thread), inner_(thread.inline_calls_) {
-      ++thread_.exclusive_depth_;
-    }
-    ~ExclusiveScope() { --thread_.exclusive_depth_; }
-    ExclusiveScope(const ExclusiveScope&) = delete;
-    ExclusiveScope& operator=(const ExclusiveScope&) = delete;
-
-   private:
-    DeviceThread& thread_;
-    InlineCalls::Level inner_;
-  };
-  [[nodiscard]] bool exclusive() const noexcept { return exclusive_depth_ != 0; }
-  [[nodiscard]] InlineCalls& inline_calls() noexcept { return inline_calls_; }
 
   /// The device whose cells cell_here() finds: on a device thread there is only one.
   struct CurrentScope {
@@ -163,8 +108,7 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   };
 
  private:
-  // Who may use the consumer half of the mailbox: this thread, until join() has taken it from a stuck one.
-  enum class Custody : std::uint8_t { Kept, Requested, Taken };
+  friend void detail::name_traced_operation(const char* name) noexcept;
 
   DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options);
 
@@ -186,62 +130,22 @@ class DeviceThread final : public WaitNode, public std::enable_shared_from_this<
   Place begin_slow(const TaskOps& ops, const CallOptions& options);
   Place begin_slow(const TaskOps& ops, Room room);
 
-  // What is due when no more tasks of that type come.
-  struct Row {
-    const std::type_info* type = nullptr;
-    void (*end)(void* context) noexcept = nullptr;  // null: nothing is due
-    void* context = nullptr;
-  };
-
   void await_room(const CallOptions& options);
   void main();
-  void prepare_thread() const noexcept;
   bool run_until_closing();
   bool spin(bool slept);
   std::size_t run_ready();
   bool run(const Mailbox::Item& item);
-  void end_row() noexcept;
-  bool end_row_when_idle() noexcept;
-  void end_idle_work() noexcept {
-    if (IdleWork* const work = std::exchange(idle_work_, nullptr)) work->end();
-  }
-  std::uint64_t begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept;
-  void end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start, std::uint64_t end) noexcept;
-  bool still_has_custody() noexcept;
-  bool keep_custody() noexcept;
+  bool end_batch_when_idle() noexcept;
+  void deliver(const std::shared_ptr<PostQueue>& posts) override;
   void finish();
-  void discard_rest() noexcept;
   bool take_over_if_stuck();
-  bool take_over();
   [[noreturn]] void throw_refused(PushResult result) const;
 
-  static inline constinit thread_local DeviceThread* current_ = nullptr;
-
-  const DeviceId device_;
-  const Stage stage_;
-  const DeviceThreadOptions options_;
-  std::chrono::nanoseconds idle_spin_ = options_.spin;
   const std::uint64_t serial_ = ClientLanes::next_serial();
   Mailbox mailbox_;
-  ServiceTable services_;
-  Ledger ledger_;
-  RunningTask running_;
-  Row row_;
-  IdleWork* idle_work_ = nullptr;
-  const bool timing_;
-  bool time_next_ = true;  // the first task after the thread has slept
-  unsigned untimed_ = 0;   // tasks since the last one that was timed
-  int exclusive_depth_ = 0;
-  InlineCalls inline_calls_;
-  const TaskTracer* tracer_ = nullptr;  // of the task that is running; null: it is not traced
-  const char* operation_ = nullptr;     // of the same
-  std::uint64_t traced_until_ = 0;      // when the last traced task ended
-  std::uint64_t tracers_seen_ = 0;
-  std::uint32_t number_ = 0;  // of this thread, by the system
-  std::atomic<bool> discarding_{false};
-  std::uint64_t progress_ = 0;  // of join(): the serial of the running task, and since when it has been the same
-  std::chrono::steady_clock::time_point stuck_since_{};
-  std::atomic<Custody> custody_{Custody::Kept};
+  TaskObserver observer_;
+  TakeOver take_over_;
   Completion ended_;
   std::thread thread_;
 };

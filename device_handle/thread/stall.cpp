@@ -1,8 +1,8 @@
 #include <coxswain/device_handle/thread/stall.hpp>
 
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
 #include <coxswain/device_handle/thread/stall_watcher.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
 
 #include <pthread.h>
 

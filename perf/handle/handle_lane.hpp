@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/handle/device_handle.hpp>
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
 #include <coxswain/perf/queue/lane.hpp>
 #include <coxswain/runtime/trace/trace.hpp>
 

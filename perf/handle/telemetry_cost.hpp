@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/device_handle/thread/completion.hpp>
-#include <coxswain/device_handle/thread/task_trace.hpp>
+#include <coxswain/device_handle/observe/task_trace.hpp>
+#include <coxswain/device_handle/service/completion.hpp>
 #include <coxswain/perf/harness/process_cost.hpp>
 #include <coxswain/perf/harness/spread.hpp>
 #include <coxswain/perf/harness/suite.hpp>

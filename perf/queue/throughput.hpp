@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/thread/completion.hpp>
+#include <coxswain/device_handle/service/completion.hpp>
 #include <coxswain/perf/harness/process_cost.hpp>
 #include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/perf/queue/clients.hpp>

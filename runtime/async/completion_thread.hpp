@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/base/device_id.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
-#include <coxswain/runtime/base/unique_function.hpp>
+#include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 
 #include <memory>
 

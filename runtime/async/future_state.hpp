@@ -1,10 +1,10 @@
 #pragma once
 
+#include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/device_handle/queue/spin_wait.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/async/completion_thread.hpp>
 #include <coxswain/runtime/async/milestone.hpp>
-#include <coxswain/runtime/async/waiting_help.hpp>
-#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/error/queued_operation.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
 
@@ -142,7 +142,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
  private:
   enum class Stage : std::uint8_t { Pending, Armed, Ready };
   static constexpr std::chrono::microseconds spin_limit{50};
-  static constexpr std::chrono::microseconds help_interval{50};
+  static constexpr std::chrono::microseconds answer_interval{50};
 
   [[nodiscard]] bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
 
@@ -160,14 +160,21 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     if (continuation) continuation();
   }
 
+  // A device thread may wait, inside exclusive(), for what needs that thread itself: work of its services that other
+  // threads have posted in the meantime. Null: there is nothing of the kind.
+  static ThreadContext* thread_with_posts() noexcept {
+    ThreadContext* const thread = ThreadContext::current();
+    return thread != nullptr && thread->has_posts() ? thread : nullptr;
+  }
+
   // Returns whether it is pending no more.
   bool wait_while_pending(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::time_point deadline) {
     const auto moved_on = [this] { return !is(Stage::Pending); };
-    if (const std::function<void()>* const help = waiting_help()) [[unlikely]] {
+    if (ThreadContext* const thread = thread_with_posts()) [[unlikely]] {
       for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
-        if (changed_.wait_until(lock, std::min(deadline, now + help_interval), moved_on)) return true;
+        if (changed_.wait_until(lock, std::min(deadline, now + answer_interval), moved_on)) return true;
         lock.unlock();
-        (*help)();
+        thread->answer_posts();
         lock.lock();
       }
       return moved_on();
@@ -179,10 +186,10 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
 
   // Without the lock. What the device is to come to may itself wait for what this thread has to do.
   bool wait_for_milestone(std::chrono::steady_clock::time_point deadline) {
-    if (const std::function<void()>* const help = waiting_help()) [[unlikely]] {
+    if (ThreadContext* const thread = thread_with_posts()) [[unlikely]] {
       for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
-        (*help)();
-        if (milestone_->wait_until(std::min(deadline, now + help_interval))) return true;
+        thread->answer_posts();
+        if (milestone_->wait_until(std::min(deadline, now + answer_interval))) return true;
       }
       return milestone_->reached();
     }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
 namespace cox {

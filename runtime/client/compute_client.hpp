@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/handle/device_handle.hpp>
-#include <coxswain/device_handle/thread/task_trace.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/observe/task_trace.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/bytes/device_allocation.hpp>
 #include <coxswain/runtime/client/apply_settings.hpp>

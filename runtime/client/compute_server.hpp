@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/service/service_cell.hpp>
 #include <coxswain/runtime/async/promise.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/execution_mode.hpp>
@@ -33,9 +34,10 @@
 
 namespace cox {
 
-/// What a device must be able to do. A server lives on its device's thread, is built there from a DeviceId, and is only
-/// ever called there; none of its operations waits for the device. Operations of one stream take effect in the order of
-/// the calls. A server proves itself with a static_assert after its class.
+/// What a device must be able to do. A server lives on its device's thread, is built there from the ThreadContext of
+/// that thread or from a DeviceId, and is only ever called there; none of its operations waits for the device.
+/// Operations of one stream take effect in the order of the calls. A server proves itself with a static_assert after
+/// its class.
 ///
 /// - initialize_memory(memory, size, caller) -> bool: puts `size` bytes of storage behind the memory. On
 ///   failure keeps the cause in the memory's state and among the stream's errors, and returns false.
@@ -75,8 +77,8 @@ namespace cox {
 ///   that first, on the client's thread: what takes long, compiling for one, is done there and not on the device's.
 template <class S>
 concept ComputeServer =
-    std::constructible_from<S, DeviceId> && std::movable<S> && ServerCommunication<S> &&
-    MemoryLayoutPolicy<typename S::LayoutPolicy> && std::movable<typename S::Kernel> &&
+    OpenableService<S> && std::movable<S> && ServerCommunication<S> && MemoryLayoutPolicy<typename S::LayoutPolicy> &&
+    std::movable<typename S::Kernel> &&
     requires(S& server, const S& constant, ManagedMemory memory, std::size_t size, const Caller& caller,
              Uploads uploads, Downloads downloads, Promise<std::vector<Bytes>> contents, Promise<void> done,
              typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/call_error.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 
 #include <memory>
 #include <mutex>

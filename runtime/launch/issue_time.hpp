@@ -9,7 +9,7 @@ namespace cox {
 /// server that gains nothing by that begins at once.
 enum class IssueTime : std::uint8_t {
   Now,
-  AtEndOfRow,  ///< at DeviceThread::at_end_of_row at the latest: the task does nothing behind the operation
+  AtEndOfRow,  ///< at ThreadContext::at_batch_end() at the latest: the task does nothing behind the operation
 };
 
 }  // namespace cox

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/thread/task_trace.hpp>
+#include <coxswain/device_handle/observe/task_trace.hpp>
 #include <coxswain/runtime/trace/recording.hpp>
 #include <coxswain/runtime/trace/trace_event.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/thread/completion.hpp>
+#include <coxswain/device_handle/service/completion.hpp>
 
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>

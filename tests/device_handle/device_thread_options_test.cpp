@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
 
 using namespace std::chrono_literals;
 using cox::device_thread_options;

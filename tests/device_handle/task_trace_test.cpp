@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/thread/task_trace.hpp>
+#include <coxswain/device_handle/observe/task_trace.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 

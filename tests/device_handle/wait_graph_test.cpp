@@ -3,7 +3,7 @@
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 
 using namespace contract;
 using cox::HeldNode;

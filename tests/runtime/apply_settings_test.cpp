@@ -3,7 +3,7 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 #include <coxswain/tests/support/variable.hpp>
 
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
 #include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/trace/trace.hpp>

@@ -3,7 +3,7 @@
 
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/handle/device_handle.hpp>
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
 #include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 

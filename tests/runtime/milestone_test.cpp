@@ -1,14 +1,18 @@
 #include <coxswain/runtime/async/milestone.hpp>
 
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
+#include <coxswain/device_handle/service/post_queue.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/async/completion_thread.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/async/promise.hpp>
-#include <coxswain/runtime/async/waiting_help.hpp>
 #include <coxswain/tests/runtime/paper_milestone.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -44,20 +48,60 @@ TEST_CASE("Who waits for a future waits for its milestone, and makes the value")
   REQUIRE(settled_on == std::this_thread::get_id());
 }
 
-TEST_CASE("L10: a milestone may need the help of who waits for it") {
+namespace {
+
+/// A service whose thread has something to do whenever it is notified.
+struct Helper {
+  explicit Helper(cox::ThreadContext& thread)
+      : posts(std::make_shared<cox::PostQueue>(thread.device(), [this] {
+          if (on_answer) on_answer();
+        })) {
+    posts->attach(thread);
+  }
+  std::shared_ptr<cox::PostQueue> posts;
+  std::function<void()> on_answer;
+};
+
+}  // namespace
+
+TEST_CASE("L10: a milestone may need the device thread that waits for it inside exclusive") {
   const bool with_deadline = GENERATE(false, true);
-  std::thread([&] {
+  const cox::DeviceId device{76, 0};
+  const auto handle = cox::DeviceHandle<Helper>::get(device);
+  handle.exclusive([&] {
     Armed armed;
     armed.promise.settle_at(armed.milestone, [] { return 42; });
-    int calls = 0;
-    cox::detail::set_waiting_help([&] {
-      if (++calls == 3) armed.milestone->reach();
+    int answers = 0;
+    handle.submit_blocking([&](Helper& helper) {
+      helper.on_answer = [&] {
+        if (++answers == 3) armed.milestone->reach();
+      };
     });
     if (with_deadline) CHECK(armed.future.wait_for(std::chrono::seconds(60)));
     CHECK(armed.future.get() == 42);
-    CHECK(calls >= 3);
-    cox::detail::set_waiting_help({});
-  }).join();
+    CHECK(answers >= 3);
+    handle.submit_blocking([](Helper& helper) { helper.on_answer = {}; });
+  });
+  cox::shutdown(device);
+}
+
+TEST_CASE("L10: a promise may be kept by the device thread that waits for it inside exclusive") {
+  const cox::DeviceId device{76, 0};
+  const auto handle = cox::DeviceHandle<Helper>::get(device);
+  const auto completions = std::make_shared<cox::CompletionThread>(device);
+  handle.exclusive([&] {
+    auto promise = std::make_unique<cox::Promise<int>>(completions);
+    cox::Future<int> future = promise->future();
+    CHECK_FALSE(future.wait_for(std::chrono::nanoseconds(0)));
+    const auto posts = handle.submit_blocking([](Helper& helper) { return helper.posts; });
+    std::thread poster([&] { posts->post([&] { promise->set_value(7); }); });
+    CHECK(future.get() == 7);
+    poster.join();
+    cox::Promise<int> never(completions);
+    CHECK_FALSE(never.future().wait_for(std::chrono::milliseconds(1)));
+    never.set_value(0);
+  });
+  cox::shutdown(device);
 }
 
 TEST_CASE("A future that is waited for before it has a milestone is not missed") {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/async/milestone.hpp>
-#include <coxswain/runtime/base/unique_function.hpp>
 
 #include <chrono>
 #include <condition_variable>

@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
 #include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/config/settings.hpp>
 #include <coxswain/runtime/error/log.hpp>

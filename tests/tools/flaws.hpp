@@ -1,7 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/device_handle/handle/device_handle.hpp>
-#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/tests/tools/flaw_period.hpp>
 
 #include <atomic>

@@ -45,8 +45,9 @@ TEST_CASE("The verdict counts the violations after the first") {
 
 TEST_CASE("The verdict on what the process could not get speaks of no law") {
   Report report = broken_report();
-  report.violations.push_back(
-      {.law = Law::Errors, .expected = "the stream is healthy", .got = "out of host memory: the process could not get 4 B"});
+  report.violations.push_back({.law = Law::Errors,
+                               .expected = "the stream is healthy",
+                               .got = "out of host memory: the process could not get 4 B"});
   CHECK(verdict(report) ==
         "stopped: this process cannot get what the run needs; that says nothing of the laws\n"
         "  got:      out of host memory: the process could not get 4 B\n");

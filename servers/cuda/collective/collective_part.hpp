@@ -3,11 +3,11 @@
 #include <coxswain/collectives/group/communication_group.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
+#include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/collective/turn_order.hpp>
-#include <coxswain/servers/cuda/event/doorbell.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
@@ -32,7 +32,7 @@ class PeerCopyLine;
 /// What the communicators of a device share: where their operations are issued, and how they are told of their turns.
 struct CudaCommunication {
   CudaStreams& streams;
-  std::shared_ptr<Doorbell> doorbell;
+  std::shared_ptr<PostQueue> posts;
   std::shared_ptr<CudaStream> stream;  ///< on which transfers wait for what comes before them
   std::shared_ptr<PeerCopyLine> copies;
   std::shared_ptr<NcclLine> nccl;

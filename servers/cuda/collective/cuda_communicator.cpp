@@ -77,7 +77,7 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
   CollectiveLaunch launch = [part](LaunchTurn&& turn) {
     part->sequence = turn.sequence;
     if (turn.refusal == nullptr) return part->take_turn(std::move(turn.shared));
-    part->of->communication->doorbell->post([part, refusal = turn.refusal] { part->refuse(refusal); });
+    part->of->communication->posts->post([part, refusal = turn.refusal] { part->refuse(refusal); });
   };
   unasked_.push({.requests = std::move(collective.requests),
                  .after = std::move(collective.after),
@@ -202,8 +202,8 @@ std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& request
 }
 
 UniqueFunction<void()> CudaCommunicator::later() {
-  return [doorbell = context_->communication->doorbell, self = self_] {
-    doorbell->post([self] {
+  return [posts = context_->communication->posts, self = self_] {
+    posts->post([self] {
       if (*self == nullptr) return;
       (*self)->called_later_ = false;
       (*self)->ask();

@@ -124,7 +124,7 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
   }
   if (communication_ == nullptr) return;
   sequencer().set_attendant(device_, {});
-  doorbell_->make_calls();  // it may have been told, of what there is no more
+  posts_->make_calls();  // it may have been told, of what there is no more
 }
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
@@ -132,16 +132,16 @@ const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication
   if (transfers_ == nullptr) transfers_ = streams_.make_apart();
   if (copies_ == nullptr) copies_ = streams_.make_apart();
   auto made = std::make_shared<const CudaCommunication>(
-      CudaCommunication{streams_, doorbell_, transfers_, std::make_shared<PeerCopyLine>(copies_),
+      CudaCommunication{streams_, posts_, transfers_, std::make_shared<PeerCopyLine>(copies_),
                         std::make_shared<NcclLine>(streams_), std::make_shared<TurnOrder>()});
   // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
-  doorbell_->set_standing([device = device_] {
+  posts_->set_coalesced([device = device_] {
     sequencer().attend(device);
     LaunchGate::of_process().remove_part();
   });
-  sequencer().set_attendant(device_, [doorbell = doorbell_] {
+  sequencer().set_attendant(device_, [posts = posts_] {
     LaunchGate::of_process().add_part();
-    doorbell->call_standing();
+    posts->post_coalesced();
   });
   communication_ = std::move(made);
   return communication_;

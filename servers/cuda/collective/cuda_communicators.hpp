@@ -21,8 +21,8 @@ namespace cox::detail {
 /// The ranks that a CUDA device is. Device thread only.
 class CudaCommunicators {
  public:
-  CudaCommunicators(DeviceId device, CudaStreams& streams, std::shared_ptr<Doorbell> doorbell)
-      : device_(device), streams_(streams), doorbell_(std::move(doorbell)) {}
+  CudaCommunicators(DeviceId device, CudaStreams& streams, std::shared_ptr<PostQueue> posts)
+      : device_(device), streams_(streams), posts_(std::move(posts)) {}
   CudaCommunicators(const CudaCommunicators&) = delete;
   CudaCommunicators& operator=(const CudaCommunicators&) = delete;
 
@@ -67,7 +67,7 @@ class CudaCommunicators {
 
   const DeviceId device_;
   CudaStreams& streams_;
-  const std::shared_ptr<Doorbell> doorbell_;
+  const std::shared_ptr<PostQueue> posts_;
   std::shared_ptr<const CudaCommunication> communication_;  // made by the first operation; its streams:
   std::shared_ptr<CudaStream> transfers_;
   std::shared_ptr<CudaStream> copies_;

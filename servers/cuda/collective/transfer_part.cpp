@@ -22,7 +22,7 @@ void TransferPart::take_turn(std::shared_ptr<void> shared) {
     return come(std::move(*ready), nullptr);
   }
   take_place();
-  of->communication->doorbell->post([part = shared_from_this()] { part->wait_for_issue(); });
+  of->communication->posts->post([part = shared_from_this()] { part->wait_for_issue(); });
 }
 
 // On the device thread: comes when the driver can be told what the rank waits for.
@@ -86,7 +86,7 @@ void TransferPart::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exc
                      if (event != nullptr && error == nullptr)
                        event->notify_lazily(
                            [of = part->of, sequence = part->sequence] { of->recorder->completed(sequence, of->rank); });
-                     part->of->communication->doorbell->post([part, error, event] { part->end(error, event); });
+                     part->of->communication->posts->post([part, error, event] { part->end(error, event); });
                    }});
 }
 

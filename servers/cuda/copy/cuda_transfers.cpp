@@ -26,9 +26,9 @@ StreamSlot CudaTransfers::next_slot() {
 
 StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task) {
   const StreamSlot slot = next_slot();
-  task.done = [this, slot, doorbell = doorbell_, done = std::move(task.done)](
-                  CopyTask& ending, std::exception_ptr error, std::shared_ptr<CudaEvent> end) mutable {
-    const auto note_end = [&] { doorbell->post([this, slot, end] { this->end(slot, end); }); };
+  task.done = [this, slot, posts = posts_, done = std::move(task.done)](CopyTask& ending, std::exception_ptr error,
+                                                                        std::shared_ptr<CudaEvent> end) mutable {
+    const auto note_end = [&] { posts->post([this, slot, end] { this->end(slot, end); }); };
     // Who has what was read finds the memory used no more; who waits for an upload finds its failure.
     if (ending.direction == CopyTask::Direction::ToHost) note_end();
     done(ending, std::move(error), end);

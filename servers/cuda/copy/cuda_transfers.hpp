@@ -1,9 +1,9 @@
 #pragma once
 
+#include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
-#include <coxswain/servers/cuda/event/doorbell.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace cox::detail {
 /// that buffers and streams wait for it as for any other. Device thread only.
 class CudaTransfers {
  public:
-  CudaTransfers(CudaStreams& streams, CopyEngine& engine, std::shared_ptr<Doorbell> doorbell)
-      : streams_(streams), engine_(engine), doorbell_(std::move(doorbell)) {}
+  CudaTransfers(CudaStreams& streams, CopyEngine& engine, std::shared_ptr<PostQueue> posts)
+      : streams_(streams), engine_(engine), posts_(std::move(posts)) {}
   CudaTransfers(const CudaTransfers&) = delete;
   CudaTransfers& operator=(const CudaTransfers&) = delete;
 
@@ -47,7 +47,7 @@ class CudaTransfers {
 
   CudaStreams& streams_;
   CopyEngine& engine_;
-  const std::shared_ptr<Doorbell> doorbell_;
+  const std::shared_ptr<PostQueue> posts_;
   std::list<Waiting> waiting_;
   std::vector<StreamSlot> slots_;  // all that are ours
   std::size_t turn_ = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 #include <coxswain/runtime/async/milestone.hpp>
-#include <coxswain/runtime/base/adaptive_mutex.hpp>
-#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 

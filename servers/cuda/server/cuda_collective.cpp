@@ -94,7 +94,7 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
                        {replaying.place().stream, site}, IssueTime::Now);
     });
   }
-  const Doorbell::Attending attending = device.attend();
+  const PostQueue::HoldNotify hold = device.hold_notify();
   CudaCommunicator* communicator = nullptr;
   try {
     communicator = &device.communicators().of(group, calls.front().request);
@@ -104,7 +104,7 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
   }
   // Both ends of a transfer are asked for one by one as a rule, and wait for each other.
   device.ask(*communicator, is_transfer(calls.front().request.operation) ? IssueTime::Now : when);
-  device.answer();
+  device.make_calls();
 }
 
 }  // namespace cox::detail

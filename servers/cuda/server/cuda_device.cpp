@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/device_handle/thread/device_thread.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/buffer/memory_error.hpp>
 #include <coxswain/runtime/buffer/memory_metrics.hpp>
@@ -41,24 +41,23 @@ MemoryPoolOptions pinned_options() {
 
 }  // namespace
 
-CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context)
+CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context, ThreadContext* thread)
     : utilities_(std::move(utilities)),
       context_(std::move(context)),
       poller_(std::make_shared<CudaPoller>(thread_name("poll", utilities_->owner.device))),
       events_(std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::Off)),
       timed_events_(std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::On)),
-      doorbell_(std::make_shared<Doorbell>(utilities_->owner.device,
-                                           [this] {
-                                             if (!gpu_faulted())
-                                               COX_CUDA_CHECK(context_set_current(context_->native()));
-                                             streams_.answer();
-                                             advance();
-                                           })),
-      streams_(utilities_->owner.device, events_, doorbell_, stream_options()),
+      posts_(std::make_shared<PostQueue>(utilities_->owner.device,
+                                         [this] {
+                                           if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));
+                                           streams_.on_notify();
+                                           advance();
+                                         })),
+      streams_(utilities_->owner.device, events_, posts_, stream_options()),
       engine_(thread_name("copy", utilities_->owner.device), events_,
               {.threads = settings().get<std::uint64_t>("cuda.copy_threads")}),
-      transfers_(streams_, engine_, doorbell_),
-      communicators_(utilities_->owner.device, streams_, doorbell_),
+      transfers_(streams_, engine_, posts_),
+      communicators_(utilities_->owner.device, streams_, posts_),
       memory_(open_cuda_memory(streams_, utilities_->properties.memory, context_)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       results_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
@@ -72,8 +71,9 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
           add_memory_metrics(set, {{"device", label}, {"memory", "results"}}, memory->usage());
       })),
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
-                      [doorbell = doorbell_] { doorbell->ring(); }) {
+                      [posts = posts_] { posts->notify(); }) {
   COX_CUDA_TRY(stream_create(&capture_stream_, CU_STREAM_NON_BLOCKING, 0));
+  if (thread != nullptr) attach(*thread);
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {
     return utilities_->owner.device.to_string() + " is open: " + utilities_->properties.name + ", " +
            format_byte_count(utilities_->properties.memory.capacity);
@@ -82,9 +82,9 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
 
 CudaDevice::~CudaDevice() {
   if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));
-  doorbell_->mute();
+  posts_->close();
   communicators_.leave(utilities_->owner.generation, [this] {
-    streams_.answer();
+    streams_.on_notify();
     advance();
     streams_.poll();
   });
@@ -108,7 +108,7 @@ CudaDevice::~CudaDevice() {
 // devices.
 void CudaDevice::drain() noexcept {
   while (streams_.waiting() || transfers_.under_way() || communicators_.copies_in_flight()) {
-    streams_.answer();
+    streams_.on_notify();
     advance();
     streams_.poll();
     std::this_thread::yield();
@@ -116,9 +116,18 @@ void CudaDevice::drain() noexcept {
   streams_.synchronize();
 }
 
-void CudaDevice::answer() noexcept {
+void CudaDevice::attach(ThreadContext& thread) {
+  posts_->attach(thread);
+  watch_.attach(thread);
+  thread_ = &thread;
+  // Clients come back when what they have asked for is done, after milliseconds: a thread that sleeps by then takes
+  // tens of microseconds to wake.
+  thread.spin_at_least(settings().get<std::chrono::nanoseconds>("cuda.device_thread_spin"));
+}
+
+void CudaDevice::make_calls() noexcept {
   try {
-    if (doorbell_->make_calls()) advance();
+    if (posts_->make_calls()) advance();
   } catch (...) {
     report_task_error({utilities_->owner.device, StreamId::current(), std::current_exception()});
   }
@@ -126,24 +135,16 @@ void CudaDevice::answer() noexcept {
 
 void CudaDevice::ask(CudaCommunicator& communicator, IssueTime when) noexcept {
   if (gathering_ != &communicator) ask_gathered();
-  if (when == IssueTime::Now || communicator.has_many() || !will_end_row()) return communicator.ask();
+  if (when == IssueTime::Now || communicator.has_many() || !will_end_batch()) return communicator.ask();
   gathering_ = &communicator;
 }
 
 void CudaDevice::give_launches(IssueTime when) noexcept {
-  if (!streams_.has_launches() || (when == IssueTime::AtEndOfRow && will_end_row())) return;
+  if (!streams_.has_launches() || (when == IssueTime::AtEndOfRow && will_end_batch())) return;
   streams_.flush_launches();
 }
 
-bool CudaDevice::will_end_row() noexcept {
-  DeviceThread* const thread = DeviceThread::current();
-  // Where the device is inline, this may be the thread of another.
-  if (thread == nullptr || thread->device() != utilities_->owner.device || thread->exclusive()) return false;
-  thread->at_end_of_row([](void* device) noexcept { static_cast<CudaDevice*>(device)->end_row(); }, this);
-  return true;
-}
-
-void CudaDevice::end_row() noexcept {
+void CudaDevice::end_batch() noexcept {
   if (streams_.has_launches()) {
     if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));  // a task may have changed it
     streams_.flush_launches();
@@ -153,9 +154,9 @@ void CudaDevice::end_row() noexcept {
 
 void CudaDevice::ask_gathered() noexcept {
   if (gathering_ == nullptr) return;
-  const Doorbell::Attending attending = attend();
+  const PostQueue::HoldNotify hold = hold_notify();
   std::exchange(gathering_, nullptr)->ask();
-  answer();
+  make_calls();
 }
 
 void CudaDevice::advance() {
@@ -164,7 +165,7 @@ void CudaDevice::advance() {
     streams_.abandon();
   }
   for (bool any = true; any;) {
-    any = doorbell_->make_calls();
+    any = posts_->make_calls();
     any = transfers_.advance() || any;
     any = streams_.advance() || any;  // and gives the driver what the calls have launched
   }

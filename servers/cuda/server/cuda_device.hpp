@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/service/post_queue.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/place.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
@@ -17,7 +19,6 @@
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
-#include <coxswain/servers/cuda/event/doorbell.hpp>
 #include <coxswain/servers/cuda/event/event_watch.hpp>
 #include <coxswain/servers/cuda/memory/cuda_memory.hpp>
 #include <coxswain/servers/cuda/memory/pinned_storage.hpp>
@@ -41,11 +42,12 @@ struct CudaRange {
 };
 
 /// What a CudaServer owns: streams, memory, the threads that copy, and how work is put in order. Device thread only.
-class CudaDevice {
+class CudaDevice final : private BatchHook {
  public:
   using Utilities = std::shared_ptr<const ServerUtilities<CudaServer>>;
 
-  CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context);
+  /// `thread`: that of the device, or null: attach() tells it.
+  CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context, ThreadContext* thread);
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
   /// Blocks until all work has run; reports the errors that nobody came to ask for.
@@ -57,19 +59,20 @@ class CudaDevice {
   [[nodiscard]] CudaStream& enter(const Caller& caller) {
     if (!gpu_faulted()) [[likely]]                              // else no call of the driver would come of it
       COX_CUDA_CHECK(context_set_current(context_->native()));  // a fault it finds is told by the operation
-    doorbell_->attach();
     return streams_.of(caller.stream);
   }
-  /// What the device thread posts for itself from here on waits for answer().
-  [[nodiscard]] Doorbell::Attending attend() noexcept { return Doorbell::Attending(*doorbell_); }
+  /// The thread on which all of this is called from now on. Once.
+  void attach(ThreadContext& thread);
+  /// What the device thread posts for itself while this lives waits for make_calls().
+  [[nodiscard]] PostQueue::HoldNotify hold_notify() noexcept { return PostQueue::HoldNotify(*posts_); }
   /// Makes the calls that have been left for the device thread, and issues what they make possible. It need not wait
-  /// for the doorbell, behind all that clients have submitted meanwhile. What fails is reported, as there.
-  void answer() noexcept;
-  /// The rank asks for what it has submitted: now; or at the end of this thread's row of tasks, with what it will have
-  /// submitted by then, and sooner if that is much. What has its turn by that is launched by answer().
+  /// for the posts, behind all that clients have submitted meanwhile. What fails is reported, as there.
+  void make_calls() noexcept;
+  /// The rank asks for what it has submitted: now; or at the end of this thread's batch of tasks, with what it will
+  /// have submitted by then, and sooner if that is much. What has its turn by that is launched by make_calls().
   void ask(CudaCommunicator& communicator, IssueTime when) noexcept;
-  /// The driver is given the launches so far: now; or at the end of this thread's row of tasks, with those that come by
-  /// then.
+  /// The driver is given the launches so far: now; or at the end of this thread's batch of tasks, with those that come
+  /// by then.
   void give_launches(IssueTime when) noexcept;
   [[nodiscard]] EventWatch& watch() noexcept { return watch_; }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
@@ -202,17 +205,18 @@ class CudaDevice {
   [[nodiscard]] StreamPositions waits_behind_all(CudaStream& on, const BufferUses& uses);
   [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
   void ask_gathered() noexcept;
-  // Has end_row() called when the device thread's row of tasks ends. Returns false where that is not possible.
-  [[nodiscard]] bool will_end_row() noexcept;
-  void end_row() noexcept;
+  // Has end_batch() called when the device thread's batch of tasks ends. Returns false where that is not possible.
+  [[nodiscard]] bool will_end_batch() noexcept { return thread_ != nullptr && thread_->at_batch_end(*this); }
+  void end_batch() noexcept override;
   void drain() noexcept;
 
+  ThreadContext* thread_ = nullptr;
   const Utilities utilities_;
   const std::shared_ptr<CudaContext> context_;
   const std::shared_ptr<CudaPoller> poller_;
   const std::shared_ptr<CudaEvents> events_;
   const std::shared_ptr<CudaEvents> timed_events_;
-  const std::shared_ptr<Doorbell> doorbell_;
+  const std::shared_ptr<PostQueue> posts_;
   CudaStreams streams_;
   CopyEngine engine_;
   CudaTransfers transfers_;

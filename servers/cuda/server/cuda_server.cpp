@@ -3,7 +3,7 @@
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
-#include <coxswain/device_handle/thread/device_thread.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
@@ -108,21 +108,21 @@ std::shared_ptr<const ServerUtilities<CudaServer>> describe(DeviceId device, CUd
 
 }  // namespace
 
-CudaServer::CudaServer(DeviceId device) {
+CudaServer::CudaServer(DeviceId device, ThreadContext* thread) {
   require_device(device);
   if (detail::gpu_faulted()) detail::throw_gpu_fault(std::source_location::current());
   auto context = detail::CudaContext::open(device.index);
   context->make_current();
   auto utilities = describe(device, context->device());
-  device_ = std::make_unique<CudaDevice>(std::move(utilities), std::move(context));
-  // Clients come back when what they have asked for is done, after milliseconds: a thread that sleeps by then takes
-  // tens of microseconds to wake.
-  if (DeviceThread* const thread = DeviceThread::current())
-    thread->spin_at_least(settings().get<std::chrono::nanoseconds>("cuda.device_thread_spin"));
+  device_ = std::make_unique<CudaDevice>(std::move(utilities), std::move(context), thread);
 }
+CudaServer::CudaServer(DeviceId device) : CudaServer(device, nullptr) {}
+CudaServer::CudaServer(ThreadContext& thread) : CudaServer(thread.device(), &thread) {}
 CudaServer::CudaServer(CudaServer&&) noexcept = default;
 CudaServer& CudaServer::operator=(CudaServer&&) noexcept = default;
 CudaServer::~CudaServer() = default;
+
+void CudaServer::attach(ThreadContext& thread) { device_->attach(thread); }
 
 std::shared_ptr<const ServerUtilities<CudaServer>> CudaServer::utilities() const {
   const auto& utilities = device_->utilities();

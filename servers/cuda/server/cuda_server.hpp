@@ -60,12 +60,17 @@ class CudaServer {
   /// Bytes: of every staging buffer.
   static constexpr std::size_t pinned_alignment = 64;
 
-  /// Opens the device's primary context. Throws CallError UnknownDevice unless `device` is one of
+  /// Opens the primary context of the thread's device. Throws CallError UnknownDevice unless it is one of
   /// enumerate_cuda_devices(); CudaError.
+  explicit CudaServer(ThreadContext& thread);
+  /// The same, for ComputeClient::insert(): without a thread until attach().
   explicit CudaServer(DeviceId device);
   CudaServer(CudaServer&&) noexcept;
   CudaServer& operator=(CudaServer&&) noexcept;
   ~CudaServer();
+
+  /// The thread on which all operations are called from now on. Once, before the first of them.
+  void attach(ThreadContext& thread);
 
   /// The device reads them once, when it takes the server into service; other ranks can communicate with it from then
   /// on.
@@ -107,6 +112,8 @@ class CudaServer {
   void sync_collective(const Caller& caller);
 
  private:
+  CudaServer(DeviceId device, ThreadContext* thread);
+
   std::unique_ptr<detail::CudaDevice> device_;
 };
 

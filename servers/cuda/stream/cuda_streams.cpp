@@ -116,16 +116,17 @@ StreamPosition CudaStreams::put_off(CudaStream& on, const StreamPositions& waits
   queue.pending.push_back(
       {waits, std::move(ready), std::move(issue), name, on.shared_from_this(), on.next_sequence(), kind});
   const StreamPosition position{queue.slot(), queue.timeline().submit()};
-  if (queue.pending.size() == 1) static_cast<void>(advance());  // else the first has the doorbell rung
+  if (queue.pending.size() == 1) static_cast<void>(advance());  // else the first has the thread notified
   return position;
 }
 
-// Whether the first pending piece can be issued. If it waits for the device, the doorbell will ring.
+// Whether the first pending piece can be issued. If it waits for the device, the device thread is notified when that is
+// over.
 bool CudaStreams::can_go_on(StreamQueue& queue) noexcept {
   try {
     return try_to_go_on(queue);
   } catch (...) {  // the next look tries again
-    doorbell_->ring();
+    posts_->notify();
     return false;
   }
 }
@@ -136,7 +137,7 @@ bool CudaStreams::try_to_go_on(StreamQueue& queue) {
   if (first.has_failed && !completed(first.waits)) {
     poll();
     if (completed(first.waits)) return true;
-    doorbell_->ring();
+    posts_->notify();
     return false;
   }
   if (first.ready != nullptr && !first.ready->reached()) {
@@ -152,9 +153,9 @@ bool CudaStreams::try_to_go_on(StreamQueue& queue) {
 }
 
 void CudaStreams::ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event) {
-  if (event == nullptr) return doorbell_->ring();
+  if (event == nullptr) return posts_->notify();
   if (queue.wake_up_is_due) return;
-  event->notify([doorbell = doorbell_] { doorbell->ring(); });
+  event->notify([posts = posts_] { posts->notify(); });
   queue.wake_up_is_due = true;
 }
 
@@ -202,7 +203,7 @@ void CudaStreams::when_complete(const StreamPositions& positions, UniqueFunction
   awaiting_.splice(awaiting_.end(), one);
 }
 
-// If not, the doorbell rings for the next look; or whoever issues what has not been issued calls advance().
+// If not, the device thread is notified for the next look; or whoever issues what has not been issued calls advance().
 bool CudaStreams::is_complete(Awaiting& awaiting) noexcept {
   if (gpu_faulted()) return true;
   if (!issued(awaiting.positions)) return false;
@@ -210,11 +211,11 @@ bool CudaStreams::is_complete(Awaiting& awaiting) noexcept {
     if (!awaiting.has_events) {
       awaiting.events.clear();
       add_events(awaiting.positions, awaiting.events);
-      for (const auto& event : awaiting.events) event->notify([doorbell = doorbell_] { doorbell->ring(); });
+      for (const auto& event : awaiting.events) event->notify([posts = posts_] { posts->notify(); });
       awaiting.has_events = true;
     }
   } catch (...) {  // the next look tries again
-    doorbell_->ring();
+    posts_->notify();
     return false;
   }
   return std::ranges::all_of(awaiting.events, [](const auto& event) { return event->reached(); });

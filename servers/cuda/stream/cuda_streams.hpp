@@ -1,11 +1,11 @@
 #pragma once
 
 #include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/memory/last_uses.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
-#include <coxswain/servers/cuda/event/doorbell.hpp>
 #include <coxswain/servers/cuda/stream/cuda_stream.hpp>
 #include <coxswain/servers/cuda/stream/native_stream.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
@@ -33,9 +33,9 @@ struct CudaStreamOptions {
 /// of the driver has less in flight. Nothing here waits. Device thread only.
 class CudaStreams {
  public:
-  CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<Doorbell> doorbell,
+  CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<PostQueue> posts,
               const CudaStreamOptions& options)
-      : device_(device), events_(std::move(events)), doorbell_(std::move(doorbell)), options_(options) {
+      : device_(device), events_(std::move(events)), posts_(std::move(posts)), options_(options) {
     natives_.reserve(options_.streams + 1 + most_apart);  // they stay where they are: see add_suspects()
     with_launches_.reserve(natives_.capacity());
   }
@@ -110,8 +110,8 @@ class CudaStreams {
   [[nodiscard]] bool has_launches() const noexcept { return !with_launches_.empty(); }
   /// Gives it all of them. Returns whether there were any.
   bool flush_launches() noexcept;
-  /// The doorbell has rung: what waits for the device has it ring anew.
-  void answer() noexcept {
+  /// The device thread was notified: what still waits for the device has it notified anew.
+  void on_notify() noexcept {
     for (StreamQueue* const queue : waiting_) queue->wake_up_is_due = false;
   }
   /// Anything waits to be issued, or to be called.
@@ -223,7 +223,7 @@ class CudaStreams {
 
   const DeviceId device_;
   const std::shared_ptr<CudaEvents> events_;
-  const std::shared_ptr<Doorbell> doorbell_;
+  const std::shared_ptr<PostQueue> posts_;
   const CudaStreamOptions options_;
   std::vector<std::unique_ptr<CudaTimeline>> timelines_;  // by slot
   std::vector<StreamQueue*> queues_;                      // by slot; null: it is that of no stream

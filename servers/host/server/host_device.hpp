@@ -1,9 +1,9 @@
 #pragma once
 
 #include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/client/graph_id.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/sequencer/awaited_collectives.hpp>
+#include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/base/place.hpp>
-#include <coxswain/runtime/base/unique_function.hpp>
 #include <coxswain/runtime/client/graph_capture.hpp>
 #include <coxswain/runtime/error/failure_reports.hpp>
 #include <coxswain/runtime/error/stream_errors.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 
 #include <condition_variable>
 #include <cstddef>

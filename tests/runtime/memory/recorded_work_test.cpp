@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
 
-#include <coxswain/runtime/base/unique_function.hpp>
+#include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/buffer/recorded_work.hpp>
 
 #include <array>

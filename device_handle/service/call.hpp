@@ -4,11 +4,11 @@
 #include <coxswain/device_handle/base/call_options.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/queue/lane.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
-#include <coxswain/device_handle/thread/completion.hpp>
-#include <coxswain/device_handle/thread/service_cell.hpp>
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/service/completion.hpp>
+#include <coxswain/device_handle/service/service_cell.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/thread/device_thread_options.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
 
 #include <map>
 #include <mutex>

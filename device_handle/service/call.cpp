@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/thread/call.hpp>
+#include <coxswain/device_handle/service/call.hpp>
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/call_error.hpp>
-#include <coxswain/device_handle/thread/service_cell.hpp>
+#include <coxswain/device_handle/service/service_cell.hpp>
 
 #include <algorithm>
 #include <memory>

@@ -13,6 +13,8 @@
 
 namespace cox {
 
+class ThreadContext;
+
 template <class S>
 concept HasUtilities = requires(const S& service) { service.utilities(); };
 
@@ -20,6 +22,10 @@ template <class S>
 concept HasErrorSink = requires(S& service, std::exception_ptr error, StreamId stream) {
   service.on_task_error(std::move(error), stream);
 };
+
+/// Services that a handle can build: from the ThreadContext of their thread, or from its device.
+template <class S>
+concept OpenableService = std::constructible_from<S, ThreadContext&> || std::constructible_from<S, DeviceId>;
 
 /// The stage that S asks for by a static member `stage`; Downstream without one.
 template <class S>
@@ -89,6 +95,11 @@ class ServiceCell final : public ServiceCellBase {
       }
     }
     report_task_error({device_, stream, std::move(error)});
+  }
+
+  /// Tells a service that was built elsewhere of its thread, if it wants to know. Device thread.
+  void attach(ThreadContext& thread) {
+    if constexpr (requires { service_->attach(thread); }) service_->attach(thread);
   }
 
   /// Any thread.

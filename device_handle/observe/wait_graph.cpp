@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/thread/wait_graph.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
 
 #include <algorithm>
 #include <memory>

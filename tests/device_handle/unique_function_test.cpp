@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/base/unique_function.hpp>
+#include <coxswain/device_handle/base/unique_function.hpp>
 
 #include <array>
 #include <memory>

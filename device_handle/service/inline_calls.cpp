@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/thread/inline_calls.hpp>
+#include <coxswain/device_handle/service/inline_calls.hpp>
 
 namespace cox {
 

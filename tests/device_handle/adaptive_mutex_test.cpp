@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/base/adaptive_mutex.hpp>
+#include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 
 #include <atomic>
 #include <chrono>

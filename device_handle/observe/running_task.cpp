@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/thread/running_task.hpp>
+#include <coxswain/device_handle/observe/running_task.hpp>
 
 #include <cxxabi.h>
 

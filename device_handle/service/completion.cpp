@@ -1,4 +1,4 @@
-#include <coxswain/device_handle/thread/completion.hpp>
+#include <coxswain/device_handle/service/completion.hpp>
 
 #include <coxswain/device_handle/queue/spin_wait.hpp>
 

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <coxswain/device_handle/base/device_id.hpp>
+
+namespace cox {
+
+/// Throws CallError Forked in a forked child of a process that has used the library. Any thread.
+void throw_if_forked(DeviceId device);
+
+namespace detail {
+/// Whether this process is such a child.
+[[nodiscard]] bool is_forked() noexcept;
+/// It is, from now on. While the child has one thread.
+void set_forked() noexcept;
+}  // namespace detail
+
+}  // namespace cox

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/stage.hpp>
+#include <coxswain/device_handle/observe/ledger.hpp>
+#include <coxswain/device_handle/observe/running_task.hpp>
+#include <coxswain/device_handle/observe/task_trace.hpp>
+#include <coxswain/device_handle/queue/mailbox.hpp>
+#include <coxswain/device_handle/queue/platform.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <source_location>
+#include <typeinfo>
+#include <utility>
+
+namespace cox {
+
+/// What is noted of the tasks of a device thread: which one is running, for the stall watcher; how each ended, and of
+/// some how long they waited and ran, in the Ledger; and all of it for a TaskTracer. The device thread calls, but for
+/// running().
+class TaskObserver {
+ public:
+  /// `timing`: measures how long tasks wait and run.
+  TaskObserver(DeviceId device, Stage stage, Ledger& ledger, bool timing) noexcept
+      : device_(device), stage_(stage), timing_(timing), ledger_(ledger) {}
+  TaskObserver(const TaskObserver&) = delete;
+  TaskObserver& operator=(const TaskObserver&) = delete;
+
+  /// First on the thread.
+  void begin_thread() noexcept { number_ = this_thread_number(); }
+  /// The thread has slept, or has been about to: the next task is timed.
+  void slept() noexcept { time_next_ = true; }
+
+  /// What start() found, for end().
+  struct Start {
+    bool timed;
+    const TaskTracer* tracer;
+    std::uint64_t stamp;
+  };
+
+  /// The thread is in a task of that type; returns whether the one before was of another.
+  bool enter(const std::type_info* type) noexcept {
+    const bool other = running_.type() != type;
+    running_.enter(type);
+    return other;
+  }
+  /// The thread is in what belongs to the last task, for another time.
+  void enter_again() noexcept { running_.enter(running_.type()); }
+  void leave() noexcept { running_.leave(); }
+
+  /// After enter(), before the task runs.
+  [[nodiscard]] Start start(const Mailbox::Item& item) noexcept {
+    // Reading the clock costs more than all else here: while the thread is awake, one task in a few stands for the
+    // others.
+    const bool timed = timing_ && item.submitted != 0 && (time_next_ || untimed_ + 1 >= tasks_per_timed_one) &&
+                       stamps_are_time();                                                  // they may cease to be
+    const TaskTracer* const tracer = detail::task_tracer.load(std::memory_order_acquire);  // pairs with set_task_tracer
+    std::uint64_t stamp = 0;
+    if (tracer != nullptr) [[unlikely]] {
+      stamp = begin_trace(item, *tracer);
+    } else if (timed) {
+      stamp = trace_stamp();
+    }
+    return {timed, tracer, stamp};
+  }
+
+  /// The task has run, or was discarded; leaves it.
+  void end(const Mailbox::Item& item, Outcome outcome, const Start& start) noexcept {
+    leave();
+    ledger_.ended(outcome);
+    const std::uint64_t end = start.timed || start.tracer != nullptr ? std::max(trace_stamp(), start.stamp) : 0;
+    if (start.timed) {
+      // Clock reads of two processors that are not ordered by anything may be out of order by a little.
+      ledger_.timed(start.stamp - std::min(start.stamp, item.submitted), end - start.stamp,
+                    std::exchange(untimed_, 0U) + 1);
+      time_next_ = false;
+    } else {
+      ++untimed_;
+    }
+    if (start.tracer != nullptr) [[unlikely]]
+      end_trace(item, outcome, start.stamp, end);
+  }
+
+  /// Inside a task that was given a label or a call site.
+  void name(const char* label, const std::source_location& site) noexcept { running_.name(label, site); }
+
+  /// What the task is for; the first call in a task counts. `name` has static storage. See cox::name_operation().
+  void name_operation(const char* name) noexcept;
+
+  /// Any thread.
+  [[nodiscard]] const RunningTask& running() const noexcept { return running_; }
+
+ private:
+  static constexpr unsigned tasks_per_timed_one = 8;
+
+  std::uint64_t begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept;
+  void end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start, std::uint64_t end) noexcept;
+
+  const DeviceId device_;
+  const Stage stage_;
+  const bool timing_;
+  bool time_next_ = true;  // the first task after the thread has slept
+  unsigned untimed_ = 0;   // tasks since the last one that was timed
+  Ledger& ledger_;
+  RunningTask running_;
+  const TaskTracer* tracer_ = nullptr;  // of the task that is running; null: it is not traced
+  const char* operation_ = nullptr;     // of the same
+  std::uint64_t traced_until_ = 0;      // when the last traced task ended
+  std::uint64_t tracers_seen_ = 0;
+  std::uint32_t number_ = 0;  // of the thread, by the system
+};
+
+}  // namespace cox

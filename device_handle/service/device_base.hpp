@@ -1,0 +1,73 @@
+#pragma once
+
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/stage.hpp>
+#include <coxswain/device_handle/observe/ledger.hpp>
+#include <coxswain/device_handle/observe/wait_graph.hpp>
+#include <coxswain/device_handle/queue/task.hpp>
+#include <coxswain/device_handle/service/device_thread_options.hpp>
+#include <coxswain/device_handle/service/inline_calls.hpp>
+#include <coxswain/device_handle/service/post_queue.hpp>
+#include <coxswain/device_handle/service/service_table.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace cox {
+
+/// What a device with a thread and an inline one have in common: services, options, counters, and calls inside
+/// `exclusive`.
+class DeviceBase : public WaitNode, public ThreadContext {
+ public:
+  [[nodiscard]] const DeviceThreadOptions& options() const noexcept { return options_; }
+  [[nodiscard]] ServiceTable& services() noexcept { return services_; }
+
+  // ---- the device thread
+
+  /// Counts a task that runs inside another one.
+  void account_inline(Outcome outcome) noexcept {
+    ledger_.accepted_inline();
+    ledger_.ended(outcome);
+  }
+
+  /// Calls of this device's services run inline while this lives. Nests.
+  class ExclusiveScope {
+   public:
+    explicit ExclusiveScope(DeviceBase& device) noexcept : device_(device), inner_(device.inline_calls_) {
+      ++device_.between_.exclusive_depth;
+    }
+    ~ExclusiveScope() { --device_.between_.exclusive_depth; }
+    ExclusiveScope(const ExclusiveScope&) = delete;
+    ExclusiveScope& operator=(const ExclusiveScope&) = delete;
+
+   private:
+    DeviceBase& device_;
+    InlineCalls::Level inner_;
+  };
+  [[nodiscard]] bool exclusive() const noexcept { return between_.exclusive_depth != 0; }
+  [[nodiscard]] InlineCalls& inline_calls() noexcept { return inline_calls_; }
+
+ protected:
+  DeviceBase(DeviceId device, Stage stage, bool has_loop, DeviceThreadOptions options)
+      : ThreadContext(device, stage, has_loop, options.spin), options_(std::move(options)) {}
+
+  // Inside exclusive(), as any other call: at once, or right after the task that runs inline.
+  void answer_inside(const std::shared_ptr<PostQueue>& posts) {
+    const auto answer = [this](const std::shared_ptr<PostQueue>& notified) {
+      inline_calls_.run([&] { account_inline(PostQueue::AnswerPosts{notified}()); });
+    };
+    if (inline_calls_.in_task()) {
+      inline_calls_.defer([answer, posts] { answer(posts); });
+    } else {
+      answer(posts);
+    }
+  }
+
+  const DeviceThreadOptions options_;
+  ServiceTable services_;
+  alignas(cache_line) Ledger ledger_;
+  InlineCalls inline_calls_;
+};
+
+}  // namespace cox

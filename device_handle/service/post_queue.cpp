@@ -1,0 +1,122 @@
+#include <coxswain/device_handle/service/post_queue.hpp>
+
+#include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
+
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace cox {
+
+PostQueue::PostQueue(DeviceId device, std::function<void()> on_notify)
+    : device_(device), on_notify_(std::move(on_notify)) {}
+
+void PostQueue::attach(ThreadContext& thread) {
+  std::erase_if(thread.posts_, [](const std::weak_ptr<PostQueue>& posts) { return posts.expired(); });
+  thread.posts_.push_back(weak_from_this());
+  keep_thread_ = thread.shared_from_this();
+  thread_.store(&thread, std::memory_order_release);  // pairs with notify()
+}
+
+void PostQueue::notify() noexcept {
+  ThreadContext* const thread = thread_.load(std::memory_order_acquire);  // pairs with attach()
+  // Relaxed: a service that has closed it looks by itself, whoever notifies.
+  if (thread == nullptr || closed_.load(std::memory_order_relaxed)) return;
+  // Release: what the caller did is visible to whoever answers.
+  if (notified_.exchange(true, std::memory_order_acq_rel)) return;
+  constexpr int most_attempts = 1000;
+  constexpr std::chrono::milliseconds interval{1};
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    try {
+      return thread->deliver(shared_from_this());
+    } catch (const CallError&) {  // closed: the service looks by itself then
+      break;
+    } catch (...) {  // no memory: a notification that is lost would be a wait without end
+      std::this_thread::sleep_for(interval);
+    }
+  }
+  notified_.store(false, std::memory_order_release);  // the next one is delivered
+}
+
+void PostQueue::post(Call call) {
+  {
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(call));
+    left_.store(true, std::memory_order_relaxed);
+  }
+  if (held_ != this) notify();
+}
+
+void PostQueue::post_coalesced() noexcept {
+  // Release pairs with make_calls(): who finds that something is left finds what it is.
+  coalesced_is_due_.store(true, std::memory_order_release);
+  left_.store(true, std::memory_order_release);
+  if (held_ != this) notify();
+}
+
+bool PostQueue::make_calls() noexcept {
+  bool any = false;
+  const PostQueue* const outer = std::exchange(held_, this);
+  // Relaxed: who has left a call notifies after it, or looks.
+  while (left_.load(std::memory_order_relaxed)) {
+    std::vector<Call> taken = std::exchange(spare_, {});
+    {
+      const std::lock_guard lock(mutex_);
+      taken.swap(calls_);
+      left_.exchange(false, std::memory_order_acquire);  // pairs with post_coalesced()
+    }
+    for (Call& each : taken) call(each);
+    taken.clear();
+    spare_ = std::move(taken);
+    if (coalesced_is_due_.load(std::memory_order_relaxed) &&
+        coalesced_is_due_.exchange(false, std::memory_order_acquire))
+      call(coalesced_);
+    any = true;
+  }
+  held_ = outer;
+  return any;
+}
+
+bool PostQueue::answer() noexcept {
+  if (!on_notify_) return true;
+  make_calls();
+  try {
+    if (on_notify_) on_notify_();  // a call may have closed it
+    return true;
+  } catch (...) {
+    report_task_error({device_, StreamId::current(), std::current_exception()});
+    return false;
+  }
+}
+
+void PostQueue::close() noexcept {
+  closed_.store(true, std::memory_order_relaxed);
+  on_notify_ = nullptr;
+}
+
+void PostQueue::call(Call& function) const noexcept {
+  try {
+    function();
+  } catch (...) {
+    report_task_error({device_, StreamId::current(), std::current_exception()});
+  }
+}
+
+PostQueue::HoldNotify::HoldNotify(PostQueue& posts) noexcept : posts_(posts), outer_(std::exchange(held_, &posts)) {}
+
+PostQueue::HoldNotify::~HoldNotify() {
+  held_ = outer_;
+  if (posts_.left_.load(std::memory_order_relaxed)) posts_.notify();
+}
+
+Outcome PostQueue::AnswerPosts::operator()() const noexcept {
+  // Before it looks: who notifies from here on notifies again. Acquire pairs with the release in notify().
+  posts->notified_.exchange(false, std::memory_order_acq_rel);
+  return posts->answer() ? Outcome::Completed : Outcome::Failed;
+}
+
+}  // namespace cox
