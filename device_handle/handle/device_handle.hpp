@@ -110,9 +110,7 @@ class BasicDeviceHandle {
   template <class Make>
     requires std::invocable<std::invoke_result_t<Make&>, S&>
   void submit_in_place(Make&& make, Site site = Site::current()) const {
-    detail::at_site(site, [&] {
-      post([&] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); });
-    });
+    post([&] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); }, site);
   }
 
   /// As submit, for a notification: at capacity it neither waits nor throws QueueFull, and queues all the same. For the
@@ -265,6 +263,16 @@ class BasicDeviceHandle {
       device_->post(make, options...);
     } else {
       run_inside_exclusive(device_->box(make));
+    }
+  }
+  // As that; what it throws of its own has the site. Where the task is queued without further ado nothing is thrown, and
+  // the site costs nothing.
+  template <TaskMaker Make>
+  void post(Make&& make, const Site& site) const {
+    if (!device_->on_this_thread()) [[likely]] {
+      device_->post(make, site);
+    } else {
+      detail::at_site(site, [&] { post(make); });
     }
   }
 

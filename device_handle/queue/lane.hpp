@@ -175,7 +175,7 @@ class Lane {
  private:
   // Reading the clock may take longer than all else that a push does: where it need not be exact, one push in a few
   // reads it, so that the device thread learns of some how long they have waited; or all, if somebody wants to know.
-  std::uint64_t next_stamp(bool early) const noexcept {
+  [[gnu::always_inline]] std::uint64_t next_stamp(bool early) const noexcept {
     const std::uint64_t following = last_stamp_ + 1;
     if (early && following % stamps_per_tick != 0 && !Platform::times_wanted()) return following;
     const std::uint64_t stamp = stamp_at(early ? Platform::now_early() : Platform::now());

@@ -9,6 +9,7 @@
 #include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/queue/mailbox.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
+#include <coxswain/device_handle/service/call.hpp>
 #include <coxswain/device_handle/service/device_base.hpp>
 
 #include <atomic>
@@ -43,6 +44,11 @@ class InlineDevice final : public DeviceBase {
   template <TaskMaker Make>
   bool post(Make&& make, Room) {
     return post(make);
+  }
+  /// The same; what it throws has the site.
+  template <TaskMaker Make>
+  bool post(Make&& make, const std::source_location& site) {
+    return detail::at_site(site, [&] { return post(make); });
   }
   template <TaskMaker Make>
   bool post(Make&& make) {

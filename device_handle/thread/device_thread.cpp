@@ -181,6 +181,10 @@ DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops) {
   return begin_slow(ops, HeldNode::any() || detail::ExceedCapacity::active() ? Room::Exceed : Room::Wait);
 }
 
+DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, std::source_location site) {
+  return detail::at_site(site, [&] { return begin_slow(ops); });
+}
+
 DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, const CallOptions& options) {
   if (HeldNode::any() || options_.queue_policy != QueuePolicy::Block) return begin_slow(ops);
   for (;;) {

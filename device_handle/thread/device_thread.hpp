@@ -45,8 +45,8 @@ class DeviceThread final : public DeviceBase {
 
   /// Queues the task that `make()` returns with the caller's StreamId. Blocks only under QueuePolicy::Block at
   /// capacity, and never on a device thread; with `options`, no longer than they allow. Returns whether it had to wake
-  /// the device thread. Throws CallError Closed, Forked, QueueFull, and with options Cancelled, Expired; then `make`
-  /// was not called.
+  /// the device thread. Throws CallError Closed, Forked, QueueFull, and with options Cancelled, Expired; with a
+  /// source_location, that is their site. Then `make` was not called.
   template <TaskMaker Make, class... Options>
   bool post(Make&& make, const Options&... options) {
     const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
@@ -127,6 +127,7 @@ class DeviceThread final : public DeviceBase {
     return begin_slow(ops, options...);
   }
   Place begin_slow(const TaskOps& ops);
+  Place begin_slow(const TaskOps& ops, std::source_location site);
   Place begin_slow(const TaskOps& ops, const CallOptions& options);
   Place begin_slow(const TaskOps& ops, Room room);
 

@@ -10,7 +10,7 @@
 namespace cox {
 
 /// What is in force in the process. File and environment are read once, by the first call of any thread; where they are
-/// wrong, this and every later call throw ConfigError. Not for hot paths: a copy is made.
+/// wrong, this and every later call throw ConfigError. Takes a lock, and no memory once they have been read.
 [[nodiscard]] Settings settings();
 
 /// Sets from code, all or none: `set_settings({{"host.devices", 8U}, {"host.memory", "64MiB"}})`. Throws ConfigError.

@@ -17,13 +17,14 @@ SettingsOrigin SettingsOrigin::of_process() {
   return {.file = std::move(file), .environment = std::move(environment)};
 }
 
-Settings::Settings() {
-  entries_.reserve(known_settings().size());
+Settings::Settings() : values_(std::make_shared<Values>()) {
+  std::vector<Entry>& entries = own_values().entries;
+  entries.reserve(known_settings().size());
   for (const Setting& setting : known_settings()) {
     if (setting.follows.empty()) {
-      entries_.push_back({parse_setting_value(setting, setting.standard, {}), {}});
+      entries.push_back({parse_setting_value(setting, setting.standard, {}), {}});
     } else {
-      entries_.push_back({{}, {.name = std::string(setting.follows)}});  // value() looks there
+      entries.push_back({{}, {.name = std::string(setting.follows)}});  // value() looks there
     }
   }
 }
@@ -31,11 +32,11 @@ Settings::Settings() {
 Settings::Settings(const SettingsOrigin& origin, const std::map<std::string, SettingValue, std::less<>>& chosen)
     : Settings() {
   const auto take = [this](std::vector<detail::GivenSetting> given) {
-    for (auto& each : given) entry(*each.setting) = {std::move(each.value), std::move(each.source)};
+    for (auto& each : given) own_entry(*each.setting) = {std::move(each.value), std::move(each.source)};
   };
   if (origin.file) {
     take(detail::parse_settings_file(*origin.file));
-    file_ = origin.file->name;
+    own_values().file = origin.file->name;
   }
   take(detail::parse_environment(origin.environment));
   for (const auto& [key, value] : chosen) set(key, value);
@@ -65,7 +66,7 @@ bool Settings::given(std::string_view key) const {
 void Settings::set(std::string_view key, SettingValue value) {
   const Setting& setting = find_setting(key);
   const SettingSource source{.kind = SettingSource::Kind::Code};
-  entry(setting) = {checked_setting_value(setting, std::move(value), source), source};
+  own_entry(setting) = {checked_setting_value(setting, std::move(value), source), source};
 }
 
 const SettingValue& Settings::value(const Setting& setting) const {
@@ -76,12 +77,17 @@ const SettingValue& Settings::value(const Setting& setting) const {
 
 SettingSource Settings::source(const Setting& setting) const { return entry(setting).source; }
 
-Settings::Entry& Settings::entry(const Setting& setting) {
-  return entries_[static_cast<std::size_t>(&setting - known_settings().data())];
+Settings::Values& Settings::own_values() {
+  if (values_.use_count() != 1) values_ = std::make_shared<Values>(*values_);
+  return const_cast<Values&>(*values_);  // made without const, and nobody else has it
+}
+
+Settings::Entry& Settings::own_entry(const Setting& setting) {
+  return own_values().entries[static_cast<std::size_t>(&setting - known_settings().data())];
 }
 
 const Settings::Entry& Settings::entry(const Setting& setting) const {
-  return entries_[static_cast<std::size_t>(&setting - known_settings().data())];
+  return values_->entries[static_cast<std::size_t>(&setting - known_settings().data())];
 }
 
 }  // namespace cox

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,8 +27,9 @@ struct SettingsOrigin {
   [[nodiscard]] static SettingsOrigin of_process();
 };
 
-/// A value for every known setting, each with where it comes from: code > environment > file > default. A value type;
-/// the settings that are in force in the process: process_settings.hpp.
+/// A value for every known setting, each with where it comes from: code > environment > file > default. A value type,
+/// whose copies share what they have in common and throw nothing; the settings that are in force in the process:
+/// process_settings.hpp.
 class Settings {
  public:
   /// All defaults.
@@ -57,7 +59,7 @@ class Settings {
   [[nodiscard]] SettingSource source(const Setting& setting) const;
 
   /// The name of the file that was read.
-  [[nodiscard]] const std::optional<std::string>& file() const noexcept { return file_; }
+  [[nodiscard]] const std::optional<std::string>& file() const noexcept { return values_->file; }
 
  private:
   struct Entry {
@@ -65,12 +67,17 @@ class Settings {
     SettingSource source;
   };
 
+  struct Values {
+    std::vector<Entry> entries;  // in the order of known_settings()
+    std::optional<std::string> file;
+  };
+
   void require_no_library_from_file() const;
-  [[nodiscard]] Entry& entry(const Setting& setting);
+  [[nodiscard]] Values& own_values();
+  [[nodiscard]] Entry& own_entry(const Setting& setting);
   [[nodiscard]] const Entry& entry(const Setting& setting) const;
 
-  std::vector<Entry> entries_;  // in the order of known_settings()
-  std::optional<std::string> file_;
+  std::shared_ptr<const Values> values_;  // changed only while no copy shares them
 };
 
 }  // namespace cox
