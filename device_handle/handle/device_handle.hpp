@@ -119,7 +119,8 @@ class BasicDeviceHandle {
     requires std::invocable<std::decay_t<F>, S&>
   void submit_beyond_capacity(F&& f) const {
     auto make = [&]() -> std::decay_t<F> { return std::forward<F>(f); };
-    post([&] { return detail::PostedTask<S, Device, std::decay_t<F>>(std::in_place, make); }, Room::Always);
+    post([&] { return detail::PostedTask<S, Device, std::decay_t<F>>(std::in_place, make); },
+         WhenFull::OvercommitAlways);
   }
 
   /// Runs `f(S&)` on the device thread and blocks until it is done: returns its value or throws what it threw,
@@ -265,8 +266,8 @@ class BasicDeviceHandle {
       run_inside_exclusive(device_->box(make));
     }
   }
-  // As that; what it throws of its own has the site. Where the task is queued without further ado nothing is thrown, and
-  // the site costs nothing.
+  // As that; what it throws of its own has the site. Where the task is queued without further ado nothing is thrown,
+  // and the site costs nothing.
   template <TaskMaker Make>
   void post(Make&& make, const Site& site) const {
     if (!device_->on_this_thread()) [[likely]] {
@@ -369,7 +370,7 @@ class BasicDeviceHandle {
           auto task = wrap(detail::AsyncTask<Call>(call));
           try {
             call->attach();
-            self.post(moving(task), Room::Exceed);
+            self.post(moving(task), WhenFull::Overcommit);
           } catch (...) {
             task.refuse(std::current_exception());
           }

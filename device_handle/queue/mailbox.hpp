@@ -26,11 +26,11 @@ enum class PushResult : std::uint8_t {
 };
 
 /// What a push does at capacity under QueuePolicy::Block.
-enum class Room : std::uint8_t {
-  Wait,    ///< Waits for room.
-  Refuse,  ///< Returns Full.
-  Exceed,  ///< Queues all the same: a device thread is never blocked by a full queue.
-  Always,  ///< Queues all the same, under QueuePolicy::Fail, too.
+enum class WhenFull : std::uint8_t {
+  Block,             ///< Waits for room.
+  Fail,              ///< Returns Full.
+  Overcommit,        ///< Queues all the same: a device thread is never blocked by a full queue.
+  OvercommitAlways,  ///< Queues all the same, under QueuePolicy::Fail, too.
 };
 
 /// The ordered lane from any number of client threads to one device thread.
@@ -113,7 +113,7 @@ class BasicMailbox {
   // back at the end, whichever way that is.
 
   /// Where a task that begin() has let in is to be built.
-  struct Place {
+  struct Reservation {
     PushResult result;
     void* object;  // null if it was refused
   };
@@ -121,9 +121,9 @@ class BasicMailbox {
   /// Begins to queue a task of `ops`. Unless it is refused, the caller builds the task at the place that is returned
   /// and calls commit(), or abandon() if it cannot be built; in between it pushes nothing to this lane. At capacity,
   /// under the policy Block, `room` decides. Throws std::bad_alloc; then nothing was begun.
-  [[nodiscard, gnu::noinline]] Place begin(Lane& lane, const TaskOps& ops, Room room) {
+  [[nodiscard, gnu::noinline]] Reservation begin(Lane& lane, const TaskOps& ops, WhenFull when_full) {
     if (lane.credits == 0) {
-      if (const PushResult granted = acquire_credits(lane, room); granted != PushResult::Queued) {
+      if (const PushResult granted = acquire_credits(lane, when_full); granted != PushResult::Queued) {
         if (lane.on_loan) release_lane(lane);
         return {granted, nullptr};
       }
@@ -170,21 +170,21 @@ class BasicMailbox {
   /// All of it, for the task that `make()` returns. If refused, `make` is not called. Throws what `make` throws and
   /// std::bad_alloc; then nothing was queued.
   template <TaskMaker Make>
-  PushResult push(Lane& lane, Make&& make, std::uint64_t stream, Room room = Room::Wait) {
+  PushResult push(Lane& lane, Make&& make, std::uint64_t stream, WhenFull when_full = WhenFull::Block) {
     const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
     void* object = begin_fast(lane, ops);
     if (object == nullptr) [[unlikely]] {
-      const Place place = begin(lane, ops, room);
-      if (place.object == nullptr) return place.result;
-      object = place.object;
+      const Reservation reservation = begin(lane, ops, when_full);
+      if (reservation.object == nullptr) return reservation.result;
+      object = reservation.object;
     }
     build_task(object, make, [&] { abandon(lane, ops, object); });
     return commit(lane, ops, stream);
   }
   /// The same of `task`; if refused, it is untouched.
   template <Task T>
-  PushResult push(Lane& lane, T&& task, std::uint64_t stream, Room room = Room::Wait) {
-    return push(lane, moving(task), stream, room);
+  PushResult push(Lane& lane, T&& task, std::uint64_t stream, WhenFull when_full = WhenFull::Block) {
+    return push(lane, moving(task), stream, when_full);
   }
 
   /// For tasks that are boxed elsewhere on the device thread.
@@ -553,7 +553,7 @@ class BasicMailbox {
     return static_cast<std::uint32_t>(std::clamp<std::size_t>(capacity / 256, 1, 32));
   }
 
-  PushResult acquire_credits(Lane& lane, Room room) {
+  PushResult acquire_credits(Lane& lane, WhenFull when_full) {
     if (policy_ == QueuePolicy::Grow) {
       lane.credits = std::numeric_limits<std::uint32_t>::max();
       return PushResult::Queued;
@@ -564,9 +564,10 @@ class BasicMailbox {
       std::uint64_t granted = granted_.load(std::memory_order_seq_cst);
       const std::uint64_t queued = outstanding_credits(granted);
       const std::uint64_t free = queued < capacity_ ? capacity_ - queued : 0;
-      if (free == 0 && room != Room::Always && (policy_ == QueuePolicy::Fail || room == Room::Refuse))
+      if (free == 0 && when_full != WhenFull::OvercommitAlways &&
+          (policy_ == QueuePolicy::Fail || when_full == WhenFull::Fail))
         return PushResult::Full;
-      if (free == 0 && room == Room::Wait) {
+      if (free == 0 && when_full == WhenFull::Block) {
         waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(): it sees us or we see them
         if (outstanding_credits() >= capacity_) Platform::park(credit_word_, ticket);
         waiters_.fetch_sub(1, std::memory_order_relaxed);

@@ -42,7 +42,7 @@ class InlineDevice final : public DeviceBase {
   }
   /// The same: there is no queue.
   template <TaskMaker Make>
-  bool post(Make&& make, Room) {
+  bool post(Make&& make, WhenFull) {
     return post(make);
   }
   /// The same; what it throws has the site.

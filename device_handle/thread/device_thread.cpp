@@ -107,7 +107,7 @@ void DeviceThread::deliver(const std::shared_ptr<PostQueue>& posts) {
   if (on_this_thread() && exclusive()) {
     answer_inside(posts);
   } else {
-    post([&] { return PostQueue::AnswerPosts{posts}; }, Room::Always);
+    post([&] { return PostQueue::AnswerPosts{posts}; }, WhenFull::OvercommitAlways);
   }
 }
 
@@ -177,30 +177,30 @@ Statistics DeviceThread::statistics() const {
   return statistics;
 }
 
-DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops) {
-  return begin_slow(ops, HeldNode::any() || detail::ExceedCapacity::active() ? Room::Exceed : Room::Wait);
+DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops) {
+  return begin_slow(ops, HeldNode::any() || detail::ExceedCapacity::active() ? WhenFull::Overcommit : WhenFull::Block);
 }
 
-DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, std::source_location site) {
+DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, std::source_location site) {
   return detail::at_site(site, [&] { return begin_slow(ops); });
 }
 
-DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, const CallOptions& options) {
+DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, const CallOptions& options) {
   if (HeldNode::any() || options_.queue_policy != QueuePolicy::Block) return begin_slow(ops);
   for (;;) {
-    const Place place = begin_slow(ops, Room::Refuse);
-    if (place.object != nullptr) return place;
+    const Reservation reservation = begin_slow(ops, WhenFull::Fail);
+    if (reservation.object != nullptr) return reservation;
     await_room(options);
   }
 }
 
-// Under Room::Refuse the place is null at capacity.
-DeviceThread::Place DeviceThread::begin_slow(const TaskOps& ops, Room room) {
+// Under WhenFull::Fail the place is null at capacity.
+DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, WhenFull when_full) {
   Mailbox::Lane& lane = ClientLanes::find_or_acquire(serial_, {shared_from_this(), &mailbox_});
-  const Mailbox::Place place = mailbox_.begin(lane, ops, room);
-  const bool full = place.result == PushResult::Full && room == Room::Refuse;
-  if (place.object == nullptr && !full) throw_refused(place.result);
-  return {lane, place.object};
+  const Mailbox::Reservation reservation = mailbox_.begin(lane, ops, when_full);
+  const bool full = reservation.result == PushResult::Full && when_full == WhenFull::Fail;
+  if (reservation.object == nullptr && !full) throw_refused(reservation.result);
+  return {lane, reservation.object};
 }
 
 void DeviceThread::throw_refused(PushResult result) const {

@@ -50,9 +50,9 @@ class DeviceThread final : public DeviceBase {
   template <TaskMaker Make, class... Options>
   bool post(Make&& make, const Options&... options) {
     const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
-    const Place place = begin(ops, options...);
-    build_task(place.object, make, [&] { mailbox_.abandon(place.lane, ops, place.object); });
-    return mailbox_.commit(place.lane, ops, StreamId::current().value) == PushResult::Woke;
+    const Reservation reservation = begin(ops, options...);
+    build_task(reservation.object, make, [&] { mailbox_.abandon(reservation.lane, ops, reservation.object); });
+    return mailbox_.commit(reservation.lane, ops, StreamId::current().value) == PushResult::Woke;
   }
 
   /// For calls that are made inside a task; see InlineCalls.
@@ -113,23 +113,23 @@ class DeviceThread final : public DeviceBase {
   DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options);
 
   // The lane that a task goes to, and where it is to be built.
-  struct Place {
+  struct Reservation {
     Mailbox::Lane& lane;
     void* object;
   };
 
   template <class... Options>
-  [[gnu::always_inline]] Place begin(const TaskOps& ops, const Options&... options) {
+  [[gnu::always_inline]] Reservation begin(const TaskOps& ops, const Options&... options) {
     if (Mailbox::Lane* const lane = ClientLanes::find(serial_)) [[likely]] {
       if (void* const object = mailbox_.begin_fast(*lane, ops)) [[likely]]
         return {*lane, object};
     }
     return begin_slow(ops, options...);
   }
-  Place begin_slow(const TaskOps& ops);
-  Place begin_slow(const TaskOps& ops, std::source_location site);
-  Place begin_slow(const TaskOps& ops, const CallOptions& options);
-  Place begin_slow(const TaskOps& ops, Room room);
+  Reservation begin_slow(const TaskOps& ops);
+  Reservation begin_slow(const TaskOps& ops, std::source_location site);
+  Reservation begin_slow(const TaskOps& ops, const CallOptions& options);
+  Reservation begin_slow(const TaskOps& ops, WhenFull when_full);
 
   void await_room(const CallOptions& options);
   void main();
