@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
-#include <coxswain/device_handle/observe/ledger.hpp>
+#include <coxswain/device_handle/observe/counters.hpp>
 #include <coxswain/device_handle/observe/running_task.hpp>
 #include <coxswain/device_handle/observe/task_trace.hpp>
 #include <coxswain/device_handle/queue/mailbox.hpp>
@@ -18,13 +18,13 @@
 namespace cox {
 
 /// What is noted of the tasks of a device thread: which one is running, for the stall watcher; how each ended, and of
-/// some how long they waited and ran, in the Ledger; and all of it for a TaskTracer. The device thread calls, but for
-/// running().
+/// some how long they waited and ran, in the TaskCounters; and all of it for a TaskTracer. The device thread calls, but
+/// for running().
 class TaskObserver {
  public:
   /// `timing`: measures how long tasks wait and run.
-  TaskObserver(DeviceId device, Stage stage, Ledger& ledger, bool timing) noexcept
-      : device_(device), stage_(stage), timing_(timing), ledger_(ledger) {}
+  TaskObserver(DeviceId device, Stage stage, TaskCounters& counters, bool timing) noexcept
+      : device_(device), stage_(stage), timing_(timing), counters_(counters) {}
   TaskObserver(const TaskObserver&) = delete;
   TaskObserver& operator=(const TaskObserver&) = delete;
 
@@ -69,12 +69,12 @@ class TaskObserver {
   /// The task has run, or was discarded; leaves it.
   void end(const Mailbox::Item& item, Outcome outcome, const Start& start) noexcept {
     leave();
-    ledger_.ended(outcome);
+    counters_.ended(outcome);
     const std::uint64_t end = start.timed || start.tracer != nullptr ? std::max(trace_stamp(), start.stamp) : 0;
     if (start.timed) {
       // Clock reads of two processors that are not ordered by anything may be out of order by a little.
-      ledger_.timed(start.stamp - std::min(start.stamp, item.submitted), end - start.stamp,
-                    std::exchange(untimed_, 0U) + 1);
+      counters_.timed(start.stamp - std::min(start.stamp, item.submitted), end - start.stamp,
+                      std::exchange(untimed_, 0U) + 1);
       time_next_ = false;
     } else {
       ++untimed_;
@@ -103,7 +103,7 @@ class TaskObserver {
   const bool timing_;
   bool time_next_ = true;  // the first task after the thread has slept
   unsigned untimed_ = 0;   // tasks since the last one that was timed
-  Ledger& ledger_;
+  TaskCounters& counters_;
   RunningTask running_;
   const TaskTracer* tracer_ = nullptr;  // of the task that is running; null: it is not traced
   const char* operation_ = nullptr;     // of the same

@@ -59,9 +59,9 @@ void InlineDevice::run_pending() {
     const StreamScope scope(next.stream);
     if (abandoned_.load(std::memory_order_relaxed)) {
       next.task.discard(CallError::Kind::Closed);
-      ledger_.ended(Outcome::Cancelled);
+      counters_.ended(Outcome::Cancelled);
     } else {
-      ledger_.ended(next.task());
+      counters_.ended(next.task());
     }
   }
 }

@@ -55,15 +55,15 @@ class InlineDevice final : public DeviceBase {
     throw_if_closing();
     if (on_this_thread()) {
       pending_.push_back({box(make), StreamId::current()});
-      ledger_.accepted_inline();
+      counters_.accepted_inline();
       return false;
     }
     const Entry entry(*this, enter());
     throw_if_closing();
     {
       auto task = make();
-      ledger_.accepted_inline();
-      ledger_.ended(task());
+      counters_.accepted_inline();
+      counters_.ended(task());
     }
     run_pending();
     return false;
@@ -76,7 +76,7 @@ class InlineDevice final : public DeviceBase {
     return Boxed::of(make, no_pool_);
   }
 
-  [[nodiscard]] Statistics statistics() const { return ledger_.snapshot(0, 1.0); }
+  [[nodiscard]] Statistics statistics() const { return counters_.snapshot(0, 1.0); }
 
   /// Refuses new calls from now on (L4). Any thread.
   void close() noexcept { closing_.store(true, std::memory_order_relaxed); }

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
-#include <coxswain/device_handle/observe/ledger.hpp>
+#include <coxswain/device_handle/observe/counters.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 #include <coxswain/device_handle/service/device_thread_options.hpp>
@@ -27,8 +27,8 @@ class DeviceBase : public WaitNode, public ThreadContext {
 
   /// Counts a task that runs inside another one.
   void account_inline(Outcome outcome) noexcept {
-    ledger_.accepted_inline();
-    ledger_.ended(outcome);
+    counters_.accepted_inline();
+    counters_.ended(outcome);
   }
 
   /// Calls of this device's services run inline while this lives. Nests.
@@ -66,7 +66,7 @@ class DeviceBase : public WaitNode, public ThreadContext {
 
   const DeviceThreadOptions options_;
   ServiceTable services_;
-  alignas(cache_line) Ledger ledger_;
+  alignas(cache_line) TaskCounters counters_;
   InlineCalls inline_calls_;
 };
 

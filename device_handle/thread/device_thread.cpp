@@ -27,7 +27,7 @@ std::shared_ptr<DeviceThread> DeviceThread::start(DeviceId device, Stage stage) 
 DeviceThread::DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options)
     : DeviceBase(device, stage, true, std::move(options)),
       mailbox_(options_.queue_policy, options_.queue_capacity),
-      observer_(device, stage, ledger_, options_.histograms && stamps_are_time()) {}
+      observer_(device, stage, counters_, options_.histograms && stamps_are_time()) {}
 
 DeviceThread::~DeviceThread() {
   // Never shut down: the process is exiting, or is a forked child, where the thread does not exist.
@@ -47,9 +47,9 @@ bool DeviceThread::run_until_closing() {
   for (bool slept = false;;) {
     if (!spin(slept)) return false;
     if (mailbox_.closing()) return true;
-    ledger_.parked();
+    counters_.parked();
     slept = mailbox_.park();
-    if (slept) ledger_.woken();
+    if (slept) counters_.woken();
     observer_.slept();
   }
 }
@@ -167,12 +167,12 @@ bool DeviceThread::take_over_if_stuck() {
   thread_.detach();
   mailbox_.prepare_take_over();
   mailbox_.settle();
-  mailbox_.discard_ready([this](Outcome discarded) { ledger_.ended(discarded); });
+  mailbox_.discard_ready([this](Outcome discarded) { counters_.ended(discarded); });
   return true;
 }
 
 Statistics DeviceThread::statistics() const {
-  Statistics statistics = ledger_.snapshot(mailbox_.accepted(), nanoseconds_per_stamp());
+  Statistics statistics = counters_.snapshot(mailbox_.accepted(), nanoseconds_per_stamp());
   statistics.queue_bytes = mailbox_.bytes();
   return statistics;
 }

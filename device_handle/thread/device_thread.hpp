@@ -64,7 +64,7 @@ class DeviceThread final : public DeviceBase {
 
   [[nodiscard]] Statistics statistics() const;
   [[nodiscard]] const RunningTask& running() const noexcept { return observer_.running(); }
-  void count_stall() noexcept { ledger_.stalled(); }
+  void count_stall() noexcept { counters_.stalled(); }
 
   /// Refuses new calls from now on (L4).
   void close() noexcept { mailbox_.close(); }

@@ -12,7 +12,7 @@ namespace cox {
 
 /// The figures that one device thread keeps about itself. Written by that thread alone (hence no read-modify-write
 /// instruction), read by any: all its words are relaxed, because they carry nothing but themselves.
-class Ledger {
+class TaskCounters {
  public:
   void ended(Outcome outcome) noexcept { bump(outcomes_[static_cast<std::size_t>(outcome)]); }
   void accepted_inline() noexcept { bump(accepted_inline_); }
