@@ -31,7 +31,7 @@ struct Watcher {
   std::mutex mutex;
   std::condition_variable_any changed;
   std::vector<Watched> watched;
-  std::function<void(const Stall&)> callback;
+  std::function<void(const StallReport&)> callback;
   std::uint64_t additions = 0;
   std::jthread thread;
 };
@@ -42,7 +42,8 @@ Watcher& watcher() {
 }
 
 // Returns the stall to report, if there is one.
-std::unique_ptr<Stall> look_at(Watched& watched, const std::shared_ptr<DeviceThread>& thread, Clock::time_point now) {
+std::unique_ptr<StallReport> look_at(Watched& watched, const std::shared_ptr<DeviceThread>& thread,
+                                     Clock::time_point now) {
   const std::uint64_t serial = thread->running().serial();
   if (serial % 2 == 0 || serial != watched.serial) {
     watched.serial = serial;
@@ -55,11 +56,11 @@ std::unique_ptr<Stall> look_at(Watched& watched, const std::shared_ptr<DeviceThr
   watched.reported = true;
   thread->count_stall();
   const std::size_t depth = thread->statistics().depth;
-  return std::make_unique<Stall>(
-      Stall{thread->device(), thread->stage(), thread->running().to_string(), held, depth > 0 ? depth - 1 : 0});
+  return std::make_unique<StallReport>(
+      StallReport{thread->device(), thread->stage(), thread->running().to_string(), held, depth > 0 ? depth - 1 : 0});
 }
 
-void report(const Stall& stall, const std::function<void(const Stall&)>& callback) {
+void report(const StallReport& stall, const std::function<void(const StallReport&)>& callback) {
   if (callback) {
     callback(stall);
   } else {
@@ -72,7 +73,7 @@ void watch(const std::stop_token& stop, Watcher& w) {
   std::unique_lock lock(w.mutex);
   while (!stop.stop_requested()) {
     auto period = std::chrono::milliseconds::max();
-    std::vector<Stall> found;
+    std::vector<StallReport> found;
     for (Watched& watched : w.watched) {
       period = std::min(period, watched.threshold);
       if (const auto thread = watched.thread.lock()) {
@@ -82,7 +83,7 @@ void watch(const std::stop_token& stop, Watcher& w) {
     const auto callback = w.callback;
     const std::uint64_t seen = w.additions;
     lock.unlock();
-    for (const Stall& stall : found) report(stall, callback);
+    for (const StallReport& stall : found) report(stall, callback);
     lock.lock();
     const auto pause = std::clamp(period / 4, std::chrono::milliseconds(1), std::chrono::milliseconds(10'000));
     w.changed.wait_for(lock, stop, pause, [&w, seen] { return w.additions != seen; });
@@ -91,17 +92,17 @@ void watch(const std::stop_token& stop, Watcher& w) {
 
 }  // namespace
 
-std::string Stall::to_string() const {
+std::string StallReport::to_string() const {
   return "a task has held " + device.to_string() + " " + cox::to_string(stage) + " for " +
          std::to_string(held.count()) + " ms: " + task + "; " + std::to_string(waiting) + " wait behind it";
 }
 
-void set_stall_callback(std::function<void(const Stall&)> callback) {
+void set_stall_callback(std::function<void(const StallReport&)> callback) {
   const std::scoped_lock lock(watcher().mutex);
   watcher().callback = std::move(callback);
 }
 
-bool offer_stall_callback(std::function<void(const Stall&)> callback) {
+bool offer_stall_callback(std::function<void(const StallReport&)> callback) {
   const std::scoped_lock lock(watcher().mutex);
   if (watcher().callback) return false;
   watcher().callback = std::move(callback);

@@ -11,7 +11,7 @@
 namespace cox {
 
 /// A task that has held a device thread longer than DeviceThreadOptions::stall_threshold.
-struct Stall {
+struct StallReport {
   DeviceId device;
   Stage stage;
   std::string task;  ///< Its label and call site if the call gave them, else the type of its closure.
@@ -24,9 +24,9 @@ struct Stall {
 
 /// Called once for each such task, on a thread of the library's own; must not throw. It may shut devices down. Replaces
 /// the former one; an empty function restores the default, which writes to_string() to the standard error stream.
-void set_stall_callback(std::function<void(const Stall&)> callback);
+void set_stall_callback(std::function<void(const StallReport&)> callback);
 
 /// Sets the callback if the default is in force; returns whether it did.
-bool offer_stall_callback(std::function<void(const Stall&)> callback);
+bool offer_stall_callback(std::function<void(const StallReport&)> callback);
 
 }  // namespace cox

@@ -166,7 +166,7 @@ void log_task_error(const TaskError& task) {
 
 // Stays when the log stops: it then prints what the default would, and a callback that the program has set since is not
 // removed.
-void log_stall(const Stall& stall) { log_or_print(LogLevel::Warn, stall.to_string()); }
+void log_stall(const StallReport& stall) { log_or_print(LogLevel::Warn, stall.to_string()); }
 
 std::shared_ptr<Backend> make_backend(LogOptions options) {
   try {

@@ -12,7 +12,7 @@ namespace {
 class Reports {
  public:
   Reports() {
-    cox::set_stall_callback([state = state_](const cox::Stall& stall) {
+    cox::set_stall_callback([state = state_](const cox::StallReport& stall) {
       const std::scoped_lock lock(state->mutex);
       state->stalls.push_back(stall);
     });
@@ -20,9 +20,9 @@ class Reports {
   ~Reports() { cox::set_stall_callback({}); }
   Reports(const Reports&) = delete;
   Reports& operator=(const Reports&) = delete;
-  [[nodiscard]] std::vector<cox::Stall> of(cox::DeviceId device) const {
+  [[nodiscard]] std::vector<cox::StallReport> of(cox::DeviceId device) const {
     const std::scoped_lock lock(state_->mutex);
-    std::vector<cox::Stall> found;
+    std::vector<cox::StallReport> found;
     for (const auto& stall : state_->stalls) {
       if (stall.device == device) found.push_back(stall);
     }
@@ -32,7 +32,7 @@ class Reports {
  private:
   struct State {
     std::mutex mutex;
-    std::vector<cox::Stall> stalls;
+    std::vector<cox::StallReport> stalls;
   };
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
@@ -66,7 +66,7 @@ TEST_CASE("A stalled task is reported once, with label, call site and what waits
   gate.open();
   REQUIRE(reported);
   CHECK_FALSE(twice);
-  const cox::Stall stall = reports.of(device).front();
+  const cox::StallReport stall = reports.of(device).front();
   CHECK_THAT(stall.task, Catch::Matchers::ContainsSubstring("load the weights") &&
                              Catch::Matchers::ContainsSubstring("stall_test.cpp") &&
                              Catch::Matchers::ContainsSubstring(":" + std::to_string(line)));
@@ -114,7 +114,7 @@ TEST_CASE("L13: a stall callback may shut the device down", "[stall]") {
   auto handle = cox::DeviceHandle<Alpha>::get(device);
   Gate done;
   std::atomic<cox::ShutdownOutcome> outcome{};
-  cox::set_stall_callback([&, done](const cox::Stall& stall) {
+  cox::set_stall_callback([&, done](const cox::StallReport& stall) {
     if (stall.device != device.id()) return;
     outcome = cox::shutdown(stall.device, 0ms);
     done.open();

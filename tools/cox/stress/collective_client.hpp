@@ -59,7 +59,7 @@ class CollectiveClient {
   /// Begins the plan's round and makes some calls. Its latency is recorded by the client that checks it: from the first
   /// rank's call until then.
   void begin(const Plan& plan) {
-    if (plan.fault == Fault::Stall) stall(plan.device);
+    if (plan.fault == Fault::StallReport) stall(plan.device);
     if (plan.fault == Fault::Shutdown) shut_down(plan.device);
     if (plan.fault == Fault::Leave) leave(plan);
     if (plan.fault == Fault::Throw) return begin_between_throws(plan);

@@ -18,7 +18,7 @@ struct Place {
 constexpr std::array<Place, fault_count - 1> places{{{Fault::Throw, &FaultRates::throws},
                                                      {Fault::Cancel, &FaultRates::cancel},
                                                      {Fault::Expire, &FaultRates::expire},
-                                                     {Fault::Stall, &FaultRates::stall},
+                                                     {Fault::StallReport, &FaultRates::stall},
                                                      {Fault::Missing, &FaultRates::missing},
                                                      {Fault::Mismatch, &FaultRates::mismatch},
                                                      {Fault::Shutdown, &FaultRates::shutdown},
@@ -32,7 +32,7 @@ bool can_have(Operation operation, Fault fault) noexcept {
       return queued || operation == Operation::Exclusive || operation == Operation::Launch || is_collective(operation);
     case Fault::Cancel:
     case Fault::Expire: return queued;
-    case Fault::Stall:
+    case Fault::StallReport:
     case Fault::Missing:
     case Fault::Mismatch:
     case Fault::Shutdown:

@@ -17,11 +17,11 @@ enum class Fault : std::uint8_t {
   Cancel,  ///< The stop_token is triggered before or while the task is queued.
   Expire,  ///< The deadline has passed.
   // Of collectives:
-  Stall,     ///< A stream or a device thread is held up for a few milliseconds.
-  Missing,   ///< One rank does not come.
-  Mismatch,  ///< One rank asks for another count.
-  Shutdown,  ///< The device is shut down and opened again.
-  Leave,     ///< A rank aborts its communicator, or its device is shut down and opened again.
+  StallReport,  ///< A stream or a device thread is held up for a few milliseconds.
+  Missing,      ///< One rank does not come.
+  Mismatch,     ///< One rank asks for another count.
+  Shutdown,     ///< The device is shut down and opened again.
+  Leave,        ///< A rank aborts its communicator, or its device is shut down and opened again.
 };
 
 inline constexpr std::array<std::string_view, 9> fault_names{"none",    "throw",    "cancel",   "expire", "stall",
