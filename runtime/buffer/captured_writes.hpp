@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class CapturedWrites {
     std::erase_if(writers_, [&](const auto& entry) { return entry.second == stream; });
   }
   /// Throws ServerError Graph if a capture writes the buffer and the stream of `place` does not capture.
-  void require_none(const DeviceBuffer& buffer, const Place& place, std::source_location site) const;
+  void require_none(const DeviceBuffer& buffer, const Location& place, std::source_location site) const;
 
  private:
   [[nodiscard]] bool is_capturing(StreamId stream) const noexcept {

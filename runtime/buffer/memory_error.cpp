@@ -7,7 +7,8 @@
 
 namespace cox {
 
-IoError allocation_error(const Place& place, std::size_t size, const MemoryReport& report, std::source_location site) {
+IoError allocation_error(const Location& place, std::size_t size, const MemoryReport& report,
+                         std::source_location site) {
   const IoError::Sizes sizes{
       .requested = size, .in_use = report.usage.bytes_in_use + report.usage.bytes_padding, .capacity = report.capacity};
   log::write(LogSubsystem::Memory, LogLevel::Info, [&] {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 
@@ -10,7 +10,7 @@
 namespace cox {
 
 /// Why an allocation of `size` bytes failed: BufferTooBig, or OutOfMemory with the whole picture.
-[[nodiscard]] IoError allocation_error(const Place& place, std::size_t size, const MemoryReport& report,
+[[nodiscard]] IoError allocation_error(const Location& place, std::size_t size, const MemoryReport& report,
                                        std::source_location site);
 
 }  // namespace cox

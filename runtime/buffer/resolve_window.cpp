@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 
 #include <algorithm>
@@ -11,15 +11,15 @@ namespace cox {
 
 std::string describe_use(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller) {
   return "memory " + std::to_string(window.memory.id()) + " was used on " +
-         Place{owner.device, caller.stream}.to_string();
+         Location{owner.device, caller.stream}.to_string();
 }
 
 void refuse_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller) {
   if (!window.memory)
-    throw IoError(
-        IoError::Kind::NotFound,
-        "an empty handle (moved from, or never assigned) was used on " + Place{owner.device, caller.stream}.to_string(),
-        caller.site);
+    throw IoError(IoError::Kind::NotFound,
+                  "an empty handle (moved from, or never assigned) was used on " +
+                      Location{owner.device, caller.stream}.to_string(),
+                  caller.site);
   const auto refuse = [&](IoError::Kind kind, const std::string& why, std::exception_ptr cause = nullptr) {
     throw IoError(kind, describe_use(window, owner, caller) + ", but " + why, caller.site, std::move(cause));
   };

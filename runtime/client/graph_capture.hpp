@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/buffer/warm_up_memory.hpp>
 #include <coxswain/runtime/client/capture_state.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
@@ -23,7 +23,7 @@ namespace cox {
 template <class Graph>
 class GraphCapture {
  public:
-  explicit GraphCapture(const Place& place) noexcept : state_(place) {}
+  explicit GraphCapture(const Location& place) noexcept : state_(place) {}
 
   [[nodiscard]] bool idle() const noexcept { return state_.state() == CaptureState::State::NoCapture; }
   [[nodiscard]] bool preparing() const noexcept { return state_.state() == CaptureState::State::Prepare; }

@@ -5,7 +5,8 @@
 
 namespace cox {
 
-IoError IoError::out_of_memory(const Place& place, Sizes sizes, std::source_location site, const std::string& report) {
+IoError IoError::out_of_memory(const Location& place, Sizes sizes, std::source_location site,
+                               const std::string& report) {
   const std::string brief = "out of memory: cannot allocate " + format_byte_count(sizes.requested) + " on " +
                             place.to_string() + ": " + format_byte_count(sizes.in_use) + " of " +
                             format_byte_count(sizes.capacity) + " are in use";
@@ -14,7 +15,7 @@ IoError IoError::out_of_memory(const Place& place, Sizes sizes, std::source_loca
   return error;
 }
 
-IoError IoError::buffer_too_big(const Place& place, Sizes sizes, std::source_location site) {
+IoError IoError::buffer_too_big(const Location& place, Sizes sizes, std::source_location site) {
   return {Kind::BufferTooBig,
           "buffer too big: " + format_byte_count(sizes.requested) + " can never fit on " + place.to_string() +
               ", whose capacity is " + format_byte_count(sizes.capacity),

@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/device_handle/thread/stall.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 
 #include <spdlog/async.h>
 #include <spdlog/async_logger.h>
@@ -161,7 +161,7 @@ void log_or_print(LogLevel level, const std::string& text) {
 
 void log_task_error(const TaskError& task) {
   log_or_print(LogLevel::Error,
-               "a task failed on " + Place{task.device, task.stream}.to_string() + ": " + describe(task.error));
+               "a task failed on " + Location{task.device, task.stream}.to_string() + ": " + describe(task.error));
 }
 
 // Stays when the log stops: it then prints what the default would, and a callback that the program has set since is not

@@ -5,7 +5,7 @@
 
 namespace cox {
 
-ServerError ServerError::unhealthy(const Place& place, std::vector<std::exception_ptr> errors, std::size_t forgotten,
+ServerError ServerError::unhealthy(const Location& place, std::vector<std::exception_ptr> errors, std::size_t forgotten,
                                    std::source_location site) {
   const std::size_t count = errors.size() + forgotten;
   std::string what = place.to_string() + " is unhealthy: " + std::to_string(count) +

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/error.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +33,7 @@ class ServerError : public Error {
 
   /// The failures that work queued on a stream left behind, in the order they happened. cause() is the first.
   /// `forgotten` says how many more there were than are kept. Precondition: `errors` is not empty.
-  [[nodiscard]] static ServerError unhealthy(const Place& place, std::vector<std::exception_ptr> errors,
+  [[nodiscard]] static ServerError unhealthy(const Location& place, std::vector<std::exception_ptr> errors,
                                              std::size_t forgotten, std::source_location site);
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace cox {
 
 /// Queued work has failed. The stream keeps it for the next blocking call (L12); this tells at once.
 struct StreamError {
-  Place place;
+  Location place;
   std::exception_ptr error;
 };
 

@@ -67,14 +67,14 @@ StreamErrors::Taken StreamErrors::take(const Which& which) {
   return taken;
 }
 
-std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Place& place, std::source_location site) {
+std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Location& place, std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
   return deliver(take([&](const Failure& failure) { return failure.position < position; }), place, site);
 }
 
 TakenError StreamErrors::take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
-                                         const Place& place, std::source_location site) {
+                                         const Location& place, std::source_location site) {
   if (from->empty()) [[likely]]
     return {};
   Taken taken = from->take([&](const Failure& failure) { return failure.position < position; });
@@ -96,13 +96,13 @@ TakenError StreamErrors::of_operation(const std::shared_ptr<StreamErrors>& strea
   return taken;
 }
 
-std::exception_ptr StreamErrors::take_known(const Place& place, std::source_location site) {
+std::exception_ptr StreamErrors::take_known(const Location& place, std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
   return deliver(take([this](const Failure& failure) { return !is_of_profile(failure); }), place, site);
 }
 
-std::exception_ptr StreamErrors::take_last(const Place& place, std::source_location site) {
+std::exception_ptr StreamErrors::take_last(const Location& place, std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
   const Taken taken = take([](const Failure&) { return true; });
@@ -114,7 +114,7 @@ std::exception_ptr StreamErrors::take_last(const Place& place, std::source_locat
   return unhealthy(taken, place, site);
 }
 
-std::exception_ptr StreamErrors::peek(const Place& place, std::source_location site) const {
+std::exception_ptr StreamErrors::peek(const Location& place, std::source_location site) const {
   if (empty()) [[likely]]
     return nullptr;
   Taken copy;
@@ -175,12 +175,12 @@ bool StreamErrors::is_of_profile(const Failure& failure) const noexcept {
   });
 }
 
-std::exception_ptr StreamErrors::deliver(const Taken& taken, const Place& place, std::source_location site) {
+std::exception_ptr StreamErrors::deliver(const Taken& taken, const Location& place, std::source_location site) {
   for (const Failure& failure : taken.failures) failure.note_delivered();
   return unhealthy(taken, place, site);
 }
 
-std::exception_ptr StreamErrors::unhealthy(const Taken& taken, const Place& place, std::source_location site) {
+std::exception_ptr StreamErrors::unhealthy(const Taken& taken, const Location& place, std::source_location site) {
   if (taken.failures.empty()) return nullptr;
   std::vector<const Failure*> failures;
   failures.reserve(taken.failures.size());

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/access.hpp>
-#include <coxswain/runtime/base/rare_vector.hpp>
+#include <coxswain/runtime/base/heap_vector.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/handle/binding.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
@@ -29,7 +29,7 @@ struct MetadataBindingInfo {
 struct KernelArguments {
   KernelBuffers buffers;
   MetadataBindingInfo info;
-  RareVector<TensorMapArgument> tensor_maps;
+  HeapVector<TensorMapArgument> tensor_maps;
 
   /// Read and written, unless `access` says that the kernel only reads it.
   KernelArguments&& with_buffer(Binding binding, Access access = Access::Write) && {

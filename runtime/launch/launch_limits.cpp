@@ -17,18 +17,18 @@ bool exceeds(const Triple& requested, const Triple& maximum) {
 }
 
 void require_within(ResourceLimit::Resource resource, const Triple& requested, const Triple& maximum,
-                    const LaunchedKernel& kernel, const Place& place, std::source_location site) {
+                    const LaunchedKernel& kernel, const Location& place, std::source_location site) {
   if (exceeds(requested, maximum))
     throw LaunchError::too_many_resources(launch_name(kernel.name, place), {resource, requested, maximum}, site);
 }
 
 }  // namespace
 
-std::string launch_name(std::string_view kernel, const Place& place) {
+std::string launch_name(std::string_view kernel, const Location& place) {
   return "kernel '" + std::string(kernel) + "' on " + place.to_string();
 }
 
-void require_buffer_count(const LaunchedKernel& kernel, std::size_t takes, std::size_t given, const Place& place,
+void require_buffer_count(const LaunchedKernel& kernel, std::size_t takes, std::size_t given, const Location& place,
                           std::source_location site) {
   if (given == takes) return;
   throw LaunchError(LaunchError::Kind::ArgumentCount,
@@ -38,14 +38,14 @@ void require_buffer_count(const LaunchedKernel& kernel, std::size_t takes, std::
 }
 
 void require_buffer_limit(const LaunchedKernel& kernel, std::size_t buffers, const HardwareProperties& hardware,
-                          const Place& place, std::source_location site) {
+                          const Location& place, std::source_location site) {
   if (buffers <= hardware.max_bindings) return;
   throw LaunchError::too_many_resources(
       launch_name(kernel.name, place),
       {ResourceLimit::Resource::Buffers, {buffers, 0, 0}, {hardware.max_bindings, 0, 0}}, site);
 }
 
-void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& hardware, const Place& place,
+void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& hardware, const Location& place,
                       std::source_location site) {
   const CubeDim& dim = kernel.cube_dim;
   require_within(ResourceLimit::Resource::CubeDim, {dim.x, dim.y, dim.z}, widen(hardware.max_cube_dim), kernel, place,
@@ -60,13 +60,13 @@ void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& ha
 }
 
 void require_cube_count(const LaunchedKernel& kernel, const CubeCount::Static& count,
-                        const HardwareProperties& hardware, const Place& place, std::source_location site) {
+                        const HardwareProperties& hardware, const Location& place, std::source_location site) {
   require_within(ResourceLimit::Resource::CubeCount, {count.x, count.y, count.z}, widen(hardware.max_cube_count),
                  kernel, place, site);
 }
 
 void require_shared_memory(const LaunchedKernel& kernel, std::size_t bytes, const HardwareProperties& hardware,
-                           const Place& place, std::source_location site) {
+                           const Location& place, std::source_location site) {
   require_within(ResourceLimit::Resource::SharedMemory, {bytes, 0, 0}, {hardware.max_shared_memory, 0, 0}, kernel,
                  place, site);
 }

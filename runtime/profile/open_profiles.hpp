@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/profile/profile_error.hpp>
 #include <coxswain/runtime/profile/profiling_token.hpp>
 
@@ -24,7 +24,7 @@ class OpenProfiles {
  public:
   static constexpr std::size_t default_capacity = 4096;
 
-  explicit OpenProfiles(const Place& place, std::size_t capacity = default_capacity)
+  explicit OpenProfiles(const Location& place, std::size_t capacity = default_capacity)
       : place_(place), capacity_(capacity) {}
 
   /// Begins a profile. Throws ProfileError Unknown if as many are open as may be.
@@ -74,7 +74,7 @@ class OpenProfiles {
     std::exception_ptr failure;
   };
 
-  Place place_;
+  Location place_;
   std::size_t capacity_;
   std::vector<Entry> open_;  // in the order in which they began
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/profile/profile_error.hpp>
 
 #include <exception>
@@ -10,7 +10,7 @@ namespace cox {
 
 /// What a profile ends with during which the stream failed with `error`: kind Launch if the first cause is a
 /// LaunchError, else Server. cause() is that LaunchError or ServerError; any other error is wrapped in a ServerError.
-[[nodiscard]] ProfileError profile_failure(const std::exception_ptr& error, const Place& place,
+[[nodiscard]] ProfileError profile_failure(const std::exception_ptr& error, const Location& place,
                                            std::source_location site);
 
 }  // namespace cox

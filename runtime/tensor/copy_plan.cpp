@@ -57,7 +57,7 @@ CopyPlan plan_copy(const CopyDescriptor& tensor, std::source_location site) {
   return plan;
 }
 
-CopyPlan plan_copy(const CopyDescriptor& tensor, const Place& place, std::source_location site,
+CopyPlan plan_copy(const CopyDescriptor& tensor, const Location& place, std::source_location site,
                    std::optional<std::size_t> host_size) {
   try {
     const CopyPlan plan = plan_copy(tensor, site);

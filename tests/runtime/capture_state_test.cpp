@@ -15,7 +15,7 @@ using Call = CaptureState::Call;
 
 namespace {
 
-const cox::Place place{{.type = 1, .index = 2}, cox::StreamId{9}};
+const cox::Location place{{.type = 1, .index = 2}, cox::StreamId{9}};
 
 CaptureState in(State state) {
   CaptureState capture(place);

@@ -11,7 +11,7 @@
 
 namespace {
 
-const cox::Place elsewhere{{.type = 0, .index = 2}, cox::StreamId{9}};
+const cox::Location elsewhere{{.type = 0, .index = 2}, cox::StreamId{9}};
 
 }  // namespace
 

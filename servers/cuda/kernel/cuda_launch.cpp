@@ -35,7 +35,8 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
   return count;
 }
 
-[[noreturn]] void throw_launch_error(CUresult result, const Place& place, const char* name, std::source_location site) {
+[[noreturn]] void throw_launch_error(CUresult result, const Location& place, const char* name,
+                                     std::source_location site) {
   if (is_sticky(result)) {
     report_gpu_fault(result, "launch");
     throw_gpu_fault(site);
@@ -49,7 +50,7 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
 
 }  // namespace
 
-void CudaLaunch::issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Place& place,
+void CudaLaunch::issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Location& place,
                        const char* name, std::source_location site) const {
   if (target.queue != nullptr && can_be_together()) return issue_together(*target.queue, on, sequence, name, site);
   issue_alone(target.stream(), place, name, site);
@@ -78,7 +79,8 @@ void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, std::uint64_
                         });
 }
 
-void CudaLaunch::issue_alone(CUstream stream, const Place& place, const char* name, std::source_location site) const {
+void CudaLaunch::issue_alone(CUstream stream, const Location& place, const char* name,
+                             std::source_location site) const {
   SmallVector<void*, 16> values;
   values.reserve(parameters.size());
   for (const Parameter& parameter : parameters) {

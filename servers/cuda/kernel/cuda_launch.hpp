@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/base/device_properties.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
@@ -40,7 +40,7 @@ struct CudaLaunch {
   /// Gives the launch to the driver, or to the stream's other launches, which it is given together: then what it makes
   /// of it may become known later, as an error of `on` at `sequence`. In a capture `on` need not be there any more.
   /// Throws LaunchError, std::bad_alloc.
-  void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Place& place, const char* name,
+  void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Location& place, const char* name,
              std::source_location site) const;
 
  private:
@@ -51,7 +51,7 @@ struct CudaLaunch {
   }
   void issue_together(StreamQueue& queue, CudaStream& on, std::uint64_t sequence, const char* name,
                       std::source_location site) const;
-  void issue_alone(CUstream stream, const Place& place, const char* name, std::source_location site) const;
+  void issue_alone(CUstream stream, const Location& place, const char* name, std::source_location site) const;
 };
 
 }  // namespace cox::detail

@@ -97,7 +97,7 @@ LoadedKernel load_kernel(const KernelDefinition& definition, const std::shared_p
   return loaded;
 }
 
-const LoadedKernel& require_loaded(const CudaKernel& kernel, const Place& place, std::source_location site) {
+const LoadedKernel& require_loaded(const CudaKernel& kernel, const Location& place, std::source_location site) {
   const LoadedKernel* const loaded = kernel.loaded(place.device.index);
   const std::string name = launch_name(kernel.name(), place);
   if (loaded == nullptr)

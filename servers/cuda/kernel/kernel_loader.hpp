@@ -3,7 +3,7 @@
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/kernel/kernel_definition.hpp>
 
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 
 #include <memory>
 #include <source_location>
@@ -22,7 +22,7 @@ namespace cox::detail {
 
 /// For the device thread: the kernel to launch. Throws LaunchError: with the failure as its cause, of the same kind, if
 /// it could not be prepared; NullFunction if it was not.
-[[nodiscard]] const LoadedKernel& require_loaded(const CudaKernel& kernel, const Place& place,
+[[nodiscard]] const LoadedKernel& require_loaded(const CudaKernel& kernel, const Location& place,
                                                  std::source_location site);
 
 }  // namespace cox::detail

@@ -50,7 +50,7 @@ std::array<To, 5> innermost_first(const Values& values) {
 
 }  // namespace
 
-CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr address, const Place& place,
+CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr address, const Location& place,
                               std::source_location site) {
   if (const std::size_t alignment = required_alignment(descriptor); address % alignment != 0)
     throw LaunchError(LaunchError::Kind::ArgumentType,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/tensor/tensor_map.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 
@@ -12,6 +12,6 @@ namespace cox::detail {
 /// were made; throws LaunchError ArgumentType if the memory is not aligned as it must be, CudaError if the driver
 /// refuses it. Device thread; does not meet the device.
 [[nodiscard]] CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr address,
-                                            const Place& place, std::source_location site);
+                                            const Location& place, std::source_location site);
 
 }  // namespace cox::detail

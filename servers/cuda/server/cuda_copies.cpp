@@ -52,7 +52,7 @@ void upload_from_pinned(CudaDevice& device, CudaStream& on, const BufferUses& us
 }
 
 /// A failure of a copy, with what it was for.
-std::exception_ptr failed_upload(const std::exception_ptr& error, const Place& place, std::source_location site) {
+std::exception_ptr failed_upload(const std::exception_ptr& error, const Location& place, std::source_location site) {
   try {
     std::rethrow_exception(error);
   } catch (const IoError& io) {

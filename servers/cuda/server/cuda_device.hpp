@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/base/caller.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/client/graph_id.hpp>
@@ -86,7 +86,7 @@ class CudaDevice final : private BatchHook {
   /// For large reads, on the threads that copy: page-locked memory of its own, so that the device thread does not wait
   /// while it grows.
   [[nodiscard]] const std::shared_ptr<CudaPinnedMemory>& results() const noexcept { return results_; }
-  [[nodiscard]] Place place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
+  [[nodiscard]] Location place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.

@@ -55,7 +55,7 @@ void require_limits(const Preparation& preparation) {
   const CudaKernel& kernel = preparation.kernel;
   const LoadedKernel& loaded = preparation.loaded;
   const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
-  const Place& place = preparation.on.place();
+  const Location& place = preparation.on.place();
   require_buffer_limit(launched, preparation.arguments.buffers.size(), hardware, place, preparation.caller.site);
   require_cube_dim(launched, hardware, place, preparation.caller.site);
   if (kernel.cube_dim().unit_count() > loaded.max_threads_per_block)
@@ -209,7 +209,7 @@ class LaunchIssue {
  private:
   // `sequence`: the launch's place among the errors of `on`, before that of a read which is queued after it.
   static void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, CudaLaunch& launch,
-                    Bytes& metadata, CUdeviceptr address, Count& count, const Place& place, const char* name,
+                    Bytes& metadata, CUdeviceptr address, Count& count, const Location& place, const char* name,
                     const std::source_location& site) {
     launch.count = count();
     if (launch.count.is_empty()) return;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/client/graph_capture.hpp>
 #include <coxswain/runtime/error/failure_reports.hpp>
 #include <coxswain/runtime/error/stream_errors.hpp>
@@ -25,7 +25,7 @@ namespace cox::detail {
 /// otherwise.
 class CudaStream : public std::enable_shared_from_this<CudaStream> {
  public:
-  CudaStream(const Place& place, StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
+  CudaStream(const Location& place, StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
       : capture(place),
         profiles(place),
         place_(place),
@@ -96,7 +96,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   // Any thread
   // --------------------------------------------------------------------------------------------------------------
 
-  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  [[nodiscard]] const Location& place() const noexcept { return place_; }
   /// A failure of the operation at `sequence` joins the stream's errors, and goes to `others`.
   void fail_at(std::uint64_t sequence, std::exception_ptr error,
                const std::shared_ptr<FailureReports>& others = nullptr);
@@ -108,7 +108,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   }
 
  private:
-  const Place place_;
+  const Location place_;
   StreamQueue queue_;
   const std::shared_ptr<StreamErrors> errors_;  // with the futures that have taken some
   std::uint64_t sequence_ = 0;

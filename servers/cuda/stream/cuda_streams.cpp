@@ -51,7 +51,7 @@ std::shared_ptr<CudaStream> CudaStreams::make_apart() {
 std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& native) {
   const StreamSlot slot = take_slot();
   try {
-    auto made = std::make_shared<CudaStream>(Place{device_, id}, slot, timeline(slot), native);
+    auto made = std::make_shared<CudaStream>(Location{device_, id}, slot, timeline(slot), native);
     queue_of(slot) = &made->queue();
     timeline(slot).set_in_order(true);
     ++native.users;
@@ -314,7 +314,7 @@ void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {
   for (std::size_t i = 0; i < count; ++i) {
     natives_[i]->each_suspect(most, [&](OperationHistory::Operation& operation) {
       suspects.push_back(
-          {std::move(operation.name), Place{device_, operation.stream}.to_string(), std::move(operation.site)});
+          {std::move(operation.name), Location{device_, operation.stream}.to_string(), std::move(operation.site)});
     });
   }
 }

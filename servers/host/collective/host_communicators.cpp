@@ -76,7 +76,7 @@ const std::shared_ptr<const HostStreamList>& HostCommunicators::communication() 
   if (communication_ == nullptr) {
     HostStreamList streams;
     for (std::size_t i = 0; i < thread_count_; ++i)
-      streams.push_back(std::make_shared<HostStream>(Place{device_, StreamId::allocate()}, threads_, no_stream,
+      streams.push_back(std::make_shared<HostStream>(Location{device_, StreamId::allocate()}, threads_, no_stream,
                                                      std::make_shared<Timeline>()));
     communication_ = std::make_shared<const HostStreamList>(std::move(streams));
   }

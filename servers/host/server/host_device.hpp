@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/base/caller.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/client/graph_id.hpp>
@@ -43,7 +43,7 @@ class HostDevice {
   [[nodiscard]] HostCommunicators& communicators() noexcept { return communicators_; }
   [[nodiscard]] HostMemory& memory() noexcept { return memory_; }
   [[nodiscard]] HostPinnedMemory& pinned() noexcept { return *pinned_; }
-  [[nodiscard]] Place place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
+  [[nodiscard]] Location place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.

@@ -3,7 +3,7 @@
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/base/device_properties.hpp>
 #include <coxswain/runtime/base/execution_mode.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
@@ -30,7 +30,7 @@ struct HostLaunch {
   MetadataBindingInfo info;
   ExecutionMode mode = ExecutionMode::Checked;
   std::shared_ptr<const HardwareProperties> hardware;
-  Place place;
+  Location place;
   std::source_location site;
 
   /// Runs the kernel for every cube, on the calling thread. Throws LaunchError: TooManyResources (dynamic count),

@@ -65,7 +65,7 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
 }  // namespace
 
 void queue_upload(HostDevice& device, Upload upload, const Caller& caller) {
-  const Place place = device.place(caller);
+  const Location place = device.place(caller);
   const CopyPlan rows = plan_copy(upload.destination, place, caller.site, upload.source.size());
   BufferUses uses;
   const HostRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
@@ -125,7 +125,7 @@ void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count,
                   ExecutionMode mode, const Caller& caller) {
   const auto& utilities = device.utilities();
   const std::shared_ptr<const HardwareProperties> hardware(utilities, &utilities->properties.hardware);
-  const Place place = device.place(caller);
+  const Location place = device.place(caller);
   if (!kernel.function())
     throw LaunchError(LaunchError::Kind::NullFunction, launch_name(kernel.name(), place) + " has no function to run",
                       caller.site);

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/sequencer/awaited_collectives.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
-#include <coxswain/runtime/base/place.hpp>
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/client/graph_capture.hpp>
 #include <coxswain/runtime/error/failure_reports.hpp>
 #include <coxswain/runtime/error/stream_errors.hpp>
@@ -36,7 +36,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
                          private Timeline::Waiter {
  public:
   /// `timeline`: of the slot, with nothing under way; the stream counts on from there.
-  HostStream(const Place& place, HostThreads& threads, StreamSlot slot, std::shared_ptr<Timeline> timeline)
+  HostStream(const Location& place, HostThreads& threads, StreamSlot slot, std::shared_ptr<Timeline> timeline)
       : capture(place),
         profiles(place),
         place_(place),
@@ -123,7 +123,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   // Any thread
   // --------------------------------------------------------------------------------------------------------------
 
-  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  [[nodiscard]] const Location& place() const noexcept { return place_; }
   /// A failure of what was asked for when failure_position() was `position` joins the stream's errors, and goes to
   /// `others`.
   void fail_at(std::uint64_t position, std::exception_ptr error, const std::shared_ptr<FailureReports>& others) {
@@ -164,7 +164,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   // On a thread of the stream that this one waits for.
   void reached() noexcept override { threads_.schedule(*this); }
 
-  Place place_;
+  Location place_;
   StreamSlot slot_;
   HostThreads& threads_;
   std::shared_ptr<Timeline> timeline_;

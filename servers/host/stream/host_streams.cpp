@@ -12,7 +12,7 @@ HostStream& HostStreams::of(StreamId id) {
   const TakenSlot taken = take_slot();
   std::shared_ptr<HostStream> made;
   try {
-    made = std::make_shared<HostStream>(Place{device_, id}, threads_, taken.slot, taken.timeline);
+    made = std::make_shared<HostStream>(Location{device_, id}, threads_, taken.slot, taken.timeline);
     streams_.emplace(id, made);
   } catch (...) {
     give_back(taken.slot);

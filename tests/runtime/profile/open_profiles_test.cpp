@@ -22,7 +22,7 @@ using cox::test::message_of;
 
 namespace {
 
-const cox::Place place{{.type = 0, .index = 1}, cox::StreamId{7}};
+const cox::Location place{{.type = 0, .index = 1}, cox::StreamId{7}};
 
 std::exception_ptr launch_error() {
   return std::make_exception_ptr(cox::LaunchError(cox::LaunchError::Kind::KernelFailed, "the kernel threw"));

@@ -17,7 +17,7 @@ using cox::detail::Timeline;
 namespace {
 
 std::shared_ptr<HostStream> make_stream(HostThreads& threads, std::uint64_t id) {
-  return std::make_shared<HostStream>(cox::Place{{}, StreamId{id}}, threads, cox::StreamSlot{0},
+  return std::make_shared<HostStream>(cox::Location{{}, StreamId{id}}, threads, cox::StreamSlot{0},
                                       std::make_shared<Timeline>());
 }
 

@@ -11,18 +11,18 @@ namespace cox::stress {
 namespace {
 
 // Beside each fault where its rate is.
-struct Place {
+struct Location {
   Fault fault;
   double FaultRates::* rate;
 };
-constexpr std::array<Place, fault_count - 1> places{{{Fault::Throw, &FaultRates::throws},
-                                                     {Fault::Cancel, &FaultRates::cancel},
-                                                     {Fault::Expire, &FaultRates::expire},
-                                                     {Fault::StallReport, &FaultRates::stall},
-                                                     {Fault::Missing, &FaultRates::missing},
-                                                     {Fault::Mismatch, &FaultRates::mismatch},
-                                                     {Fault::Shutdown, &FaultRates::shutdown},
-                                                     {Fault::Leave, &FaultRates::leave}}};
+constexpr std::array<Location, fault_count - 1> places{{{Fault::Throw, &FaultRates::throws},
+                                                        {Fault::Cancel, &FaultRates::cancel},
+                                                        {Fault::Expire, &FaultRates::expire},
+                                                        {Fault::StallReport, &FaultRates::stall},
+                                                        {Fault::Missing, &FaultRates::missing},
+                                                        {Fault::Mismatch, &FaultRates::mismatch},
+                                                        {Fault::Shutdown, &FaultRates::shutdown},
+                                                        {Fault::Leave, &FaultRates::leave}}};
 
 bool can_have(Operation operation, Fault fault) noexcept {
   const bool queued = operation == Operation::Submit || operation == Operation::Blocking;
@@ -47,8 +47,8 @@ FaultRates FaultRates::parse(std::string_view option, std::string_view text) {
   FaultRates rates;
   double sum = 0;
   for (const tools::Setting& setting : tools::parse_settings(option, text)) {
-    const auto* const place =
-        std::find_if(places.begin(), places.end(), [&](const Place& p) { return to_string(p.fault) == setting.name; });
+    const auto* const place = std::find_if(places.begin(), places.end(),
+                                           [&](const Location& p) { return to_string(p.fault) == setting.name; });
     const double rate = tools::parse_probability(option, setting.value);
     if (place == places.end())
       throw tools::ArgumentError(std::string(option) + ": '" + std::string(setting.name) + "' is none of " +
@@ -61,13 +61,13 @@ FaultRates FaultRates::parse(std::string_view option, std::string_view text) {
 }
 
 double FaultRates::rate(Fault fault) const noexcept {
-  const auto* const place = std::ranges::find(places, fault, &Place::fault);
+  const auto* const place = std::ranges::find(places, fault, &Location::fault);
   return place == places.end() ? 0 : this->*place->rate;
 }
 
 Fault FaultRates::pick(Operation operation, Random& random) const noexcept {
   double draw = random.unit();
-  for (const Place& place : places) {
+  for (const Location& place : places) {
     draw -= this->*place.rate;
     if (draw < 0) return can_have(operation, place.fault) ? place.fault : Fault::None;
   }

@@ -1,16 +1,16 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/base/rare_vector.hpp>
+#include <coxswain/runtime/base/heap_vector.hpp>
 
 #include <memory>
 #include <utility>
 #include <vector>
 
-using cox::RareVector;
+using cox::HeapVector;
 
 TEST_CASE("A rare vector is a pointer, empty or with its elements in their order") {
-  STATIC_REQUIRE(sizeof(RareVector<std::vector<int>>) == sizeof(void*));
-  RareVector<int> numbers;
+  STATIC_REQUIRE(sizeof(HeapVector<std::vector<int>>) == sizeof(void*));
+  HeapVector<int> numbers;
   CHECK(numbers.empty());
   CHECK(numbers.begin() == numbers.end());
   for (int i = 0; i < 5; ++i) numbers.push_back(i);
@@ -22,17 +22,17 @@ TEST_CASE("A rare vector is a pointer, empty or with its elements in their order
 TEST_CASE("A rare vector is copied and moved with its elements") {
   const auto life = std::make_shared<int>(1);
   {
-    RareVector<std::shared_ptr<int>> first;
-    const RareVector<std::shared_ptr<int>> none = first;
+    HeapVector<std::shared_ptr<int>> first;
+    const HeapVector<std::shared_ptr<int>> none = first;
     CHECK(none.empty());
     first.push_back(life);
-    RareVector<std::shared_ptr<int>> second = first;
+    HeapVector<std::shared_ptr<int>> second = first;
     CHECK(life.use_count() == 3);
     second.push_back(life);
     first = second;
     CHECK(first.size() == 2);
     CHECK(life.use_count() == 5);
-    const RareVector<std::shared_ptr<int>> moved = std::move(second);
+    const HeapVector<std::shared_ptr<int>> moved = std::move(second);
     CHECK(moved.size() == 2);
     CHECK(second.empty());  // NOLINT(bugprone-use-after-move): that is what is asked
     CHECK(life.use_count() == 5);

@@ -9,19 +9,19 @@ namespace cox {
 
 /// A sequence that is nearly always empty, and takes no more room than a pointer: it is on the heap if it is not.
 template <class T>
-class RareVector {
+class HeapVector {
  public:
   using value_type = T;
 
-  RareVector() noexcept = default;
-  RareVector(const RareVector& other)
+  HeapVector() noexcept = default;
+  HeapVector(const HeapVector& other)
       : values_(other.empty() ? nullptr : std::make_unique<std::vector<T>>(*other.values_)) {}
-  RareVector(RareVector&&) noexcept = default;
-  RareVector& operator=(RareVector other) noexcept {
+  HeapVector(HeapVector&&) noexcept = default;
+  HeapVector& operator=(HeapVector other) noexcept {
     values_.swap(other.values_);
     return *this;
   }
-  ~RareVector() = default;
+  ~HeapVector() = default;
 
   [[nodiscard]] std::size_t size() const noexcept { return values_ == nullptr ? 0 : values_->size(); }
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }

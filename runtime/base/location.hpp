@@ -8,7 +8,7 @@
 namespace cox {
 
 /// Where an operation ran or should have run: what every error of the runtime names.
-struct Place {
+struct Location {
   DeviceId device;
   StreamId stream;
 
