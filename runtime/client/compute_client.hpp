@@ -11,7 +11,7 @@
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/handle/managed_resource.hpp>
 #include <coxswain/runtime/launch/compact_arguments.hpp>
-#include <coxswain/runtime/launch/issue_time.hpp>
+#include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
@@ -503,7 +503,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                            ExecutionMode mode, const Site& site) {
     name_operation("launch");
     const Caller caller{.site = site};  // its stream is the submitter's (L9)
-    server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::AtEndOfRow);
+    server.launch(std::move(kernel), count, std::move(arguments), mode, caller, SubmitMode::Batched);
   }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
   bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,
@@ -758,7 +758,7 @@ bool ComputeClient<Server, HandleTemplate>::launch_measured(const std::string& n
   const auto run = [&] {
     device_.submit_blocking(
         [&](Server& server) {
-          server.launch(std::move(kernel), count, std::move(arguments), mode, caller, IssueTime::Now);
+          server.launch(std::move(kernel), count, std::move(arguments), mode, caller, SubmitMode::Immediate);
         },
         site);
   };

@@ -14,8 +14,8 @@
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
-#include <coxswain/runtime/launch/issue_time.hpp>
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/memory/allocation_mode.hpp>
 #include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
@@ -82,7 +82,7 @@ concept ComputeServer =
     requires(S& server, const S& constant, ManagedMemory memory, std::size_t size, const Caller& caller,
              Uploads uploads, Downloads downloads, Promise<std::vector<Bytes>> contents, Promise<void> done,
              typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
-             IssueTime when, std::exception_ptr error, StreamId stream, std::uint16_t type,
+             SubmitMode when, std::exception_ptr error, StreamId stream, std::uint16_t type,
              std::span<const std::size_t> sizes, const Binding& binding, AllocationMode allocation_mode,
              const MemoryPoolLayout& layout, ProfilingToken token, ProfileFailures failures, GraphId graph,
              MembershipEpoch called) {

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
-#include <coxswain/runtime/launch/issue_time.hpp>
+#include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/runtime/tensor/memory_layout.hpp>
@@ -229,7 +229,7 @@ class CollectiveCalls {
     client().submit(site, "collective",
                     [group = std::move(group), calls = std::move(calls).take_calls(),
                      pending = client().pending_collective()](Server& server, const Caller& caller) mutable {
-                      server.communicate(std::move(group), std::move(calls), caller, IssueTime::AtEndOfRow);
+                      server.communicate(std::move(group), std::move(calls), caller, SubmitMode::Batched);
                     });
   }
 

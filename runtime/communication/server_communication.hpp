@@ -3,7 +3,7 @@
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/collective_call.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/launch/issue_time.hpp>
+#include <coxswain/runtime/launch/submit_mode.hpp>
 
 #include <concepts>
 #include <exception>
@@ -31,7 +31,7 @@ concept ServerCommunication =
     std::same_as<decltype(S::communication_enabled), const bool> &&
     (!S::communication_enabled ||
      requires(S& server, const CommunicationId& devices, std::shared_ptr<typename S::CommunicationGroup> group,
-              CollectiveCallList calls, const Caller& caller, IssueTime when, const std::exception_ptr& cause) {
+              CollectiveCallList calls, const Caller& caller, SubmitMode when, const std::exception_ptr& cause) {
        { S::communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
        { S::renew_communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
        { server.communicate(group, std::move(calls), caller, when) } -> std::same_as<void>;

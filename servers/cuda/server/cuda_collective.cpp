@@ -84,14 +84,14 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
 }  // namespace
 
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
-                      const CollectiveCallList& calls, const Caller& caller, IssueTime when) {
+                      const CollectiveCallList& calls, const Caller& caller, SubmitMode when) {
   if (on.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
     return on.capture.graph().add_interlude([devices = group->devices(), calls, site = caller.site](
                                                 CudaDevice& its, CudaStream& replaying, MembershipEpoch called) {
       queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, called, site), calls,
-                       {replaying.place().stream, site}, IssueTime::Now);
+                       {replaying.place().stream, site}, SubmitMode::Immediate);
     });
   }
   const PostQueue::HoldNotify hold = device.hold_notify();
@@ -103,7 +103,7 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
     give_up_unasked(*group, communicator);
   }
   // Both ends of a transfer are asked for one by one as a rule, and wait for each other.
-  device.ask(*communicator, is_transfer(calls.front().request.operation) ? IssueTime::Now : when);
+  device.ask(*communicator, is_transfer(calls.front().request.operation) ? SubmitMode::Immediate : when);
   device.make_calls();
 }
 

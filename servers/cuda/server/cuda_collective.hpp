@@ -3,7 +3,7 @@
 #include <coxswain/collectives/group/communication_group.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/collective_call.hpp>
-#include <coxswain/runtime/launch/issue_time.hpp>
+#include <coxswain/runtime/launch/submit_mode.hpp>
 
 #include <memory>
 
@@ -17,6 +17,6 @@ class CudaStream;
 /// not wait. Throws CollectiveError Aborted, or std::bad_alloc, if they could not even be noted (no memory, closed, too
 /// many wait already): their communicator has then been given up for all ranks.
 void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
-                      const CollectiveCallList& calls, const Caller& caller, IssueTime when);
+                      const CollectiveCallList& calls, const Caller& caller, SubmitMode when);
 
 }  // namespace cox::detail

@@ -133,14 +133,14 @@ void CudaDevice::make_calls() noexcept {
   }
 }
 
-void CudaDevice::ask(CudaCommunicator& communicator, IssueTime when) noexcept {
+void CudaDevice::ask(CudaCommunicator& communicator, SubmitMode when) noexcept {
   if (gathering_ != &communicator) ask_gathered();
-  if (when == IssueTime::Now || communicator.has_many() || !will_end_batch()) return communicator.ask();
+  if (when == SubmitMode::Immediate || communicator.has_many() || !will_end_batch()) return communicator.ask();
   gathering_ = &communicator;
 }
 
-void CudaDevice::give_launches(IssueTime when) noexcept {
-  if (!streams_.has_launches() || (when == IssueTime::AtEndOfRow && will_end_batch())) return;
+void CudaDevice::give_launches(SubmitMode when) noexcept {
+  if (!streams_.has_launches() || (when == SubmitMode::Batched && will_end_batch())) return;
   streams_.flush_launches();
 }
 

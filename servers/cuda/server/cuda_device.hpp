@@ -10,7 +10,7 @@
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
-#include <coxswain/runtime/launch/issue_time.hpp>
+#include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/cuda/collective/cuda_communicators.hpp>
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
@@ -70,10 +70,10 @@ class CudaDevice final : private BatchHook {
   void make_calls() noexcept;
   /// The rank asks for what it has submitted: now; or at the end of this thread's batch of tasks, with what it will
   /// have submitted by then, and sooner if that is much. What has its turn by that is launched by make_calls().
-  void ask(CudaCommunicator& communicator, IssueTime when) noexcept;
+  void ask(CudaCommunicator& communicator, SubmitMode when) noexcept;
   /// The driver is given the launches so far: now; or at the end of this thread's batch of tasks, with those that come
   /// by then.
-  void give_launches(IssueTime when) noexcept;
+  void give_launches(SubmitMode when) noexcept;
   [[nodiscard]] EventWatch& watch() noexcept { return watch_; }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
   [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }

@@ -165,7 +165,7 @@ void CudaServer::read(Downloads downloads, const Caller& caller, Promise<std::ve
 }
 
 void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const KernelArguments& arguments,
-                        ExecutionMode, const Caller& caller, IssueTime when) {
+                        ExecutionMode, const Caller& caller, SubmitMode when) {
   if (count.is_empty()) return;
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
@@ -371,7 +371,7 @@ std::shared_ptr<CommunicationGroup> CudaServer::renew_communication_group(const 
 }
 
 void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
-                             const Caller& caller, IssueTime when) {
+                             const Caller& caller, SubmitMode when) {
   CudaStream& on = device_->enter(caller);
   try {
     detail::queue_collective(*device_, on, group, calls, caller, when);

@@ -118,7 +118,7 @@ void HostServer::read(Downloads downloads, const Caller& caller, Promise<std::ve
 }
 
 void HostServer::launch(HostKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
-                        const Caller& caller, IssueTime) {
+                        const Caller& caller, SubmitMode) {
   if (count.is_empty()) return;
   try {
     detail::queue_launch(*device_, std::move(kernel), count, std::move(arguments), mode, caller);
@@ -288,7 +288,7 @@ std::shared_ptr<CommunicationGroup> HostServer::renew_communication_group(const 
 
 // Its ranks ask at once: the threads that do the work take far longer.
 void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
-                             const Caller& caller, IssueTime) {
+                             const Caller& caller, SubmitMode) {
   try {
     detail::queue_collective(*device_, group, calls, caller);
   } catch (...) {

@@ -4,7 +4,7 @@
 #include <coxswain/runtime/client/compute_client.hpp>
 #include <coxswain/runtime/client/compute_server.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
-#include <coxswain/runtime/launch/issue_time.hpp>
+#include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
@@ -62,7 +62,7 @@ class HostServer {
   void write(Uploads uploads, const Caller& caller);
   void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
   void launch(HostKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
-              const Caller& caller, IssueTime when);
+              const Caller& caller, SubmitMode when);
   void sync(const Caller& caller, Promise<void> promise);
   void flush(const Caller& caller);
   [[nodiscard]] MemoryUsage memory_usage(const Caller& caller);
@@ -87,7 +87,7 @@ class HostServer {
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
   void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller,
-                   IssueTime when);
+                   SubmitMode when);
   void sync_collective(const Caller& caller);
 
  private:

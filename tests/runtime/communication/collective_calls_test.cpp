@@ -58,7 +58,7 @@ struct Server {
     return group;
   }
   void communicate(const std::shared_ptr<Group>& group, const CollectiveCallList& calls, const Caller& caller,
-                   IssueTime when);  // nothing that is submitted here runs
+                   SubmitMode when);  // nothing that is submitted here runs
 };
 
 /// A client that notes what it is asked to submit.

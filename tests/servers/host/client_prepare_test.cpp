@@ -58,7 +58,7 @@ class PreparingServer : public HostServer {
     return ours;
   }
   void launch(PreparedKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
-              const Caller& caller, IssueTime when) {
+              const Caller& caller, SubmitMode when) {
     kernel.record().add("launch");
     HostServer::launch(kernel, count, std::move(arguments), mode, caller, when);
   }
