@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/handle/return_list.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
 
 #include <cstddef>
@@ -18,8 +18,8 @@ class DeviceBuffer;
 using ReturnedBuffers = detail::ReturnList<DeviceBuffer>;
 
 /// The storage of one allocation. Held by the references to its memory; work that was queued with it is known by its
-/// place on the streams instead (LastUses), so that the memory can be used again as soon as the order of the streams
-/// allows, and not before (L11). Device thread only, unless said otherwise.
+/// place on the streams instead (AccessTracker), so that the memory can be used again as soon as the order of the
+/// streams allows, and not before (L11). Device thread only, unless said otherwise.
 class DeviceBuffer final : public MemoryResource {
  public:
   /// Where buffers live: the pool that they are from.
@@ -37,7 +37,7 @@ class DeviceBuffer final : public MemoryResource {
   /// Bytes, as asked for.
   [[nodiscard]] std::size_t size() const noexcept { return bytes; }
 
-  LastUses uses;
+  AccessTracker uses;
   MemoryAllocation allocation;
   std::size_t bytes = 0;
   Home home = Home::Automatic;

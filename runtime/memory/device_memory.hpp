@@ -71,7 +71,7 @@ class DeviceMemory {
     buffer->bytes = request.bytes;
     buffer->home = request.home;
     buffer->allocation = *found;
-    buffer->uses = LastUses(found->after);
+    buffer->uses = AccessTracker(found->after);
     unguard(*buffer);
     publish();
     return buffer;
@@ -201,7 +201,7 @@ class DeviceMemory {
       delete buffer;
       return;
     }
-    buffer->uses = LastUses();
+    buffer->uses = AccessTracker();
     buffer->allocation = {};
     buffer->bytes = 0;
     buffer->next_returned = std::exchange(spare_, buffer);

@@ -33,14 +33,14 @@ class PieceMap {
     for (std::uint16_t i = 0; i < size; ++i) places_[first + i] = {piece, i, size};
   }
   /// Takes the piece away that begins behind that granule.
-  void take(std::size_t first) noexcept { std::fill_n(&places_[first], size_at(first), Place{}); }
+  void take(std::size_t first) noexcept { std::fill_n(&places_[first], size_at(first), Extent{}); }
 
   /// Of the pieces that lie within [begin, end), all of which has memory: the last ones, next to each other, that
   /// together have `most` granules, or as many as there are.
   [[nodiscard]] Run last_whole(std::size_t begin, std::size_t end, std::size_t most, Excess excess) const noexcept {
     Run run{end, 0};
     while (run.first > begin && run.count < most) {
-      const Place& last = places_[run.first - 1];
+      const Extent& last = places_[run.first - 1];
       const bool ends_here = last.offset + 1U == last.size;
       const bool fits =
           ends_here && run.first - begin >= last.size && (excess == Excess::Allowed || run.count + last.size <= most);
@@ -56,12 +56,12 @@ class PieceMap {
   }
 
  private:
-  struct Place {
+  struct Extent {
     Piece piece = none;
     std::uint16_t offset = 0;  // of the granule in the piece
     std::uint16_t size = 0;    // granules of the piece
   };
-  std::vector<Place> places_;
+  std::vector<Extent> places_;
 };
 
 }  // namespace cox

@@ -5,7 +5,7 @@
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/collective/turn_order.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>

@@ -7,7 +7,7 @@
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/collective/collective_part.hpp>
 #include <coxswain/servers/cuda/collective/unasked_collectives.hpp>

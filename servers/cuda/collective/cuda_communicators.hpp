@@ -5,7 +5,7 @@
 #include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/servers/cuda/collective/cuda_communicator.hpp>
 
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/service/post_queue.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>

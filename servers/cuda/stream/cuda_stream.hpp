@@ -5,7 +5,7 @@
 #include <coxswain/runtime/error/failure_reports.hpp>
 #include <coxswain/runtime/error/stream_errors.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/servers/cuda/stream/cuda_graph.hpp>
 #include <coxswain/servers/cuda/stream/cuda_profile.hpp>

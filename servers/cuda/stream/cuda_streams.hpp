@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/service/post_queue.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>

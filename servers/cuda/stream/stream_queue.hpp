@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/event/cuda_timeline.hpp>

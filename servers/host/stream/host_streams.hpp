@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/servers/host/stream/host_stream.hpp>
 #include <coxswain/servers/host/stream/host_threads.hpp>
 #include <coxswain/servers/host/stream/timeline.hpp>

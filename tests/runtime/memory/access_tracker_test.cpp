@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/memory/pool_model.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/memory/last_uses.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
 
 using namespace cox;
 using cox::test::PaperClock;
@@ -22,7 +22,7 @@ struct Uses {
   }
 
   PaperClock clock;
-  LastUses uses;
+  AccessTracker uses;
 };
 
 }  // namespace
@@ -56,7 +56,7 @@ TEST_CASE("L11: memory is free when its last readers are done, or its last write
 
 TEST_CASE("Memory with a former life waits for its end", "[memory]") {
   Uses memory;
-  memory.uses = LastUses({a, 5});
+  memory.uses = AccessTracker({a, 5});
   CHECK(memory.use(Access::Write, b, 1) == StreamPositions{{a, 5}});
   CHECK(memory.use(Access::Write, a, 6) == StreamPositions{{b, 1}});
 }

@@ -17,11 +17,11 @@ using StreamPositions = SmallVector<StreamPosition, 4>;
 ///
 /// A use is registered in three steps, so that a failure in between leaves nothing behind that others would wait for:
 /// add_waits and prepare, which may throw; queue the work; note.
-class LastUses {
+class AccessTracker {
  public:
-  LastUses() noexcept = default;
+  AccessTracker() noexcept = default;
   /// Of memory that had a life before, which ends at `after`.
-  explicit LastUses(StreamPosition after) noexcept : writer_(after) {}
+  explicit AccessTracker(StreamPosition after) noexcept : writer_(after) {}
 
   /// Adds to `waits` what must be over before work of stream `on` may read or write the memory. Throws std::bad_alloc.
   template <class Clock>
