@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/device_id.hpp>
-#include <coxswain/runtime/handle/reference_reserve.hpp>
+#include <coxswain/runtime/handle/biased_ref_count.hpp>
 
 #include <atomic>
 #include <bit>
@@ -131,7 +131,7 @@ class ManagedMemory : public MemoryView {
 /// A reference that also counts as a user's handle. As long as there is only one, its user may change the memory in
 /// place without anyone else noticing.
 ///
-/// It gives out references to operations, which drop them on the device thread: see ReferenceReserve.
+/// It gives out references to operations, which drop them on the device thread: see BiasedRefCount.
 class ManagedMemoryHandle {
  public:
   ManagedMemoryHandle() noexcept = default;
@@ -183,7 +183,7 @@ class ManagedMemoryHandle {
   }
 
   ManagedMemory memory_;
-  mutable detail::ReferenceReserve reserve_;
+  mutable detail::BiasedRefCount reserve_;
 };
 
 }  // namespace cox

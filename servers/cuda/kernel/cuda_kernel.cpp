@@ -7,25 +7,25 @@ namespace cox {
 using detail::KernelDefinition;
 
 CudaKernel CudaKernel::from_source(std::string name, CubeDim cube_dim, std::string source, CudaKernelOptions options) {
-  return {detail::BulkShared<KernelDefinition>::make(std::move(name), KernelDefinition::Source{std::move(source)},
-                                                     std::move(options)),
+  return {detail::BiasedSharedPtr<KernelDefinition>::make(std::move(name), KernelDefinition::Source{std::move(source)},
+                                                          std::move(options)),
           cube_dim};
 }
 
 CudaKernel CudaKernel::from_image(std::string name, CubeDim cube_dim, std::vector<std::byte> image,
                                   CudaKernelOptions options) {
   image.push_back(std::byte{0});  // the driver takes text up to a 0, and knows by itself where an image ends
-  return {detail::BulkShared<KernelDefinition>::make(std::move(name), KernelDefinition::Image{std::move(image)},
-                                                     std::move(options)),
+  return {detail::BiasedSharedPtr<KernelDefinition>::make(std::move(name), KernelDefinition::Image{std::move(image)},
+                                                          std::move(options)),
           cube_dim};
 }
 
 CudaKernel CudaKernel::from_function(std::string name, CubeDim cube_dim, Resolver resolver, CudaKernelOptions options) {
-  return {detail::BulkShared<KernelDefinition>::make(std::move(name), std::move(resolver), std::move(options)),
+  return {detail::BiasedSharedPtr<KernelDefinition>::make(std::move(name), std::move(resolver), std::move(options)),
           cube_dim};
 }
 
-CudaKernel::CudaKernel(detail::BulkShared<KernelDefinition> definition, CubeDim cube_dim) noexcept
+CudaKernel::CudaKernel(detail::BiasedSharedPtr<KernelDefinition> definition, CubeDim cube_dim) noexcept
     : definition_(std::move(definition)), cube_dim_(cube_dim) {}
 
 const std::string& CudaKernel::name() const noexcept { return definition_->name(); }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/device_id.hpp>
-#include <coxswain/runtime/handle/bulk_shared.hpp>
+#include <coxswain/runtime/handle/biased_shared_ptr.hpp>
 #include <coxswain/runtime/launch/cube_dim.hpp>
 #include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>
 
@@ -71,9 +71,9 @@ class CudaKernel {
   [[nodiscard]] const detail::LoadedKernel* loaded(std::uint16_t device_index) const noexcept;
 
  private:
-  CudaKernel(detail::BulkShared<detail::KernelDefinition> definition, CubeDim cube_dim) noexcept;
+  CudaKernel(detail::BiasedSharedPtr<detail::KernelDefinition> definition, CubeDim cube_dim) noexcept;
 
-  detail::BulkShared<detail::KernelDefinition> definition_;
+  detail::BiasedSharedPtr<detail::KernelDefinition> definition_;
   CubeDim cube_dim_;
 };
 

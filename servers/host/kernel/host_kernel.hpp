@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/handle/bulk_shared.hpp>
+#include <coxswain/runtime/handle/biased_shared_ptr.hpp>
 #include <coxswain/runtime/launch/cube_dim.hpp>
 #include <coxswain/servers/host/kernel/kernel_context.hpp>
 
@@ -20,9 +20,8 @@ class HostKernel {
 
   /// `buffers`: how many the kernel takes. An empty function is found out at launch (LaunchError NullFunction).
   HostKernel(std::string name, CubeDim cube_dim, std::size_t buffers, Function function)
-      : definition_(
-            detail::BulkShared<Definition>::make(Definition{std::move(name), cube_dim, buffers, std::move(function)})) {
-  }
+      : definition_(detail::BiasedSharedPtr<Definition>::make(
+            Definition{std::move(name), cube_dim, buffers, std::move(function)})) {}
 
   [[nodiscard]] const std::string& name() const noexcept { return definition_->name; }
   [[nodiscard]] const CubeDim& cube_dim() const noexcept { return definition_->cube_dim; }
@@ -36,7 +35,7 @@ class HostKernel {
     std::size_t buffers;
     Function function;
   };
-  detail::BulkShared<Definition> definition_;
+  detail::BiasedSharedPtr<Definition> definition_;
 };
 
 }  // namespace cox

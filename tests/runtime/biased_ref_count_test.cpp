@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/handle/reference_reserve.hpp>
+#include <coxswain/runtime/handle/biased_ref_count.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-using cox::detail::ReferenceReserve;
+using cox::detail::BiasedRefCount;
 
 TEST_CASE("References that are given out and those in reserve are all that were counted") {
   std::atomic<std::uint32_t> references{1};
-  ReferenceReserve reserve;
+  BiasedRefCount reserve;
   for (std::uint32_t given = 1; given <= 100; ++given) {
     reserve.take(references);
     CHECK(references >= 1 + given);
@@ -24,7 +24,7 @@ TEST_CASE("References that are given out and those in reserve are all that were 
 
 TEST_CASE("The count is touched once for many references") {
   std::atomic<std::uint32_t> references{1};
-  ReferenceReserve reserve;
+  BiasedRefCount reserve;
   unsigned touched = 0;
   for (int i = 0; i < 2'560; ++i) {
     const std::uint32_t before = references;
@@ -36,7 +36,7 @@ TEST_CASE("The count is touched once for many references") {
 
 TEST_CASE("The count is touched once for many references by threads that come later, too") {
   std::atomic<std::uint32_t> references{1};
-  ReferenceReserve reserve;
+  BiasedRefCount reserve;
   reserve.take(references);
   unsigned touched = 0;
   std::thread([&] {
@@ -52,11 +52,11 @@ TEST_CASE("The count is touched once for many references by threads that come la
 
 TEST_CASE("A reserve goes with what is moved and swapped") {
   std::atomic<std::uint32_t> references{1};
-  ReferenceReserve first;
+  BiasedRefCount first;
   first.take(references);
-  ReferenceReserve second(std::move(first));
+  BiasedRefCount second(std::move(first));
   CHECK(first.give_up() == 0);  // NOLINT(bugprone-use-after-move): that is what is asked
-  ReferenceReserve third;
+  BiasedRefCount third;
   third.swap(second);
   CHECK(second.give_up() == 0);
   third.take(references);  // from what came with it
@@ -65,7 +65,7 @@ TEST_CASE("A reserve goes with what is moved and swapped") {
 
 TEST_CASE("A reserve does not grow, however often it is moved and whoever takes from it") {
   std::atomic<std::uint32_t> references{1};
-  ReferenceReserve reserve;
+  BiasedRefCount reserve;
   std::uint32_t given = 0;
   std::uint32_t most_left = 0;
   std::thread([&] {
@@ -75,7 +75,7 @@ TEST_CASE("A reserve does not grow, however often it is moved and whoever takes 
     std::thread([&] { reserve.take(references); }).join();  // whose it is now, or one of the others
     reserve.take(references);
     given += 2;
-    ReferenceReserve moved(std::move(reserve));
+    BiasedRefCount moved(std::move(reserve));
     reserve.swap(moved);
     most_left = std::max(most_left, references - 1 - given);
   }
@@ -85,7 +85,7 @@ TEST_CASE("A reserve does not grow, however often it is moved and whoever takes 
 
 TEST_CASE("Any number of threads may take from a reserve at a time") {
   std::atomic<std::uint32_t> references{1};
-  ReferenceReserve reserve;
+  BiasedRefCount reserve;
   std::vector<std::thread> threads;
   reserve.take(references);
   for (int t = 0; t < 4; ++t)

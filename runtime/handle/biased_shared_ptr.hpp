@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/handle/reference_reserve.hpp>
+#include <coxswain/runtime/handle/biased_ref_count.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -10,25 +10,25 @@
 namespace cox::detail {
 
 /// As std::shared_ptr<const T>, for what is copied on one thread and dropped on another again and again: see
-/// ReferenceReserve. Any number of threads may copy one pointer at a time. T may be incomplete where pointers are only
+/// BiasedRefCount. Any number of threads may copy one pointer at a time. T may be incomplete where pointers are only
 /// copied, moved and dropped.
 template <class T>
-class BulkShared {
+class BiasedSharedPtr {
  public:
-  BulkShared() noexcept = default;
+  BiasedSharedPtr() noexcept = default;
   template <class... A>
-  [[nodiscard]] static BulkShared make(A&&... arguments) {
-    return BulkShared(new Record{{.destroy = &destroy}, T(std::forward<A>(arguments)...)});
+  [[nodiscard]] static BiasedSharedPtr make(A&&... arguments) {
+    return BiasedSharedPtr(new Record{{.destroy = &destroy}, T(std::forward<A>(arguments)...)});
   }
-  BulkShared(const BulkShared& other) noexcept : count_(other.give_out()) {}
-  BulkShared(BulkShared&& other) noexcept
+  BiasedSharedPtr(const BiasedSharedPtr& other) noexcept : count_(other.give_out()) {}
+  BiasedSharedPtr(BiasedSharedPtr&& other) noexcept
       : count_(std::exchange(other.count_, nullptr)), reserve_(std::move(other.reserve_)) {}
-  BulkShared& operator=(BulkShared other) noexcept {
+  BiasedSharedPtr& operator=(BiasedSharedPtr other) noexcept {
     std::swap(count_, other.count_);
     reserve_.swap(other.reserve_);
     return *this;
   }
-  ~BulkShared() {
+  ~BiasedSharedPtr() {
     if (count_ == nullptr) return;
     const std::uint32_t counted = 1 + reserve_.give_up();
     // Release: what this thread did with the object is visible to whoever deletes it; acquire, in the one that deletes.
@@ -50,7 +50,7 @@ class BulkShared {
   struct Record : Count {
     alignas(line) const T value;
   };
-  explicit BulkShared(Count* count) noexcept : count_(count) {}
+  explicit BiasedSharedPtr(Count* count) noexcept : count_(count) {}
 
   static void destroy(Count* count) noexcept { delete static_cast<Record*>(count); }
 
@@ -60,7 +60,7 @@ class BulkShared {
   }
 
   Count* count_ = nullptr;
-  mutable ReferenceReserve reserve_;
+  mutable BiasedRefCount reserve_;
 };
 
 }  // namespace cox::detail

@@ -12,12 +12,12 @@ namespace cox::detail {
 /// forth between the two threads' caches. Any number of threads may take from one reserve at a time. The first of them
 /// owns a part of it, from which it takes without an atomic operation: that would wait for all that the thread has
 /// written before, such as closures into lines that another processor has.
-class ReferenceReserve {
+class BiasedRefCount {
  public:
-  ReferenceReserve() noexcept = default;
-  ReferenceReserve(ReferenceReserve&& other) noexcept : left_(other.give_up()) {}
-  ReferenceReserve& operator=(ReferenceReserve&&) = delete;
-  ~ReferenceReserve() = default;
+  BiasedRefCount() noexcept = default;
+  BiasedRefCount(BiasedRefCount&& other) noexcept : left_(other.give_up()) {}
+  BiasedRefCount& operator=(BiasedRefCount&&) = delete;
+  ~BiasedRefCount() = default;
 
   /// One more reference may be given out; `references`, which counts them all, is touched once for many. Who calls this
   /// holds one himself.
@@ -40,7 +40,7 @@ class ReferenceReserve {
     return left;
   }
   /// While nobody takes from either.
-  void swap(ReferenceReserve& other) noexcept {
+  void swap(BiasedRefCount& other) noexcept {
     const std::uint16_t left = other.give_up();
     other.left_.store(give_up(), std::memory_order_relaxed);
     left_.store(left, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/handle/bulk_shared.hpp>
+#include <coxswain/runtime/handle/biased_shared_ptr.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-using cox::detail::BulkShared;
+using cox::detail::BiasedSharedPtr;
 
 namespace {
 
@@ -20,7 +20,7 @@ struct Counted {
   ~Counted() { --*alive; }
   std::atomic<int>* alive;
 };
-using Shared = BulkShared<Counted>;
+using Shared = BiasedSharedPtr<Counted>;
 
 }  // namespace
 
