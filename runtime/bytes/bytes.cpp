@@ -5,8 +5,8 @@
 #include <coxswain/runtime/bytes/bytes_reader.hpp>
 #include <coxswain/runtime/bytes/file_allocation.hpp>
 #include <coxswain/runtime/bytes/heap_allocation.hpp>
-#include <coxswain/runtime/bytes/kept_allocation.hpp>
 #include <coxswain/runtime/bytes/lazy_allocation.hpp>
+#include <coxswain/runtime/bytes/shared_allocation.hpp>
 
 #include <algorithm>
 
@@ -58,7 +58,7 @@ Bytes Bytes::from_allocation(std::unique_ptr<HostAllocation> allocation) noexcep
 
 Bytes Bytes::from_shared(std::shared_ptr<const void> keeper, std::span<const std::byte> data,
                          AllocationProperty property) {
-  return from_allocation(std::make_unique<detail::KeptAllocation>(std::move(keeper), data, property));
+  return from_allocation(std::make_unique<detail::SharedAllocation>(std::move(keeper), data, property));
 }
 
 Bytes Bytes::adopt(std::byte* data, std::size_t size, void* context, Release release) {

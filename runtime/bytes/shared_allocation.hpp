@@ -10,10 +10,10 @@
 namespace cox::detail {
 
 /// Memory that others look at too, so that nobody may write to it, for as long as `keeper` is kept.
-class KeptAllocation final : public HostAllocation {
+class SharedAllocation final : public HostAllocation {
  public:
-  KeptAllocation(std::shared_ptr<const void> keeper, std::span<const std::byte> memory,
-                 AllocationProperty property) noexcept
+  SharedAllocation(std::shared_ptr<const void> keeper, std::span<const std::byte> memory,
+                   AllocationProperty property) noexcept
       : HostAllocation(property, memory), keeper_(std::move(keeper)) {}
 
  private:
