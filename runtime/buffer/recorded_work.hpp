@@ -16,13 +16,13 @@ namespace cox {
 /// behind each part but the last something that every replay has to do anew, since others than the stream have a say in
 /// it. Keeps all memory that the steps touch, so that nothing else is ever put there while it lives (L11). For servers
 /// whose resources are DeviceBuffers. Device thread only.
-template <class Step, class Interlude>
+template <class Step, class ReplayCallback>
 class RecordedWork {
  public:
   struct Part {
     std::vector<Step> steps = {};
     BufferUses uses = {};                                        ///< each buffer once, as written if any step writes it
-    Interlude then = {};                                         ///< empty: of the last part
+    ReplayCallback then = {};                                    ///< empty: of the last part
     std::unordered_map<DeviceBuffer*, std::size_t> places = {};  ///< in uses
   };
 
@@ -45,9 +45,9 @@ class RecordedWork {
     part.steps.push_back(std::move(step));
   }
   /// Behind what has been added so far, and before what comes. Throws std::bad_alloc; then nothing was added.
-  void add_interlude(Interlude interlude) {
+  void add_interlude(ReplayCallback replay_callback) {
     parts_.emplace_back();
-    parts_[parts_.size() - 2].then = std::move(interlude);
+    parts_[parts_.size() - 2].then = std::move(replay_callback);
   }
 
   /// At least one, which may have no steps.

@@ -3,7 +3,7 @@
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/base/location.hpp>
-#include <coxswain/runtime/buffer/warm_up_memory.hpp>
+#include <coxswain/runtime/buffer/capture_memory.hpp>
 #include <coxswain/runtime/client/capture_state.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
@@ -77,7 +77,7 @@ class GraphCapture {
   /// While preparing. Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { warm_up_.keep(memory); }
   /// While capturing: memory of that size from the rehearsal, or null.
-  [[nodiscard]] WarmUpMemory::Buffer take_warm_up(std::size_t size) noexcept { return warm_up_.take(size); }
+  [[nodiscard]] CaptureMemory::Buffer take_warm_up(std::size_t size) noexcept { return warm_up_.take(size); }
   /// While capturing: what the work is added to.
   [[nodiscard]] Graph& graph() noexcept { return *graph_; }
   /// While capturing: the graph will be of no use. The first failure is kept.
@@ -87,7 +87,7 @@ class GraphCapture {
 
  private:
   CaptureState state_;
-  WarmUpMemory warm_up_;
+  CaptureMemory warm_up_;
   std::shared_ptr<Graph> graph_;
   std::exception_ptr failure_;
 };

@@ -184,7 +184,7 @@ CudaMemory::Buffer CudaDevice::try_allocate(const MemoryRequest& request) {
   return memory_->allocate(request);
 }
 
-WarmUpMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& caller) {
+CaptureMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& caller) {
   CudaStream& on = streams_.of(caller.stream);
   const bool capturing = on.capture.capturing();
   if (capturing) {
@@ -296,9 +296,9 @@ void CudaDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller
         submit(on, uses, {"replay", nullptr, caller.site},
                [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream())); });
       },
-      [&](CudaInterlude& interlude) {
+      [&](CudaInterlude& replay_callback) {
         try {
-          interlude(*this, on, called);
+          replay_callback(*this, on, called);
         } catch (...) {  // of one operation: what comes behind it is queued all the same
           on.fail(std::current_exception());
         }

@@ -28,7 +28,7 @@ struct Preparation {
   const Caller& caller;
   CudaLaunch launch = {};
   BufferUses uses = {};
-  WarmUpMemory::Buffer metadata = nullptr;  ///< on the device, if the launch has words of varying number
+  CaptureMemory::Buffer metadata = nullptr;  ///< on the device, if the launch has words of varying number
   Bytes metadata_source = {};
 };
 

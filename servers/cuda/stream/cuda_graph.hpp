@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/runtime/buffer/capture_memory.hpp>
 #include <coxswain/runtime/buffer/recorded_work.hpp>
-#include <coxswain/runtime/buffer/warm_up_memory.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
@@ -36,18 +36,18 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaInterlude> {
   using RecordedWork::add_interlude;
   using RecordedWork::keep;
   /// Memory of the graph's own. Throws std::bad_alloc.
-  void keep(WarmUpMemory::Buffer memory) { scratch_.push_back(std::move(memory)); }
+  void keep(CaptureMemory::Buffer memory) { scratch_.push_back(std::move(memory)); }
   /// Captures all steps, and makes the graph ready to be launched. Throws CudaError, and what a step throws.
   void finish(CUstream stream);
 
   /// Calls `launch(graph, uses)` for each part with steps, and `interlude(between)` for what comes between two. Throws
   /// what they throw.
   template <class Launch, class Between>
-  void replay(Launch&& launch, Between&& interlude) {
+  void replay(Launch&& launch, Between&& replay_callback) {
     auto native = natives_.begin();
     for (Part& part : parts()) {
       if (*native != nullptr) launch(*native, part.uses);
-      if (part.then) interlude(part.then);
+      if (part.then) replay_callback(part.then);
       ++native;
     }
   }
@@ -59,7 +59,7 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaInterlude> {
   [[nodiscard]] CUgraphExec capture(std::vector<CudaIssue>& steps, CUstream stream);
 
   std::vector<Bytes> kept_;
-  std::vector<WarmUpMemory::Buffer> scratch_;
+  std::vector<CaptureMemory::Buffer> scratch_;
   std::vector<CUgraphExec> natives_;  // of each part; null where it has no steps
 };
 

@@ -52,7 +52,7 @@ HostDevice::~HostDevice() {
              [&] { return utilities_->owner.device.to_string() + " was shut down"; });
 }
 
-WarmUpMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
+CaptureMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
   HostStream& on = stream(caller.stream);
   const bool capturing = on.capture.capturing();
   if (capturing) {

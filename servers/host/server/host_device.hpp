@@ -47,7 +47,7 @@ class HostDevice {
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
-  [[nodiscard]] WarmUpMemory::Buffer allocate(std::size_t size, const Caller& caller);
+  [[nodiscard]] CaptureMemory::Buffer allocate(std::size_t size, const Caller& caller);
   /// Host memory to copy from and to directly. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// Where the window is; adds its buffer to `uses`, which must not outlive what the window refers to. Throws IoError

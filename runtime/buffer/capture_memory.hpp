@@ -15,7 +15,7 @@ namespace cox {
 /// The memory that the rehearsal of a capture has touched. It is kept until the capture is over, and what nobody else
 /// refers to any more is given to the allocations of the capture: they find what the rehearsal needed, whatever other
 /// streams take meanwhile. Device thread only.
-class WarmUpMemory {
+class CaptureMemory {
  public:
   using Buffer = std::unique_ptr<MemoryResource, ReleaseMemoryResource>;
 

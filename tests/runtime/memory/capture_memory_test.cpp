@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/buffer/warm_up_memory.hpp>
+#include <coxswain/runtime/buffer/capture_memory.hpp>
 
 #include <memory>
 
@@ -23,7 +23,7 @@ struct Fixture {
   }
 
   std::shared_ptr<ReturnedBuffers> returned = std::make_shared<ReturnedBuffers>();
-  WarmUpMemory warm_up;
+  CaptureMemory warm_up;
 };
 
 }  // namespace
