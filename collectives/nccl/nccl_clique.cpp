@@ -35,7 +35,7 @@ std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, st
   return std::make_exception_ptr(CollectiveError(kind, what, site, cause));
 }
 
-bool is_reached(const std::shared_ptr<Milestone>& milestone) noexcept { return milestone->reached(); }
+bool is_reached(const std::shared_ptr<DeviceEvent>& device_event) noexcept { return device_event->reached(); }
 
 bool has_come(const NcclOperation::Launched& part) noexcept {
   return part.over || (part.end != nullptr && std::ranges::all_of(part.behind, is_reached));
@@ -369,7 +369,7 @@ void NcclClique::begin_dismantling() noexcept {
 // Whether anything that was launched has still to end, or to be launched by the other ranks. Waits for it a moment.
 bool NcclClique::wait_for_launched() noexcept {
   const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
-  std::shared_ptr<Milestone> end;
+  std::shared_ptr<DeviceEvent> end;
   {
     OperationsUnderWay::Ended ended(under_way_);
     std::unique_lock lock(mutex_);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/watch/operation_summary.hpp>
-#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 
@@ -45,8 +45,8 @@ struct NcclOperation {
   /// A rank's part that has been launched.
   struct Launched {
     /// What is done before it on its device, but for the clique's operations before.
-    SmallVector<std::shared_ptr<Milestone>, 1> behind;
-    std::shared_ptr<Milestone> end;    ///< Null: it has not been launched.
+    SmallVector<std::shared_ptr<DeviceEvent>, 1> behind;
+    std::shared_ptr<DeviceEvent> end;  ///< Null: it has not been launched.
     std::shared_ptr<NcclWaiter> told;  ///< What becomes of it, if it fails before its end.
     bool over = false;                 ///< It has ended, and the rank has let go of it: the above is empty.
   };

@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/queue/spin_wait.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/async/completion_thread.hpp>
-#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 #include <coxswain/runtime/error/queued_operation.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
 
@@ -49,9 +49,9 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     if (!settle_) return;
     error_ = {};  // returned before the milestone, which may be far off
     try {
-      milestone_->notify([settle = std::move(settle_)] {});
+      device_event_->notify([settle = std::move(settle_)] {});
     } catch (...) {  // no memory to leave it there
-      milestone_->wait();
+      device_event_->wait();
     }
   }
 
@@ -63,12 +63,12 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
 
   /// Instead of complete(). With `earlier`, that is the error, once `settle` has been called; a state that is dropped
   /// returns it at once. Throws std::bad_alloc only if there is a continuation, which then waits for whoever waits.
-  void settle_at(std::shared_ptr<Milestone> milestone, Settle settle, TakenError earlier = {}) {
+  void settle_at(std::shared_ptr<DeviceEvent> device_event, Settle settle, TakenError earlier = {}) {
     queued_.begin();
     bool awaited = false;
     {
       const std::lock_guard lock(mutex_);
-      milestone_ = std::move(milestone);
+      device_event_ = std::move(device_event);
       settle_ = std::move(settle);
       error_ = std::move(earlier);
       awaited = static_cast<bool>(continuation_);
@@ -79,7 +79,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
 
   [[nodiscard]] bool ready() {
-    if (stage_.load(std::memory_order_acquire) == Stage::Armed && milestone_->reached() && settle()) return true;
+    if (stage_.load(std::memory_order_acquire) == Stage::Armed && device_event_->reached() && settle()) return true;
     const std::lock_guard lock(mutex_);
     return is(Stage::Ready);
   }
@@ -189,18 +189,18 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     if (ThreadContext* const thread = thread_with_posts()) [[unlikely]] {
       for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
         thread->answer_posts();
-        if (milestone_->wait_until(std::min(deadline, now + answer_interval))) return true;
+        if (device_event_->wait_until(std::min(deadline, now + answer_interval))) return true;
       }
-      return milestone_->reached();
+      return device_event_->reached();
     }
-    if (deadline != std::chrono::steady_clock::time_point::max()) return milestone_->wait_until(deadline);
-    milestone_->wait();
+    if (deadline != std::chrono::steady_clock::time_point::max()) return device_event_->wait_until(deadline);
+    device_event_->wait();
     return true;
   }
 
   // Without the lock: where the device is closed, the milestone calls at once. Whoever waits may have been faster.
   void settle_when_reached() {
-    milestone_->notify([self = this->shared_from_this()] { static_cast<void>(self->settle()); });
+    device_event_->notify([self = this->shared_from_this()] { static_cast<void>(self->settle()); });
   }
 
   // A result that is about to come is not worth a sleep.
@@ -239,9 +239,9 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   QueuedOperation queued_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::atomic<Stage> stage_{Stage::Pending};  // written with mutex_ held
-  std::shared_ptr<Milestone> milestone_;      // set once, before the stage is Armed
-  Settle settle_;                             // guarded by mutex_, as all below
+  std::atomic<Stage> stage_{Stage::Pending};   // written with mutex_ held
+  std::shared_ptr<DeviceEvent> device_event_;  // set once, before the stage is Armed
+  Settle settle_;                              // guarded by mutex_, as all below
   TakenError error_;
   std::optional<Value> value_;
   UniqueFunction<void()> continuation_;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 #include <coxswain/runtime/async/future_state.hpp>
-#include <coxswain/runtime/async/milestone.hpp>
 
 #include <exception>
 #include <memory>
@@ -59,17 +59,17 @@ class Promise {
   /// With `earlier`, that is the future's error, unless `settle` throws another; a future that is dropped returns it to
   /// its stream at once. Throws std::bad_alloc; then nothing has happened.
   template <class F>
-  void settle_at(std::shared_ptr<Milestone> milestone, F settle, detail::TakenError earlier = {}) {
+  void settle_at(std::shared_ptr<DeviceEvent> device_event, F settle, detail::TakenError earlier = {}) {
     if constexpr (std::is_void_v<T>) {
       state_->settle_at(
-          std::move(milestone),
+          std::move(device_event),
           [settle = std::move(settle)]() mutable {
             settle();
             return detail::Nothing{};
           },
           std::move(earlier));
     } else {
-      state_->settle_at(std::move(milestone), std::move(settle), std::move(earlier));
+      state_->settle_at(std::move(device_event), std::move(settle), std::move(earlier));
     }
     state_.reset();
   }

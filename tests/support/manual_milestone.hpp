@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,7 @@
 namespace cox::test {
 
 /// A place in a device's work to which it comes when the test says so.
-class ManualMilestone final : public Milestone {
+class ManualMilestone final : public DeviceEvent {
  public:
   bool reached() noexcept override {
     const std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/unique_function.hpp>
-#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
@@ -22,7 +22,7 @@ namespace cox::detail {
 /// word is first given a value that is hardly ever read, and who waits looks for another. What has that very value is
 /// seen by the event. The GPU writes a word whole: NCCL's protocol LL stands on that, too. begin() and ends_at() on the
 /// device thread, then any thread.
-class SmallRead final : public Milestone {
+class SmallRead final : public DeviceEvent {
  public:
   static constexpr std::size_t most = 64;                 ///< bytes: few enough to look at again and again
   static constexpr std::uint32_t unlikely = 0x7FA5'C3E1;  ///< NaN as F32, its upper half NaN as F16 and BF16
@@ -45,7 +45,7 @@ class SmallRead final : public Milestone {
     return std::move(slot->memory);
   }
 
-  // As Milestone says.
+  // As DeviceEvent says.
   [[nodiscard]] bool reached() noexcept override;
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;

@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/device_handle/queue/adaptive_mutex.hpp>
-#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 
@@ -25,7 +25,7 @@ struct NativeEvent {
 
 /// A place in a stream: an event of the driver, recorded once, which goes back to the device's other events when nobody
 /// refers to it any more; or a piece of work before such an event that counts itself (CudaEvents::counted). Any thread.
-class CudaEvent final : public Milestone, public std::enable_shared_from_this<CudaEvent> {
+class CudaEvent final : public DeviceEvent, public std::enable_shared_from_this<CudaEvent> {
  public:
   CudaEvent(std::shared_ptr<CudaEvents> events, NativeEvent& native) noexcept
       : events_(std::move(events)), native_(&native) {}
@@ -38,7 +38,7 @@ class CudaEvent final : public Milestone, public std::enable_shared_from_this<Cu
   /// Precondition: it is none that counts itself.
   [[nodiscard]] CUevent native() const noexcept { return native_->event; }
 
-  // As Milestone says. After a fault of the GPU everything counts as reached.
+  // As DeviceEvent says. After a fault of the GPU everything counts as reached.
   [[nodiscard]] bool reached() noexcept override;
   /// Whether somebody has found it reached. No call of the driver.
   [[nodiscard]] bool found_reached() const noexcept { return reached_.load(std::memory_order_acquire); }

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/async/milestone_set.hpp>
+#include <coxswain/runtime/async/device_event_set.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/server/cuda_work.hpp>
 #include <coxswain/servers/cuda/stream/awaited_end.hpp>
@@ -35,13 +35,13 @@ void complete(Promise<void>& promise, const SyncEnd& end, TakenError earlier) {
 }
 
 /// Where durations are measured, the poller completes them in the order of the stream: it comes to this after them.
-void complete_behind_durations(const std::shared_ptr<Milestone>& milestone, Promise<void> promise, SyncEnd end,
+void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event, Promise<void> promise, SyncEnd end,
                                const TakenError& earlier) {
   const auto shared = std::make_shared<Promise<void>>(std::move(promise));
   try {
-    milestone->notify([shared, end, earlier] { complete(*shared, end, earlier); });
+    device_event->notify([shared, end, earlier] { complete(*shared, end, earlier); });
   } catch (...) {  // no memory for that: their table may come late
-    shared->settle_at(milestone, std::move(end), earlier);
+    shared->settle_at(device_event, std::move(end), earlier);
   }
 }
 
@@ -73,9 +73,9 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
           if (events.empty()) return complete(promise, sync, std::move(error));
           device.watch().begin(events.front());
           if (behind_durations)
-            return complete_behind_durations(MilestoneSet::of(std::move(events)), std::move(promise), std::move(sync),
+            return complete_behind_durations(DeviceEventSet::of(std::move(events)), std::move(promise), std::move(sync),
                                              error);
-          promise.settle_at(MilestoneSet::of(std::move(events)), std::move(sync), error);
+          promise.settle_at(DeviceEventSet::of(std::move(events)), std::move(sync), error);
           error = {};  // the future alone has it, and returns it where it is dropped
         } catch (...) {
           promise.set_error(error ? error : TakenError{std::current_exception()});

@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/async/milestone_set.hpp>
-#include <coxswain/tests/runtime/paper_milestone.hpp>
+#include <coxswain/runtime/async/device_event_set.hpp>
+#include <coxswain/tests/runtime/fake_device_event.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -9,16 +9,16 @@
 #include <thread>
 #include <vector>
 
-using cox::Milestone;
-using cox::MilestoneSet;
-using cox::test::PaperMilestone;
+using cox::DeviceEvent;
+using cox::DeviceEventSet;
+using cox::test::FakeDeviceEvent;
 
 namespace {
 
 struct Three {
-  std::vector<std::shared_ptr<PaperMilestone>> each{
-      std::make_shared<PaperMilestone>(), std::make_shared<PaperMilestone>(), std::make_shared<PaperMilestone>()};
-  std::shared_ptr<Milestone> all = MilestoneSet::of(each);
+  std::vector<std::shared_ptr<FakeDeviceEvent>> each{
+      std::make_shared<FakeDeviceEvent>(), std::make_shared<FakeDeviceEvent>(), std::make_shared<FakeDeviceEvent>()};
+  std::shared_ptr<DeviceEvent> all = DeviceEventSet::of(each);
 
   [[nodiscard]] bool reached_by(std::chrono::milliseconds time) const {
     return all->wait_until(std::chrono::steady_clock::now() + time);
@@ -51,22 +51,22 @@ TEST_CASE("Who is to be told of a set is told once, when the last milestone is r
   const Three three;
   int told = 0;
   three.all->notify([&] { ++told; });
-  for (const auto& milestone : three.each) {
+  for (const auto& device_event : three.each) {
     CHECK(told == 0);
-    milestone->reach();
+    device_event->reach();
   }
   CHECK(told == 1);
 }
 
 TEST_CASE("Who asks a set that is reached is told at once") {
   const Three three;
-  for (const auto& milestone : three.each) milestone->reach();
+  for (const auto& device_event : three.each) device_event->reach();
   int told = 0;
   three.all->notify([&] { ++told; });
   CHECK(told == 1);
 }
 
 TEST_CASE("One milestone is its own set") {
-  const auto one = std::make_shared<PaperMilestone>();
-  CHECK(MilestoneSet::of(std::vector{one}) == one);
+  const auto one = std::make_shared<FakeDeviceEvent>();
+  CHECK(DeviceEventSet::of(std::vector{one}) == one);
 }

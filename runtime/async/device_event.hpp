@@ -7,12 +7,12 @@
 namespace cox {
 
 /// A point in a device's work, which whoever wants to know of waits for itself: a recorded event, to CUDA. Any thread.
-class Milestone {
+class DeviceEvent {
  public:
-  Milestone() = default;
-  Milestone(const Milestone&) = delete;
-  Milestone& operator=(const Milestone&) = delete;
-  virtual ~Milestone() = default;
+  DeviceEvent() = default;
+  DeviceEvent(const DeviceEvent&) = delete;
+  DeviceEvent& operator=(const DeviceEvent&) = delete;
+  virtual ~DeviceEvent() = default;
 
   /// Whether the device has come to it, or never will since it has failed. Does not block.
   [[nodiscard]] virtual bool reached() noexcept = 0;

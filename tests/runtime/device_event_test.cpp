@@ -1,4 +1,4 @@
-#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/handle/device_handle.hpp>
@@ -7,7 +7,7 @@
 #include <coxswain/runtime/async/completion_thread.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/async/promise.hpp>
-#include <coxswain/tests/runtime/paper_milestone.hpp>
+#include <coxswain/tests/runtime/fake_device_event.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <atomic>
@@ -20,12 +20,12 @@
 #include <utility>
 #include <vector>
 
-using cox::test::PaperMilestone;
+using cox::test::FakeDeviceEvent;
 
 namespace {
 
 struct Armed {
-  std::shared_ptr<PaperMilestone> milestone = std::make_shared<PaperMilestone>();
+  std::shared_ptr<FakeDeviceEvent> device_event = std::make_shared<FakeDeviceEvent>();
   std::shared_ptr<cox::CompletionThread> helper = std::make_shared<cox::CompletionThread>(cox::DeviceId{.type = 79});
   cox::Promise<int> promise{helper};
   cox::Future<int> future = promise.future();
@@ -36,14 +36,14 @@ struct Armed {
 TEST_CASE("Who waits for a future waits for its milestone, and makes the value") {
   Armed armed;
   std::thread::id settled_on;
-  armed.promise.settle_at(armed.milestone, [&settled_on] {
+  armed.promise.settle_at(armed.device_event, [&settled_on] {
     settled_on = std::this_thread::get_id();
     return 42;
   });
   REQUIRE_FALSE(armed.future.ready());
   REQUIRE_FALSE(armed.future.wait_for(std::chrono::milliseconds(1)));
-  armed.milestone->reach();
-  REQUIRE(armed.milestone->listeners() == 0);  // nobody else was asked to
+  armed.device_event->reach();
+  REQUIRE(armed.device_event->listeners() == 0);  // nobody else was asked to
   REQUIRE(armed.future.get() == 42);
   REQUIRE(settled_on == std::this_thread::get_id());
 }
@@ -70,11 +70,11 @@ TEST_CASE("L10: a milestone may need the device thread that waits for it inside 
   const auto handle = cox::DeviceHandle<Helper>::get(device);
   handle.exclusive([&] {
     Armed armed;
-    armed.promise.settle_at(armed.milestone, [] { return 42; });
+    armed.promise.settle_at(armed.device_event, [] { return 42; });
     int answers = 0;
     handle.submit_blocking([&](Helper& helper) {
       helper.on_answer = [&] {
-        if (++answers == 3) armed.milestone->reach();
+        if (++answers == 3) armed.device_event->reach();
       };
     });
     if (with_deadline) CHECK(armed.future.wait_for(std::chrono::seconds(60)));
@@ -107,15 +107,15 @@ TEST_CASE("L10: a promise may be kept by the device thread that waits for it ins
 TEST_CASE("A future that is waited for before it has a milestone is not missed") {
   Armed armed;
   std::thread waiter([&] { REQUIRE(armed.future.get() == 7); });
-  armed.promise.settle_at(armed.milestone, [] { return 7; });
-  armed.milestone->reach();
+  armed.promise.settle_at(armed.device_event, [] { return 7; });
+  armed.device_event->reach();
   waiter.join();
 }
 
 TEST_CASE("What makes the value may fail, and that is the future's error") {
   Armed armed;
-  armed.promise.settle_at(armed.milestone, []() -> int { throw std::runtime_error("no value"); });
-  armed.milestone->reach();
+  armed.promise.settle_at(armed.device_event, []() -> int { throw std::runtime_error("no value"); });
+  armed.device_event->reach();
   REQUIRE_THROWS_WITH(armed.future.get(), "no value");
 }
 
@@ -126,12 +126,12 @@ TEST_CASE("A handler is served by the milestone, whether it came before it or af
     const auto listen = [&] {
       armed.future.async_get([&got](const std::exception_ptr& error, int value) { got.set_value(error ? -1 : value); });
     };
-    const auto arm = [&] { armed.promise.settle_at(armed.milestone, [] { return 5; }); };
+    const auto arm = [&] { armed.promise.settle_at(armed.device_event, [] { return 5; }); };
     if (handler_first) listen();
     arm();
     if (!handler_first) listen();
-    REQUIRE(armed.milestone->listeners() == 1);
-    armed.milestone->reach();
+    REQUIRE(armed.device_event->listeners() == 1);
+    armed.device_event->reach();
     REQUIRE(got.get_future().get() == 5);
   }
 }
@@ -139,13 +139,13 @@ TEST_CASE("A handler is served by the milestone, whether it came before it or af
 TEST_CASE("A handler for a future whose device has been closed is served on the spot") {
   for (const bool handler_first : {true, false}) {
     Armed armed;
-    armed.milestone->reach();
+    armed.device_event->reach();
     std::promise<int> got;
     const auto listen = [&] {
       armed.future.async_get([&got](const std::exception_ptr& error, int value) { got.set_value(error ? -1 : value); });
     };
     if (handler_first) listen();
-    armed.promise.settle_at(armed.milestone, [] { return 5; });
+    armed.promise.settle_at(armed.device_event, [] { return 5; });
     if (!handler_first) listen();
     REQUIRE(got.get_future().get() == 5);
   }
@@ -155,10 +155,10 @@ TEST_CASE("L11: what an armed future holds is kept until the milestone, also whe
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watched = held;
   Armed armed;
-  armed.promise.settle_at(armed.milestone, [held = std::move(held)] { return *held; });
+  armed.promise.settle_at(armed.device_event, [held = std::move(held)] { return *held; });
   armed.future = {};
   REQUIRE_FALSE(watched.expired());
-  armed.milestone->reach();
+  armed.device_event->reach();
   REQUIRE(watched.expired());
 }
 
@@ -166,10 +166,10 @@ TEST_CASE("Threads that wait for one future at a time make its value once") {
   for (int round = 0; round < 200; ++round) {
     Armed armed;
     std::atomic<int> made{0};
-    armed.promise.settle_at(armed.milestone, [&made] { return ++made; });
+    armed.promise.settle_at(armed.device_event, [&made] { return ++made; });
     std::vector<std::thread> waiters;
     for (int i = 0; i < 3; ++i) waiters.emplace_back([&armed] { armed.future.wait(); });
-    armed.milestone->reach();
+    armed.device_event->reach();
     for (std::thread& waiter : waiters) waiter.join();
     REQUIRE(armed.future.get() == 1);
   }

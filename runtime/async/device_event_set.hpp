@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/unique_function.hpp>
-#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -13,17 +13,17 @@ namespace cox {
 
 /// Reached when all of these are, which may be of several devices: for who waits for what none of their streams has
 /// come to wait for. Any thread.
-class MilestoneSet final : public Milestone, public std::enable_shared_from_this<MilestoneSet> {
+class DeviceEventSet final : public DeviceEvent, public std::enable_shared_from_this<DeviceEventSet> {
  public:
-  using Milestones = std::vector<std::shared_ptr<Milestone>>;
+  using Milestones = std::vector<std::shared_ptr<DeviceEvent>>;
 
   /// At least one.
-  explicit MilestoneSet(Milestones milestones) noexcept : milestones_(std::move(milestones)) {}
+  explicit DeviceEventSet(Milestones device_events) noexcept : device_events_(std::move(device_events)) {}
   /// The one, or a set of several. Not of none. Throws std::bad_alloc.
   template <class M>
-  [[nodiscard]] static std::shared_ptr<Milestone> of(std::vector<std::shared_ptr<M>> milestones) {
-    if (milestones.size() == 1) return std::move(milestones.front());
-    return std::make_shared<MilestoneSet>(Milestones(milestones.begin(), milestones.end()));
+  [[nodiscard]] static std::shared_ptr<DeviceEvent> of(std::vector<std::shared_ptr<M>> device_events) {
+    if (device_events.size() == 1) return std::move(device_events.front());
+    return std::make_shared<DeviceEventSet>(Milestones(device_events.begin(), device_events.end()));
   }
 
   [[nodiscard]] bool reached() noexcept override;
@@ -36,7 +36,7 @@ class MilestoneSet final : public Milestone, public std::enable_shared_from_this
   using Function = std::shared_ptr<UniqueFunction<void()>>;
   void notify_from(std::size_t next, const Function& function);
 
-  const Milestones milestones_;
+  const Milestones device_events_;
 };
 
 }  // namespace cox

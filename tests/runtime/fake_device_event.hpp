@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/unique_function.hpp>
-#include <coxswain/runtime/async/milestone.hpp>
+#include <coxswain/runtime/async/device_event.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -13,7 +13,7 @@
 namespace cox::test {
 
 /// A milestone that the test reaches: who asks to be told after that is told at once, on his own thread.
-class PaperMilestone final : public Milestone {
+class FakeDeviceEvent final : public DeviceEvent {
  public:
   [[nodiscard]] bool reached() noexcept override {
     const std::lock_guard lock(mutex_);

@@ -1,0 +1,38 @@
+#include <coxswain/runtime/async/device_event_set.hpp>
+
+#include <algorithm>
+
+namespace cox {
+
+bool DeviceEventSet::reached() noexcept {
+  return std::ranges::all_of(device_events_, [](const auto& device_event) { return device_event->reached(); });
+}
+
+void DeviceEventSet::wait() noexcept {
+  for (const auto& device_event : device_events_) device_event->wait();
+}
+
+bool DeviceEventSet::wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
+  return std::ranges::all_of(device_events_,
+                             [&](const auto& device_event) { return device_event->wait_until(deadline); });
+}
+
+void DeviceEventSet::notify(UniqueFunction<void()> function) {
+  notify_from(0, std::make_shared<UniqueFunction<void()>>(std::move(function)));
+}
+
+// One after the other: who is told of the last one calls.
+void DeviceEventSet::notify_from(std::size_t next, const Function& function) {
+  device_events_[next]->notify([self = shared_from_this(), next, function] {
+    if (next + 1 < self->device_events_.size()) {
+      try {
+        return self->notify_from(next + 1, function);
+      } catch (...) {  // no memory to be told of the next: then this thread waits
+        self->wait();
+      }
+    }
+    (*function)();
+  });
+}
+
+}  // namespace cox
