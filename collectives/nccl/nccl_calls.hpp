@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_device_resources.hpp>
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
-#include <coxswain/collectives/nccl/open_nccl_devices.hpp>
 
 #include <cstddef>
 #include <vector>
@@ -15,7 +15,7 @@ void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& c
                        CUstream_st* stream);
 
 /// A first meeting of all ranks, by rank, after which NCCL has connected each to each. Blocks. Throws as above, and
-/// what OpenNcclDevices::synchronize does.
-void meet_by_nccl(const std::vector<NcclComm>& comms, const OpenNcclDevices& opened);
+/// what NcclDeviceResources::synchronize does.
+void meet_by_nccl(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened);
 
 }  // namespace cox::detail

@@ -18,9 +18,9 @@
 
 namespace cox {
 
+using detail::InFlightOperations;
 using detail::NcclComm;
 using detail::NcclResult;
-using detail::OperationsUnderWay;
 
 namespace {
 
@@ -62,7 +62,7 @@ NcclClique::NcclClique(NcclDevices devices, std::chrono::milliseconds timeout)
 // Threads
 // --------------------------------------------------------------------------------------------------------------------
 
-void NcclClique::run_apart(const char* name, UniqueFunction<void()> function) {
+void NcclClique::run_on_helper_thread(const char* name, UniqueFunction<void()> function) {
   const std::lock_guard lock(mutex_);
   start_apart(name, std::move(function));
 }
@@ -127,7 +127,7 @@ bool NcclClique::created(UniqueFunction<void()> then) {
 void NcclClique::create() noexcept {
   std::exception_ptr failure;
   std::vector<NcclComm> natives(devices_.ordinals.size());
-  std::shared_ptr<OpenNcclDevices> opened;
+  std::shared_ptr<NcclDeviceResources> opened;
   std::vector<std::unique_ptr<Comm>> comms(natives.size());
   try {
     detail::name_this_thread("nccl");  // the names that threads of NCCL's inherit
@@ -138,7 +138,7 @@ void NcclClique::create() noexcept {
     detail::meet_by_nccl(natives, *opened);
     for (std::size_t rank = 0; rank < comms.size(); ++rank) {
       comms[rank]->native = natives[rank];
-      comms[rank]->opened = {std::make_shared<std::shared_ptr<OpenNcclDevices>>(opened), opened.get()};
+      comms[rank]->opened = {std::make_shared<std::shared_ptr<NcclDeviceResources>>(opened), opened.get()};
     }
   } catch (...) {
     failure = std::current_exception();
@@ -184,7 +184,7 @@ std::exception_ptr NcclClique::broken() const {
   return broken_;
 }
 
-std::shared_ptr<OpenNcclDevices> NcclClique::opened() const {
+std::shared_ptr<NcclDeviceResources> NcclClique::opened() const {
   const std::lock_guard lock(mutex_);
   return opened_;
 }
@@ -211,7 +211,7 @@ void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& 
 }
 
 void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t ended_before) {
-  OperationsUnderWay::Ended ended(under_way_);
+  InFlightOperations::Ended ended(under_way_);
   const std::lock_guard lock(mutex_);
   if (aborted_) std::rethrow_exception(broken_);
   watch();
@@ -225,7 +225,7 @@ void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t ende
 
 void NcclClique::note_ended() noexcept {
   for (bool more = true; more;) {
-    OperationsUnderWay::Ended ended(under_way_);
+    InFlightOperations::Ended ended(under_way_);
     const std::lock_guard lock(mutex_);
     more = under_way_.look(ended);
   }
@@ -235,7 +235,7 @@ std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
   std::exception_ptr failure;
   bool made = false;
   {
-    OperationsUnderWay::Ended ended(under_way_);
+    InFlightOperations::Ended ended(under_way_);
     const std::lock_guard lock(mutex_);
     made = state_ > State::Creating;
     if (aborted_) {
@@ -371,7 +371,7 @@ bool NcclClique::wait_for_launched() noexcept {
   const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
   std::shared_ptr<DeviceEvent> end;
   {
-    OperationsUnderWay::Ended ended(under_way_);
+    InFlightOperations::Ended ended(under_way_);
     std::unique_lock lock(mutex_);
     under_way_.look(ended);
     if (aborted_ || under_way_.empty()) return false;
@@ -399,7 +399,7 @@ void NcclClique::dismantle() noexcept {
     destroy();
   }
   const bool ended = wait_for_given_up();
-  std::shared_ptr<OpenNcclDevices> opened;
+  std::shared_ptr<NcclDeviceResources> opened;
   {
     const std::lock_guard lock(mutex_);
     opened.swap(opened_);
@@ -433,7 +433,7 @@ void NcclClique::give_up() noexcept {
 
 // Whether what was given up has ended, as it should at once.
 bool NcclClique::wait_for_given_up() noexcept {
-  OperationsUnderWay::Operations given_up;
+  InFlightOperations::Operations given_up;
   {
     const std::lock_guard lock(mutex_);
     given_up.swap(given_up_);

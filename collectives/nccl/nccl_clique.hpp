@@ -1,9 +1,9 @@
 #pragma once
 
+#include <coxswain/collectives/nccl/in_flight_operations.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_device_resources.hpp>
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
-#include <coxswain/collectives/nccl/open_nccl_devices.hpp>
-#include <coxswain/collectives/nccl/operations_under_way.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/device_handle/queue/adaptive_mutex.hpp>
@@ -32,14 +32,14 @@ struct NcclDevices {
   CommunicationId devices;
   std::vector<int> ordinals;  ///< As the CUDA runtime counts them, by rank.
   /// Opens them, as long as somebody holds what is returned. Called on a thread of the clique's; may block and throw.
-  std::function<std::shared_ptr<OpenNcclDevices>()> open;
+  std::function<std::shared_ptr<NcclDeviceResources>()> open;
   /// Nothing is half launched as long as somebody holds what is returned. Called on a thread of the clique's; may block
   /// and throw.
   std::function<std::shared_ptr<void>()> quiet;
   /// Whether the process has lost its GPUs: NCCL is not called any more.
   std::function<bool()> lost;
   /// What is told of operations that have ended.
-  detail::OperationsUnderWay::Tell ended;
+  detail::InFlightOperations::Tell ended;
 };
 
 /// NCCL's communicators of all ranks of a group. The ranks are of this process, so their communicators are made, given
@@ -78,22 +78,22 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   /// Why nothing new is to be launched any more; null: it may be.
   [[nodiscard]] std::exception_ptr broken() const;
   /// What open() has returned; null before it is created(), and when it is gone.
-  [[nodiscard]] std::shared_ptr<OpenNcclDevices> opened() const;
+  [[nodiscard]] std::shared_ptr<NcclDeviceResources> opened() const;
   /// What may block, on a thread of its own, which holds the clique. Throws std::bad_alloc, std::system_error.
-  void run_apart(const char* name, UniqueFunction<void()> function);
+  void run_on_helper_thread(const char* name, UniqueFunction<void()> function);
 
   /// While a rank launches something: what the clique has opened stays.
   struct Launching {
     std::unique_lock<std::mutex> in_use;
     detail::NcclComm native;
-    std::shared_ptr<OpenNcclDevices> opened;
+    std::shared_ptr<NcclDeviceResources> opened;
   };
   /// Once it has been created. Throws broken() if that has failed, or the communicators are given up or gone: not yet
   /// when another rank has closed it, whose part of this may be over.
   [[nodiscard]] Launching launching(std::size_t rank) const;
   /// Launches the rank's part, by NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
-  using Part = detail::OperationsUnderWay::Part;
+  using Part = detail::InFlightOperations::Part;
   /// The rank's parts have been launched, in the sequencer's order; its parts up to number `ended_before` on the
   /// communicator are known to have ended. Throws broken() when it was given up: then their ends may never come, and
   /// they are not told; std::system_error, std::bad_alloc: then nothing has changed.
@@ -119,7 +119,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   struct Comm {
     std::mutex in_use;  // by a launch
     detail::NcclComm native = nullptr;
-    std::shared_ptr<OpenNcclDevices> opened;  // counted by itself: no two ranks touch one count at each launch
+    std::shared_ptr<NcclDeviceResources> opened;  // counted by itself: no two ranks touch one count at each launch
   };
 
   /// A thread of the clique's. It says that it is over as the last that it does with the clique.
@@ -158,10 +158,10 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   Time creating_since_{};
   std::shared_ptr<void> quiet_;  // while NCCL makes the communicators; released outside the lock
   bool is_abandoned_ = false;    // NCCL has not come back from making them
-  std::shared_ptr<OpenNcclDevices> opened_;
+  std::shared_ptr<NcclDeviceResources> opened_;
   std::vector<UniqueFunction<void()>> when_created_;
-  detail::OperationsUnderWay under_way_;
-  detail::OperationsUnderWay::Operations given_up_;  // of those: that may not have ended yet
+  detail::InFlightOperations under_way_;
+  detail::InFlightOperations::Operations given_up_;  // of those: that may not have ended yet
   bool watched_ = false;
   std::list<Apart> apart_;
   std::mutex joining_;  // before mutex_: of threads that are over

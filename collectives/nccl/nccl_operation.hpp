@@ -26,7 +26,7 @@ struct NcclCall {
 using NcclCalls = SmallVector<NcclCall, 1>;
 
 /// How the ranks do an operation: by NCCL, or by kernels of our own in the memory of the other GPUs.
-enum class CliqueWay : std::uint8_t { Nccl, OneShot, TwoShots };
+enum class CollectiveAlgorithm : std::uint8_t { Nccl, OneShot, TwoShots };
 
 /// Who has launched a part of an operation.
 class NcclWaiter {
@@ -56,12 +56,12 @@ struct NcclOperation {
   }
 
   const detail::OperationSummary what;
-  CliqueWay way = CliqueWay::Nccl;         ///< Set before others know of it.
-  std::atomic<std::uint64_t> sequence{0};  ///< On its communicator. Any thread.
-  bool begun = false;                      ///< A rank has launched its part.
-  SmallVector<Launched, 8> launched;       ///< By rank.
-  std::size_t came = 0;                    ///< Ranks whose devices have come to it, when that was last looked at.
-  Time since{};                            ///< Since when there are so many.
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Nccl;  ///< Set before others know of it.
+  std::atomic<std::uint64_t> sequence{0};                     ///< On its communicator. Any thread.
+  bool begun = false;                                         ///< A rank has launched its part.
+  SmallVector<Launched, 8> launched;                          ///< By rank.
+  std::size_t came = 0;  ///< Ranks whose devices have come to it, when that was last looked at.
+  Time since{};          ///< Since when there are so many.
 };
 
 }  // namespace cox

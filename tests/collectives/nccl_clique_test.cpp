@@ -190,7 +190,7 @@ class Bench {
   std::vector<std::unique_ptr<Operation>> operations;
 
  private:
-  class Opened final : public OpenNcclDevices {
+  class Opened final : public NcclDeviceResources {
    public:
     explicit Opened(Bench& bench) : bench_(bench) { ++bench_.opened; }
     ~Opened() override { --bench_.opened; }
@@ -271,8 +271,9 @@ TEST_CASE("L13: a clique is gone when what it does on threads of its own is over
   std::promise<void> go_on;
   const auto held = std::make_shared<int>();
   std::shared_ptr<int> function = held;
-  bench.clique->run_apart("cox-nccl-test", [&go_on, function = std::move(function)] { go_on.get_future().wait(); });
-  bench.clique->run_apart("cox-nccl-test", [] {});
+  bench.clique->run_on_helper_thread("cox-nccl-test",
+                                     [&go_on, function = std::move(function)] { go_on.get_future().wait(); });
+  bench.clique->run_on_helper_thread("cox-nccl-test", [] {});
   bench.clique->close();
   CHECK_FALSE(bench.clique->wait_until_gone(std::chrono::steady_clock::now() + 20ms));
   go_on.set_value();

@@ -135,13 +135,13 @@ std::size_t CudaCommunicator::prepare() {
     if (clique() == nullptr) {
       if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_recycled<PeerCopy>();
     } else {
-      const std::optional<CliqueWay> way = find_way(arrival.requests);
-      if (!way) {
+      const std::optional<CollectiveAlgorithm> algorithm = choose_algorithm(arrival.requests);
+      if (!algorithm) {
         called_later_ = held_up_ = true;
         return prepared;
       }
-      if (arrival.failure == nullptr) arrival.failure = objection(arrival.requests, *way);
-      if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_shared_part(arrival.requests, *way);
+      if (arrival.failure == nullptr) arrival.failure = objection(arrival.requests, *algorithm);
+      if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_shared_part(arrival.requests, *algorithm);
     }
     ++prepared;
   }
@@ -150,17 +150,17 @@ std::size_t CudaCommunicator::prepare() {
 
 // How the operations will be done: the same on all ranks. Nothing as long as NCCL's communicator has not been made, or
 // the code for them is not there.
-std::optional<CliqueWay> CudaCommunicator::find_way(const CollectiveRequests& requests) {
+std::optional<CollectiveAlgorithm> CudaCommunicator::choose_algorithm(const CollectiveRequests& requests) {
   if (!clique()->created() && !clique()->created(later())) return std::nullopt;
-  const CliqueWay way = PeerKernels::way_of(requests, world_size());
-  if (way == CliqueWay::Nccl) return way;
+  const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, world_size());
+  if (algorithm == CollectiveAlgorithm::Nccl) return algorithm;
   bool usable = true;
   for (const CollectiveRequest& request : requests) {
     const std::optional<bool> has = has_code(request);
     if (!has) return std::nullopt;
     usable = usable && *has;
   }
-  return usable ? way : CliqueWay::Nccl;
+  return usable ? algorithm : CollectiveAlgorithm::Nccl;
 }
 
 // Nothing: it is being compiled.
@@ -171,20 +171,22 @@ std::optional<bool> CudaCommunicator::has_code(const CollectiveRequest& request)
   PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;
   if (peers == nullptr || peers->prepared(request))
     return has_code_.emplace(code, peers != nullptr && peers->usable(request)).first->second;
-  clique()->run_apart("cox-nccl-code", [clique = clique(), devices, peers, request, then = later()]() mutable {
-    try {
-      peers->prepare(request, [] { return LaunchGate::of_process().quiet(); });
-    } catch (...) {
-      clique->abort(std::current_exception());
-    }
-    then();
-  });
+  clique()->run_on_helper_thread("cox-nccl-code",
+                                 [clique = clique(), devices, peers, request, then = later()]() mutable {
+                                   try {
+                                     peers->prepare(request, [] { return LaunchGate::of_process().quiet(); });
+                                   } catch (...) {
+                                     clique->abort(std::current_exception());
+                                   }
+                                   then();
+                                 });
   return std::nullopt;
 }
 
 // Why nobody can do the operations; null: NCCL or we can.
-std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& requests, CliqueWay way) const {
-  if (way != CliqueWay::Nccl) return nullptr;
+std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& requests,
+                                               CollectiveAlgorithm algorithm) const {
+  if (algorithm != CollectiveAlgorithm::Nccl) return nullptr;
   for (const CollectiveRequest& request : requests) {
     if (!facts_of(request.operation).reduces || request.count == 0) continue;
     const int version = nccl().version;
@@ -236,9 +238,10 @@ void CudaCommunicator::refuse_unasked(const std::exception_ptr& refusal) noexcep
 }
 
 // Where the ranks meet.
-std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests, CliqueWay way) const {
+std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests,
+                                                         CollectiveAlgorithm algorithm) const {
   auto operation = make_recycled<NcclOperation>(requests, world_size());
-  operation->way = way;
+  operation->algorithm = algorithm;
   return operation;
 }
 

@@ -87,9 +87,10 @@ class CudaCommunicator : public Communicator {
   static constexpr std::size_t most_at_a_time = LaunchBatch::most;  // its device can be given their kernels together
 
   [[nodiscard]] std::shared_ptr<CollectivePart> make_part(CudaCollective& collective, CudaStream& on) const;
-  [[nodiscard]] std::shared_ptr<void> make_shared_part(const CollectiveRequests& requests, CliqueWay way) const;
-  [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests, CliqueWay way) const;
-  [[nodiscard]] std::optional<CliqueWay> find_way(const CollectiveRequests& requests);
+  [[nodiscard]] std::shared_ptr<void> make_shared_part(const CollectiveRequests& requests,
+                                                       CollectiveAlgorithm algorithm) const;
+  [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const;
+  [[nodiscard]] std::optional<CollectiveAlgorithm> choose_algorithm(const CollectiveRequests& requests);
   [[nodiscard]] std::optional<bool> has_code(const CollectiveRequest& request);
   [[nodiscard]] std::size_t prepare();
   [[nodiscard]] bool ask_for_some();

@@ -26,7 +26,7 @@ CudaCommunicator& CudaCommunicators::of(const std::shared_ptr<CommunicationGroup
     if (const auto found = communicators_.find(group->number()); found != communicators_.end()) return *found->second;
   CommunicationGroup::Ranks ranks = group->ranks_of(device_, request);
   if (const auto found = communicators_.find(ranks.number); found != communicators_.end()) return *found->second;
-  forget_what_is_over();
+  reap();
   const std::shared_ptr<const CudaCommunication> on = communication();
   const StreamSlot slot = streams_.take_slot();
   try {
@@ -163,7 +163,7 @@ void CudaCommunicators::close() noexcept {
   }
 }
 
-void CudaCommunicators::forget_what_is_over() {
+void CudaCommunicators::reap() {
   std::erase_if(old_cliques_, [](const auto& clique) { return clique->wait_until_gone({}); });
   old_cliques_.reserve(old_cliques_.size() + communicators_.size());
   std::erase_if(communicators_, [this](const auto& entry) {

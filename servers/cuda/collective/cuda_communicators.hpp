@@ -63,7 +63,7 @@ class CudaCommunicators {
   }
   [[nodiscard]] const std::shared_ptr<const CudaCommunication>& communication();
   [[nodiscard]] bool all_issued() const noexcept;
-  void forget_what_is_over();
+  void reap();
 
   const DeviceId device_;
   CudaStreams& streams_;

@@ -43,8 +43,8 @@ void NcclLine::launch_kernels(NcclPart& part) {
     if (part.result_ == CUDA_SUCCESS) part.result_ = result;
   };
   const PeerKernels& kernels = *static_cast<const CliqueDevices&>(*part.opened_).peer_kernels();
-  kernels.launch(part.operation_->way, part.of->rank, part.calls,
-                 part.of->launched[static_cast<std::size_t>(part.operation_->way)],
+  kernels.launch(part.operation_->algorithm, part.of->rank, part.calls,
+                 part.of->launched[static_cast<std::size_t>(part.operation_->algorithm)],
                  {.counter = streams_.events().counter(), .value = counted_},
                  [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
   part.count_ = ++counted_;

@@ -27,7 +27,7 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
     of->recorder->started(sequence, of->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
     NcclClique::Launching launching = of->clique->launching(of->rank);
-    if (operation_->way != CliqueWay::Nccl) {
+    if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
       opened_ = std::move(launching.opened);
       return line.launch_kernels(*this);

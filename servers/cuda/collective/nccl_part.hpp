@@ -33,10 +33,10 @@ class NcclPart final : public CollectivePart, public NcclWaiter, public std::ena
   StreamPositions others_;  // of its waits: those that are not on its line before it
   bool over_ = false;       // it has been launched, or given up; until then, from its turn:
   std::shared_ptr<NcclOperation> operation_;
-  std::shared_ptr<OpenNcclDevices> opened_;  // what its kernels use, from when it is issued
-  std::shared_ptr<CudaEvent> event_;         // its end, from when it has been launched
-  std::uint32_t count_ = 0;                  // of the parts on the line, if it is one of kernels
-  CUresult result_ = CUDA_SUCCESS;           // of its kernels' launches: the first failure
+  std::shared_ptr<NcclDeviceResources> opened_;  // what its kernels use, from when it is issued
+  std::shared_ptr<CudaEvent> event_;             // its end, from when it has been launched
+  std::uint32_t count_ = 0;                      // of the parts on the line, if it is one of kernels
+  CUresult result_ = CUDA_SUCCESS;               // of its kernels' launches: the first failure
 };
 
 }  // namespace cox::detail

@@ -14,7 +14,7 @@ namespace cox::detail {
 
 /// What a clique of GPUs holds: their contexts, a stream and a little memory of each, and what reduces small data
 /// between them. Any thread.
-class CliqueDevices final : public OpenNcclDevices {
+class CliqueDevices final : public NcclDeviceResources {
  public:
   /// Blocks while contexts are opened. Throws CudaError, std::bad_alloc.
   CliqueDevices(const CommunicationId& devices, const std::vector<int>& ordinals);

@@ -145,18 +145,18 @@ bool PeerKernels::is_needed(const CollectiveRequest& request) noexcept {
          (request.reduce_operation == ReduceOperation::Mean && !is_float(request.element_type));
 }
 
-CliqueWay PeerKernels::way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
-  if (world_size > most_ranks) return CliqueWay::Nccl;
-  if (requests.size() == 1 && is_of_small_blocks(requests.front(), world_size)) return CliqueWay::TwoShots;
+CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
+  if (world_size > most_ranks) return CollectiveAlgorithm::Nccl;
+  if (requests.size() == 1 && is_of_small_blocks(requests.front(), world_size)) return CollectiveAlgorithm::TwoShots;
   const auto has_kernels = [](const CollectiveRequest& request) {
     return facts_of(request.operation).reduces && has_peer_kernels(request.element_type);
   };
-  if (!std::ranges::all_of(requests, has_kernels)) return CliqueWay::Nccl;
+  if (!std::ranges::all_of(requests, has_kernels)) return CollectiveAlgorithm::Nccl;
   if (requests.size() == 1 && is_all_reduce(requests.front()) && size_of(requests.front()) <= most_in_one_shot)
-    return size_of(requests.front()) == 0 ? CliqueWay::Nccl : CliqueWay::OneShot;
+    return size_of(requests.front()) == 0 ? CollectiveAlgorithm::Nccl : CollectiveAlgorithm::OneShot;
   if (are_small_together(requests.size(), [&](std::size_t i) -> const auto& { return requests[i]; }))
-    return CliqueWay::TwoShots;
-  return std::ranges::any_of(requests, is_needed) ? CliqueWay::TwoShots : CliqueWay::Nccl;
+    return CollectiveAlgorithm::TwoShots;
+  return std::ranges::any_of(requests, is_needed) ? CollectiveAlgorithm::TwoShots : CollectiveAlgorithm::Nccl;
 }
 
 PeerKernels::Code PeerKernels::code_of(const CollectiveRequest& request) noexcept {
@@ -298,10 +298,10 @@ void PeerKernels::launch_two_shots(CUfunction function, std::size_t rank, const 
                 static_cast<const void*>(given_up_), count);
 }
 
-void PeerKernels::launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
-                         const Count& count, const Launch& launch) const {
+void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const NcclCalls& calls,
+                         std::uint32_t& launched, const Count& count, const Launch& launch) const {
   const NcclCall& first = calls.front();
-  if (way == CliqueWay::OneShot)
+  if (algorithm == CollectiveAlgorithm::OneShot)
     return launch_one_shot(find(first.request)->one_shots[rank], rank, first, next_epoch(launched), count, launch);
   if (calls.size() > 1 &&
       are_small_together(calls.size(), [&](std::size_t i) -> const auto& { return calls[i].request; })) {

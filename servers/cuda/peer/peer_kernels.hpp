@@ -42,7 +42,8 @@ class PeerKernels {
   /// here then, whatever its size.
   [[nodiscard]] static bool is_needed(const CollectiveRequest& request) noexcept;
   /// How operations are done; Nccl: not here. The same on all ranks, whatever their buffers.
-  [[nodiscard]] static CliqueWay way_of(const CollectiveRequests& requests, std::size_t world_size) noexcept;
+  [[nodiscard]] static CollectiveAlgorithm algorithm_of(const CollectiveRequests& requests,
+                                                        std::size_t world_size) noexcept;
 
   /// What the code for such operations is compiled for: that of those which do not reduce has no type.
   using Code = std::pair<ElementType, ReduceOperation>;
@@ -81,8 +82,8 @@ class PeerKernels {
   };
   /// Calls `launch` for each kernel of the rank's part, in their order. They are numbered on all ranks alike, for each
   /// way from 1. `launched`: how many there were; those of this part are added. Throws what `launch` throws.
-  void launch(CliqueWay way, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched, const Count& count,
-              const Launch& launch) const;
+  void launch(CollectiveAlgorithm algorithm, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
+              const Count& count, const Launch& launch) const;
   /// Kernels that wait for other ranks end, with whatever they have.
   void give_up() noexcept;
 

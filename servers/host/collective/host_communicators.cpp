@@ -17,7 +17,7 @@ HostCommunicator& HostCommunicators::of(const std::shared_ptr<CommunicationGroup
                                         const CollectiveRequest& request) {
   CommunicationGroup::Ranks ranks = group->ranks_of(device_, request);
   if (const auto found = communicators_.find(ranks.number); found != communicators_.end()) return *found->second;
-  forget_what_is_over();
+  reap();
   std::shared_ptr<const HostStreamList> streams = communication();
   const HostStreams::TakenSlot slot = streams_.take_slot();
   try {
@@ -83,7 +83,7 @@ const std::shared_ptr<const HostStreamList>& HostCommunicators::communication() 
   return communication_;
 }
 
-void HostCommunicators::forget_what_is_over() {
+void HostCommunicators::reap() {
   std::erase_if(communicators_, [this](const auto& entry) {
     if (!entry.second->over()) return false;
     streams_.give_back(entry.second->last_position().stream);

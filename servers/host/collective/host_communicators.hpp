@@ -43,7 +43,7 @@ class HostCommunicators {
   static constexpr std::chrono::seconds patience{2};
 
   [[nodiscard]] const std::shared_ptr<const HostStreamList>& communication();
-  void forget_what_is_over();
+  void reap();
 
   const DeviceId device_;
   HostStreams& streams_;

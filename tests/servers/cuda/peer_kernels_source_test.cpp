@@ -16,58 +16,58 @@ using namespace cox;
 using namespace cox::detail;
 
 TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
-  const auto way = [](std::size_t bytes, ElementType type = ElementType::F32,
-                      ReduceOperation operation = ReduceOperation::Sum) {
+  const auto algorithm = [](std::size_t bytes, ElementType type = ElementType::F32,
+                            ReduceOperation operation = ReduceOperation::Sum) {
     CollectiveRequests requests;
     requests.push_back({.element_type = type, .count = bytes / element_size(type), .reduce_operation = operation});
-    return PeerKernels::way_of(requests, 4);
+    return PeerKernels::algorithm_of(requests, 4);
   };
-  CHECK(way(0) == CliqueWay::Nccl);
-  CHECK(way(8) == CliqueWay::OneShot);
-  CHECK(way(PeerKernels::most_in_one_shot) == CliqueWay::OneShot);
-  CHECK(way(PeerKernels::most_in_one_shot + 8) == CliqueWay::TwoShots);
-  CHECK(way(PeerKernels::most_in_two_shots) == CliqueWay::TwoShots);
-  CHECK(way(PeerKernels::most_in_two_shots + 8) == CliqueWay::Nccl);
-  CHECK(way(8, ElementType::F8E4M3) == CliqueWay::Nccl);
-  CHECK(way(8, ElementType::I32, ReduceOperation::Mean) == CliqueWay::OneShot);
-  CHECK(way(8, ElementType::F16, ReduceOperation::Mean) == CliqueWay::OneShot);
+  CHECK(algorithm(0) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(8) == CollectiveAlgorithm::OneShot);
+  CHECK(algorithm(PeerKernels::most_in_one_shot) == CollectiveAlgorithm::OneShot);
+  CHECK(algorithm(PeerKernels::most_in_one_shot + 8) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm(PeerKernels::most_in_two_shots) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm(PeerKernels::most_in_two_shots + 8) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(8, ElementType::F8E4M3) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(8, ElementType::I32, ReduceOperation::Mean) == CollectiveAlgorithm::OneShot);
+  CHECK(algorithm(8, ElementType::F16, ReduceOperation::Mean) == CollectiveAlgorithm::OneShot);
 }
 
 TEST_CASE("A group is done like one operation, if its tensors are of one type and small together") {
   const CollectiveRequest sum{.count = 2};
-  const auto way = [](const CollectiveRequests& requests) { return PeerKernels::way_of(requests, 4); };
+  const auto algorithm = [](const CollectiveRequests& requests) { return PeerKernels::algorithm_of(requests, 4); };
   CollectiveRequests group{sum, sum};
-  CHECK(way(group) == CliqueWay::TwoShots);
-  CHECK(way({sum, {.element_type = ElementType::F16, .count = 2}}) == CliqueWay::Nccl);
-  CHECK(way({sum, {.count = 2, .reduce_operation = ReduceOperation::Max}}) == CliqueWay::Nccl);
-  CHECK(way({sum, {.operation = CollectiveOperation::Barrier}}) == CliqueWay::Nccl);
-  CHECK(way({{.count = 0}, {.count = 0}}) == CliqueWay::Nccl);
+  CHECK(algorithm(group) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm({sum, {.element_type = ElementType::F16, .count = 2}}) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm({sum, {.count = 2, .reduce_operation = ReduceOperation::Max}}) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm({sum, {.operation = CollectiveOperation::Barrier}}) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm({{.count = 0}, {.count = 0}}) == CollectiveAlgorithm::Nccl);
   const CollectiveRequest half{.count = PeerKernels::most_in_two_shots / sizeof(float) / 2};
-  CHECK(way({half, half}) == CliqueWay::TwoShots);
+  CHECK(algorithm({half, half}) == CollectiveAlgorithm::TwoShots);
   // Each tensor begins with a unit of its own.
-  CHECK(way({half, {.count = half.count - 3}, {.count = 1}}) == CliqueWay::Nccl);
+  CHECK(algorithm({half, {.count = half.count - 3}, {.count = 1}}) == CollectiveAlgorithm::Nccl);
   while (group.size() < peer_kernel_pieces) group.push_back(sum);
-  CHECK(way(group) == CliqueWay::TwoShots);
+  CHECK(algorithm(group) == CollectiveAlgorithm::TwoShots);
   group.push_back(sum);
-  CHECK(way(group) == CliqueWay::Nccl);
+  CHECK(algorithm(group) == CollectiveAlgorithm::Nccl);
 }
 
 TEST_CASE("Blocks are written to the other ranks as long as all of them are small") {
-  const auto way = [](CollectiveOperation operation, std::size_t count, ElementType type = ElementType::U8) {
-    return PeerKernels::way_of({{.operation = operation, .element_type = type, .count = count}}, 4);
+  const auto algorithm = [](CollectiveOperation operation, std::size_t count, ElementType type = ElementType::U8) {
+    return PeerKernels::algorithm_of({{.operation = operation, .element_type = type, .count = count}}, 4);
   };
   constexpr std::size_t most = PeerKernels::most_in_two_shots / 4;
   for (const auto operation : {CollectiveOperation::AllGather, CollectiveOperation::ReduceScatter}) {
-    CHECK(way(operation, 0) == CliqueWay::Nccl);
-    CHECK(way(operation, 1) == CliqueWay::TwoShots);
-    CHECK(way(operation, most) == CliqueWay::TwoShots);
-    CHECK(way(operation, most + 1) == CliqueWay::Nccl);
+    CHECK(algorithm(operation, 0) == CollectiveAlgorithm::Nccl);
+    CHECK(algorithm(operation, 1) == CollectiveAlgorithm::TwoShots);
+    CHECK(algorithm(operation, most) == CollectiveAlgorithm::TwoShots);
+    CHECK(algorithm(operation, most + 1) == CollectiveAlgorithm::Nccl);
   }
-  CHECK(way(CollectiveOperation::Broadcast, PeerKernels::most_in_broadcast) == CliqueWay::TwoShots);
-  CHECK(way(CollectiveOperation::Broadcast, PeerKernels::most_in_broadcast + 1) == CliqueWay::Nccl);
+  CHECK(algorithm(CollectiveOperation::Broadcast, PeerKernels::most_in_broadcast) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm(CollectiveOperation::Broadcast, PeerKernels::most_in_broadcast + 1) == CollectiveAlgorithm::Nccl);
   // What does not reduce has no type.
-  CHECK(way(CollectiveOperation::AllGather, 1, ElementType::F8E4M3) == CliqueWay::TwoShots);
-  CHECK(way(CollectiveOperation::ReduceScatter, 1, ElementType::F8E4M3) == CliqueWay::Nccl);
+  CHECK(algorithm(CollectiveOperation::AllGather, 1, ElementType::F8E4M3) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm(CollectiveOperation::ReduceScatter, 1, ElementType::F8E4M3) == CollectiveAlgorithm::Nccl);
   CHECK(PeerKernels::code_of({.operation = CollectiveOperation::AllGather, .element_type = ElementType::F64}) ==
         PeerKernels::code_of({.operation = CollectiveOperation::Broadcast, .reduce_operation = ReduceOperation::Max}));
   CHECK(PeerKernels::code_of({.element_type = ElementType::F64}) ==
@@ -75,9 +75,10 @@ TEST_CASE("Blocks are written to the other ranks as long as all of them are smal
 }
 
 TEST_CASE("Another operation, and more ranks than there is memory for are NCCL's") {
-  CHECK(PeerKernels::way_of({{.operation = CollectiveOperation::AllToAll, .count = 2}}, 4) == CliqueWay::Nccl);
-  CHECK(PeerKernels::way_of({{.count = 2}}, 8) == CliqueWay::OneShot);
-  CHECK(PeerKernels::way_of({{.count = 2}}, 9) == CliqueWay::Nccl);
+  CHECK(PeerKernels::algorithm_of({{.operation = CollectiveOperation::AllToAll, .count = 2}}, 4) ==
+        CollectiveAlgorithm::Nccl);
+  CHECK(PeerKernels::algorithm_of({{.count = 2}}, 8) == CollectiveAlgorithm::OneShot);
+  CHECK(PeerKernels::algorithm_of({{.count = 2}}, 9) == CollectiveAlgorithm::Nccl);
 }
 
 TEST_CASE("What NCCL does not reduce, or not exactly, is done here, whatever its size") {
@@ -88,13 +89,13 @@ TEST_CASE("What NCCL does not reduce, or not exactly, is done here, whatever its
       .operation = CollectiveOperation::ReduceScatter, .element_type = ElementType::U16, .count = 5};
   const CollectiveRequest sum{.count = std::size_t{64} << 20U};
   const CollectiveRequest barrier{.operation = CollectiveOperation::Barrier};
-  const auto way = [](const CollectiveRequests& requests) { return PeerKernels::way_of(requests, 4); };
-  CHECK(way({shorts}) == CliqueWay::TwoShots);
-  CHECK(way({mean}) == CliqueWay::TwoShots);
-  CHECK(way({scatter}) == CliqueWay::TwoShots);
-  CHECK(way({sum}) == CliqueWay::Nccl);
-  CHECK(way({sum, shorts, scatter}) == CliqueWay::TwoShots);  // as NCCL's groups are launched as one
-  CHECK(way({barrier, shorts}) == CliqueWay::Nccl);           // which cannot do it: refused
+  const auto algorithm = [](const CollectiveRequests& requests) { return PeerKernels::algorithm_of(requests, 4); };
+  CHECK(algorithm({shorts}) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm({mean}) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm({scatter}) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm({sum}) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm({sum, shorts, scatter}) == CollectiveAlgorithm::TwoShots);  // as NCCL's groups are launched as one
+  CHECK(algorithm({barrier, shorts}) == CollectiveAlgorithm::Nccl);           // which cannot do it: refused
   CHECK(PeerKernels::is_needed(shorts));
   CHECK(PeerKernels::is_needed(mean));
   CHECK_FALSE(PeerKernels::is_needed(sum));
@@ -109,7 +110,7 @@ TEST_CASE("The kernels compile for every type and operation that they are for") 
          {ReduceOperation::Sum, ReduceOperation::Mean, ReduceOperation::Min, ReduceOperation::Product}) {
       CollectiveRequests requests;
       requests.push_back({.element_type = facts.type, .count = 1, .reduce_operation = operation});
-      if (PeerKernels::way_of(requests, 3) == CliqueWay::Nccl) continue;
+      if (PeerKernels::algorithm_of(requests, 3) == CollectiveAlgorithm::Nccl) continue;
       INFO(to_string(operation) << " of " << to_string(facts.type));
       const KernelSource source{
           .text = peer_kernels_source(facts.type, operation, 3), .name_expression = {}, .headers = {}, .options = {}};

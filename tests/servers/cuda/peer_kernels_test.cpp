@@ -85,7 +85,7 @@ class RanksOfOneGpu {
     for (std::size_t rank = 0; rank < size(); ++rank) {
       std::uint32_t launched = 0;
       std::size_t most = 0;
-      kernels_.launch(way_of(parts[rank]), rank, parts[rank], launched, {},
+      kernels_.launch(algorithm_of(parts[rank]), rank, parts[rank], launched, {},
                       [&](const KernelLaunch& kernel) { most = std::max<std::size_t>(most, kernel.grid[0]); });
       blocks += most;
     }
@@ -93,10 +93,10 @@ class RanksOfOneGpu {
   }
   /// Issues the rank's part.
   void launch(std::size_t rank, const NcclCalls& calls) {
-    const CliqueWay way = way_of(calls);
-    std::uint32_t& launched = launched_[rank][way == CliqueWay::OneShot ? 0 : 1];
+    const CollectiveAlgorithm algorithm = algorithm_of(calls);
+    std::uint32_t& launched = launched_[rank][algorithm == CollectiveAlgorithm::OneShot ? 0 : 1];
     const PeerKernels::Count count{counters_.address() + 4 * rank, ++counted_};
-    kernels_.launch(way, rank, calls, launched, count, [&](const KernelLaunch& kernel) {
+    kernels_.launch(algorithm, rank, calls, launched, count, [&](const KernelLaunch& kernel) {
       std::vector<void*> values;
       for (const KernelLaunch::Argument& argument : kernel.arguments)
         values.push_back(const_cast<void*>(argument.value));
@@ -135,12 +135,12 @@ class RanksOfOneGpu {
   void give_up() { kernels_.give_up(); }
 
  private:
-  [[nodiscard]] CliqueWay way_of(const NcclCalls& calls) const {
+  [[nodiscard]] CollectiveAlgorithm algorithm_of(const NcclCalls& calls) const {
     CollectiveRequests requests;
     for (const NcclCall& call : calls) requests.push_back(call.request);
-    const CliqueWay way = PeerKernels::way_of(requests, size());
-    REQUIRE(way != CliqueWay::Nccl);
-    return way;
+    const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, size());
+    REQUIRE(algorithm != CollectiveAlgorithm::Nccl);
+    return algorithm;
   }
 
   OpenCuda gpu_;

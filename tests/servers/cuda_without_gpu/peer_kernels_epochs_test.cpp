@@ -42,11 +42,11 @@ class Ranks {
 
   /// The next sum of so many elements, which is `way`'s; rank 0 is given to the driver first. Whether it is right on
   /// both.
-  [[nodiscard]] bool sums(CliqueWay way, std::size_t count) {
+  [[nodiscard]] bool sums(CollectiveAlgorithm way, std::size_t count) {
     CollectiveRequest request{.operation = CollectiveOperation::AllReduce, .element_type = ElementType::U32};
     request.count = count;
     kernels_.prepare(request, [] { return std::shared_ptr<void>(); });
-    REQUIRE(PeerKernels::way_of({request}, 2) == way);
+    REQUIRE(PeerKernels::algorithm_of({request}, 2) == way);
     for (std::size_t rank = 0; rank < 2; ++rank) {
       for (std::size_t i = 0; i < count; ++i) in(rank)[i] = static_cast<std::uint32_t>(10 * rank + i + 1);
       const NcclCall call{.request = request, .source = in(rank), .destination = out(rank)};
@@ -93,9 +93,9 @@ TEST_CASE("Sums are right where the numbers of their kernels wrap") {
     INFO("after " << before << " kernels");
     Ranks one_shots(before);
     for (const std::size_t count : {100U, 16000U, 100U, 16000U, 8000U})
-      REQUIRE(one_shots.sums(CliqueWay::OneShot, count));
+      REQUIRE(one_shots.sums(CollectiveAlgorithm::OneShot, count));
     Ranks two_shots(before);
     for (const std::size_t count : {20000U, 60000U, 20000U, 60000U, 30000U})
-      REQUIRE(two_shots.sums(CliqueWay::TwoShots, count));
+      REQUIRE(two_shots.sums(CollectiveAlgorithm::TwoShots, count));
   }
 }

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/nccl/operations_under_way.hpp>
+#include <coxswain/collectives/nccl/in_flight_operations.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -14,14 +14,14 @@ bool has_ended(const NcclOperation& operation) noexcept {
 
 }  // namespace
 
-OperationsUnderWay::OperationsUnderWay(std::size_t ranks, Tell tell) : tell_(std::move(tell)), ranks_(ranks) {
+InFlightOperations::InFlightOperations(std::size_t ranks, Tell tell) : tell_(std::move(tell)), ranks_(ranks) {
   for (Rank& each : ranks_) {
     each.parts.reserve(most_at_a_time);
     each.sequences.reserve(most_at_a_time);
   }
 }
 
-OperationsUnderWay::Ended::~Ended() {
+InFlightOperations::Ended::~Ended() {
   if (rank_) {
     Rank& own = of_.ranks_[*rank_];
     if (!own.sequences.empty()) of_.tell_(*rank_, own.sequences);
@@ -37,7 +37,7 @@ OperationsUnderWay::Ended::~Ended() {
 }
 
 // The first rank to tell of an operation has told of those before it: they are added in their order.
-void OperationsUnderWay::add(std::size_t rank, std::span<Part> parts) {
+void InFlightOperations::add(std::size_t rank, std::span<Part> parts) {
   const std::size_t known = operations_.size();
   try {
     for (const Part& part : parts)
@@ -53,7 +53,7 @@ void OperationsUnderWay::add(std::size_t rank, std::span<Part> parts) {
 }
 
 // By what the device threads know of themselves: a look at an event is dear.
-void OperationsUnderWay::note_ended(std::size_t rank, std::uint64_t ended_before, Ended& ended) noexcept {
+void InFlightOperations::note_ended(std::size_t rank, std::uint64_t ended_before, Ended& ended) noexcept {
   ranks_[rank].ended_before = ended_before;
   ended.rank_ = rank;
   let_go(rank);
@@ -63,7 +63,7 @@ void OperationsUnderWay::note_ended(std::size_t rank, std::uint64_t ended_before
 }
 
 // Of its parts of what has ended on all devices.
-void OperationsUnderWay::let_go(std::size_t rank) noexcept {
+void InFlightOperations::let_go(std::size_t rank) noexcept {
   Rank& own = ranks_[rank];
   const std::uint64_t on_all = std::ranges::min_element(ranks_, {}, &Rank::ended_before)->ended_before;
   while (own.parts.size() < most_at_a_time && own.let_go < before_ + operations_.size()) {
@@ -77,19 +77,19 @@ void OperationsUnderWay::let_go(std::size_t rank) noexcept {
   }
 }
 
-bool OperationsUnderWay::look(Ended& ended) noexcept {
+bool InFlightOperations::look(Ended& ended) noexcept {
   take(ended, has_ended);
   return ended.count_ == ended.operations_.size();
 }
 
-void OperationsUnderWay::give_up(Operations& into) noexcept {
+void InFlightOperations::give_up(Operations& into) noexcept {
   before_ += operations_.size();
   for (Rank& each : ranks_) each.let_go = before_;
   into.swap(operations_);
 }
 
 template <class HasEnded>
-void OperationsUnderWay::take(Ended& ended, const HasEnded& has_ended) noexcept {
+void InFlightOperations::take(Ended& ended, const HasEnded& has_ended) noexcept {
   while (ended.count_ < ended.operations_.size() && !operations_.empty() && has_ended(*operations_.front())) {
     ended.operations_[ended.count_++] = std::move(operations_.front());
     operations_.pop_front();

@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/failing_allocation.hpp>
 #include <coxswain/tests/support/manual_milestone.hpp>
 
-#include <coxswain/collectives/nccl/operations_under_way.hpp>
+#include <coxswain/collectives/nccl/in_flight_operations.hpp>
 
 #include <array>
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include <vector>
 
 using namespace cox;
-using cox::detail::OperationsUnderWay;
+using cox::detail::InFlightOperations;
 using cox::test::ManualMilestone;
 
 namespace {
@@ -47,7 +47,7 @@ class LetGoBench {
   }
   /// All that was begun, but for what was before.
   void launch(std::size_t rank, std::size_t before = 0) {
-    std::vector<OperationsUnderWay::Part> parts;
+    std::vector<InFlightOperations::Part> parts;
     for (std::size_t i = before; i < held.size(); ++i) {
       auto waiter = std::make_shared<SilentWaiter>();
       waiters[i][rank] = waiter;
@@ -60,11 +60,11 @@ class LetGoBench {
     held.clear();
   }
   void note_ended(std::size_t rank, std::uint64_t before) {
-    OperationsUnderWay::Ended ended(under_way);
+    InFlightOperations::Ended ended(under_way);
     under_way.note_ended(rank, before, ended);
   }
   bool look() {
-    OperationsUnderWay::Ended ended(under_way);
+    InFlightOperations::Ended ended(under_way);
     return under_way.look(ended);
   }
   /// Operations whose part the rank has let go of.
@@ -80,7 +80,7 @@ class LetGoBench {
   }
 
   std::array<std::vector<std::uint64_t>, rank_count> told;
-  OperationsUnderWay under_way;
+  InFlightOperations under_way;
   std::vector<std::shared_ptr<NcclOperation>> held;
   std::vector<std::weak_ptr<NcclOperation>> operations;
   std::vector<std::array<std::shared_ptr<ManualMilestone>, rank_count>> ends;
@@ -163,7 +163,7 @@ TEST_CASE("What is given up is nobody's to let go of") {
   bench.begin(4);
   bench.launch_all();
   for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 1);
-  OperationsUnderWay::Operations given_up;
+  InFlightOperations::Operations given_up;
   bench.under_way.give_up(given_up);
   CHECK(bench.under_way.empty());
   CHECK(given_up.size() == 4);
@@ -179,7 +179,7 @@ TEST_CASE("Parts that there is no memory for have not been added") {
     REQUIRE(k < 100);
     LetGoBench bench;
     bench.begin(300);
-    std::vector<OperationsUnderWay::Part> parts;
+    std::vector<InFlightOperations::Part> parts;
     for (std::size_t i = 0; i < 300; ++i)
       parts.push_back({bench.held[i], {.behind = {}, .end = bench.ends[i][1], .told = nullptr}});
     bool added = true;

@@ -19,7 +19,7 @@ namespace cox::detail {
 ///
 /// Each rank lets go of its parts itself, and rank 0 of the operations, which it makes: memory that another thread
 /// frees is dear to both.
-class OperationsUnderWay {
+class InFlightOperations {
  public:
   using Operations = std::deque<std::shared_ptr<NcclOperation>>;
   /// Operations have ended on all devices and have not failed: called some time after, for each rank, without the lock.
@@ -38,20 +38,20 @@ class OperationsUnderWay {
   /// What has ended: told of and let go of when this goes, which is to be after the lock.
   class Ended {
    public:
-    explicit Ended(OperationsUnderWay& of) noexcept : of_(of) {}
+    explicit Ended(InFlightOperations& of) noexcept : of_(of) {}
     Ended(const Ended&) = delete;
     Ended& operator=(const Ended&) = delete;
     ~Ended();
 
    private:
-    friend class OperationsUnderWay;
-    OperationsUnderWay& of_;
+    friend class InFlightOperations;
+    InFlightOperations& of_;
     std::array<std::shared_ptr<NcclOperation>, most_at_a_time> operations_;
     std::size_t count_ = 0;
     std::optional<std::size_t> rank_;  // whose parts go; none: only whole operations do
   };
 
-  OperationsUnderWay(std::size_t ranks, Tell tell);
+  InFlightOperations(std::size_t ranks, Tell tell);
 
   [[nodiscard]] bool empty() const noexcept { return operations_.empty(); }
   /// The first. Precondition: not empty().

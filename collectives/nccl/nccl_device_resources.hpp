@@ -7,12 +7,12 @@ struct CUstream_st;  // what a CUstream and a cudaStream_t point to
 namespace cox {
 
 /// What a clique holds of its devices: their contexts, and what it needs beside NCCL.
-class OpenNcclDevices {
+class NcclDeviceResources {
  public:
-  OpenNcclDevices() = default;
-  OpenNcclDevices(const OpenNcclDevices&) = delete;
-  OpenNcclDevices& operator=(const OpenNcclDevices&) = delete;
-  virtual ~OpenNcclDevices() = default;
+  NcclDeviceResources() = default;
+  NcclDeviceResources(const NcclDeviceResources&) = delete;
+  NcclDeviceResources& operator=(const NcclDeviceResources&) = delete;
+  virtual ~NcclDeviceResources() = default;
 
   /// What was launched beside NCCL and waits for other ranks ends, with whatever it has. Any thread; does not block.
   virtual void give_up() noexcept = 0;
