@@ -28,8 +28,8 @@ struct Arrivals {
   std::vector<std::pair<DeviceId, std::uint64_t>> before_groups;  // guarded by mutex
 
   static Arrivals& of_process() {
-    static auto& arrivals = *new Arrivals;
-    return arrivals;
+    static auto& submissions = *new Arrivals;
+    return submissions;
   }
 };
 
@@ -51,9 +51,9 @@ CommunicationGroups& CommunicationGroups::of_process() {
   static auto& groups = []() -> CommunicationGroups& {
     auto* const made = new CommunicationGroups(options_of_process());
     {
-      Arrivals& arrivals = Arrivals::of_process();
-      const std::lock_guard lock(arrivals.mutex);
-      for (const auto& [device, generation] : arrivals.before_groups) made->arrive(device, generation);
+      Arrivals& submissions = Arrivals::of_process();
+      const std::lock_guard lock(submissions.mutex);
+      for (const auto& [device, generation] : submissions.before_groups) made->arrive(device, generation);
       made_of_process.store(made, std::memory_order_release);
     }
     static constexpr PendingCollectives::Listener listener{
@@ -68,10 +68,10 @@ CommunicationGroups& CommunicationGroups::of_process() {
 
 void CommunicationGroups::arrive_in_process(DeviceId device, std::uint64_t generation) {
   PendingCollectives::of(device).open(generation);
-  Arrivals& arrivals = Arrivals::of_process();
-  const std::lock_guard lock(arrivals.mutex);
+  Arrivals& submissions = Arrivals::of_process();
+  const std::lock_guard lock(submissions.mutex);
   if (CommunicationGroups* const made = made_now()) return made->arrive(device, generation);
-  arrivals.before_groups.emplace_back(device, generation);
+  submissions.before_groups.emplace_back(device, generation);
 }
 
 CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices, MembershipEpoch called,

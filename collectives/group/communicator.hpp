@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/group/communication_group.hpp>
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
@@ -42,12 +42,12 @@ class Communicator {
   [[nodiscard]] std::exception_ptr abort(const std::exception_ptr& cause) noexcept;
 
   /// Asks for the rank's next operation: see Sequencer::submit.
-  std::uint64_t ask(CollectiveArrival arrival) {
-    return group_->sequencer().submit(number_, rank_, std::move(arrival));
+  std::uint64_t ask(CollectiveSubmission submission) {
+    return group_->sequencer().submit(number_, rank_, std::move(submission));
   }
   /// As that for each of them, up to the first that cannot be asked for. Returns how many were.
-  std::size_t ask(std::span<CollectiveArrival> arrivals) {
-    return group_->sequencer().submit(number_, rank_, arrivals).count;
+  std::size_t ask(std::span<CollectiveSubmission> submissions) {
+    return group_->sequencer().submit(number_, rank_, submissions).count;
   }
 
   /// The devices in the order in which an operation names them: of a transfer the sender, then the receiver; else all,

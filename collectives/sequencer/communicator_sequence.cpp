@@ -23,61 +23,62 @@ CommunicatorSequence::CommunicatorSequence(CommunicatorNumber number, Communicat
       next_(devices_.world_size(), first_),
       last_(devices_.world_size()) {}
 
-void CommunicatorSequence::number(Arrival& arrival) const {
-  const std::size_t rank = arrival.rank;
+void CommunicatorSequence::number(QueuedSubmission& submission) const {
+  const std::size_t rank = submission.rank;
   if (rank >= next_.size())
     throw CollectiveError(CollectiveError::Kind::Validation,
                           fmt::format("{} has no rank {}, only {}", name_, rank, next_.size()));
-  arrival.turn.sequence = next_[rank];
-  arrival.device = devices_.devices()[rank];
+  submission.turn.sequence = next_[rank];
+  submission.device = devices_.devices()[rank];
   if (ended() || next_[rank] - first_ < max_ahead_) return;
   const auto slowest = static_cast<std::size_t>(std::ranges::min_element(next_) - next_.begin());
   throw CallError(CallError::Kind::QueueFull,
-                  fmt::format("{} on {}: {} operations wait for {} already", arrival.device.to_string(), name_,
+                  fmt::format("{} on {}: {} operations wait for {} already", submission.device.to_string(), name_,
                               next_[rank] - first_, devices_.devices()[slowest].to_string()));
 }
 
-std::exception_ptr CommunicatorSequence::objection(const Arrival& arrival) const {
-  const std::uint64_t sequence = arrival.turn.sequence;
-  const CollectiveRequests& requests = arrival.given.requests;
+std::exception_ptr CommunicatorSequence::objection(const QueuedSubmission& submission) const {
+  const std::uint64_t sequence = submission.turn.sequence;
+  const CollectiveRequests& requests = submission.given.requests;
   const std::source_location& site = requests.front().caller.site;
-  if (arrival.given.failure)
+  if (submission.given.failure)
     return std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::RankFailed,
                         fmt::format("operation {} of {}: {} could not take part: {}", sequence, name_,
-                                    arrival.device.to_string(), arrival.why),
-                        site, arrival.given.failure));
+                                    submission.device.to_string(), submission.why),
+                        site, submission.given.failure));
   const WaitingOperation* operation = waiting(sequence);
   if (operation == nullptr) return nullptr;
-  const Arrival& first = operation->arrived.front();
+  const QueuedSubmission& first = operation->arrived.front();
   const std::optional<std::string> difference = mismatch(first.given.requests, requests);
   if (!difference) return nullptr;
   return std::make_exception_ptr(
       CollectiveError(CollectiveError::Kind::Mismatch,
                       fmt::format("operation {} of {}: {} and {} ask for different things: {}", sequence, name_,
-                                  first.device.to_string(), arrival.device.to_string(), *difference),
+                                  first.device.to_string(), submission.device.to_string(), *difference),
                       site));
 }
 
-void CommunicatorSequence::add(Arrivals& arrival, const std::exception_ptr& refusal, Time now, Arrivals& answers) {
-  Arrival& added = arrival.front();
+void CommunicatorSequence::add(QueuedSubmissions& submission, const std::exception_ptr& refusal, Time now,
+                               QueuedSubmissions& answers) {
+  QueuedSubmission& added = submission.front();
   const std::uint64_t sequence = added.turn.sequence;
   if (begins_operation(added.rank)) begin(sequence, now);
-  // Nothing throws from here on: the arrival is accepted.
+  // Nothing throws from here on: the submission is accepted.
   recorder_->submitted(sequence, added.rank, added.given.requests);
   ++next_[added.rank];
   last_[added.rank] = OperationSummary(added.given.requests);
   if (sequence >= end()) {  // All that comes is refused, and nothing that came before waits.
     added.turn.refusal = error_;
     recorder_->failed(sequence, added.rank, error_);
-    answers.splice(answers.end(), arrival);
+    answers.splice(answers.end(), submission);
     return;
   }
   WaitingOperation& operation = waiting_[sequence - first_];
   ++operation.ranks;
   if (!operation.turn.refusal) operation.turn.refusal = refusal;
   if (added.rank == 0) operation.turn.shared = added.given.shared;
-  operation.arrived.splice(operation.arrived.end(), arrival);
+  operation.arrived.splice(operation.arrived.end(), submission);
   if (sequence >= oldest_sequence()) return;
   tell(operation, answers);
   drop();
@@ -94,7 +95,7 @@ const WaitingOperation* CommunicatorSequence::waiting(std::uint64_t sequence) co
   return sequence >= oldest_sequence() && sequence < end() ? &waiting_[sequence - first_] : nullptr;
 }
 
-void CommunicatorSequence::answer_oldest(std::uint64_t order, Arrivals& answers) noexcept {
+void CommunicatorSequence::answer_oldest(std::uint64_t order, QueuedSubmissions& answers) noexcept {
   WaitingOperation& operation = waiting_[answered_++];
   operation.turn.order = order;
   tell(operation, answers);
@@ -102,18 +103,18 @@ void CommunicatorSequence::answer_oldest(std::uint64_t order, Arrivals& answers)
 }
 
 // What the ranks share is counted, and each count that two of them touch costs: the last gets what the operation has.
-void CommunicatorSequence::tell(WaitingOperation& operation, Arrivals& answers) noexcept {
+void CommunicatorSequence::tell(WaitingOperation& operation, QueuedSubmissions& answers) noexcept {
   const FlightRecorder::Time now = FlightRecorder::clock();
-  for (Arrival& arrival : operation.arrived) {
-    if (complete(operation) && &arrival == &operation.arrived.back()) {
-      arrival.turn = std::move(operation.turn);
+  for (QueuedSubmission& submission : operation.arrived) {
+    if (complete(operation) && &submission == &operation.arrived.back()) {
+      submission.turn = std::move(operation.turn);
     } else {
-      arrival.turn = operation.turn;
+      submission.turn = operation.turn;
     }
-    if (arrival.turn.refusal)
-      recorder_->failed(arrival.turn.sequence, arrival.rank, arrival.turn.refusal, now);
+    if (submission.turn.refusal)
+      recorder_->failed(submission.turn.sequence, submission.rank, submission.turn.refusal, now);
     else
-      recorder_->released(arrival.turn.sequence, arrival.rank, now);
+      recorder_->released(submission.turn.sequence, submission.rank, now);
   }
   answers.splice(answers.end(), operation.arrived);
 }

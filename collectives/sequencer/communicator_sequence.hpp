@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/sequencer/arrival.hpp>
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
+#include <coxswain/collectives/sequencer/queued_submission.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/collectives/watch/operation_summary.hpp>
@@ -22,10 +22,10 @@ namespace cox::detail {
 
 /// An operation that waits for ranks or for other operations, or whose refusal not all ranks have asked for yet.
 struct WaitingOperation {
-  Arrivals arrived;       ///< The ranks that came and are not answered, in the order in which they came.
-  std::size_t ranks = 0;  ///< How many came.
+  QueuedSubmissions arrived;  ///< The ranks that came and are not answered, in the order in which they came.
+  std::size_t ranks = 0;      ///< How many came.
   std::chrono::steady_clock::time_point deadline{};
-  LaunchTurn turn{};  ///< What its ranks are told. With a refusal: refused.
+  LaunchGrant turn{};  ///< What its ranks are told. With a refusal: refused.
 };
 
 /// The operations of one communicator, answered one after the other. No thread of its own and no lock: whoever owns it
@@ -40,18 +40,18 @@ class CommunicatorSequence {
   CommunicatorSequence(CommunicatorNumber number, CommunicationId devices, std::chrono::milliseconds timeout,
                        std::size_t max_ahead, std::shared_ptr<FlightRecorder> recorder);
 
-  /// Writes the operation's number and the device into the arrival. Throws CollectiveError Validation (no such rank)
+  /// Writes the operation's number and the device into the submission. Throws CollectiveError Validation (no such rank)
   /// and CallError QueueFull: the rank is too far ahead of the slowest.
-  void number(Arrival& arrival) const;
+  void number(QueuedSubmission& submission) const;
   /// Whether the rank's next request is one that others will have to follow.
   [[nodiscard]] bool begins_operation(std::size_t rank) const noexcept { return !ended() && next_[rank] == end(); }
-  /// Why the operation must be refused when this arrival, a numbered one, is added: its failure or a mismatch. nullptr
-  /// if for neither.
-  [[nodiscard]] std::exception_ptr objection(const Arrival& arrival) const;
-  /// Takes the numbered arrival out of its list, and refuses its operation if there is a refusal
+  /// Why the operation must be refused when this submission, a numbered one, is added: its failure or a mismatch.
+  /// nullptr if for neither.
+  [[nodiscard]] std::exception_ptr objection(const QueuedSubmission& submission) const;
+  /// Takes the numbered submission out of its list, and refuses its operation if there is a refusal
   /// and was none before. Answers the rank at
   /// once if all that it asked for is answered. If it throws (std::bad_alloc), nothing has changed.
-  void add(Arrivals& arrival, const std::exception_ptr& refusal, Time now, Arrivals& answers);
+  void add(QueuedSubmissions& submission, const std::exception_ptr& refusal, Time now, QueuedSubmissions& answers);
 
   /// The oldest operation that is not answered; nullptr if there is none.
   [[nodiscard]] const WaitingOperation* oldest() const noexcept { return waiting(first_ + answered_); }
@@ -64,7 +64,7 @@ class CommunicatorSequence {
   /// Whether nothing waits for this operation any more: it was released, or it is refused.
   [[nodiscard]] bool answered(std::uint64_t sequence) const noexcept { return sequence < oldest_sequence() || ended(); }
   /// Releases the oldest operation as the `order`th of all, or tells its refusal.
-  void answer_oldest(std::uint64_t order, Arrivals& answers) noexcept;
+  void answer_oldest(std::uint64_t order, QueuedSubmissions& answers) noexcept;
   /// Marks what is not answered from this number on as refused, and everything that will come. The first error stays.
   void refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept;
   /// Moves the deadlines of all that is not answered.
@@ -100,7 +100,7 @@ class CommunicatorSequence {
   [[nodiscard]] std::uint64_t end() const noexcept { return first_ + waiting_.size(); }
   [[nodiscard]] bool ended() const noexcept { return error_ && answered_ == waiting_.size(); }
   void begin(std::uint64_t sequence, Time now);
-  void tell(WaitingOperation& operation, Arrivals& answers) noexcept;
+  void tell(WaitingOperation& operation, QueuedSubmissions& answers) noexcept;
   void drop() noexcept;
 
   const CommunicatorNumber number_;

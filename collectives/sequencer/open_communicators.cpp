@@ -6,7 +6,7 @@
 namespace cox::detail {
 
 void OpenCommunicators::insert(std::unique_ptr<CommunicatorSequence> communicator) {
-  held_.reserve(communicators_.size() + 1);  // No allocation later on, when arrivals are accepted.
+  held_.reserve(communicators_.size() + 1);  // No allocation later on, when submissions are accepted.
   const CommunicatorNumber number = communicator->number();
   communicators_.emplace(number, std::move(communicator));
 }
@@ -33,19 +33,19 @@ bool OpenCommunicators::answered(const CollectiveDependency& dependency) const n
 }
 
 std::optional<OpenCommunicators::Hold> OpenCommunicators::hold(const WaitingOperation& operation) const noexcept {
-  for (const Arrival& arrival : operation.arrived)
-    for (const CollectiveDependency& dependency : arrival.given.after)
-      if (!answered(dependency)) return Hold{&arrival, dependency};
+  for (const QueuedSubmission& submission : operation.arrived)
+    for (const CollectiveDependency& dependency : submission.given.after)
+      if (!answered(dependency)) return Hold{&submission, dependency};
   return std::nullopt;
 }
 
-void OpenCommunicators::note(const Arrival& arrival) noexcept {
-  for (const CollectiveDependency& dependency : arrival.given.after)
+void OpenCommunicators::note(const QueuedSubmission& submission) noexcept {
+  for (const CollectiveDependency& dependency : submission.given.after)
     if (CommunicatorSequence* communicator = find(dependency.communicator))
       communicator->note_awaited(dependency.sequence);
 }
 
-void OpenCommunicators::settle(CommunicatorSequence& changed, Arrivals& answers) noexcept {
+void OpenCommunicators::settle(CommunicatorSequence& changed, QueuedSubmissions& answers) noexcept {
   settle_one(changed, answers);
   // Answers on one can let others go, which lets further ones go: until nothing moves.
   const auto free = [this](const CommunicatorSequence* held) { return !hold(*held->oldest()); };
@@ -53,7 +53,7 @@ void OpenCommunicators::settle(CommunicatorSequence& changed, Arrivals& answers)
     settle_one(**next, answers);
 }
 
-void OpenCommunicators::settle_one(CommunicatorSequence& communicator, Arrivals& answers) noexcept {
+void OpenCommunicators::settle_one(CommunicatorSequence& communicator, QueuedSubmissions& answers) noexcept {
   std::erase(held_, &communicator);
   while (const WaitingOperation* oldest = communicator.oldest()) {
     const bool refused = oldest->turn.refusal != nullptr;

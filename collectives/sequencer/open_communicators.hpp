@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/collectives/sequencer/arrival.hpp>
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
+#include <coxswain/collectives/sequencer/queued_submission.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 
@@ -23,7 +23,7 @@ class OpenCommunicators {
 
   /// Who holds an operation back, and by what.
   struct Hold {
-    const Arrival* arrival;
+    const QueuedSubmission* submission;
     CollectiveDependency dependency;
   };
 
@@ -39,10 +39,10 @@ class OpenCommunicators {
   /// The first unanswered dependency of an operation that is not answered.
   [[nodiscard]] std::optional<Hold> hold(const WaitingOperation& operation) const noexcept;
 
-  /// Remembers what the arrival waits for. To be called for all that are added.
-  void note(const Arrival& arrival) noexcept;
+  /// Remembers what the submission waits for. To be called for all that are added.
+  void note(const QueuedSubmission& submission) noexcept;
   /// Answers what can be answered after a change of the communicator, on it and on others.
-  void settle(CommunicatorSequence& changed, Arrivals& answers) noexcept;
+  void settle(CommunicatorSequence& changed, QueuedSubmissions& answers) noexcept;
   /// Takes one out that refuses everything, and is settled.
   [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number) noexcept;
 
@@ -54,7 +54,7 @@ class OpenCommunicators {
   void postpone(Time::duration by) noexcept;
 
  private:
-  void settle_one(CommunicatorSequence& communicator, Arrivals& answers) noexcept;
+  void settle_one(CommunicatorSequence& communicator, QueuedSubmissions& answers) noexcept;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
   std::vector<CommunicatorSequence*> held_;  // whose oldest operation has all its ranks, but must wait; room for all

@@ -1,6 +1,6 @@
 #include <coxswain/collectives/sequencer/overdue.hpp>
 
-#include <coxswain/collectives/sequencer/arrival.hpp>
+#include <coxswain/collectives/sequencer/queued_submission.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 
 #include <fmt/format.h>
@@ -20,11 +20,12 @@ std::string activity(DeviceId device, const std::function<std::string(DeviceId)>
 
 }  // namespace
 
-Activities activities_of(const Stall& stall, const std::function<std::string(DeviceId)>& device_activity) noexcept {
+Activities activities_of(const StalledOperation& stall,
+                         const std::function<std::string(DeviceId)>& device_activity) noexcept {
   Activities activities;
   if (!device_activity) return activities;
   try {
-    for (const Stall::Missing& missing : stall.missing)
+    for (const StalledOperation::Missing& missing : stall.missing)
       activities.emplace(missing.device, activity(missing.device, device_activity));
   } catch (...) {
     return activities;
@@ -34,8 +35,8 @@ Activities activities_of(const Stall& stall, const std::function<std::string(Dev
 
 CollectiveError overdue_error(const OpenCommunicators& communicators, const CommunicatorSequence& communicator,
                               const Activities& activities) {
-  Stall stall = stall_of(communicators, communicator);
-  for (const Stall::Missing& missing : stall.missing) {
+  StalledOperation stall = find_stalled_operation(communicators, communicator);
+  for (const StalledOperation::Missing& missing : stall.missing) {
     const auto found = activities.find(missing.device);
     stall.text += fmt::format("; {} is missing, {}{}", missing.device.to_string(), missing.last,
                               found == activities.end() ? "" : found->second);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
-#include <coxswain/collectives/sequencer/stall.hpp>
+#include <coxswain/collectives/sequencer/stalled_operation.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
@@ -16,7 +16,7 @@ using Activities = std::map<DeviceId, std::string>;
 
 /// Of those that are missing, by asking `device_activity`, which is the user's code and may be empty. Less than that is
 /// known where there is no memory for it.
-[[nodiscard]] Activities activities_of(const Stall& stall,
+[[nodiscard]] Activities activities_of(const StalledOperation& stall,
                                        const std::function<std::string(DeviceId)>& device_activity) noexcept;
 
 /// What the oldest operation of the communicator, which has one, is refused with when its time is up. Names who is

@@ -1,11 +1,11 @@
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 
-#include <coxswain/collectives/sequencer/arrival.hpp>
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
+#include <coxswain/collectives/sequencer/find_wait_cycle.hpp>
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
 #include <coxswain/collectives/sequencer/overdue.hpp>
-#include <coxswain/collectives/sequencer/stall.hpp>
-#include <coxswain/collectives/sequencer/waiting_ring.hpp>
+#include <coxswain/collectives/sequencer/queued_submission.hpp>
+#include <coxswain/collectives/sequencer/stalled_operation.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
@@ -18,9 +18,9 @@
 
 namespace cox {
 
-using detail::Arrival;
-using detail::Arrivals;
 using detail::CommunicatorSequence;
+using detail::QueuedSubmission;
+using detail::QueuedSubmissions;
 using Kind = CollectiveError::Kind;
 
 namespace {
@@ -84,29 +84,29 @@ bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
   std::unique_lock lock(mutex_);
   CommunicatorSequence* among = communicators_->find(communicator);
   if (among == nullptr) return false;
-  Arrivals answers;
+  QueuedSubmissions answers;
   change(*among, answers);
   line_up(answers);
   empty_lines(lock);
   return true;
 }
 
-std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t rank, CollectiveArrival arrival) {
-  return submit(communicator, rank, std::span(&arrival, 1)).first;
+std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t rank, CollectiveSubmission submission) {
+  return submit(communicator, rank, std::span(&submission, 1)).first;
 }
 
 Sequencer::Taken Sequencer::submit(CommunicatorNumber communicator, std::size_t rank,
-                                   std::span<CollectiveArrival> arrivals) {
-  Arrivals untaken;  // What is left of it goes with no lock held.
-  for (const CollectiveArrival& given : arrivals) {
+                                   std::span<CollectiveSubmission> submissions) {
+  QueuedSubmissions untaken;  // What is left of it goes with no lock held.
+  for (const CollectiveSubmission& given : submissions) {
     if (given.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
     untaken.push_back({.communicator = communicator,
                        .rank = rank,
                        .why = given.failure ? describe_cause(given.failure) : std::string()});
   }
   Taken taken{0, 0};
-  const bool open = change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
-    for (CollectiveArrival& given : arrivals) {
+  const bool open = change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
+    for (CollectiveSubmission& given : submissions) {
       try {
         take(among, untaken, given, answers);
       } catch (...) {
@@ -121,17 +121,18 @@ Sequencer::Taken Sequencer::submit(CommunicatorNumber communicator, std::size_t 
 }
 
 // Under the lock. If it throws, nothing has changed.
-void Sequencer::take(CommunicatorSequence& among, Arrivals& untaken, CollectiveArrival& given, Arrivals& answers) {
-  Arrival& arriving = untaken.front();
+void Sequencer::take(CommunicatorSequence& among, QueuedSubmissions& untaken, CollectiveSubmission& given,
+                     QueuedSubmissions& answers) {
+  QueuedSubmission& arriving = untaken.front();
   among.number(arriving);
   const Time now = options_.now();
   arriving.given = std::move(given);
-  Arrivals arrival;
-  arrival.splice(arrival.end(), untaken, untaken.begin());
+  QueuedSubmissions submission;
+  submission.splice(submission.end(), untaken, untaken.begin());
   try {
     const std::exception_ptr refusal = objection(among, arriving);
     if (among.begins_operation(arriving.rank)) watchdog_.watch(now + among.timeout());
-    among.add(arrival, refusal, now, answers);
+    among.add(submission, refusal, now, answers);
   } catch (...) {
     given = std::move(arriving.given);
     throw;
@@ -140,17 +141,17 @@ void Sequencer::take(CommunicatorSequence& among, Arrivals& untaken, CollectiveA
   communicators_->settle(among, answers);
 }
 
-std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const Arrival& arrival) const {
-  if (const std::exception_ptr own = among.objection(arrival)) return own;
-  if (arrival.given.after.empty()) return nullptr;
-  const std::optional<std::string> ring = detail::waiting_ring(*communicators_, arrival);
+std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const QueuedSubmission& submission) const {
+  if (const std::exception_ptr own = among.objection(submission)) return own;
+  if (submission.given.after.empty()) return nullptr;
+  const std::optional<std::string> ring = detail::find_wait_cycle(*communicators_, submission);
   if (!ring) return nullptr;
   return std::make_exception_ptr(
-      CollectiveError(Kind::WouldDeadlock, *ring, arrival.given.requests.front().caller.site));
+      CollectiveError(Kind::WouldDeadlock, *ring, submission.given.requests.front().caller.site));
 }
 
 // Under the lock, for all devices at once: this is what makes it one order.
-void Sequencer::line_up(Arrivals& answers) noexcept {
+void Sequencer::line_up(QueuedSubmissions& answers) noexcept {
   while (!answers.empty()) {
     Line& line = lines_.find(answers.front().device)->second;
     line.turns.splice(line.turns.end(), answers, answers.begin());
@@ -164,7 +165,7 @@ void Sequencer::empty_lines(std::unique_lock<detail::AdaptiveMutex>& lock) noexc
     std::list<Line*> ticket;
     ticket.splice(ticket.end(), filled_, filled_.begin());
     Line& line = *ticket.front();
-    Arrivals turns = take_unattended(line);
+    QueuedSubmissions turns = take_for_any_thread(line);
     if (turns.empty()) {
       line.told = true;
       line.ticket.splice(line.ticket.end(), ticket);
@@ -183,20 +184,22 @@ void Sequencer::empty_lines(std::unique_lock<detail::AdaptiveMutex>& lock) noexc
 }
 
 // Those at the front that any thread may call.
-Sequencer::Arrivals Sequencer::take_unattended(Line& line) noexcept {
-  Arrivals turns;
-  const auto is_attended = [&](const Arrival& turn) { return line.tell != nullptr && turn.given.attended; };
-  turns.splice(turns.end(), line.turns, line.turns.begin(), std::ranges::find_if(line.turns, is_attended));
+Sequencer::QueuedSubmissions Sequencer::take_for_any_thread(Line& line) noexcept {
+  QueuedSubmissions turns;
+  const auto is_for_launch_thread = [&](const QueuedSubmission& turn) {
+    return line.tell != nullptr && turn.given.on_launch_thread;
+  };
+  turns.splice(turns.end(), line.turns, line.turns.begin(), std::ranges::find_if(line.turns, is_for_launch_thread));
   return turns;
 }
 
-void Sequencer::attend(DeviceId device) noexcept {
+void Sequencer::drain_launches(DeviceId device) noexcept {
   std::unique_lock lock(mutex_);
   const auto found = lines_.find(device);
   if (found == lines_.end()) return;
   Line& line = found->second;
   while (line.told) {
-    Arrivals turns = std::exchange(line.turns, {});
+    QueuedSubmissions turns = std::exchange(line.turns, {});
     if (turns.empty()) {
       line.told = false;
       return;
@@ -207,7 +210,7 @@ void Sequencer::attend(DeviceId device) noexcept {
   }
 }
 
-void Sequencer::set_attendant(DeviceId device, std::function<void()> tell) {
+void Sequencer::set_launch_thread(DeviceId device, std::function<void()> tell) {
   std::shared_ptr<const std::function<void()>> attendant;
   if (tell) attendant = std::make_shared<const std::function<void()>>(std::move(tell));
   std::unique_lock lock(mutex_);
@@ -218,20 +221,21 @@ void Sequencer::set_attendant(DeviceId device, std::function<void()> tell) {
   empty_lines(lock);
 }
 
-void Sequencer::call(Arrival& arrival) noexcept {
-  const std::uint64_t sequence = arrival.turn.sequence;
+void Sequencer::call(QueuedSubmission& submission) noexcept {
+  const std::uint64_t sequence = submission.turn.sequence;
   try {
-    arrival.given.launch(std::move(arrival.turn));
+    submission.given.launch(std::move(submission.turn));
   } catch (...) {
     const std::exception_ptr cause = std::current_exception();
-    change(arrival.communicator,
-           [&](CommunicatorSequence& among, Arrivals&) { among.recorder()->failed(sequence, arrival.rank, cause); });
-    abort(arrival.communicator, cause);
+    change(submission.communicator, [&](CommunicatorSequence& among, QueuedSubmissions&) {
+      among.recorder()->failed(sequence, submission.rank, cause);
+    });
+    abort(submission.communicator, cause);
   }
 }
 
 void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr& cause) {
-  change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
+  change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
     refuse_all(among, aborted(among, cause));
     communicators_->settle(among, answers);
   });
@@ -239,7 +243,7 @@ void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr&
 
 void Sequencer::leave(DeviceId device) {
   for (const CommunicatorNumber number : communicators_with(device))
-    change(number, [&](CommunicatorSequence& among, Arrivals& answers) {
+    change(number, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
       const std::uint64_t next = among.next(among.devices().rank_of(device));
       among.refuse_from(next, error([&] {
                           return CollectiveError(Kind::Aborted,
@@ -258,7 +262,7 @@ std::vector<CommunicatorNumber> Sequencer::communicators_with(DeviceId device) c
 void Sequencer::close(CommunicatorNumber communicator) {
   const std::exception_ptr cause = error([&] { return closed(communicator); });
   std::unique_ptr<CommunicatorSequence> extracted;  // Goes with no lock held.
-  change(communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
+  change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
     refuse_all(among, aborted(among, cause));
     communicators_->settle(among, answers);
     extracted = communicators_->extract(communicator);
@@ -310,7 +314,7 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
 void Sequencer::time_out(const CollectiveDependency& overdue) {
   // The user's code: with no lock held, so all may have changed after it.
   const auto activities = detail::activities_of(stall(overdue.communicator), options_.device_activity);
-  change(overdue.communicator, [&](CommunicatorSequence& among, Arrivals& answers) {
+  change(overdue.communicator, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
     if (among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
     refuse_all(among, error([&] { return detail::overdue_error(*communicators_, among, activities); }));
     communicators_->settle(among, answers);
@@ -318,11 +322,11 @@ void Sequencer::time_out(const CollectiveDependency& overdue) {
 }
 
 // Nothing where there is no memory for it.
-detail::Stall Sequencer::stall(CommunicatorNumber communicator) const noexcept {
+detail::StalledOperation Sequencer::stall(CommunicatorNumber communicator) const noexcept {
   try {
     const std::lock_guard lock(mutex_);
     const CommunicatorSequence* among = communicators_->find(communicator);
-    if (among != nullptr && among->oldest() != nullptr) return detail::stall_of(*communicators_, *among);
+    if (among != nullptr && among->oldest() != nullptr) return detail::find_stalled_operation(*communicators_, *among);
   } catch (...) {
     return {};
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/collectives/watch/watchdog.hpp>
@@ -27,10 +27,10 @@
 namespace cox {
 
 namespace detail {
-struct Arrival;
+struct QueuedSubmission;
 class CommunicatorSequence;
 class OpenCommunicators;
-struct Stall;
+struct StalledOperation;
 }  // namespace detail
 
 struct SequencerOptions {
@@ -48,14 +48,15 @@ struct SequencerOptions {
 /// Launches operations on several devices so that the devices cannot deadlock, whatever the order in which threads ask.
 /// There must be one for all communicators of a process: two know nothing of each other.
 ///
-/// - The n-th arrival of a rank on a communicator belongs to the n-th of each other rank. When all have come and agree,
+/// - The n-th submission of a rank on a communicator belongs to the n-th of each other rank. When all have come and
+/// agree,
 ///   and every operation that any of them is to come after is answered, all their launches are released: nobody
 ///   launches, and no device waits, for a set that is incomplete.
 /// - Released operations are in one order for the whole process. Every device gets its launches in that
 ///   order, whichever communicators they are of: of two operations, the same is first on every device that takes part
 ///   in both.
 /// - Every launch is called exactly once (L2): launched, or refused with a CollectiveError (with std::bad_alloc where
-///   there is no memory for one). The answers to one rank on one communicator come in the order of its arrivals.
+///   there is no memory for one). The answers to one rank on one communicator come in the order of its submissions.
 ///
 /// Why devices with one communication stream each cannot deadlock: of the launched operations that have not ended,
 /// take the first in the one order. Nothing is before it on its devices' streams, so it has begun on all of them; and
@@ -82,11 +83,11 @@ class Sequencer {
   [[nodiscard]] CommunicatorNumber open(CommunicationId devices, std::chrono::milliseconds timeout);
   /// Returns the operation's number on its communicator: a rank's n-th submit is operation n, always. The operation is
   /// refused for all ranks, those to come too, when ranks ask for different things (CollectiveError Mismatch), when one
-  /// cannot take part (RankFailed), or when this arrival makes operations wait for each other in a ring
+  /// cannot take part (RankFailed), or when this submission makes operations wait for each other in a ring
   /// (WouldDeadlock); the communicator goes on with the next one. Throws CallError QueueFull (see max_ahead),
   /// CollectiveError Validation (no such rank, no request) or Aborted (closed), std::system_error (no thread for the
   /// deadlines) and std::bad_alloc; then no number is used, the launch is not called, and nothing has changed.
-  std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, CollectiveArrival arrival);
+  std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, CollectiveSubmission submission);
   /// The rank's operations that were taken: `count` from number `first` on.
   struct Taken {
     std::uint64_t first;
@@ -94,14 +95,14 @@ class Sequencer {
   };
   /// As that for each of them, in their order, up to the first that cannot be taken, under one lock. Throws if that is
   /// the very first. What is not taken stays as it is.
-  Taken submit(CommunicatorNumber communicator, std::size_t rank, std::span<CollectiveArrival> arrivals);
-  /// From now on the device's launches that are `attended`, and what comes after them, are called by attend() alone. So
-  /// each device thread does its own, whose memory it has at hand, instead of one doing all. `tell` is called when
-  /// there are some: it must have attend() called, and neither block nor wait nor throw. An empty function: as without
-  /// one.
-  void set_attendant(DeviceId device, std::function<void()> tell);
+  Taken submit(CommunicatorNumber communicator, std::size_t rank, std::span<CollectiveSubmission> submissions);
+  /// From now on the device's launches that are `attended`, and what comes after them, are called by drain_launches()
+  /// alone. So each device thread does its own, whose memory it has at hand, instead of one doing all. `tell` is called
+  /// when there are some: it must have drain_launches() called, and neither block nor wait nor throw. An empty
+  /// function: as without one.
+  void set_launch_thread(DeviceId device, std::function<void()> tell);
   /// Calls the device's launches that it has been told of. One thread at a time for each device.
-  void attend(DeviceId device) noexcept;
+  void drain_launches(DeviceId device) noexcept;
   /// Refuses what is not released yet on the communicator, and all that comes, with CollectiveError Aborted and this
   /// cause. What was released stays so. Nothing happens if it is closed, timed out or aborted already.
   void abort(CommunicatorNumber communicator, const std::exception_ptr& cause);
@@ -136,31 +137,32 @@ class Sequencer {
   [[nodiscard]] bool watching() const { return watchdog_.running(); }
 
  private:
-  using Arrivals = std::list<detail::Arrival, detail::RecyclingAllocator<detail::Arrival>>;
+  using QueuedSubmissions = std::list<detail::QueuedSubmission, detail::RecyclingAllocator<detail::QueuedSubmission>>;
 
   /// What a device has to launch next.
   struct Line {
-    Arrivals turns;
+    QueuedSubmissions turns;
     std::list<Line*> ticket{this};  // its place in filled_: empty while it is there, or a thread empties the line
     std::shared_ptr<const std::function<void()>> tell;  // that somebody is to attend to it; null: nobody would
-    bool told = false;                                  // attend() alone empties the line
+    bool told = false;                                  // drain_launches() alone empties the line
   };
 
   /// Calls `change` with the communicator and the list of answers, under the lock, and hands the answers out after. If
   /// it throws, it has answered nothing. Returns false if the communicator is closed.
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
-  void line_up(Arrivals& answers) noexcept;
+  void line_up(QueuedSubmissions& answers) noexcept;
   void empty_lines(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
-  [[nodiscard]] static Arrivals take_unattended(Line& line) noexcept;
-  void call(detail::Arrival& arrival) noexcept;
-  void take(detail::CommunicatorSequence& among, Arrivals& untaken, CollectiveArrival& given, Arrivals& answers);
-  /// Why the operation must be refused when this arrival is added; nullptr if for nothing.
+  [[nodiscard]] static QueuedSubmissions take_for_any_thread(Line& line) noexcept;
+  void call(detail::QueuedSubmission& submission) noexcept;
+  void take(detail::CommunicatorSequence& among, QueuedSubmissions& untaken, CollectiveSubmission& given,
+            QueuedSubmissions& answers);
+  /// Why the operation must be refused when this submission is added; nullptr if for nothing.
   [[nodiscard]] std::exception_ptr objection(const detail::CommunicatorSequence& among,
-                                             const detail::Arrival& arrival) const;
+                                             const detail::QueuedSubmission& submission) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
   void time_out(const CollectiveDependency& overdue);
-  [[nodiscard]] detail::Stall stall(CommunicatorNumber communicator) const noexcept;
+  [[nodiscard]] detail::StalledOperation stall(CommunicatorNumber communicator) const noexcept;
 
   const SequencerOptions options_;
   mutable detail::AdaptiveMutex mutex_;  // before the watchdog's and the recorders'

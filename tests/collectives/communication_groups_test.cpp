@@ -71,7 +71,7 @@ TEST_CASE("Transfers of an aborted group are refused, and no lock is held while 
   std::atomic<int> called{0};
   std::future<bool> usable;
   bool free = false;
-  const auto launch = [&](const LaunchTurn&) {
+  const auto launch = [&](const LaunchGrant&) {
     if (called++ == 0) {
       first.set_value();
       second.get_future().wait_for(60s);
@@ -185,7 +185,7 @@ TEST_CASE("Groups that fail at the same time write their flight recorders one af
   for (int i = 0; i < 50; ++i)
     for (const std::size_t rank : {0UL, 1UL})
       groups.sequencer().submit(long_one->number(), rank,
-                                {.requests = {of_count(1)}, .launch = [](const LaunchTurn&) {}});
+                                {.requests = {of_count(1)}, .launch = [](const LaunchGrant&) {}});
   int whole = 0;
   constexpr int rounds = 200;
   for (int round = 0; round < rounds; ++round) {

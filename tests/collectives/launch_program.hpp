@@ -108,9 +108,9 @@ class Run {
   std::uint64_t submit(const Submission& submission, std::size_t count = 1) {
     ++submitted_;
     const DeviceId device = program_.device_of(submission);
-    CollectiveArrival arrival{
+    CollectiveSubmission arrival{
         .requests = {{.count = count}},
-        .launch = [this, device, &submission](const LaunchTurn& turn) { answer(device, submission, turn); }};
+        .launch = [this, device, &submission](const LaunchGrant& turn) { answer(device, submission, turn); }};
     if (keep_waits_)
       for (const auto& [communicator, sequence] : submission.after)
         arrival.after.push_back({numbers_[communicator], sequence});
@@ -141,7 +141,7 @@ class Run {
 
  private:
   // No lock: the sequencer promises one launch at a time on one device.
-  void answer(DeviceId device, const Submission& submission, const LaunchTurn& turn) {
+  void answer(DeviceId device, const Submission& submission, const LaunchGrant& turn) {
     ++answered_;
     const LaunchModel::Operation operation{submission.communicator, turn.sequence};
     if (turn.refusal) {

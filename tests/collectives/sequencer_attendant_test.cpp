@@ -29,22 +29,22 @@ struct Attended : Bench {
   int told = 0;
 
   Attended() {
-    sequencer.set_attendant(device(0), [this] { ++told; });
+    sequencer.set_launch_thread(device(0), [this] { ++told; });
   }
   void submit_attended(std::size_t rank, CollectiveLaunch launch) {
-    sequencer.submit(pair, rank, {.requests = {of_count(1)}, .launch = std::move(launch), .attended = true});
+    sequencer.submit(pair, rank, {.requests = {of_count(1)}, .launch = std::move(launch), .on_launch_thread = true});
   }
 };
 
-std::vector<CollectiveArrival> several(std::size_t count, Told& told) {
-  std::vector<CollectiveArrival> arrivals;
+std::vector<CollectiveSubmission> several(std::size_t count, Told& told) {
+  std::vector<CollectiveSubmission> arrivals;
   for (std::size_t i = 0; i < count; ++i) arrivals.push_back({.requests = {of_count(1)}, .launch = told.launch()});
   return arrivals;
 }
 
 }  // namespace
 
-TEST_CASE("Attended launches are called by attend() alone, which is told once of all that wait") {
+TEST_CASE("Attended launches are called by drain_launches() alone, which is told once of all that wait") {
   Attended t;
   for (int i = 0; i < 2; ++i) {
     t.submit_attended(0, t.a.launch());
@@ -53,23 +53,23 @@ TEST_CASE("Attended launches are called by attend() alone, which is told once of
   CHECK(t.b.times() == 2);  // the other device has no attendant
   CHECK(t.a.times() == 0);
   CHECK(t.told == 1);
-  t.sequencer.attend(device(0));
+  t.sequencer.drain_launches(device(0));
   CHECK(t.a.times() == 2);
   CHECK(t.a.turns.back().sequence == 2);
   t.submit_attended(0, t.a.launch());
   t.submit_attended(1, t.b.launch());
   CHECK(t.told == 2);
-  t.sequencer.attend(device(0));
+  t.sequencer.drain_launches(device(0));
   CHECK(t.a.times() == 3);
-  t.sequencer.attend(device(0));
-  t.sequencer.attend(device(7));  // of which nobody has heard
+  t.sequencer.drain_launches(device(0));
+  t.sequencer.drain_launches(device(7));  // of which nobody has heard
   CHECK(t.a.times() == 3);
 }
 
 TEST_CASE("What is not attended is called at once, but not before an attended launch that comes before it") {
   Attended t;
   std::string order;
-  const auto note = [&](char c) { return [&order, c](const LaunchTurn&) { order += c; }; };
+  const auto note = [&](char c) { return [&order, c](const LaunchGrant&) { order += c; }; };
   t.submit(t.pair, 0, of_count(1), note('1'));
   t.submit(t.pair, 1, of_count(1), t.b.launch());
   CHECK(order == "1");
@@ -78,7 +78,7 @@ TEST_CASE("What is not attended is called at once, but not before an attended la
   t.submit(t.pair, 0, of_count(1), note('3'));
   t.submit(t.pair, 1, of_count(1), t.b.launch());
   CHECK(order == "1");
-  t.sequencer.attend(device(0));
+  t.sequencer.drain_launches(device(0));
   CHECK(order == "123");
   t.submit(t.pair, 0, of_count(1), note('4'));
   t.submit(t.pair, 1, of_count(1), t.b.launch());
@@ -92,7 +92,7 @@ TEST_CASE(
   t.submit_attended(0, t.a.launch());
   t.submit_attended(1, t.b.launch());
   CHECK(t.a.times() == 0);
-  t.sequencer.set_attendant(device(0), {});
+  t.sequencer.set_launch_thread(device(0), {});
   CHECK(t.a.times() == 1);
   t.submit_attended(0, t.a.launch());
   t.submit_attended(1, t.b.launch());
@@ -101,16 +101,16 @@ TEST_CASE(
 
 TEST_CASE("An attended launch may submit, and is refused like any") {
   Attended t;
-  t.submit_attended(0, [&](const LaunchTurn&) { t.submit_attended(0, t.a.launch()); });
+  t.submit_attended(0, [&](const LaunchGrant&) { t.submit_attended(0, t.a.launch()); });
   t.submit_attended(1, t.b.launch());
-  t.sequencer.attend(device(0));
+  t.sequencer.drain_launches(device(0));
   t.submit_attended(1, t.b.launch());
-  t.sequencer.attend(device(0));
+  t.sequencer.drain_launches(device(0));
   CHECK(t.a.times() == 1);
   t.submit_attended(0, t.a.launch());
   t.sequencer.abort(t.pair, std::make_exception_ptr(std::runtime_error("enough")));
   CHECK(t.a.times() == 1);
-  t.sequencer.attend(device(0));
+  t.sequencer.drain_launches(device(0));
   CHECK(t.a.refusal() == Kind::Aborted);
 }
 
@@ -124,27 +124,27 @@ TEST_CASE("Attendants of several threads get every launch once, in one order") {
   std::vector<std::atomic<bool>> rung(ranks);
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < ranks; ++rank)
-    sequencer.set_attendant(device(static_cast<std::uint16_t>(rank)), [&rung, rank] { rung[rank] = true; });
+    sequencer.set_launch_thread(device(static_cast<std::uint16_t>(rank)), [&rung, rank] { rung[rank] = true; });
   for (std::size_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       const auto attend = [&] {
-        if (rung[rank].exchange(false)) sequencer.attend(device(static_cast<std::uint16_t>(rank)));
+        if (rung[rank].exchange(false)) sequencer.drain_launches(device(static_cast<std::uint16_t>(rank)));
       };
       std::vector<std::uint64_t> left(communicators.size(), count);
       while (orders[rank].size() < communicators.size() * count) {
         for (std::size_t c = 0; c < communicators.size(); ++c) {
-          std::vector<CollectiveArrival> arrivals;
+          std::vector<CollectiveSubmission> arrivals;
           for (std::size_t i = 0; i < std::min<std::uint64_t>(left[c], 1 + rank); ++i)
             arrivals.push_back(
                 {.requests = {of_count(1)},
-                 .launch = [&orders, rank](const LaunchTurn& turn) { orders[rank].push_back(turn.order); },
-                 .attended = true});
+                 .launch = [&orders, rank](const LaunchGrant& turn) { orders[rank].push_back(turn.order); },
+                 .on_launch_thread = true});
           try {
             if (!arrivals.empty()) left[c] -= sequencer.submit(communicators[c], rank, arrivals).count;
           } catch (const CallError&) {  // too far ahead: the others must come first
             std::this_thread::yield();
           }
-          attend();
+          drain_launches();
         }
       }
     });

@@ -37,11 +37,11 @@ inline std::string line_of(const CollectiveRequest& request) {
 
 /// What a rank was told, and how often. Allocates nothing when it is told.
 struct Told {
-  std::vector<LaunchTurn> turns;
+  std::vector<LaunchGrant> turns;
 
   Told() { turns.reserve(64); }
   CollectiveLaunch launch() {
-    return [this](const LaunchTurn& turn) { turns.push_back(turn); };
+    return [this](const LaunchGrant& turn) { turns.push_back(turn); };
   }
   [[nodiscard]] std::size_t times() const { return turns.size(); }
   void refused() const {

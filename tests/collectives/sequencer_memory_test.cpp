@@ -34,19 +34,19 @@ struct Case {
   const char* name;
   std::function<void(WideOverlap&)> before;
   std::size_t rank;
-  std::function<CollectiveArrival(WideOverlap&)> arrival;  ///< What is submitted while there is no memory.
+  std::function<CollectiveSubmission(WideOverlap&)> arrival;  ///< What is submitted while there is no memory.
   std::optional<CollectiveError::Kind> refusal = std::nullopt;
   CommunicatorNumber WideOverlap::* communicator = &WideOverlap::pair;
 };
 
-CollectiveArrival of(Told& told, CollectiveRequests requests, Dependencies after = {}) {
+CollectiveSubmission of(Told& told, CollectiveRequests requests, Dependencies after = {}) {
   return {.requests = std::move(requests), .after = std::move(after), .launch = told.launch()};
 }
-CollectiveArrival one(WideOverlap& t) { return of(t.a, {of_count(1)}); }
+CollectiveSubmission one(WideOverlap& t) { return of(t.a, {of_count(1)}); }
 void first(WideOverlap& t) { t.sequencer.submit(t.pair, 0, one(t)); }
 
-CollectiveArrival failed(WideOverlap& t) {
-  CollectiveArrival given = one(t);
+CollectiveSubmission failed(WideOverlap& t) {
+  CollectiveSubmission given = one(t);
   given.failure = std::make_exception_ptr(std::runtime_error("a text that needs an allocation of its own"));
   return given;
 }
@@ -102,7 +102,7 @@ bool accepted_at(int k, std::uint64_t earlier, const Case& tried, Told& told) {
   const CommunicatorNumber communicator = t.*tried.communicator;
   const std::string before = seen(t);
   const std::size_t told_before = t.a.times();
-  CollectiveArrival given = tried.arrival(t);
+  CollectiveSubmission given = tried.arrival(t);
   bool accepted = true;
   detail::RecycledMemory::free_kept();  // it would not ask for memory
   allocations_until_failure = k;

@@ -153,7 +153,7 @@ TEST_CASE("What rank 0 hands in ends with no lock held") {
     CHECK(t.sequencer.recorder(t.pair));  // Under the lock it would wait for itself.
     delete shared;
   };
-  const auto launch = [] { return [](const LaunchTurn&) {}; };
+  const auto launch = [] { return [](const LaunchGrant&) {}; };
   t.submit(t.three, 1, of_count(1), launch());
   t.sequencer.submit(t.three, 0,
                      {.requests = {of_count(2)}, .shared = std::shared_ptr<int>(new int(7), end), .launch = launch()});

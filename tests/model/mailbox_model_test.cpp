@@ -239,7 +239,7 @@ struct Harbour {
     for (std::size_t index = 0; index < lanes.size(); ++index) {
       execution.name(lanes[index], "lane" + std::to_string(index), sizeof(Lane));
       execution.name(&lanes[index]->busy, "lane" + std::to_string(index) + ".busy");
-      execution.name(&lanes[index]->attended, "lane" + std::to_string(index) + ".attended");
+      execution.name(&lanes[index]->attended, "lane" + std::to_string(index) + ".on_launch_thread");
     }
     execution.name(&handed_over, "handed_over");
   }

@@ -74,7 +74,7 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
                                                     " operations wait for their communicator to be made already");
   const std::shared_ptr<CollectivePart> part = make_part(collective, on);
   part->position = {slot_, last_ + 1};
-  CollectiveLaunch launch = [part](LaunchTurn&& turn) {
+  CollectiveLaunch launch = [part](LaunchGrant&& turn) {
     part->sequence = turn.sequence;
     if (turn.refusal == nullptr) return part->take_turn(std::move(turn.shared));
     part->of->communication->posts->post([part, refusal = turn.refusal] { part->refuse(refusal); });
@@ -83,7 +83,7 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
                  .after = std::move(collective.after),
                  .failure = std::move(collective.failure),
                  .launch = std::move(launch),
-                 .attended = clique() != nullptr},
+                 .on_launch_thread = clique() != nullptr},
                 *part);
   if (!rest_) rest_.emplace(PendingCollectives::Call::rest_of_running(pending_));
   ++last_;
@@ -131,17 +131,18 @@ bool CudaCommunicator::ask_for_some() {
 // Returns how many of those that have been submitted first can be asked for. If it is not all, ask() will be called.
 std::size_t CudaCommunicator::prepare() {
   std::size_t prepared = 0;
-  for (CollectiveArrival& arrival : unasked_.front(most_at_a_time)) {
+  for (CollectiveSubmission& submission : unasked_.front(most_at_a_time)) {
     if (clique() == nullptr) {
-      if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_recycled<PeerCopy>();
+      if (rank() == 0 && submission.failure == nullptr) submission.shared = make_recycled<PeerCopy>();
     } else {
-      const std::optional<CollectiveAlgorithm> algorithm = choose_algorithm(arrival.requests);
+      const std::optional<CollectiveAlgorithm> algorithm = choose_algorithm(submission.requests);
       if (!algorithm) {
         called_later_ = held_up_ = true;
         return prepared;
       }
-      if (arrival.failure == nullptr) arrival.failure = objection(arrival.requests, *algorithm);
-      if (rank() == 0 && arrival.failure == nullptr) arrival.shared = make_shared_part(arrival.requests, *algorithm);
+      if (submission.failure == nullptr) submission.failure = objection(submission.requests, *algorithm);
+      if (rank() == 0 && submission.failure == nullptr)
+        submission.shared = make_shared_part(submission.requests, *algorithm);
     }
     ++prepared;
   }

@@ -3,7 +3,7 @@
 #include <coxswain/collectives/group/communicator.hpp>
 #include <coxswain/collectives/nccl/nccl_clique.hpp>
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>

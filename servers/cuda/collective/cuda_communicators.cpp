@@ -123,7 +123,7 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
     std::this_thread::yield();
   }
   if (communication_ == nullptr) return;
-  sequencer().set_attendant(device_, {});
+  sequencer().set_launch_thread(device_, {});
   posts_->make_calls();  // it may have been told, of what there is no more
 }
 
@@ -136,10 +136,10 @@ const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication
                         std::make_shared<NcclLine>(streams_), std::make_shared<TurnOrder>()});
   // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
   posts_->set_coalesced([device = device_] {
-    sequencer().attend(device);
+    sequencer().drain_launches(device);
     LaunchGate::of_process().remove_part();
   });
-  sequencer().set_attendant(device_, [posts = posts_] {
+  sequencer().set_launch_thread(device_, [posts = posts_] {
     LaunchGate::of_process().add_part();
     posts->post_coalesced();
   });

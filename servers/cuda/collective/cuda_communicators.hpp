@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/group/communication_group.hpp>
-#include <coxswain/collectives/sequencer/awaited_collectives.hpp>
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/collectives/sequencer/collective_dependency_tracker.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
@@ -74,7 +74,7 @@ class CudaCommunicators {
   std::map<CommunicatorNumber, std::unique_ptr<CudaCommunicator>> communicators_;
   std::vector<const CudaCommunicator*> by_slot_;          // where their work is counted; null: of none of them
   std::vector<std::shared_ptr<NcclClique>> old_cliques_;  // that may not be gone yet
-  std::vector<AwaitedCollectives> awaited_;               // by slot: what its work has come to wait for
+  std::vector<CollectiveDependencyTracker> awaited_;      // by slot: what its work has come to wait for
 };
 
 }  // namespace cox::detail

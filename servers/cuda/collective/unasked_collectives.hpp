@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/servers/cuda/collective/collective_part.hpp>
 
 #include <algorithm>
@@ -17,27 +17,27 @@ namespace cox::detail {
 class UnaskedCollectives {
  public:
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  [[nodiscard]] std::size_t size() const noexcept { return arrivals_.size() - begin_; }
-  /// The launch of the arrival keeps the part. Throws std::bad_alloc; then nothing has changed.
-  void push(CollectiveArrival arrival, CollectivePart& part) {
+  [[nodiscard]] std::size_t size() const noexcept { return submissions_.size() - begin_; }
+  /// The launch of the submission keeps the part. Throws std::bad_alloc; then nothing has changed.
+  void push(CollectiveSubmission submission, CollectivePart& part) {
     parts_.push_back(&part);
     try {
-      arrivals_.push_back(std::move(arrival));
+      submissions_.push_back(std::move(submission));
     } catch (...) {
       parts_.pop_back();
       throw;
     }
   }
   /// The first ones, so many at most. Good until the next call that changes something.
-  [[nodiscard]] std::span<CollectiveArrival> front(std::size_t most) noexcept {
-    return std::span(arrivals_).subspan(begin_, std::min(most, size()));
+  [[nodiscard]] std::span<CollectiveSubmission> front(std::size_t most) noexcept {
+    return std::span(submissions_).subspan(begin_, std::min(most, size()));
   }
   /// The first `count` have been asked for.
   void drop(std::size_t count) noexcept {
     begin_ += count;
-    if (begin_ * 2 < arrivals_.size()) return;  // so that none is moved more often than another is dropped
+    if (begin_ * 2 < submissions_.size()) return;  // so that none is moved more often than another is dropped
     const auto dropped = static_cast<std::ptrdiff_t>(std::exchange(begin_, 0));
-    arrivals_.erase(arrivals_.begin(), arrivals_.begin() + dropped);
+    submissions_.erase(submissions_.begin(), submissions_.begin() + dropped);
     parts_.erase(parts_.begin(), parts_.begin() + dropped);
   }
   /// None will be asked for.
@@ -47,7 +47,7 @@ class UnaskedCollectives {
   }
 
  private:
-  std::vector<CollectiveArrival> arrivals_;
+  std::vector<CollectiveSubmission> submissions_;
   std::vector<CollectivePart*> parts_;  // of each
   std::size_t begin_ = 0;               // those before have been asked for
 };

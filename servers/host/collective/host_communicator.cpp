@@ -187,7 +187,7 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
   for (std::size_t i = 1; i < streams_->size() && HostMeeting::wants_helpers(collective.requests); ++i)
     help.push_back(HostStream::make_piece({}, [part] { part->meeting->work(); }, name));
   return [part = std::move(part), arrive = std::move(arrive), work = std::move(work), end = std::move(end),
-          help = std::move(help), streams = streams_](const LaunchTurn& turn) mutable noexcept {
+          help = std::move(help), streams = streams_](const LaunchGrant& turn) mutable noexcept {
     HostStream& communication = *streams->front();
     part->sequence = turn.sequence;
     part->refusal = turn.refusal;

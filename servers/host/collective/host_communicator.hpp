@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/group/communicator.hpp>
 #include <coxswain/collectives/reduction/in_process_collective.hpp>
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/host/stream/host_stream.hpp>

@@ -30,7 +30,7 @@ HostCommunicator& HostCommunicators::of(const std::shared_ptr<CommunicationGroup
   }
 }
 
-CollectiveDependencies HostCommunicators::dependencies(const AwaitedCollectives& awaited) const {
+CollectiveDependencies HostCommunicators::dependencies(const CollectiveDependencyTracker& awaited) const {
   CollectiveDependencies dependencies;
   awaited.each_until(std::numeric_limits<std::uint64_t>::max(), streams_, [&](const StreamPosition& collective) {
     for (const auto& [number, communicator] : communicators_)

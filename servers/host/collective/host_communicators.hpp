@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/group/communication_group.hpp>
-#include <coxswain/collectives/sequencer/awaited_collectives.hpp>
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
+#include <coxswain/collectives/sequencer/collective_dependency_tracker.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
@@ -31,7 +31,7 @@ class HostCommunicators {
   [[nodiscard]] HostCommunicator& of(const std::shared_ptr<CommunicationGroup>& group,
                                      const CollectiveRequest& request);
   /// The operations that are awaited, as the sequencer knows them. Throws std::bad_alloc.
-  [[nodiscard]] CollectiveDependencies dependencies(const AwaitedCollectives& awaited) const;
+  [[nodiscard]] CollectiveDependencies dependencies(const CollectiveDependencyTracker& awaited) const;
   /// Where all that was asked for so far ends. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
   /// The device submits nothing any more. `generation`: of its server. Blocks until all that it has submitted has

@@ -42,7 +42,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
     use.buffer->uses.add_waits(use.access, slot, streams, waits);
     use.buffer->uses.prepare(streams);
   }
-  AwaitedCollectives awaited;
+  CollectiveDependencyTracker awaited;
   streams.note_waits(awaited, 0, waits);
   collective.waits = streams.events(waits);
   collective.after = device.communicators().dependencies(awaited);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/sequencer/awaited_collectives.hpp>
+#include <coxswain/collectives/sequencer/collective_dependency_tracker.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/client/graph_capture.hpp>
@@ -88,7 +88,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   void drain() { timeline_->wait(submitted_); }
 
   std::size_t persistent_windows = 0;       ///< that are open: new memory is persistent
-  AwaitedCollectives awaited;               ///< what the stream has come to wait for
+  CollectiveDependencyTracker awaited;      ///< what the stream has come to wait for
   std::shared_ptr<FailureReports> reports;  ///< where failures go besides; null: nowhere else
   GraphCapture<HostGraph> capture;
   OpenProfiles<std::shared_ptr<HostProfile>> profiles;

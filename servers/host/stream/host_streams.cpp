@@ -33,18 +33,19 @@ HostStreams::TakenSlot HostStreams::take_slot() {
   return {slot, slots_[static_cast<std::size_t>(slot)].timeline};
 }
 
-void HostStreams::note_waits(AwaitedCollectives& awaited, std::uint64_t from, const StreamPositions& waits) const {
+void HostStreams::note_waits(CollectiveDependencyTracker& awaited, std::uint64_t from,
+                             const StreamPositions& waits) const {
   const auto add = [&](const StreamPosition& collective) { awaited.add(from, collective, *this); };
   for (const StreamPosition& wait : waits) {
     const Slot& slot = slots_[static_cast<std::size_t>(wait.stream)];
     if (slot.stream == nullptr) add(wait);
-    const AwaitedCollectives& its = slot.stream != nullptr ? slot.stream->awaited : slot.awaited;
+    const CollectiveDependencyTracker& its = slot.stream != nullptr ? slot.stream->awaited : slot.awaited;
     its.each_until(wait.position, *this, add);
   }
 }
 
-void HostStreams::note_collective(const StreamPosition& end, const AwaitedCollectives& awaited) {
-  AwaitedCollectives& its = slots_[static_cast<std::size_t>(end.stream)].awaited;
+void HostStreams::note_collective(const StreamPosition& end, const CollectiveDependencyTracker& awaited) {
+  CollectiveDependencyTracker& its = slots_[static_cast<std::size_t>(end.stream)].awaited;
   awaited.each_until(std::numeric_limits<std::uint64_t>::max(), *this, [&](const StreamPosition& collective) {
     if (collective.stream != end.stream) its.add(end.position, collective, *this);
   });

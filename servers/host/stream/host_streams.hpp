@@ -44,10 +44,10 @@ class HostStreams {
   [[nodiscard]] HostStream* at(StreamSlot slot) const noexcept { return slots_[static_cast<std::size_t>(slot)].stream; }
   /// From piece `from` on these positions are waited for: adds to `awaited` the collectives among them and those that
   /// they and their streams wait for there. Throws std::bad_alloc.
-  void note_waits(AwaitedCollectives& awaited, std::uint64_t from, const StreamPositions& waits) const;
+  void note_waits(CollectiveDependencyTracker& awaited, std::uint64_t from, const StreamPositions& waits) const;
   /// The collective that ends at `end` waits for all of `awaited`: even if it is refused (HostCommunicator). Throws
   /// std::bad_alloc.
-  void note_collective(const StreamPosition& end, const AwaitedCollectives& awaited);
+  void note_collective(const StreamPosition& end, const CollectiveDependencyTracker& awaited);
 
   /// Calls `visit(stream)` for each.
   template <class Visit>
@@ -61,7 +61,7 @@ class HostStreams {
   struct Slot {
     std::shared_ptr<Timeline> timeline;
     HostStream* stream = nullptr;
-    AwaitedCollectives awaited;  // by a communicator's operations
+    CollectiveDependencyTracker awaited;  // by a communicator's operations
   };
 
   DeviceId device_;

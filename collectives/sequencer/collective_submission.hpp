@@ -23,13 +23,13 @@ struct CollectiveDependency {
 using CollectiveDependencies = SmallVector<CollectiveDependency, 2>;
 
 /// What one rank hands in for its next operation.
-struct CollectiveArrival {
+struct CollectiveSubmission {
   CollectiveRequests requests;             ///< One, or those of a group: launched as one. Not empty.
   CollectiveDependencies after = {};       ///< What the rank's launch will wait for on its device.
   std::exception_ptr failure = nullptr;    ///< Why this rank cannot take part: refused for all ranks then.
   std::shared_ptr<void> shared = nullptr;  ///< Of rank 0: what the launches of all ranks are given.
   CollectiveLaunch launch = {};            ///< Not empty.
-  bool attended = false;                   ///< It is for the device's attendant: see Sequencer::set_attendant.
+  bool on_launch_thread = false;           ///< It is for the device's attendant: see Sequencer::set_launch_thread.
 };
 
 }  // namespace cox

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/sequencer/stall.hpp>
+#include <coxswain/collectives/sequencer/stalled_operation.hpp>
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 namespace cox::detail {
 namespace {
 
-std::vector<Stall::Missing> missing_from(const CommunicatorSequence& communicator) {
-  std::vector<Stall::Missing> missing;
+std::vector<StalledOperation::Missing> missing_from(const CommunicatorSequence& communicator) {
+  std::vector<StalledOperation::Missing> missing;
   for (std::size_t rank = 0; rank < communicator.devices().world_size(); ++rank)
     if (communicator.next(rank) <= communicator.oldest_sequence())
       missing.push_back({communicator.devices().devices()[rank], communicator.last_of(rank)});
@@ -18,9 +18,10 @@ std::vector<Stall::Missing> missing_from(const CommunicatorSequence& communicato
 
 }  // namespace
 
-Stall stall_of(const OpenCommunicators& communicators, const CommunicatorSequence& communicator) {
+StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
+                                        const CommunicatorSequence& communicator) {
   const CommunicatorSequence* among = &communicator;
-  Stall stall{among->describe(among->oldest_sequence()), {}};
+  StalledOperation stall{among->describe(among->oldest_sequence()), {}};
   const bool held = among->complete(*among->oldest());
   stall.text += held ? ", had all its ranks but was held back for " : ", did not have all its ranks after ";
   stall.text += fmt::format("{} ms", communicator.timeout().count());
@@ -29,7 +30,7 @@ Stall stall_of(const OpenCommunicators& communicators, const CommunicatorSequenc
     const auto hold = communicators.hold(*among->oldest());
     if (!hold) break;
     among = communicators.find(hold->dependency.communicator);
-    stall.text += fmt::format("; there {} waits for {}", hold->arrival->device.to_string(),
+    stall.text += fmt::format("; there {} waits for {}", hold->submission->device.to_string(),
                               among->describe(hold->dependency.sequence));
     if (among->oldest_sequence() < hold->dependency.sequence)
       stall.text += ", which comes after " + among->describe(among->oldest_sequence());

@@ -10,7 +10,7 @@ namespace cox::detail {
 /// The collectives that a stream has come to wait for, each with the piece of the stream from which on it does: what
 /// must have been released before a collective that waits for the stream may be. Those that are done are forgotten.
 /// Device thread only.
-class AwaitedCollectives {
+class CollectiveDependencyTracker {
  public:
   /// From piece `from` on; later calls have the same or a later one. `collective`: its place among those of its
   /// communicator. Throws std::bad_alloc.

@@ -9,7 +9,7 @@
 namespace cox::detail {
 
 /// Why the oldest operation of a communicator is not answered.
-struct Stall {
+struct StalledOperation {
   struct Missing {
     DeviceId device;
     std::string last;  ///< What it submitted last on the communicator that waits for it.
@@ -19,6 +19,7 @@ struct Stall {
 };
 
 /// The communicator has such an operation.
-[[nodiscard]] Stall stall_of(const OpenCommunicators& communicators, const CommunicatorSequence& communicator);
+[[nodiscard]] StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
+                                                      const CommunicatorSequence& communicator);
 
 }  // namespace cox::detail

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/sequencer/awaited_collectives.hpp>
+#include <coxswain/collectives/sequencer/collective_dependency_tracker.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 using cox::StreamPosition;
 using cox::StreamSlot;
-using cox::detail::AwaitedCollectives;
+using cox::detail::CollectiveDependencyTracker;
 
 namespace {
 
@@ -22,7 +22,8 @@ StreamPosition collective(std::uint32_t communicator, std::uint64_t number) {
   return {StreamSlot{communicator}, number};
 }
 
-std::vector<StreamPosition> awaited_by(const AwaitedCollectives& awaited, std::uint64_t piece, const Clock& clock) {
+std::vector<StreamPosition> awaited_by(const CollectiveDependencyTracker& awaited, std::uint64_t piece,
+                                       const Clock& clock) {
   std::vector<StreamPosition> found;
   awaited.each_until(piece, clock, [&](const StreamPosition& each) { found.push_back(each); });
   return found;
@@ -32,7 +33,7 @@ std::vector<StreamPosition> awaited_by(const AwaitedCollectives& awaited, std::u
 
 TEST_CASE("A piece waits for what it and the pieces before it have come to wait for, not for what later ones do") {
   const Clock clock;
-  AwaitedCollectives awaited;
+  CollectiveDependencyTracker awaited;
   awaited.add(2, collective(0, 1), clock);
   awaited.add(5, collective(1, 4), clock);
   CHECK(awaited_by(awaited, 1, clock).empty());
@@ -43,7 +44,7 @@ TEST_CASE("A piece waits for what it and the pieces before it have come to wait 
 
 TEST_CASE("What is done is not waited for, and is forgotten") {
   Clock clock;
-  AwaitedCollectives awaited;
+  CollectiveDependencyTracker awaited;
   awaited.add(1, collective(0, 3), clock);
   awaited.add(1, collective(1, 1), clock);
   clock.counts[0] = 3;
@@ -54,7 +55,7 @@ TEST_CASE("What is done is not waited for, and is forgotten") {
 
 TEST_CASE("A collective stands for those before it on its communicator, but only from its own piece on") {
   const Clock clock;
-  AwaitedCollectives awaited;
+  CollectiveDependencyTracker awaited;
   awaited.add(3, collective(2, 7), clock);
   awaited.add(4, collective(2, 5), clock);
   CHECK(awaited_by(awaited, 4, clock) == std::vector{collective(2, 7)});

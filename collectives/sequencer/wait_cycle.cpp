@@ -1,4 +1,4 @@
-#include <coxswain/collectives/sequencer/waiting_ring.hpp>
+#include <coxswain/collectives/sequencer/find_wait_cycle.hpp>
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace {
 /// Goes from operation to operation along what they wait for, those that are nearest first.
 class RingSearch {
  public:
-  RingSearch(const OpenCommunicators& communicators, const Arrival& closing)
+  RingSearch(const OpenCommunicators& communicators, const QueuedSubmission& closing)
       : communicators_(communicators), closing_(closing) {}
 
   std::optional<std::string> find() {
@@ -42,8 +42,8 @@ class RingSearch {
   }
 
   static bool waits_for(const WaitingOperation& operation, const CollectiveDependency& dependency) {
-    for (const Arrival& arrival : operation.arrived)
-      for (const CollectiveDependency& other : arrival.given.after)
+    for (const QueuedSubmission& submission : operation.arrived)
+      for (const CollectiveDependency& other : submission.given.after)
         if (other.communicator == dependency.communicator && other.sequence >= dependency.sequence) return true;
     return false;
   }
@@ -54,12 +54,12 @@ class RingSearch {
 
   /// `waits` waits for this, and the operation that the step `before` leads to waits for `waits`.
   struct Step {
-    const Arrival* waits;
+    const QueuedSubmission* waits;
     CollectiveDependency dependency;
     std::size_t before;
   };
 
-  void follow(const Arrival& waits, std::size_t before) {
+  void follow(const QueuedSubmission& waits, std::size_t before) {
     for (const CollectiveDependency& dependency : waits.given.after)
       if (!communicators_.answered(dependency)) steps_.push_back({&waits, dependency, before});
   }
@@ -72,7 +72,7 @@ class RingSearch {
       const WaitingOperation* operation = among.waiting(next);
       if (operation == nullptr) break;
       if (operation->turn.refusal) continue;
-      for (const Arrival& arrival : operation->arrived) follow(arrival, place);
+      for (const QueuedSubmission& submission : operation->arrived) follow(submission, place);
     }
     seen = std::max(seen, dependency.sequence);
   }
@@ -84,7 +84,7 @@ class RingSearch {
     std::string text = "operations would wait for each other for ever: " + name(closing_);
     for (std::size_t i = 0; i < ring.size(); ++i) {
       const bool closes = i + 1 == ring.size();
-      const Arrival& next = closes ? closing_ : *ring[i + 1]->waits;
+      const QueuedSubmission& next = closes ? closing_ : *ring[i + 1]->waits;
       text += i == 0 ? " waits for " : ", which waits for ";
       if (ring[i]->dependency.sequence != next.turn.sequence)
         text += communicator_of(next).describe(ring[i]->dependency.sequence) + ", which comes after ";
@@ -93,23 +93,23 @@ class RingSearch {
     return text;
   }
 
-  [[nodiscard]] std::string name(const Arrival& arrival) const {
-    return fmt::format("operation {} of {}, {} by {}", arrival.turn.sequence, communicator_of(arrival).name(),
-                       to_string(arrival.given.requests), arrival.device.to_string());
+  [[nodiscard]] std::string name(const QueuedSubmission& submission) const {
+    return fmt::format("operation {} of {}, {} by {}", submission.turn.sequence, communicator_of(submission).name(),
+                       to_string(submission.given.requests), submission.device.to_string());
   }
-  [[nodiscard]] const CommunicatorSequence& communicator_of(const Arrival& arrival) const {
-    return *communicators_.find(arrival.communicator);
+  [[nodiscard]] const CommunicatorSequence& communicator_of(const QueuedSubmission& submission) const {
+    return *communicators_.find(submission.communicator);
   }
 
   const OpenCommunicators& communicators_;
-  const Arrival& closing_;
+  const QueuedSubmission& closing_;
   std::vector<Step> steps_;
   std::map<CommunicatorNumber, std::uint64_t> seen_;  // how far each one was looked through
 };
 
 }  // namespace
 
-std::optional<std::string> waiting_ring(const OpenCommunicators& communicators, const Arrival& closing) {
+std::optional<std::string> find_wait_cycle(const OpenCommunicators& communicators, const QueuedSubmission& closing) {
   return RingSearch(communicators, closing).find();
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/sequencer/collective_arrival.hpp>
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
@@ -13,17 +13,17 @@
 namespace cox::detail {
 
 /// What a rank handed in for an operation, and what it is told.
-struct Arrival {
+struct QueuedSubmission {
   CommunicatorNumber communicator;
   std::size_t rank;
   std::string why = {};  ///< The text of what it failed for.
-  CollectiveArrival given = {};
-  LaunchTurn turn = {};
+  CollectiveSubmission given = {};
+  LaunchGrant turn = {};
   DeviceId device = {};
 };
 
-/// An arrival is allocated once, before it is accepted. From then on it goes from list to list by splicing, which
+/// An submission is allocated once, before it is accepted. From then on it goes from list to list by splicing, which
 /// cannot fail: so it cannot be lost.
-using Arrivals = std::list<Arrival, RecyclingAllocator<Arrival>>;
+using QueuedSubmissions = std::list<QueuedSubmission, RecyclingAllocator<QueuedSubmission>>;
 
 }  // namespace cox::detail
