@@ -18,19 +18,19 @@
 namespace cox {
 
 template <class F>
-void CommunicationGroup::each_lane(F&& f) const {
+void CommunicationGroup::each_sequence(F&& f) const {
   f(all_);
   std::optional<Way> last;
   for (;;) {
-    Lane lane;
+    OperationSequence sequence;
     {
       const std::lock_guard lock(mutex_);
       const auto next = last ? transfers_.upper_bound(*last) : transfers_.begin();
       if (next == transfers_.end()) return;
       last = next->first;
-      lane = next->second;
+      sequence = next->second;
     }
-    f(lane);
+    f(sequence);
   }
 }
 
@@ -39,14 +39,14 @@ CommunicationGroup::CommunicationGroup(Sequencer& sequencer, CommunicationId dev
 
 CommunicationGroup::~CommunicationGroup() { close(nullptr); }
 
-CommunicationGroup::Lane CommunicationGroup::open(const CommunicationId& devices) const {
+CommunicationGroup::OperationSequence CommunicationGroup::open(const CommunicationId& devices) const {
   const CommunicatorNumber number = sequencer_.open(devices, timeout_);
-  Lane lane{number, sequencer_.recorder(number)};
+  OperationSequence sequence{number, sequencer_.recorder(number)};
   log::write(LogSubsystem::Collectives, LogLevel::Debug, [&] {
     return "communicator " + std::to_string(static_cast<std::uint64_t>(number)) + " " + devices.to_string() +
            " is open";
   });
-  return lane;
+  return sequence;
 }
 
 CommunicationGroup::Ranks CommunicationGroup::ranks_of(DeviceId device, const CollectiveRequest& request) {
@@ -70,7 +70,7 @@ CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
       aborted = aborted_;
       cause = cause_;
     }
-    std::map<Way, Lane> made;
+    std::map<Way, OperationSequence> made;
     const CommunicatorNumber number = (made[way] = open(CommunicationId(std::array{from, to}))).number;
     if (aborted) sequencer_.abort(number, cause);  // before anybody can ask for anything there
     if (add(made, aborted)) return number;
@@ -78,7 +78,7 @@ CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
   }
 }
 
-bool CommunicationGroup::add(std::map<Way, Lane>& made, bool aborted) noexcept {
+bool CommunicationGroup::add(std::map<Way, OperationSequence>& made, bool aborted) noexcept {
   const std::lock_guard lock(mutex_);
   if (closed_ || aborted_ != aborted) return false;
   transfers_.merge(made);
@@ -95,8 +95,8 @@ void CommunicationGroup::require_open() const {
 
 std::exception_ptr CommunicationGroup::broken() const {
   std::exception_ptr first;
-  each_lane([&](const Lane& lane) {
-    if (!first) first = sequencer_.broken(lane.number);
+  each_sequence([&](const OperationSequence& sequence) {
+    if (!first) first = sequencer_.broken(sequence.number);
   });
   return first;
 }
@@ -108,7 +108,7 @@ void CommunicationGroup::abort(const std::exception_ptr& cause) noexcept {
     aborted_ = true;
     cause_ = cause;
   }
-  each_lane([&](const Lane& lane) { attempt([&] { sequencer_.abort(lane.number, cause); }); });
+  each_sequence([&](const OperationSequence& sequence) { attempt([&] { sequencer_.abort(sequence.number, cause); }); });
 }
 
 void CommunicationGroup::close(const std::exception_ptr& cause) noexcept {
@@ -117,9 +117,9 @@ void CommunicationGroup::close(const std::exception_ptr& cause) noexcept {
     if (!aborted_) cause_ = cause;
     aborted_ = closed_ = true;
   }
-  each_lane([&](const Lane& lane) {
-    attempt([&] { sequencer_.abort(lane.number, cause); });
-    attempt([&] { sequencer_.close(lane.number); });
+  each_sequence([&](const OperationSequence& sequence) {
+    attempt([&] { sequencer_.abort(sequence.number, cause); });
+    attempt([&] { sequencer_.close(sequence.number); });
   });
 }
 
@@ -161,7 +161,8 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
 std::string CommunicationGroup::recorders_to_json() const {
   detail::NcclWatch::of_process().note_ended();
   std::string json;
-  each_lane([&](const Lane& lane) { json += (json.empty() ? "" : ",\n") + lane.recorder->to_json(); });
+  each_sequence(
+      [&](const OperationSequence& sequence) { json += (json.empty() ? "" : ",\n") + sequence.recorder->to_json(); });
   return json;
 }
 

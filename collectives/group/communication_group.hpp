@@ -68,17 +68,17 @@ class CommunicationGroup {
  private:
   using Way = std::pair<DeviceId, DeviceId>;
   /// One sequence of operations.
-  struct Lane {
+  struct OperationSequence {
     CommunicatorNumber number;
     std::shared_ptr<FlightRecorder> recorder;  // stays good when the sequencer has closed the communicator
   };
 
-  [[nodiscard]] Lane open(const CommunicationId& devices) const;
+  [[nodiscard]] OperationSequence open(const CommunicationId& devices) const;
   /// Adds the lane; false if it is there already, or the group has been ended since it was `aborted` or not.
-  [[nodiscard]] bool add(std::map<Way, Lane>& made, bool aborted) noexcept;
+  [[nodiscard]] bool add(std::map<Way, OperationSequence>& made, bool aborted) noexcept;
   /// Calls `f(lane)` for each, without the lock. Allocates nothing.
   template <class F>
-  void each_lane(F&& f) const;
+  void each_sequence(F&& f) const;
   /// Calls f(); what it throws is reported.
   template <class F>
   void attempt(F&& f) const noexcept;
@@ -86,10 +86,10 @@ class CommunicationGroup {
   Sequencer& sequencer_;
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
-  const Lane all_;
-  std::mutex pairing_;                   // before all others
-  mutable detail::AdaptiveMutex mutex_;  // not held while the sequencer is called: it may call launches
-  std::map<Way, Lane> transfers_;        // guarded by mutex_, as all below
+  const OperationSequence all_;
+  std::mutex pairing_;                          // before all others
+  mutable detail::AdaptiveMutex mutex_;         // not held while the sequencer is called: it may call launches
+  std::map<Way, OperationSequence> transfers_;  // guarded by mutex_, as all below
   bool aborted_ = false;
   bool closed_ = false;
   std::exception_ptr cause_;     // of being aborted or closed

@@ -25,7 +25,7 @@ std::exception_ptr Communicator::abort(const std::exception_ptr& cause) noexcept
   return cause;
 }
 
-void give_up_unasked(CommunicationGroup& group, Communicator* communicator) {
+void abort_pending(CommunicationGroup& group, Communicator* communicator) {
   group.require_open();  // says better why
   const std::exception_ptr cause = std::current_exception();
   if (communicator != nullptr) std::rethrow_exception(communicator->abort(cause));
@@ -33,10 +33,10 @@ void give_up_unasked(CommunicationGroup& group, Communicator* communicator) {
   std::rethrow_exception(cause);
 }
 
-std::vector<DeviceId> Communicator::places(const CollectiveRequest& request) const {
-  std::vector<DeviceId> places(devices_.devices().begin(), devices_.devices().end());
-  if (is_transfer(request.operation) && place(request) != rank_) std::ranges::reverse(places);
-  return places;
+std::vector<DeviceId> Communicator::devices_in_order(const CollectiveRequest& request) const {
+  std::vector<DeviceId> devices_in_order(devices_.devices().begin(), devices_.devices().end());
+  if (is_transfer(request.operation) && place(request) != rank_) std::ranges::reverse(devices_in_order);
+  return devices_in_order;
 }
 
 }  // namespace cox

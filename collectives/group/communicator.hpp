@@ -52,7 +52,7 @@ class Communicator {
 
   /// The devices in the order in which an operation names them: of a transfer the sender, then the receiver; else all,
   /// by rank. `request` is of this rank.
-  [[nodiscard]] std::vector<DeviceId> places(const CollectiveRequest& request) const;
+  [[nodiscard]] std::vector<DeviceId> devices_in_order(const CollectiveRequest& request) const;
   /// This device's place there.
   [[nodiscard]] std::size_t place(const CollectiveRequest& request) const noexcept {
     if (!is_transfer(request.operation)) return rank_;
@@ -73,6 +73,6 @@ class Communicator {
 /// The rank could not ask for its operation; called where that is caught. What was not asked for has no number: were
 /// the rank to go on, it would meet the others' wrong operations. So it ends for all: the communicator, or all of the
 /// group's where the rank has not even found that (null). Throws what it is refused with from now on.
-[[noreturn]] void give_up_unasked(CommunicationGroup& group, Communicator* communicator);
+[[noreturn]] void abort_pending(CommunicationGroup& group, Communicator* communicator);
 
 }  // namespace cox

@@ -227,7 +227,7 @@ bool CudaCommunicator::wait_for_others() {
 // Where what hinders it is caught.
 std::exception_ptr CudaCommunicator::give_up() noexcept {
   try {
-    give_up_unasked(*group(), this);
+    abort_pending(*group(), this);
   } catch (...) {
     return std::current_exception();
   }

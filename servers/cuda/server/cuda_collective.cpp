@@ -100,7 +100,7 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
     communicator = &device.communicators().of(group, calls.front().request);
     submit(device, on, *communicator, calls, caller);
   } catch (...) {
-    give_up_unasked(*group, communicator);
+    abort_pending(*group, communicator);
   }
   // Both ends of a transfer are asked for one by one as a rule, and wait for each other.
   device.ask(*communicator, is_transfer(calls.front().request.operation) ? SubmitMode::Immediate : when);

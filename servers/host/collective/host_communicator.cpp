@@ -146,7 +146,7 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
   const CollectiveRequest& request = collective.requests.front();
   std::shared_ptr<HostMeeting> meeting;
   if (rank() == 0 && collective.failure == nullptr)
-    meeting = HostMeeting::make(collective.requests, places(request), group()->timeout());
+    meeting = HostMeeting::make(collective.requests, devices_in_order(request), group()->timeout());
   CollectiveLaunch launch = make_launch(collective, on);
   on.collectives_under_way.fetch_add(1, std::memory_order_relaxed);
   try {

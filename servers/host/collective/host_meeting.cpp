@@ -30,18 +30,19 @@ std::size_t shares_of(const CollectiveRequests& requests, std::size_t ranks) noe
 
 }  // namespace
 
-HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> places, std::chrono::milliseconds timeout)
+HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
+                         std::chrono::milliseconds timeout)
     : requests_(std::move(requests)),
-      places_(std::move(places)),
+      places_(std::move(devices_in_order)),
       timeout_(timeout),
       shares_(shares_of(requests_, places_.size())),
       buffers_(requests_.size() * places_.size()),
       came_(places_.size()),
       missing_(places_.size()) {}
 
-std::shared_ptr<HostMeeting> HostMeeting::make(CollectiveRequests requests, std::vector<DeviceId> places,
+std::shared_ptr<HostMeeting> HostMeeting::make(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
                                                std::chrono::milliseconds timeout) {
-  auto made = std::make_shared<HostMeeting>(std::move(requests), std::move(places), timeout);
+  auto made = std::make_shared<HostMeeting>(std::move(requests), std::move(devices_in_order), timeout);
   MeetingWatch::of_process().add(*made);
   return made;
 }

@@ -30,10 +30,11 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   using Time = std::chrono::steady_clock::time_point;
 
   /// Throws std::bad_alloc, std::system_error (no thread for the deadline).
-  [[nodiscard]] static std::shared_ptr<HostMeeting> make(CollectiveRequests requests, std::vector<DeviceId> places,
+  [[nodiscard]] static std::shared_ptr<HostMeeting> make(CollectiveRequests requests,
+                                                         std::vector<DeviceId> devices_in_order,
                                                          std::chrono::milliseconds timeout);
   /// Nobody looks after its deadline: see make().
-  HostMeeting(CollectiveRequests requests, std::vector<DeviceId> places, std::chrono::milliseconds timeout);
+  HostMeeting(CollectiveRequests requests, std::vector<DeviceId> devices_in_order, std::chrono::milliseconds timeout);
   HostMeeting(const HostMeeting&) = delete;
   HostMeeting& operator=(const HostMeeting&) = delete;
   ~HostMeeting();

@@ -70,7 +70,7 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
     communicator = &device.communicators().of(group, calls.front().request);
     ask(device, *communicator, calls, caller);
   } catch (...) {
-    give_up_unasked(*group, communicator);
+    abort_pending(*group, communicator);
   }
 }
 
