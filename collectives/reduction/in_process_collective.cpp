@@ -1,6 +1,6 @@
 #include <coxswain/collectives/reduction/in_process_collective.hpp>
 
-#include <coxswain/collectives/reduction/contributions.hpp>
+#include <coxswain/collectives/reduction/rank_inputs.hpp>
 #include <coxswain/collectives/reduction/reduce.hpp>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ class BlockShare {
 
   // All sources of the tile are read before any destination is written: that is what makes reducing in place right.
   const std::byte* reduced(ElementRange range) noexcept {
-    const detail::Contributions contributions(&ranks_.front().source, ranks_.size(), sizeof(RankBuffers));
+    const detail::RankInputs contributions(&ranks_.front().source, ranks_.size(), sizeof(RankBuffers));
     detail::reduce_range(request_.element_type, request_.reduce_operation, contributions, range, tile_.data());
     return tile_.data();
   }

@@ -11,19 +11,19 @@
 namespace cox::detail {
 namespace {
 
-using PlainReduction = void (*)(const Contributions&, ElementRange, std::byte*) noexcept;
-using NarrowReduction = void (*)(const NarrowCodec&, std::size_t size, const Contributions&, ElementRange,
+using PlainReduction = void (*)(const RankInputs&, ElementRange, std::byte*) noexcept;
+using NarrowReduction = void (*)(const NarrowCodec&, std::size_t size, const RankInputs&, ElementRange,
                                  std::byte*) noexcept;
 using PlainReductions = std::array<PlainReduction, reduce_operation_names.size()>;
 using NarrowReductions = std::array<NarrowReduction, reduce_operation_names.size()>;
 
 struct Portable {
   template <typename Element, ReduceOperation operation>
-  static void plain(const Contributions& contributions, ElementRange range, std::byte* to) noexcept {
+  static void plain(const RankInputs& contributions, ElementRange range, std::byte* to) noexcept {
     reduce_plain<Element, operation>(contributions, range, to);
   }
   template <ReduceOperation operation>
-  static void narrow(const NarrowCodec& codec, std::size_t size, const Contributions& contributions, ElementRange range,
+  static void narrow(const NarrowCodec& codec, std::size_t size, const RankInputs& contributions, ElementRange range,
                      std::byte* to) noexcept {
     reduce_narrow<operation>(codec, size, contributions, range, to);
   }
@@ -31,11 +31,11 @@ struct Portable {
 
 struct Avx2 {
   template <typename Element, ReduceOperation operation>
-  COX_TARGET_AVX2 static void plain(const Contributions& contributions, ElementRange range, std::byte* to) noexcept {
+  COX_TARGET_AVX2 static void plain(const RankInputs& contributions, ElementRange range, std::byte* to) noexcept {
     reduce_plain<Element, operation>(contributions, range, to);
   }
   template <ReduceOperation operation>
-  COX_TARGET_AVX2 static void narrow(const NarrowCodec& codec, std::size_t size, const Contributions& contributions,
+  COX_TARGET_AVX2 static void narrow(const NarrowCodec& codec, std::size_t size, const RankInputs& contributions,
                                      ElementRange range, std::byte* to) noexcept {
     reduce_narrow<operation>(codec, size, contributions, range, to);
   }
@@ -94,7 +94,7 @@ constexpr std::size_t index_of(Enum value) noexcept {
 
 }  // namespace
 
-void reduce_range(InstructionSet set, ElementType type, ReduceOperation operation, const Contributions& contributions,
+void reduce_range(InstructionSet set, ElementType type, ReduceOperation operation, const RankInputs& contributions,
                   ElementRange range, std::byte* to) noexcept {
   if (const NarrowCodec* const codec = narrow_codec(set, type))
     narrow[index_of(set)][index_of(operation)](*codec, element_size(type), contributions, range, to);
@@ -102,7 +102,7 @@ void reduce_range(InstructionSet set, ElementType type, ReduceOperation operatio
     plain[index_of(set)][index_of(type)][index_of(operation)](contributions, range, to);
 }
 
-void reduce_range(ElementType type, ReduceOperation operation, const Contributions& contributions, ElementRange range,
+void reduce_range(ElementType type, ReduceOperation operation, const RankInputs& contributions, ElementRange range,
                   std::byte* to) noexcept {
   reduce_range(best_instruction_set(), type, operation, contributions, range, to);
 }
@@ -110,7 +110,7 @@ void reduce_range(ElementType type, ReduceOperation operation, const Contributio
 void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,
             ElementRange range, std::byte* to) {
   require_reducible(type, operation);
-  reduce_range(type, operation, Contributions(contributions), range, to + range.first * element_size(type));
+  reduce_range(type, operation, RankInputs(contributions), range, to + range.first * element_size(type));
 }
 
 void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/reduction/contributions.hpp>
 #include <coxswain/collectives/reduction/instruction_set.hpp>
+#include <coxswain/collectives/reduction/rank_inputs.hpp>
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/tensor/element_type.hpp>
 
@@ -45,10 +45,10 @@ void reduce(ElementType type, ReduceOperation operation, std::span<const std::by
 
 /// As `reduce`, with what this processor does best, but the range's first element goes to `to`, and the type must be
 /// one that can be reduced.
-void reduce_range(ElementType type, ReduceOperation operation, const Contributions& contributions, ElementRange range,
+void reduce_range(ElementType type, ReduceOperation operation, const RankInputs& contributions, ElementRange range,
                   std::byte* to) noexcept;
 /// As that; the set must be one that the processor can run.
-void reduce_range(InstructionSet set, ElementType type, ReduceOperation operation, const Contributions& contributions,
+void reduce_range(InstructionSet set, ElementType type, ReduceOperation operation, const RankInputs& contributions,
                   ElementRange range, std::byte* to) noexcept;
 
 /// All of them: the range {0, elements}.

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/collectives/reduction/contributions.hpp>
 #include <coxswain/collectives/reduction/narrow_codec.hpp>
+#include <coxswain/collectives/reduction/rank_inputs.hpp>
 #include <coxswain/collectives/reduction/reduce.hpp>
 #include <coxswain/collectives/reduction/reduction_arithmetic.hpp>
 
@@ -18,7 +18,7 @@ inline constexpr std::size_t reduction_step = 64;
 inline constexpr std::size_t reduction_block = 1024;
 static_assert(reduction_block % reduction_step == 0);
 
-/// The accumulators of up to 1024 neighbouring elements. Contributions are taken in as many at a time as a loop has
+/// The accumulators of up to 1024 neighbouring elements. RankInputs are taken in as many at a time as a loop has
 /// registers for.
 template <typename Element, ReduceOperation operation>
 class ReductionBlock {
@@ -114,7 +114,7 @@ template <typename Element, ReduceOperation operation, typename Decoded>
 /// Of elements that are computed in their own type. All contributions to a block are read before it is written, which
 /// is what makes reducing in place right.
 template <typename Element, ReduceOperation operation>
-[[gnu::always_inline]] inline void reduce_plain(const Contributions& contributions, ElementRange range,
+[[gnu::always_inline]] inline void reduce_plain(const RankInputs& contributions, ElementRange range,
                                                 std::byte* to) noexcept {
   constexpr std::size_t size = sizeof(typename Element::Stored);
   for (std::size_t at = 0; at < range.count; at += reduction_block) {
@@ -129,7 +129,7 @@ template <typename Element, ReduceOperation operation>
 /// Of elements of `size` bytes that are computed in float.
 template <ReduceOperation operation>
 [[gnu::always_inline]] inline void reduce_narrow(const NarrowCodec& codec, std::size_t size,
-                                                 const Contributions& contributions, ElementRange range,
+                                                 const RankInputs& contributions, ElementRange range,
                                                  std::byte* to) noexcept {
   constexpr std::size_t most = 256;
   static_assert(most <= reduction_block && most % NarrowCodec::step == 0);

@@ -15,10 +15,10 @@
 
 using cox::ElementType;
 using cox::ReduceOperation;
-using cox::detail::Contributions;
 using cox::detail::ElementRange;
 using cox::detail::InstructionSet;
 using cox::detail::part_of;
+using cox::detail::RankInputs;
 using cox::detail::reduce;
 using cox::detail::reduce_range;
 using cox::test::all_reducible_types;
@@ -107,7 +107,7 @@ TEST_CASE("Every instruction set makes the same bits") {
           const auto contributions = contributions_of(type, ranks, elements, 3 * ranks);
           const auto pointers = pointers_to(contributions);
           Bytes result(contributions.front().size());
-          reduce_range(set, type, operation, Contributions(pointers), {0, 2 * elements}, result.data());
+          reduce_range(set, type, operation, RankInputs(pointers), {0, 2 * elements}, result.data());
           CHECK(first_wrong(type, operation, contributions, result) == 2 * elements);
         }
   }
@@ -127,7 +127,7 @@ TEST_CASE("A range may be put where the first element is to be, and its contribu
     for (const Bytes& contribution : contributions) ranks.push_back({ranks.size(), contribution.data(), nullptr});
     const Bytes whole = reduced(type, ReduceOperation::Sum, contributions);
     Bytes result(333 * size);
-    reduce_range(type, ReduceOperation::Sum, Contributions(&ranks.front().source, 5, sizeof(Rank)), {100, 333},
+    reduce_range(type, ReduceOperation::Sum, RankInputs(&ranks.front().source, 5, sizeof(Rank)), {100, 333},
                  result.data());
     CHECK(std::memcmp(result.data(), whole.data() + 100 * size, result.size()) == 0);
   }

@@ -8,13 +8,13 @@ namespace cox::detail {
 
 /// What all ranks give to a reduction, in the order of ranks: pointers that lie evenly in memory, by themselves or each
 /// in a larger object. A view: the pointers must outlive it.
-class Contributions {
+class RankInputs {
  public:
   /// `count` pointers, `stride` bytes apart.
-  Contributions(const std::byte* const* first, std::size_t count, std::size_t stride) noexcept
+  RankInputs(const std::byte* const* first, std::size_t count, std::size_t stride) noexcept
       : first_(reinterpret_cast<const std::byte*>(first)), count_(count), stride_(stride) {}
-  explicit Contributions(std::span<const std::byte* const> pointers) noexcept
-      : Contributions(pointers.data(), pointers.size(), sizeof(const std::byte*)) {}
+  explicit RankInputs(std::span<const std::byte* const> pointers) noexcept
+      : RankInputs(pointers.data(), pointers.size(), sizeof(const std::byte*)) {}
 
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   [[nodiscard]] const std::byte* operator[](std::size_t rank) const noexcept {
