@@ -45,7 +45,7 @@ class RecordedWork {
     part.steps.push_back(std::move(step));
   }
   /// Behind what has been added so far, and before what comes. Throws std::bad_alloc; then nothing was added.
-  void add_interlude(ReplayCallback replay_callback) {
+  void add_replay_callback(ReplayCallback replay_callback) {
     parts_.emplace_back();
     parts_[parts_.size() - 2].then = std::move(replay_callback);
   }

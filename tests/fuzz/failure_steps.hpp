@@ -31,7 +31,7 @@ class FailureSteps {
     }
     switch (state_.below(6)) {
       case 0: return launch_failing(stream, "a launch that is refused", Backend::misused());
-      case 1: return launch_failing(stream, "a kernel that fails", Backend::fail_late(stream.client));
+      case 1: return launch_failing(stream, "a kernel that fails", Backend::fail_after_submit(stream.client));
       case 2: return write_too_much(stream);
       case 3: return read_foreign(stream);
       case 4: return use_lost(stream);
@@ -46,7 +46,7 @@ class FailureSteps {
     const std::uint32_t value = state_.word();
     const auto time = static_cast<std::uint32_t>(state_.between(10, 1000));
     auto duration = std::make_shared<ProfileDuration>(stream.client.profile([&] {
-      if (fails) launch(stream, state_.one_in(2) ? Backend::misused() : Backend::fail_late(stream.client));
+      if (fails) launch(stream, state_.one_in(2) ? Backend::misused() : Backend::fail_after_submit(stream.client));
       if (to.buffer == nullptr) return;
       launch(stream, slow<Backend>(to.handle(), time));
       launch(stream, Backend::fill(to.handle(), value));

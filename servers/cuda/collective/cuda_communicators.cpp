@@ -129,8 +129,8 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
   if (communication_ != nullptr) return communication_;
-  if (transfers_ == nullptr) transfers_ = streams_.make_apart();
-  if (copies_ == nullptr) copies_ = streams_.make_apart();
+  if (transfers_ == nullptr) transfers_ = streams_.create_dedicated_stream();
+  if (copies_ == nullptr) copies_ = streams_.create_dedicated_stream();
   auto made = std::make_shared<const CudaCommunication>(
       CudaCommunication{streams_, posts_, transfers_, std::make_shared<PeerCopyLine>(copies_),
                         std::make_shared<NcclLine>(streams_), std::make_shared<TurnOrder>()});

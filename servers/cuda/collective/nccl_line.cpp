@@ -28,7 +28,7 @@ void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
 
 void NcclLine::open() {
   if (stream_ != nullptr) return;
-  stream_ = streams_.make_apart();
+  stream_ = streams_.create_dedicated_stream();
   stream_->queue().native().when_flushed([weak = weak_from_this()] {
     if (const auto line = weak.lock()) line->note_launched();
   });

@@ -74,7 +74,7 @@ void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, std::uint64_
                           try {
                             throw_launch_error(result, on.place(), name, site);
                           } catch (...) {
-                            on.fail_late(sequence, std::current_exception());
+                            on.fail_after_submit(sequence, std::current_exception());
                           }
                         });
 }

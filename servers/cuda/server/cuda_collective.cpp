@@ -66,7 +66,7 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
     uses.clear();
   }
   const StreamSlot slot = communicator.last_position().stream;
-  StreamPositions waits = on.owed(streams);
+  StreamPositions waits = on.pending_waits(streams);
   waits.push_back(on.queue().last_position());
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, slot, streams, waits);
@@ -88,8 +88,8 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
   if (on.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return on.capture.graph().add_interlude([devices = group->devices(), calls, site = caller.site](
-                                                CudaDevice& its, CudaStream& replaying, MembershipEpoch called) {
+    return on.capture.graph().add_replay_callback([devices = group->devices(), calls, site = caller.site](
+                                                      CudaDevice& its, CudaStream& replaying, MembershipEpoch called) {
       queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, called, site), calls,
                        {replaying.place().stream, site}, SubmitMode::Immediate);
     });

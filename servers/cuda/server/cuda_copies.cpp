@@ -5,7 +5,7 @@
 #include <coxswain/servers/cuda/copy/small_read.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/server/cuda_work.hpp>
-#include <coxswain/servers/cuda/stream/awaited_end.hpp>
+#include <coxswain/servers/cuda/stream/sync_point.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -120,7 +120,7 @@ void keep(const IssueTarget& target, std::vector<CopyTask::Part>& parts) noexcep
 }
 
 void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::Part& part, SmallReadSlots::Slot slot,
-                      AwaitedEnd end, Promise<std::vector<Bytes>>& promise) {
+                      SyncPoint end, Promise<std::vector<Bytes>>& promise) {
   const auto read = make_recycled<SmallRead>(std::move(slot), part.plan.size());
   try {
     read->begin(part.device, target.stream());
@@ -128,7 +128,7 @@ void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::P
     bytes.push_back(Bytes::uninitialized(part.plan.size()));
     read->ends_at(target.queue->mark(device.events()));
     promise.settle_at(read, [read, bytes = std::move(bytes), end = std::move(end)]() mutable {
-      end.come();
+      end.complete();
       read->copy_to(bytes.front().span());
       return std::move(bytes);
     });
@@ -138,7 +138,7 @@ void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::P
   }
 }
 
-void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyTask::Part>& parts, AwaitedEnd end,
+void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyTask::Part>& parts, SyncPoint end,
                 Promise<std::vector<Bytes>>& promise) {
   const auto bytes = make_recycled<std::vector<Bytes>>();  // as above
   bytes->reserve(parts.size());
@@ -151,7 +151,7 @@ void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyT
   move_contents(parts, *bytes);
   try {
     promise.settle_at(std::move(event), [bytes, end = std::move(end)]() mutable {
-      end.come();
+      end.complete();
       return std::move(*bytes);
     });
   } catch (...) {
@@ -172,7 +172,7 @@ void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, c
                              if (auto error = stream->take_errors_before(sequence, site))
                                return promise.set_error(std::move(error));
                              try {
-                               AwaitedEnd end{std::move(stream), sequence, site, target.queue->held()};
+                               SyncPoint end{std::move(stream), sequence, site, target.queue->held()};
                                if (slot != nullptr) {
                                  issue_small_read(device, target, parts.front(), std::move(slot), std::move(end),
                                                   promise);

@@ -227,7 +227,7 @@ StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {
     for (const BufferUse& use : uses)
       if (use.memory) on.capture.keep(ManagedMemory(use.memory));
   }
-  StreamPositions waits = on.owed(streams_);
+  StreamPositions waits = on.pending_waits(streams_);
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, on.slot(), streams_, waits);
     use.buffer->uses.prepare(streams_);
@@ -256,8 +256,8 @@ void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task)
   communicators_.note_waits(position, waits);
 }
 
-void CudaDevice::settle_owed(CudaStream& on, const Caller& caller) {
-  if (on.capture.capturing() || on.owed(streams_).empty()) return;
+void CudaDevice::clear_pending_waits(CudaStream& on, const Caller& caller) {
+  if (on.capture.capturing() || on.pending_waits(streams_).empty()) return;
   submit(on, {}, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
 }
 
@@ -296,7 +296,7 @@ void CudaDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller
         submit(on, uses, {"replay", nullptr, caller.site},
                [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream())); });
       },
-      [&](CudaInterlude& replay_callback) {
+      [&](CudaReplayCallback& replay_callback) {
         try {
           replay_callback(*this, on, called);
         } catch (...) {  // of one operation: what comes behind it is queued all the same

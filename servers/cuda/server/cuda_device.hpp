@@ -120,7 +120,7 @@ class CudaDevice final : private BatchHook {
     const StreamPosition before = on.queue().last_position();
     try {
       const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
-      on.settle_owed();
+      on.clear_pending_waits();
       note(on, uses, position);
       communicators_.note_waits(position, waits);
     } catch (...) {
@@ -133,7 +133,7 @@ class CudaDevice final : private BatchHook {
   void submit_behind_all(CudaStream& on, const BufferUses& uses, const OperationName& name, F&& issue) {
     const StreamPositions waits = waits_behind_all(on, uses);
     const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue));
-    on.settle_owed();
+    on.clear_pending_waits();
     note(on, uses, position);
     communicators_.note_waits(position, waits);
   }
@@ -167,7 +167,7 @@ class CudaDevice final : private BatchHook {
   void transfer(CudaStream& on, const BufferUses& uses, CopyTask task);
 
   /// Tells the driver what the stream owes, for who issues work on it himself. Throws CudaError, std::bad_alloc.
-  void settle_owed(CudaStream& on, const Caller& caller);
+  void clear_pending_waits(CudaStream& on, const Caller& caller);
 
   /// Makes the calls that other threads have left, and issues what can be issued by now; after a fault, everything.
   void advance();

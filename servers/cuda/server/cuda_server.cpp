@@ -185,7 +185,7 @@ void CudaServer::flush(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   on.capture.require_none("a flush", caller.site);
   require_healthy(on, ServerOperation::Flush, caller.site);
-  device_->settle_owed(on, caller);
+  device_->clear_pending_waits(on, caller);
   device_->streams().poll();
   device_->memory().take_back();
 }
@@ -202,7 +202,7 @@ CudaResource CudaServer::get_resource(const Binding& binding, const Caller& call
   CudaStream& on = device_->enter(caller);
   BufferUses uses;
   const detail::CudaRange range = device_->resolve(binding, Access::Write, caller, uses);
-  device_->settle_owed(on, caller);
+  device_->clear_pending_waits(on, caller);
   return {range.address, range.size, on.queue().native().native()};
 }
 
@@ -385,11 +385,11 @@ void CudaServer::sync_collective(const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    const auto owe = [](CudaDevice& device, CudaStream& waiting, MembershipEpoch) {
-      waiting.owe(device.communicators().last_positions());
+    const auto add_pending_waits = [](CudaDevice& device, CudaStream& waiting, MembershipEpoch) {
+      waiting.add_pending_waits(device.communicators().last_positions());
     };
-    if (on.capture.capturing()) return on.capture.graph().add_interlude(owe);
-    owe(*device_, on, {});
+    if (on.capture.capturing()) return on.capture.graph().add_replay_callback(add_pending_waits);
+    add_pending_waits(*device_, on, {});
   } catch (...) {
     on.fail(std::current_exception());
   }

@@ -1,7 +1,7 @@
 #include <coxswain/runtime/async/device_event_set.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/server/cuda_work.hpp>
-#include <coxswain/servers/cuda/stream/awaited_end.hpp>
+#include <coxswain/servers/cuda/stream/sync_point.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -14,13 +14,13 @@ namespace {
 /// What is told when the device has come to a sync.
 struct SyncEnd {
   CudaDevice::Utilities utilities;
-  AwaitedEnd end;
+  SyncPoint end;
   bool failed;  ///< before it was issued
 
   /// Who has waited finds the table of all launches before. Throws the failures since.
   void operator()() const {
     utilities->profiler.summarise();
-    end.come(failed);
+    end.complete(failed);
   }
 };
 

@@ -17,14 +17,14 @@ namespace cox::detail {
 class CudaDevice;
 
 /// What a replay that was called in that epoch does between two parts. Device thread. Throws what hinders it.
-using CudaInterlude = UniqueFunction<void(CudaDevice&, CudaStream&, MembershipEpoch)>;
+using CudaReplayCallback = UniqueFunction<void(CudaDevice&, CudaStream&, MembershipEpoch)>;
 
 /// Work of a stream that was recorded instead of issued, and becomes a graph of the driver when the capture ends: one
 /// for each part, between which collectives take their turn in the order of all devices. Device thread only.
 ///
 /// The steps are captured all at once, in a stream of their own and in thread-local mode: between them the device
 /// thread serves others, whose work must neither join the capture nor break it.
-class CudaGraph : private RecordedWork<CudaIssue, CudaInterlude> {
+class CudaGraph : private RecordedWork<CudaIssue, CudaReplayCallback> {
  public:
   CudaGraph() = default;
   CudaGraph(const CudaGraph&) = delete;
@@ -33,7 +33,7 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaInterlude> {
   ~CudaGraph();
 
   using RecordedWork::add;
-  using RecordedWork::add_interlude;
+  using RecordedWork::add_replay_callback;
   using RecordedWork::keep;
   /// Memory of the graph's own. Throws std::bad_alloc.
   void keep(CaptureMemory::Buffer memory) { scratch_.push_back(std::move(memory)); }

@@ -14,7 +14,7 @@ void CudaStream::fail(std::exception_ptr error) {
   fail_at(next_sequence(), std::move(error), reports);
 }
 
-void CudaStream::fail_late(std::uint64_t sequence, std::exception_ptr error) {
+void CudaStream::fail_after_submit(std::uint64_t sequence, std::exception_ptr error) {
   for (const auto& profile : running_profiles)
     if (profile->failure == nullptr) profile->failure = error;
   fail_at(sequence, std::move(error));
@@ -50,20 +50,20 @@ std::exception_ptr CudaStream::peek_errors(std::source_location site) const {
   return errors_->peek(place_, site);
 }
 
-void CudaStream::owe(const StreamPositions& collectives) {
-  owed_.reserve(owed_.size() + collectives.size());
+void CudaStream::add_pending_waits(const StreamPositions& collectives) {
+  pending_waits_.reserve(pending_waits_.size() + collectives.size());
   for (const StreamPosition& position : collectives) {
-    const auto same = std::ranges::find(owed_, position.stream, &StreamPosition::stream);
-    if (same != owed_.end()) {
+    const auto same = std::ranges::find(pending_waits_, position.stream, &StreamPosition::stream);
+    if (same != pending_waits_.end()) {
       *same = position;  // the later one
     } else {
-      owed_.push_back(position);
+      pending_waits_.push_back(position);
     }
   }
 }
 
 bool CudaStream::idle() const noexcept {
-  return queue_.idle() && transfers_.empty() && owed_.empty() && errors_->empty() && persistent_windows == 0 &&
+  return queue_.idle() && transfers_.empty() && pending_waits_.empty() && errors_->empty() && persistent_windows == 0 &&
          errors_.use_count() == 1 && capture.idle() && profiles.empty() && reports == nullptr;
 }
 

@@ -44,7 +44,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   void fail(std::exception_ptr error);
   /// A failure of the operation at `sequence`, found when it was issued, joins the stream's errors and voids the
   /// profiles that it lies within.
-  void fail_late(std::uint64_t sequence, std::exception_ptr error);
+  void fail_after_submit(std::uint64_t sequence, std::exception_ptr error);
   /// All known failures as ServerError Unhealthy, which count as delivered, but for those of open profiles; null if
   /// there are none. After a fault of the GPU: that.
   [[nodiscard]] std::exception_ptr take_errors(std::source_location site);
@@ -71,21 +71,21 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   }
 
   /// The collectives at these positions come before the stream's next work, too.
-  void owe(const StreamPositions& collectives);
+  void add_pending_waits(const StreamPositions& collectives);
   /// What the stream's next work has to wait for besides, as far as it is not known to be complete. The driver has not
   /// been told: who waits for it himself spares the stream that.
   template <class Clock>
-  [[nodiscard]] const StreamPositions& owed(const Clock& clock) {
-    if (owed_.empty()) [[likely]]
-      return owed_;
+  [[nodiscard]] const StreamPositions& pending_waits(const Clock& clock) {
+    if (pending_waits_.empty()) [[likely]]
+      return pending_waits_;
     StreamPositions left;
-    for (const StreamPosition& position : owed_)
+    for (const StreamPosition& position : pending_waits_)
       if (clock.completed(position.stream) < position.position) left.push_back(position);
-    owed_ = std::move(left);
-    return owed_;
+    pending_waits_ = std::move(left);
+    return pending_waits_;
   }
   /// The driver has been told.
-  void settle_owed() noexcept { owed_.clear(); }
+  void clear_pending_waits() noexcept { pending_waits_.clear(); }
 
   std::size_t persistent_windows = 0;       ///< that are open: new memory is persistent
   std::shared_ptr<FailureReports> reports;  ///< where failures go besides; null: nowhere else
@@ -113,7 +113,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   const std::shared_ptr<StreamErrors> errors_;  // with the futures that have taken some
   std::uint64_t sequence_ = 0;
   StreamPositions transfers_;
-  StreamPositions owed_;
+  StreamPositions pending_waits_;
 };
 
 }  // namespace cox::detail

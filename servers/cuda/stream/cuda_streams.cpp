@@ -40,7 +40,7 @@ NativeStream& CudaStreams::make_native(StreamPriority priority) {
   return *natives_.back();
 }
 
-std::shared_ptr<CudaStream> CudaStreams::make_apart() {
+std::shared_ptr<CudaStream> CudaStreams::create_dedicated_stream() {
   const auto left = std::ranges::find_if(  // by one that could not be made
       natives_, [](const auto& native) { return native->apart && native->users == 0; });
   NativeStream& native = left != natives_.end() ? **left : make_native(StreamPriority::High);
@@ -81,7 +81,7 @@ void CudaStreams::forget_idle() noexcept {
   last_ = nullptr;
   for (const auto& [id, stream] : streams_) {
     static_cast<void>(stream->transfers(*this));  // asked for, they forget what is complete
-    static_cast<void>(stream->owed(*this));
+    static_cast<void>(stream->pending_waits(*this));
   }
   std::erase_if(streams_, [this](const auto& entry) {
     if (!entry.second->idle() || entry.second.use_count() != 1) return false;
@@ -170,7 +170,7 @@ bool CudaStreams::wait_for_first(StreamQueue& queue) noexcept {
   } catch (...) {
     first.has_failed = true;
     first.kind = PieceKind::Notice;
-    first.owner->fail_late(first.sequence, std::current_exception());
+    first.owner->fail_after_submit(first.sequence, std::current_exception());
     const CudaIssue dropped = std::move(first.issue);  // after that: its destructor may look for the error
     return false;
   }
@@ -190,7 +190,7 @@ bool CudaStreams::issue_pending(StreamQueue& queue) {
       note_launches(queue.native());
       mark_now_and_then(queue);
     } catch (...) {
-      first.owner->fail_late(first.sequence, std::current_exception());
+      first.owner->fail_after_submit(first.sequence, std::current_exception());
     }
   }
   return any;

@@ -48,7 +48,7 @@ class CudaStreams {
     return find_or_make(id);
   }
   /// A stream that no StreamId shares, for the device's own work. Throws CudaError, std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<CudaStream> make_apart();
+  [[nodiscard]] std::shared_ptr<CudaStream> create_dedicated_stream();
   /// As StreamClock says: as far as is known.
   [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
     return timelines_[static_cast<std::size_t>(slot)]->completed();

@@ -59,8 +59,8 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
   if (on.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return on.capture.graph().add_interlude([devices = group->devices(), calls, site = caller.site](
-                                                HostDevice& its, HostStream& replaying, MembershipEpoch called) {
+    return on.capture.graph().add_replay_callback([devices = group->devices(), calls, site = caller.site](
+                                                      HostDevice& its, HostStream& replaying, MembershipEpoch called) {
       queue_collective(its, CommunicationGroups::of_process().find_or_open(devices, called, site), calls,
                        {replaying.place().stream, site});
     });

@@ -302,7 +302,7 @@ void HostServer::sync_collective(const Caller& caller) {
     const auto wait = [](detail::HostDevice& device, detail::HostStream& waiting, MembershipEpoch) {
       device.wait_for(waiting, device.communicators().last_positions());
     };
-    if (on.capture.capturing()) return on.capture.graph().add_interlude(wait);
+    if (on.capture.capturing()) return on.capture.graph().add_replay_callback(wait);
     wait(*device_, on, {});
   } catch (...) {
     on.fail(std::current_exception());

@@ -63,8 +63,8 @@ TEST_CASE("Recorded work is replayed in its order, interludes in their place, as
   replay(work);
   work.add({}, f.say('a'));
   work.add({}, f.say('b'));
-  work.add_interlude(f.say('1'));
-  work.add_interlude(f.say('2'));
+  work.add_replay_callback(f.say('1'));
+  work.add_replay_callback(f.say('2'));
   work.add({}, f.say('c'));
   CHECK(f.said.empty());
   replay(work);
@@ -80,7 +80,7 @@ TEST_CASE("Each part of recorded work uses each buffer once, as written if any o
   Work work;
   work.add({f.use(0, Access::Read), f.use(1, Access::Write)}, f.say('a'));
   work.add({f.use(0, Access::Write), f.use(1, Access::Read)}, f.say('b'));
-  work.add_interlude(f.say('1'));
+  work.add_replay_callback(f.say('1'));
   work.add({f.use(0, Access::Read)}, f.say('c'));
   const auto& parts = work.parts();
   REQUIRE(parts[0].uses.size() == 2);
@@ -96,7 +96,7 @@ TEST_CASE("L11: recorded work keeps the memory of its steps, and what it is told
   {
     Work work;
     work.add({f.use(0, Access::Read)}, f.say('a'));
-    work.add_interlude(f.say('1'));
+    work.add_replay_callback(f.say('1'));
     work.keep(f.memories[1]);
     f.memories = {};
     CHECK(f.given_back() == 1);  // the third, which nobody has told it of

@@ -147,7 +147,7 @@ TEMPLATE_TEST_CASE("L12: the start of a capture takes the stream's failures, and
   OpenDevice<TestType> device;
   const auto& client = device.client();
   client.graph_prepare();
-  launch(client, TestType::fail_late(client));
+  launch(client, TestType::fail_after_submit(client));
   launch(client, TestType::misused());
   CHECK(kind_of<ServerError>([&] { client.graph_start_capture(); }) == ServerError::Kind::Unhealthy);
   CHECK(kind_of<ServerError>([&] { (void)client.graph_stop_capture(); }) ==
@@ -178,12 +178,12 @@ TEMPLATE_TEST_CASE("L12: failures are told in the order of the stream, not in th
   const auto& client = device.client();
   typename TestType::Gate gate(client);
   launch(client, gate.hold());
-  launch(client, TestType::fail_late(client));
+  launch(client, TestType::fail_after_submit(client));
   gate.wait_until_entered();
   launch(client, TestType::misused());
   CHECK(kind_of<ServerError>([&] { (void)client.memory_usage(); }) == ServerError::Kind::Unhealthy);  // it is found
   auto done = client.sync();
-  launch(client, TestType::fail_late(client));  // behind who asks
+  launch(client, TestType::fail_after_submit(client));  // behind who asks
   gate.open();
   try {
     done.get();
@@ -206,7 +206,7 @@ TEMPLATE_TEST_CASE("L12: every failure of queued work is told once, at once, wit
   const auto second = device.on_new_stream();
   Told told;
   const std::uint64_t before = cox::stream_error_count();
-  launch(first, TestType::fail_late(first));
+  launch(first, TestType::fail_after_submit(first));
   CHECK(met(first) == ServerError::Kind::Unhealthy);
   launch(second, TestType::misused());
   second.write(second.empty(4), Bytes::zeroed(3));

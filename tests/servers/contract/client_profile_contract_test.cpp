@@ -196,7 +196,7 @@ TEMPLATE_TEST_CASE("L12: what the callable throws comes out of the profile, and 
   };
   // There is no duration to tell them.
   const auto told = [&] { return kind_of<ServerError>([&] { client.sync().get(); }); };
-  fail_in_profile(TestType::fail_late(client));
+  fail_in_profile(TestType::fail_after_submit(client));
   CHECK(told() == ServerError::Kind::Unhealthy);
   fail_in_profile(TestType::misused());
   CHECK(told() == ServerError::Kind::Unhealthy);
@@ -256,23 +256,23 @@ TEMPLATE_TEST_CASE(
   const auto& client = device.client();
   const Void late{ProfileError::Kind::Launch, TestType::late_kind, {}};
   const Void early{ProfileError::Kind::Launch, LaunchError::Kind::ArgumentCount, {}};
-  CHECK(void_of(client.profile([&] { launch(client, TestType::fail_late(client)); })) == late);
+  CHECK(void_of(client.profile([&] { launch(client, TestType::fail_after_submit(client)); })) == late);
   client.sync().get();
   CHECK(void_of(client.profile([&] { launch(client, TestType::misused()); })) == early);
   client.sync().get();
   // The first of several, in the order of the stream.
   CHECK(void_of(client.profile([&] {
-          launch(client, TestType::fail_late(client));
+          launch(client, TestType::fail_after_submit(client));
           launch(client, TestType::misused());
         })) == late);
   CHECK(void_of(client.profile([&] {
           launch(client, TestType::misused());
-          launch(client, TestType::fail_late(client));
+          launch(client, TestType::fail_after_submit(client));
         })) == early);
   client.sync().get();
   CHECK(void_of(client.profile([] {})) == Void{});
   // Also where the stream is asked before the profile is.
-  ProfileDuration unseen = client.profile([&] { launch(client, TestType::fail_late(client)); });
+  ProfileDuration unseen = client.profile([&] { launch(client, TestType::fail_after_submit(client)); });
   CHECK_NOTHROW(client.sync().get());
   CHECK(void_of(std::move(unseen)) == late);
 }
@@ -286,7 +286,7 @@ TEMPLATE_TEST_CASE(
   launch(client, TestType::misused());
   auto duration = client.profile([&] { client.write(client.empty(4), Bytes::zeroed(3)); });
   CHECK(void_of(std::move(duration)) == Void{ProfileError::Kind::Server, std::nullopt, ServerError::Kind::Io});
-  launch(client, TestType::fail_late(client));
+  launch(client, TestType::fail_after_submit(client));
   try {
     client.sync().get();
     FAIL("two failures were not told");
@@ -303,7 +303,7 @@ TEMPLATE_TEST_CASE("L12: a failure voids all profiles that are open around it", 
   const auto& client = device.client();
   for (const bool early : {false, true}) {
     auto [inner, outer] = client.profile([&] {
-      return client.profile([&] { launch(client, early ? TestType::misused() : TestType::fail_late(client)); });
+      return client.profile([&] { launch(client, early ? TestType::misused() : TestType::fail_after_submit(client)); });
     });
     const Void expected{ProfileError::Kind::Launch, early ? LaunchError::Kind::ArgumentCount : TestType::late_kind, {}};
     CHECK(void_of(std::move(inner)) == expected);
@@ -409,7 +409,7 @@ TEMPLATE_TEST_CASE("L12: a launch that fails while launches are measured fails a
   const auto& client = device.client();
   for (const bool early : {false, true}) {
     INFO(early);
-    CHECK_NOTHROW(launch(client, early ? TestType::misused() : TestType::fail_late(client)));
+    CHECK_NOTHROW(launch(client, early ? TestType::misused() : TestType::fail_after_submit(client)));
     CHECK(kind_of<ServerError>([&] { client.sync().get(); }) == ServerError::Kind::Unhealthy);
     client.sync().get();
   }

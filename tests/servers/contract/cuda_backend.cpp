@@ -116,7 +116,7 @@ CudaBackend::Work CudaBackend::indices(const Handle& data, CubeCount count) {
 CudaBackend::Work CudaBackend::nothing(CubeDim dim) { return {cuda_kernels().nothing.with_cube_dim(dim)}; }
 CudaBackend::Work CudaBackend::misused() { return {cuda_kernels().misused}; }
 CudaBackend::Work CudaBackend::impossible() { return {broken_cuda_kernel()}; }
-CudaBackend::Work CudaBackend::fail_late(const Client& client) {
+CudaBackend::Work CudaBackend::fail_after_submit(const Client& client) {
   const std::vector<std::uint32_t> count{1, 1, 70'000};
   return nothing().with_count(CubeCount::dynamic(client.create(Bytes::copy_of(count))));
 }

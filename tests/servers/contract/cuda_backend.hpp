@@ -51,7 +51,7 @@ struct CudaBackend {
   [[nodiscard]] static Work misused();
   [[nodiscard]] static Work impossible();
   /// A cube count that only the GPU knows, and cannot run.
-  [[nodiscard]] static Work fail_late(const Client& client);
+  [[nodiscard]] static Work fail_after_submit(const Client& client);
   static constexpr LaunchError::Kind late_kind = LaunchError::Kind::TooManyResources;
   static constexpr const char* late_text = "cube count";
 

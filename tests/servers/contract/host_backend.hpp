@@ -147,7 +147,7 @@ struct HostBackend {
   /// A kernel that no device can run, given too little besides.
   [[nodiscard]] static Work impossible() { return {{"impossible", {}, 5, nullptr}}; }
   /// Fails when it is its turn, with late_kind and a text that has late_text.
-  [[nodiscard]] static Work fail_late(const Client&) {
+  [[nodiscard]] static Work fail_after_submit(const Client&) {
     return {{"late", {}, 0, [](const KernelContext&) { throw std::runtime_error(late_text); }}};
   }
   static constexpr LaunchError::Kind late_kind = LaunchError::Kind::KernelFailed;

@@ -167,7 +167,7 @@ TEMPLATE_TEST_CASE("Lazy bytes belong to the stream that asked, and come behind 
   CHECK(seen == std::vector<std::uint32_t>{4, 5, 6});
 
   const Bytes unseen = lazy_bytes(client, whole(handle));
-  launch(client, TestType::fail_late(client));
+  launch(client, TestType::fail_after_submit(client));
   std::optional<ServerError::Kind> kind;
   std::jthread([&] { kind = kind_of<ServerError>([&] { (void)unseen.data(); }); }).join();
   CHECK(kind == ServerError::Kind::Unhealthy);  // the failure is of the stream that asked
@@ -178,7 +178,7 @@ TEMPLATE_TEST_CASE("L12: a failed download says why, and the next access tries a
   OpenDevice<TestType> device;
   auto client = device.on_new_stream();
   const Bytes bytes = lazy_bytes(client, whole(upload(client, {1, 2, 3})));
-  const auto fail = [&] { launch(client, TestType::fail_late(client)); };
+  const auto fail = [&] { launch(client, TestType::fail_after_submit(client)); };
   fail();
   CHECK(kind_of<ServerError>([&] { (void)bytes.data(); }) == ServerError::Kind::Unhealthy);
   fail();

@@ -12,7 +12,7 @@
 namespace cox::detail {
 
 /// What a client who has waited for a place in a stream finds done. On any thread, once the device has come there.
-struct AwaitedEnd {
+struct SyncPoint {
   std::shared_ptr<CudaStream> stream;
   std::uint64_t sequence;  ///< of the place, among the errors of the stream
   std::source_location site;
@@ -20,7 +20,7 @@ struct AwaitedEnd {
 
   /// Throws a fault of the GPU; else, as TakenError, work before the place that has failed since it was issued: a
   /// collective that was aborted. Not where `failed` before: the future has that error already.
-  void come(bool failed = false) const {
+  void complete(bool failed = false) const {
     if (held != nullptr) held->give_back();
     if (gpu_faulted()) throw_gpu_fault(site);
     if (failed) return;
