@@ -4,7 +4,7 @@
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/compile/kernel_image.hpp>
 #include <coxswain/servers/cuda/compile/kernel_key.hpp>
-#include <coxswain/servers/cuda/compile/made_once.hpp>
+#include <coxswain/servers/cuda/compile/once_map.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
@@ -37,7 +37,7 @@ struct KernelLibrary {
   std::string function;              // the lowered name of a name expression; empty: the kernel's own
 };
 
-using Libraries = MadeOnce<KernelKey, KernelLibrary>;
+using Libraries = OnceMap<KernelKey, KernelLibrary>;
 
 Libraries& libraries() {
   static Libraries& all = *new Libraries;  // also there when static objects are destroyed

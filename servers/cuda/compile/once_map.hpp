@@ -13,7 +13,7 @@ namespace cox::detail {
 /// Values by key, each made by the thread that first asks for it while others that ask for it wait, and kept for good,
 /// as is the failure of making it. Any thread.
 template <class Key, class Value>
-class MadeOnce {
+class OnceMap {
  public:
   /// Calls `make()` unless it was called for this key. Throws what it threw. That there was no memory is not kept: the
   /// next asker tries again. `make` must not ask for the same key.

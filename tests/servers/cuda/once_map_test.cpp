@@ -1,7 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/compile/made_once.hpp>
+#include <coxswain/servers/cuda/compile/once_map.hpp>
 
 #include <atomic>
 #include <latch>
@@ -11,11 +11,11 @@
 #include <thread>
 #include <vector>
 
-using cox::detail::MadeOnce;
+using cox::detail::OnceMap;
 using cox::test::message_of;
 
 TEST_CASE("A value is made once for each key, by whoever asks first") {
-  MadeOnce<int, std::string> values;
+  OnceMap<int, std::string> values;
   int made = 0;
   const std::string& first = values.get(1, [&] { return ++made, std::string("one"); });
   const std::string& again = values.get(1, [&] { return ++made, std::string("other"); });
@@ -26,7 +26,7 @@ TEST_CASE("A value is made once for each key, by whoever asks first") {
 }
 
 TEST_CASE("Those who ask for a value that is being made wait for it, those who ask for another do not") {
-  MadeOnce<int, int> values;
+  OnceMap<int, int> values;
   std::latch making(1);
   std::latch other_made(1);
   std::atomic<int> made{0};
@@ -49,7 +49,7 @@ TEST_CASE("Those who ask for a value that is being made wait for it, those who a
 }
 
 TEST_CASE("That a value cannot be made is kept, unless only memory was missing") {
-  MadeOnce<int, int> values;
+  OnceMap<int, int> values;
   CHECK(message_of([&] { values.get(1, []() -> int { throw std::runtime_error("no"); }); }) == "no");
   CHECK(message_of([&] { values.get(1, [] { return 1; }); }) == "no");
   CHECK_THROWS_AS(values.get(2, []() -> int { throw std::bad_alloc(); }), std::bad_alloc);
