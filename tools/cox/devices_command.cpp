@@ -98,7 +98,7 @@ void write_table(const std::vector<Row>& rows, std::ostream& out) {
 }
 
 // How data goes between those of the devices that are GPUs; empty with less than two.
-std::vector<CudaWay> ways_between(const std::vector<DeviceId>& devices) {
+std::vector<CudaRoute> ways_between(const std::vector<DeviceId>& devices) {
   std::vector<DeviceId> gpus;
   for (const DeviceId device : devices)
     if (device.type == cuda_device_type) gpus.push_back(device);
@@ -108,16 +108,16 @@ std::vector<CudaWay> ways_between(const std::vector<DeviceId>& devices) {
   return {};
 }
 
-void write_ways(const std::vector<CudaWay>& ways, std::ostream& out) {
+void write_ways(const std::vector<CudaRoute>& ways, std::ostream& out) {
   out << "\n";
   if (ways.empty())
     out << "no two GPUs; between host devices: copies and collectives in memory, by the device threads\n";
-  for (const CudaWay& way : ways) out << way.what << ": " << way.way << "\n    " << way.why << "\n";
+  for (const CudaRoute& way : ways) out << way.what << ": " << way.way << "\n    " << way.why << "\n";
 }
 
-Json ways_json(const std::vector<CudaWay>& ways) {
+Json ways_json(const std::vector<CudaRoute>& ways) {
   auto json = Json::array();
-  for (const CudaWay& way : ways) json.push_back({{"what", way.what}, {"way", way.way}, {"why", way.why}});
+  for (const CudaRoute& way : ways) json.push_back({{"what", way.what}, {"way", way.way}, {"why", way.why}});
   return json;
 }
 
@@ -150,7 +150,7 @@ ExitCode DevicesCommand::run(std::ostream& out, std::ostream& err) const {
   std::vector<Row> rows;
   for (const DeviceId device : devices) rows.push_back(look_at(device));
   shutdown_all();
-  const std::vector<CudaWay> ways = explain_ ? ways_between(devices) : std::vector<CudaWay>();
+  const std::vector<CudaRoute> ways = explain_ ? ways_between(devices) : std::vector<CudaRoute>();
   bool delivered = true;
   if (json_given_->count() > 0) {
     const Json all = devices_json(rows);

@@ -27,14 +27,14 @@ class NcclClique;
 namespace detail {
 
 class NcclLine;
-class PeerCopyLine;
+class PeerCopyStream;
 
 /// What the communicators of a device share: where their operations are issued, and how they are told of their turns.
 struct CudaCommunication {
   CudaStreams& streams;
   std::shared_ptr<PostQueue> posts;
   std::shared_ptr<CudaStream> stream;  ///< on which transfers wait for what comes before them
-  std::shared_ptr<PeerCopyLine> copies;
+  std::shared_ptr<PeerCopyStream> copies;
   std::shared_ptr<NcclLine> nccl;
   std::shared_ptr<TurnOrder> turns;
 };

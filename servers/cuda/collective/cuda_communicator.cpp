@@ -9,7 +9,7 @@
 #include <coxswain/servers/cuda/collective/nccl_part.hpp>
 #include <coxswain/servers/cuda/collective/transfer_part.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
-#include <coxswain/servers/cuda/peer/clique_devices.hpp>
+#include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ NcclDevices nccl_devices(const CommunicationId& devices, const std::shared_ptr<F
   for (const DeviceId device : devices.devices()) ordinals.push_back(device.index);
   return {.devices = devices,
           .ordinals = ordinals,
-          .open = [devices, ordinals] { return std::make_shared<CliqueDevices>(devices, ordinals); },
+          .open = [devices, ordinals] { return std::make_shared<CudaNcclResources>(devices, ordinals); },
           .quiet = [] { return LaunchGate::of_process().quiet(); },
           .lost = gpu_faulted,
           .ended = [recorder](std::size_t rank,
@@ -168,7 +168,7 @@ std::optional<CollectiveAlgorithm> CudaCommunicator::choose_algorithm(const Coll
 std::optional<bool> CudaCommunicator::has_code(const CollectiveRequest& request) {
   const PeerKernels::Code code = PeerKernels::code_of(request);
   if (const auto known = has_code_.find(code); known != has_code_.end()) return known->second;
-  const auto devices = std::static_pointer_cast<CliqueDevices>(clique()->opened());  // null: it is broken
+  const auto devices = std::static_pointer_cast<CudaNcclResources>(clique()->opened());  // null: it is broken
   PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;
   if (peers == nullptr || peers->prepared(request))
     return has_code_.emplace(code, peers != nullptr && peers->usable(request)).first->second;

@@ -132,7 +132,7 @@ const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication
   if (transfers_ == nullptr) transfers_ = streams_.create_dedicated_stream();
   if (copies_ == nullptr) copies_ = streams_.create_dedicated_stream();
   auto made = std::make_shared<const CudaCommunication>(
-      CudaCommunication{streams_, posts_, transfers_, std::make_shared<PeerCopyLine>(copies_),
+      CudaCommunication{streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
                         std::make_shared<NcclLine>(streams_), std::make_shared<TurnOrder>()});
   // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
   posts_->set_coalesced([device = device_] {

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/collective/nccl_line.hpp>
 
-#include <coxswain/servers/cuda/peer/clique_devices.hpp>
+#include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -42,7 +42,7 @@ void NcclLine::launch_kernels(NcclPart& part) {
   const auto note = [&part](CUresult result) {
     if (part.result_ == CUDA_SUCCESS) part.result_ = result;
   };
-  const PeerKernels& kernels = *static_cast<const CliqueDevices&>(*part.opened_).peer_kernels();
+  const PeerKernels& kernels = *static_cast<const CudaNcclResources&>(*part.opened_).peer_kernels();
   kernels.launch(part.operation_->algorithm, part.of->rank, part.calls,
                  part.of->launched[static_cast<std::size_t>(part.operation_->algorithm)],
                  {.counter = streams_.events().counter(), .value = counted_},

@@ -59,7 +59,7 @@ void PeerCopy::come(std::size_t place, Side side) {
     sides_[place] = std::move(side);
     if (!std::exchange(one_is_there_, true)) return;
   }
-  const std::shared_ptr<PeerCopyLine> line = sides_[0].line;  // nobody else comes
+  const std::shared_ptr<PeerCopyStream> line = sides_[0].line;  // nobody else comes
   line->complete(*this);
 }
 
@@ -86,7 +86,7 @@ void PeerCopy::issue() noexcept {
   sender.end(error, end);
 }
 
-void PeerCopyLine::add(std::shared_ptr<PeerCopy> copy) noexcept {
+void PeerCopyStream::add(std::shared_ptr<PeerCopy> copy) noexcept {
   const std::lock_guard lock(mutex_);
   PeerCopy* const added = copy.get();
   (first_ == nullptr ? first_ : last_->behind_) = std::move(copy);
@@ -94,7 +94,7 @@ void PeerCopyLine::add(std::shared_ptr<PeerCopy> copy) noexcept {
 }
 
 // One thread at a time, and with no lock held: it calls the driver, and whoever is told.
-void PeerCopyLine::complete(PeerCopy& copy) noexcept {
+void PeerCopyStream::complete(PeerCopy& copy) noexcept {
   std::unique_lock lock(mutex_);
   copy.both_are_there_ = true;
   if (std::exchange(issuing_, true)) return;

@@ -22,7 +22,7 @@ struct PeerRange {
   CopyPlan rows;
 };
 
-class PeerCopyLine;
+class PeerCopyStream;
 
 /// A transfer from one GPU to another, where its two sides meet. Each brings its memory and the events behind which
 /// that may be touched; the copy is issued on a stream of the sender: that is a tenth faster than on one of the
@@ -36,9 +36,9 @@ class PeerCopy {
   struct Side {
     std::vector<PeerRange> memory;  ///< of each request of the group
     std::vector<std::shared_ptr<CudaEvent>> ready;
-    std::shared_ptr<PeerCopyLine> line;  ///< of the sender, which it is in; null: of the receiver
-    CudaEvents* events = nullptr;        ///< of the side's device
-    std::exception_ptr failure;          ///< why this side cannot take part
+    std::shared_ptr<PeerCopyStream> line;  ///< of the sender, which it is in; null: of the receiver
+    CudaEvents* events = nullptr;          ///< of the side's device
+    std::exception_ptr failure;            ///< why this side cannot take part
     End end;
   };
 
@@ -46,7 +46,7 @@ class PeerCopy {
   void come(std::size_t place, Side side);
 
  private:
-  friend class PeerCopyLine;
+  friend class PeerCopyStream;
 
   void issue() noexcept;
 
@@ -60,9 +60,9 @@ class PeerCopy {
 /// The copies that a device sends, in the order of their turns, on a stream that has nothing else. That order agrees
 /// with whatever waits for whatever (decision 4); a copy that got ahead of another could wait for what waits for that
 /// one. Any thread.
-class PeerCopyLine {
+class PeerCopyStream {
  public:
-  explicit PeerCopyLine(std::shared_ptr<CudaStream> stream) noexcept : stream_(std::move(stream)) {}
+  explicit PeerCopyStream(std::shared_ptr<CudaStream> stream) noexcept : stream_(std::move(stream)) {}
 
   /// It is the copy's turn. In the order of the turns; before its sender comes. Does not block.
   void add(std::shared_ptr<PeerCopy> copy) noexcept;

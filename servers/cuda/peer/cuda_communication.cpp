@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/servers/cuda/peer/communication_ways.hpp>
+#include <coxswain/servers/cuda/peer/communication_routes.hpp>
 
 namespace cox {
 
@@ -27,7 +27,7 @@ bool reduces_in_peer_memory(const std::vector<DeviceId>& devices) {
   return !detail::why_not_in_peer_memory(facts_of(devices));
 }
 
-std::vector<CudaWay> explain_cuda_communication(const std::vector<DeviceId>& devices) {
+std::vector<CudaRoute> explain_cuda_communication(const std::vector<DeviceId>& devices) {
   detail::CommunicationFacts facts = facts_of(devices);
   const detail::FoundNccl& found = detail::find_nccl();
   if (found.nccl != nullptr) {
@@ -36,7 +36,7 @@ std::vector<CudaWay> explain_cuda_communication(const std::vector<DeviceId>& dev
     facts.why_no_nccl = found.why_not;
   }
   if (devices.size() < 2) return {};
-  return detail::communication_ways(facts);
+  return detail::communication_routes(facts);
 }
 
 }  // namespace cox

@@ -8,9 +8,9 @@
 namespace cox {
 
 /// How something goes between GPUs, and why that way.
-struct CudaWay {
-  std::string what;  ///< "transfers between cuda:0 and cuda:1"
-  std::string way;   ///< "peer copy"
+struct CudaRoute {
+  std::string what;   ///< "transfers between cuda:0 and cuda:1"
+  std::string route;  ///< "peer copy"
   std::string why;
 };
 
@@ -21,6 +21,6 @@ struct CudaWay {
 /// What is chosen between these devices, as the settings and the driver are. Opens no device. Any thread; blocks while
 /// the driver and NCCL are opened, the first time. Throws CudaError: Unsupported without a driver, Validation if a
 /// device is not there; ConfigError.
-[[nodiscard]] std::vector<CudaWay> explain_cuda_communication(const std::vector<DeviceId>& devices);
+[[nodiscard]] std::vector<CudaRoute> explain_cuda_communication(const std::vector<DeviceId>& devices);
 
 }  // namespace cox

@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/peer/communication_ways.hpp>
+#include <coxswain/servers/cuda/peer/communication_routes.hpp>
 
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
@@ -8,17 +8,17 @@
 namespace cox::detail {
 namespace {
 
-CudaWay transfer_way(const CommunicationFacts& facts, std::size_t a, std::size_t b) {
-  CudaWay way{.what = "transfers between " + facts.devices[a] + " and " + facts.devices[b], .way = {}, .why = {}};
+CudaRoute transfer_way(const CommunicationFacts& facts, std::size_t a, std::size_t b) {
+  CudaRoute route{.what = "transfers between " + facts.devices[a] + " and " + facts.devices[b], .route = {}, .why = {}};
   const CudaPeerFacts& there = facts.peers[a][b];
   if (there.access && facts.peers[b][a].access) {
-    way.way = "peer copy, from memory to memory";
-    way.why = "they reach each other's memory, over a link of rank " + std::to_string(there.rank);
+    route.route = "peer copy, from memory to memory";
+    route.why = "they reach each other's memory, over a link of rank " + std::to_string(there.rank);
   } else {
-    way.way = "peer copy, which the driver takes through host memory";
-    way.why = "the driver gives no direct access; cox doctor says what may hinder it";
+    route.route = "peer copy, which the driver takes through host memory";
+    route.why = "the driver gives no direct access; cox doctor says what may hinder it";
   }
-  return way;
+  return route;
 }
 
 }  // namespace
@@ -34,8 +34,8 @@ std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& fact
   return std::nullopt;
 }
 
-std::vector<CudaWay> communication_ways(const CommunicationFacts& facts) {
-  std::vector<CudaWay> ways;
+std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts) {
+  std::vector<CudaRoute> ways;
   for (std::size_t a = 0; a < facts.devices.size(); ++a)
     for (std::size_t b = a + 1; b < facts.devices.size(); ++b) ways.push_back(transfer_way(facts, a, b));
   if (facts.nccl.empty()) {

@@ -22,6 +22,6 @@ struct CommunicationFacts {
 [[nodiscard]] std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& facts);
 
 /// For two devices or more.
-[[nodiscard]] std::vector<CudaWay> communication_ways(const CommunicationFacts& facts);
+[[nodiscard]] std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts);
 
 }  // namespace cox::detail

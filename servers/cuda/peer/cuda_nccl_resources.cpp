@@ -1,11 +1,11 @@
-#include <coxswain/servers/cuda/peer/clique_devices.hpp>
+#include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 namespace cox::detail {
 
-CliqueDevices::CliqueDevices(const CommunicationId& devices, const std::vector<int>& ordinals)
+CudaNcclResources::CudaNcclResources(const CommunicationId& devices, const std::vector<int>& ordinals)
     : ranks_(ordinals.size()) {
   for (const int ordinal : ordinals) contexts_.push_back(CudaContext::open(ordinal));
   try {
@@ -21,9 +21,9 @@ CliqueDevices::CliqueDevices(const CommunicationId& devices, const std::vector<i
   }
 }
 
-CliqueDevices::~CliqueDevices() { free(); }
+CudaNcclResources::~CudaNcclResources() { free(); }
 
-void CliqueDevices::free() noexcept {
+void CudaNcclResources::free() noexcept {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const CurrentContext current(*contexts_[rank]);
     if (ranks_[rank].stream != nullptr) COX_CUDA_CHECK(stream_destroy(ranks_[rank].stream));
@@ -31,11 +31,11 @@ void CliqueDevices::free() noexcept {
   }
 }
 
-void* CliqueDevices::scratch(std::size_t rank) const noexcept {
+void* CudaNcclResources::scratch(std::size_t rank) const noexcept {
   return reinterpret_cast<void*>(ranks_[rank].scratch);  // NOLINT(performance-no-int-to-ptr): an address of the device
 }
 
-void CliqueDevices::synchronize(std::size_t rank) const {
+void CudaNcclResources::synchronize(std::size_t rank) const {
   const CurrentContext current(*contexts_[rank]);
   COX_CUDA_TRY(stream_synchronize(ranks_[rank].stream));
 }

@@ -14,12 +14,12 @@ namespace cox::detail {
 
 /// What a clique of GPUs holds: their contexts, a stream and a little memory of each, and what reduces small data
 /// between them. Any thread.
-class CliqueDevices final : public NcclDeviceResources {
+class CudaNcclResources final : public NcclDeviceResources {
  public:
   /// Blocks while contexts are opened. Throws CudaError, std::bad_alloc.
-  CliqueDevices(const CommunicationId& devices, const std::vector<int>& ordinals);
+  CudaNcclResources(const CommunicationId& devices, const std::vector<int>& ordinals);
   /// All that was launched has ended.
-  ~CliqueDevices() override;
+  ~CudaNcclResources() override;
 
   void give_up() noexcept override {
     if (peer_kernels_ != nullptr) peer_kernels_->give_up();

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/peer/communication_ways.hpp>
+#include <coxswain/servers/cuda/peer/communication_routes.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <string>
@@ -23,7 +23,7 @@ CommunicationFacts facts_of(std::size_t devices) {
 
 TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
   CHECK_FALSE(why_not_in_peer_memory(facts_of(3)));
-  const auto ways = communication_ways(facts_of(3));
+  const auto ways = communication_routes(facts_of(3));
   REQUIRE(ways.size() == 8);
   CHECK(ways[1].what == "transfers between cuda:0 and cuda:2");
   CHECK_THAT(ways[1].algorithm, ContainsSubstring("from memory to memory"));
@@ -46,16 +46,16 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
   SECTION("a pair without access") {
     facts.peers[2][1].access = false;
     why = "cuda:2 does not reach the memory of cuda:1";
-    CHECK_THAT(communication_ways(facts)[2].algorithm, ContainsSubstring("through host memory"));
+    CHECK_THAT(communication_routes(facts)[2].algorithm, ContainsSubstring("through host memory"));
   }
   SECTION("too many GPUs") {
     facts = facts_of(PeerKernels::most_ranks + 1);
     why = "at most 8 GPUs";
   }
   CHECK_THAT(why_not_in_peer_memory(facts).value_or(""), ContainsSubstring(why));
-  const auto ways = communication_ways(facts);
+  const auto ways = communication_routes(facts);
   CHECK(ways[ways.size() - 3].algorithm == "refused");
-  const CudaWay& small = ways[ways.size() - 2];
+  const CudaRoute& small = ways[ways.size() - 2];
   CHECK(small.algorithm == facts.nccl);
   CHECK_THAT(small.why, ContainsSubstring(why));
 }
@@ -64,7 +64,7 @@ TEST_CASE("Without NCCL collectives are refused, and it says why") {
   auto facts = facts_of(2);
   facts.nccl.clear();
   facts.why_no_nccl = "no such file";
-  const auto ways = communication_ways(facts);
+  const auto ways = communication_routes(facts);
   REQUIRE(ways.size() == 2);
   CHECK(ways[1].algorithm == "refused");
   CHECK(ways[1].why == "no such file");
