@@ -9,7 +9,7 @@ namespace cox::fuzz {
 
 using enum CollectiveOperation;
 
-std::string CollectivePart::text() const {
+std::string RankOperation::text() const {
   const CollectiveOperationFacts& facts = facts_of(operation);
   std::string text(facts.name);
   if (facts.has_elements) text += " of " + std::to_string(count) + " " + std::string(to_string(type));
@@ -19,12 +19,12 @@ std::string CollectivePart::text() const {
   return text;
 }
 
-bool CollectivePart::uses(const BufferPtr& buffer) const noexcept {
+bool RankOperation::uses(const BufferPtr& buffer) const noexcept {
   const auto is_that = [&](const Window& window) { return window.buffer == buffer; };
   return std::ranges::any_of(sources, is_that) || std::ranges::any_of(destinations, is_that);
 }
 
-void CollectivePart::add_to(CollectiveGroup& group, std::size_t rank, DeviceId root_device) const {
+void RankOperation::add_to(CollectiveGroup& group, std::size_t rank, DeviceId root_device) const {
   if (operation == Barrier) return group.barrier();
   const Handle source = sources[rank].handle();
   const Handle destination = destinations[rank].handle();
@@ -39,7 +39,7 @@ void CollectivePart::add_to(CollectiveGroup& group, std::size_t rank, DeviceId r
 }
 
 // In the order of ranks, as the library promises it.
-ByteVector CollectivePart::reduced(const std::vector<ByteVector>& contributions) const {
+ByteVector RankOperation::reduced(const std::vector<ByteVector>& contributions) const {
   const std::size_t size = element_size(type);
   ByteVector result(contributions.front().size());
   std::vector<std::uint64_t> patterns(contributions.size());
@@ -52,8 +52,8 @@ ByteVector CollectivePart::reduced(const std::vector<ByteVector>& contributions)
   return result;
 }
 
-ByteVector CollectivePart::result_of(std::size_t rank, const std::vector<ByteVector>& contributions,
-                                     const ByteVector& reduction) const {
+ByteVector RankOperation::result_of(std::size_t rank, const std::vector<ByteVector>& contributions,
+                                    const ByteVector& reduction) const {
   const std::size_t block = count * element_size(type);
   const auto part_of = [&](const ByteVector& all, std::size_t part) {
     const auto first = all.begin() + static_cast<std::ptrdiff_t>(part * block);
@@ -74,7 +74,7 @@ ByteVector CollectivePart::result_of(std::size_t rank, const std::vector<ByteVec
   return result;
 }
 
-void CollectivePart::apply(bool sound, std::uint32_t devices) const {
+void RankOperation::apply(bool sound, std::uint32_t devices) const {
   const CollectiveOperationFacts& facts = facts_of(operation);
   if (!facts.has_elements) return;
   std::vector<ByteVector> contributions;

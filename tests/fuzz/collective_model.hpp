@@ -12,7 +12,7 @@
 namespace cox::fuzz {
 
 /// One operation that the ranks of a communicator do together, with the memory of each, and what it does to the model.
-struct CollectivePart {
+struct RankOperation {
   CollectiveOperation operation = CollectiveOperation::Barrier;
   ElementType type = ElementType::U8;
   ReduceOperation reduce = ReduceOperation::Sum;

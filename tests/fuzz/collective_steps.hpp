@@ -37,11 +37,11 @@ class CollectiveSteps {
 
   /// One operation, or a group of so many, of these devices on these streams.
   void collective(const std::vector<std::size_t>& devices, const std::vector<StreamOf*>& streams, std::size_t parts) {
-    std::vector<CollectivePart> all;
+    std::vector<RankOperation> all;
     for (std::size_t i = 0; i < parts; ++i) all.push_back(any_part(devices.size(), parts > 1));
     state_.history->begin((parts > 1 ? "group: " : "") + text_of(all.front(), devices));
     for (std::size_t i = 1; i < parts; ++i) state_.history->add("; " + text_of(all[i], devices));
-    for (CollectivePart& part : all)
+    for (RankOperation& part : all)
       for (std::size_t rank = 0; rank < devices.size(); ++rank)
         if (!add_windows(part, all, *streams[rank], rank, devices.size())) return;
     const bool sound = prepare(streams);
@@ -54,12 +54,12 @@ class CollectiveSteps {
       if (state_.capturing == nullptr && state_.one_in(32)) streams.front()->client.ensure_init_collective(set);
       for (std::size_t rank = 0; rank < devices.size(); ++rank)
         streams[rank]->client.collective_group(set, [&](CollectiveGroup& group) {
-          for (const CollectivePart& part : all) part.add_to(group, rank, ids[part.root]);
+          for (const RankOperation& part : all) part.add_to(group, rank, ids[part.root]);
         });
     }
     note_joint(streams, bits);
     state_.does([all, sound, bits] {
-      for (const CollectivePart& part : all) part.apply(sound, bits);
+      for (const RankOperation& part : all) part.apply(sound, bits);
     });
     if (state_.capturing == nullptr && state_.one_in(8))
       streams[state_.below(streams.size())]->client.sync_collective();
@@ -133,7 +133,7 @@ class CollectiveSteps {
     return " from device " + std::to_string(from.device) + " stream " + std::to_string(from.client.stream_id().value) +
            " to device " + std::to_string(to.device) + " stream " + std::to_string(to.client.stream_id().value);
   }
-  static std::string text_of(const CollectivePart& part, const std::vector<std::size_t>& devices) {
+  static std::string text_of(const RankOperation& part, const std::vector<std::size_t>& devices) {
     std::string text = part.text() + " of devices";
     for (const std::size_t device : devices) text += " " + std::to_string(device);
     return text;
@@ -159,8 +159,8 @@ class CollectiveSteps {
     }
   }
 
-  CollectivePart any_part(std::size_t ranks, bool grouped) {
-    CollectivePart part;
+  RankOperation any_part(std::size_t ranks, bool grouped) {
+    RankOperation part;
     constexpr std::size_t operations = 7;  // without send and receive
     part.operation = collective_operations[state_.below(operations)].operation;
     const CollectiveOperationFacts& facts = facts_of(part.operation);
@@ -185,7 +185,7 @@ class CollectiveSteps {
   }
 
   // Documented: on GPUs other reductions stand in no group with operations of NCCL.
-  static bool by_nccl(const CollectivePart& part) {
+  static bool by_nccl(const RankOperation& part) {
     if (Backend::device_type == test::HostBackend::device_type) return true;
     const bool is_float = accumulate_type(part.type) == ElementType::F32 || part.type == ElementType::F64;
     const bool is_narrow = part.type == ElementType::F8E4M3 || part.type == ElementType::F8E5M2 ||
@@ -194,7 +194,7 @@ class CollectiveSteps {
   }
 
   // The memory of one rank. False: there is none.
-  bool add_windows(CollectivePart& part, const std::vector<CollectivePart>& all, StreamOf& stream, std::size_t rank,
+  bool add_windows(RankOperation& part, const std::vector<RankOperation>& all, StreamOf& stream, std::size_t rank,
                    std::size_t ranks) {
     const std::size_t block = part.count * element_size(part.type);
     const CollectiveOperationFacts& facts = facts_of(part.operation);
@@ -216,10 +216,10 @@ class CollectiveSteps {
     return true;
   }
   // The operations of a group use no buffer of each other: in which order they do is not said.
-  Window window_of_its_own(const std::vector<CollectivePart>& all, const CollectivePart&, StreamOf& stream,
+  Window window_of_its_own(const std::vector<RankOperation>& all, const RankOperation&, StreamOf& stream,
                            std::size_t size, const BufferPtr& other = nullptr) {
     Window window = state_.any_window(stream, size, 8, other);
-    for (const CollectivePart& part : all)
+    for (const RankOperation& part : all)
       if (part.uses(window.buffer)) return {state_.make(stream, state_.any_bytes(size)), 0, size};
     return window;
   }

@@ -6,8 +6,8 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
-#include <coxswain/servers/cuda/collective/nccl_part.hpp>
-#include <coxswain/servers/cuda/collective/transfer_part.hpp>
+#include <coxswain/servers/cuda/collective/nccl_rank_operation.hpp>
+#include <coxswain/servers/cuda/collective/transfer_rank_operation.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
@@ -67,24 +67,24 @@ CudaCommunicator::~CudaCommunicator() {
 
 // The operation's number is that of the position: a rank's n-th.
 StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& on) {
-  if (unasked_.size() >= most_put_off &&
-      unasked_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
+  if (unsubmitted_.size() >= most_put_off &&
+      unsubmitted_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
     throw CallError(CallError::Kind::QueueFull, devices().devices()[rank()].to_string() + ": " +
-                                                    std::to_string(unasked_.size()) +
+                                                    std::to_string(unsubmitted_.size()) +
                                                     " operations wait for their communicator to be made already");
-  const std::shared_ptr<CollectivePart> part = make_part(collective, on);
+  const std::shared_ptr<RankOperation> part = make_part(collective, on);
   part->position = {slot_, last_ + 1};
   CollectiveLaunch launch = [part](LaunchGrant&& turn) {
     part->sequence = turn.sequence;
-    if (turn.refusal == nullptr) return part->take_turn(std::move(turn.shared));
+    if (turn.refusal == nullptr) return part->on_release(std::move(turn.shared));
     part->of->communication->posts->post([part, refusal = turn.refusal] { part->refuse(refusal); });
   };
-  unasked_.push({.requests = std::move(collective.requests),
-                 .after = std::move(collective.after),
-                 .failure = std::move(collective.failure),
-                 .launch = std::move(launch),
-                 .on_launch_thread = clique() != nullptr},
-                *part);
+  unsubmitted_.push({.requests = std::move(collective.requests),
+                     .after = std::move(collective.after),
+                     .failure = std::move(collective.failure),
+                     .launch = std::move(launch),
+                     .on_launch_thread = clique() != nullptr},
+                    *part);
   if (!rest_) rest_.emplace(PendingCollectives::Call::rest_of_running(pending_));
   ++last_;
   context_->communication->streams.timeline(slot_).submit();
@@ -92,15 +92,15 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
 }
 
 void CudaCommunicator::ask() noexcept {
-  while (!unasked_.empty()) {
+  while (!unsubmitted_.empty()) {
     try {
       if (called_later_ || !ask_for_some()) return;
       ahead_since_.reset();
     } catch (const CallError& error) {
       if (error.kind() == CallError::Kind::QueueFull && held_up_ && wait_for_others()) return;
-      return refuse_unasked(give_up());
+      return refuse_unsubmitted(give_up());
     } catch (...) {
-      return refuse_unasked(give_up());
+      return refuse_unsubmitted(give_up());
     }
   }
   held_up_ = false;
@@ -124,14 +124,14 @@ bool CudaCommunicator::ask_for_some() {
     ~Leave() { gate.leave(); }
     LaunchGate& gate;
   } const leave(gate);
-  unasked_.drop(Communicator::ask(unasked_.front(count)));
+  unsubmitted_.drop(Communicator::ask(unsubmitted_.front(count)));
   return true;
 }
 
 // Returns how many of those that have been submitted first can be asked for. If it is not all, ask() will be called.
 std::size_t CudaCommunicator::prepare() {
   std::size_t prepared = 0;
-  for (CollectiveSubmission& submission : unasked_.front(most_at_a_time)) {
+  for (CollectiveSubmission& submission : unsubmitted_.front(most_at_a_time)) {
     if (clique() == nullptr) {
       if (rank() == 0 && submission.failure == nullptr) submission.shared = make_recycled<PeerCopy>();
     } else {
@@ -233,8 +233,8 @@ std::exception_ptr CudaCommunicator::give_up() noexcept {
   }
 }
 
-void CudaCommunicator::refuse_unasked(const std::exception_ptr& refusal) noexcept {
-  unasked_.refuse(refusal);
+void CudaCommunicator::refuse_unsubmitted(const std::exception_ptr& refusal) noexcept {
+  unsubmitted_.refuse(refusal);
   rest_.reset();
 }
 
@@ -246,18 +246,18 @@ std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequest
   return operation;
 }
 
-std::shared_ptr<CollectivePart> CudaCommunicator::make_part(CudaCollective& collective, CudaStream& on) const {
+std::shared_ptr<RankOperation> CudaCommunicator::make_part(CudaCollective& collective, CudaStream& on) const {
   const CollectiveRequest& request = collective.requests.front();
-  std::shared_ptr<CollectivePart> part;
+  std::shared_ptr<RankOperation> part;
   if (clique() == nullptr) {
-    auto transfer = make_recycled<TransferPart>(context_);
+    auto transfer = make_recycled<TransferRankOperation>(context_);
     transfer->place = place(request);
     transfer->memory = std::move(collective.memory);
-    if (TransferPart::has_room(context_->communication->streams.timeline(slot_)))
+    if (TransferRankOperation::has_room(context_->communication->streams.timeline(slot_)))
       transfer->ready = std::move(collective.ready);
     part = std::move(transfer);
   } else {
-    auto all = make_recycled<NcclPart>(context_);
+    auto all = make_recycled<NcclRankOperation>(context_);
     all->calls = std::move(collective.calls);
     part = std::move(all);
   }

@@ -9,8 +9,8 @@
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/servers/cuda/collective/collective_part.hpp>
-#include <coxswain/servers/cuda/collective/unasked_collectives.hpp>
+#include <coxswain/servers/cuda/collective/pending_submissions.hpp>
+#include <coxswain/servers/cuda/collective/rank_operation.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
@@ -60,11 +60,11 @@ class CudaCommunicator : public Communicator {
   /// communicator, the code is there, and the gate is open. If that fails, the communicator is given up for all ranks.
   void ask() noexcept;
   /// There is something to ask for.
-  [[nodiscard]] bool has_unasked() const noexcept { return !unasked_.empty(); }
+  [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
   /// As much as is asked for at a time.
-  [[nodiscard]] bool has_many() const noexcept { return unasked_.size() >= most_at_a_time; }
+  [[nodiscard]] bool batch_full() const noexcept { return unsubmitted_.size() >= most_at_a_time; }
   /// What was submitted will not be asked for.
-  void refuse_unasked(const std::exception_ptr& refusal) noexcept;
+  void refuse_unsubmitted(const std::exception_ptr& refusal) noexcept;
 
   /// The operation whose end is at that position.
   [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
@@ -86,7 +86,7 @@ class CudaCommunicator : public Communicator {
  private:
   static constexpr std::size_t most_at_a_time = LaunchBatch::most;  // its device can be given their kernels together
 
-  [[nodiscard]] std::shared_ptr<CollectivePart> make_part(CudaCollective& collective, CudaStream& on) const;
+  [[nodiscard]] std::shared_ptr<RankOperation> make_part(CudaCollective& collective, CudaStream& on) const;
   [[nodiscard]] std::shared_ptr<void> make_shared_part(const CollectiveRequests& requests,
                                                        CollectiveAlgorithm algorithm) const;
   [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const;
@@ -103,7 +103,7 @@ class CudaCommunicator : public Communicator {
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
   std::map<PeerKernels::Code, bool> has_code_;  // whether PeerKernels has that for such operations, where that is known
-  UnaskedCollectives unasked_;
+  PendingSubmissions unsubmitted_;
   bool called_later_ = false;  // what later() has given will be called: it asks
   bool held_up_ = false;       // since there was nothing unasked, something had to be asked for later
   std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more unasked

@@ -3,7 +3,7 @@
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/cuda/collective/nccl_line.hpp>
+#include <coxswain/servers/cuda/collective/communication_stream.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
@@ -99,9 +99,9 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
   try {
     cause = std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
-    const auto has_unasked = [](const auto& entry) { return entry.second->has_unasked(); };
+    const auto has_unsubmitted = [](const auto& entry) { return entry.second->has_unsubmitted(); };
     const auto asked_by = std::chrono::steady_clock::now() + patience_with_nccl;
-    while (std::ranges::any_of(communicators_, has_unasked) && std::chrono::steady_clock::now() < asked_by) {
+    while (std::ranges::any_of(communicators_, has_unsubmitted) && std::chrono::steady_clock::now() < asked_by) {
       look();
       std::this_thread::yield();
     }
@@ -117,7 +117,8 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
     cause = std::current_exception();
     report_task_error({device_, StreamId::current(), cause});
   }
-  for (const auto& [number, communicator] : communicators_) communicator->refuse_unasked(communicator->abort(cause));
+  for (const auto& [number, communicator] : communicators_)
+    communicator->refuse_unsubmitted(communicator->abort(cause));
   while (!all_issued()) {
     look();
     std::this_thread::yield();
@@ -133,7 +134,7 @@ const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication
   if (copies_ == nullptr) copies_ = streams_.create_dedicated_stream();
   auto made = std::make_shared<const CudaCommunication>(
       CudaCommunication{streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
-                        std::make_shared<NcclLine>(streams_), std::make_shared<TurnOrder>()});
+                        std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>()});
   // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
   posts_->set_coalesced([device = device_] {
     sequencer().drain_launches(device);

@@ -135,7 +135,7 @@ void CudaDevice::make_calls() noexcept {
 
 void CudaDevice::ask(CudaCommunicator& communicator, SubmitMode when) noexcept {
   if (gathering_ != &communicator) ask_gathered();
-  if (when == SubmitMode::Immediate || communicator.has_many() || !will_end_batch()) return communicator.ask();
+  if (when == SubmitMode::Immediate || communicator.batch_full() || !will_end_batch()) return communicator.ask();
   gathering_ = &communicator;
 }
 

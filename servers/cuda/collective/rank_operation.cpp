@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/collective/collective_part.hpp>
+#include <coxswain/servers/cuda/collective/rank_operation.hpp>
 
 #include <coxswain/device_handle/base/task_error.hpp>
 
@@ -12,7 +12,7 @@ namespace {
 void end_in_turn(const RankContext& of, const StreamPosition& position, std::uint64_t behind,
                  const std::shared_ptr<CudaEvent>& event) noexcept {
   CudaTimeline& timeline = of.communication->streams.timeline(position.stream);
-  TurnOrder& turns = *of.communication->turns;
+  CompletionOrder& turns = *of.communication->turns;
   if (turns.all_issued(behind)) return timeline.end(position.position, event);
   try {
     turns.when_issued(behind, [&timeline, at = position.position, event] { timeline.end(at, event); });
@@ -25,13 +25,13 @@ void end_in_turn(const RankContext& of, const StreamPosition& position, std::uin
 }  // namespace
 
 // The error comes before the end: who waits for that finds it.
-void CollectivePart::end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
+void RankOperation::end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   if (error != nullptr) fail(error);
   if (event == nullptr) return end_behind_waits();
   end_in_turn(*of, position, behind_, event);
 }
 
-void CollectivePart::end_behind_waits() noexcept {
+void RankOperation::end_behind_waits() noexcept {
   try {
     of->communication->streams.when_complete(
         waits, [of = of, at = position, behind = behind_] { end_in_turn(*of, at, behind, nullptr); });
@@ -41,26 +41,26 @@ void CollectivePart::end_behind_waits() noexcept {
   }
 }
 
-CollectivePart::CollectivePart(std::shared_ptr<RankContext> whose) : of(std::move(whose)) {
+RankOperation::RankOperation(std::shared_ptr<RankContext> whose) : of(std::move(whose)) {
   of->communication->turns->expect();
 }
 
-CollectivePart::~CollectivePart() {
+RankOperation::~RankOperation() {
   if (is_expected_) of->communication->turns->forget();
 }
 
-void CollectivePart::leave_place() noexcept {
+void RankOperation::retire() noexcept {
   const std::uint64_t turn = std::exchange(turn_, 0);
   if (turn == 0) return;
   of->communication->turns->issued(turn);
 }
 
-void CollectivePart::refuse(const std::exception_ptr& refusal) noexcept {
+void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
   tell(refusal);
   end_behind_waits();
 }
 
-void CollectivePart::fail(const std::exception_ptr& error) noexcept {
+void RankOperation::fail(const std::exception_ptr& error) noexcept {
   if (failed_.exchange(true)) return;
   of->recorder->failed(sequence, of->rank, error);
   try {
@@ -71,7 +71,7 @@ void CollectivePart::fail(const std::exception_ptr& error) noexcept {
   tell(error);
 }
 
-void CollectivePart::tell(const std::exception_ptr& error) noexcept {
+void RankOperation::tell(const std::exception_ptr& error) noexcept {
   asked_on->fail_at(error_sequence, error, reports);
   of->group->report_failure(error);
 }

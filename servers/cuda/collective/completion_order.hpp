@@ -19,7 +19,7 @@ namespace cox::detail {
 /// is issued meanwhile, and work behind B before that of A, on the same stream of the driver, then A waits for B; and
 /// where the other rank of B waits for A, as it may, for ever. With this order nothing that waits for B is issued
 /// before A is.
-class TurnOrder {
+class CompletionOrder {
  public:
   /// Makes room for a turn: before each take(). Device thread. Throws std::bad_alloc; then nothing has changed.
   void expect();

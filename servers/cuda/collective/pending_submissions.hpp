@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
-#include <coxswain/servers/cuda/collective/collective_part.hpp>
+#include <coxswain/servers/cuda/collective/rank_operation.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace cox::detail {
 
 /// The operations that a rank has submitted and not asked for yet, in their order. Those in front lie one behind the
 /// other, as they are asked for together. Device thread only.
-class UnaskedCollectives {
+class PendingSubmissions {
  public:
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return submissions_.size() - begin_; }
   /// The launch of the submission keeps the part. Throws std::bad_alloc; then nothing has changed.
-  void push(CollectiveSubmission submission, CollectivePart& part) {
+  void push(CollectiveSubmission submission, RankOperation& part) {
     parts_.push_back(&part);
     try {
       submissions_.push_back(std::move(submission));
@@ -42,14 +42,14 @@ class UnaskedCollectives {
   }
   /// None will be asked for.
   void refuse(const std::exception_ptr& refusal) noexcept {
-    for (CollectivePart* const part : std::span(parts_).subspan(begin_)) part->refuse(refusal);
+    for (RankOperation* const part : std::span(parts_).subspan(begin_)) part->refuse(refusal);
     drop(size());
   }
 
  private:
   std::vector<CollectiveSubmission> submissions_;
-  std::vector<CollectivePart*> parts_;  // of each
-  std::size_t begin_ = 0;               // those before have been asked for
+  std::vector<RankOperation*> parts_;  // of each
+  std::size_t begin_ = 0;              // those before have been asked for
 };
 
 }  // namespace cox::detail

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/nccl/nccl_clique.hpp>
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
-#include <coxswain/servers/cuda/collective/collective_part.hpp>
+#include <coxswain/servers/cuda/collective/rank_operation.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -11,18 +11,20 @@
 namespace cox::detail {
 
 /// A rank's part in an operation that all ranks do together: by NCCL, or by kernels of our own.
-class NcclPart final : public CollectivePart, public NcclWaiter, public std::enable_shared_from_this<NcclPart> {
+class NcclRankOperation final : public RankOperation,
+                                public NcclWaiter,
+                                public std::enable_shared_from_this<NcclRankOperation> {
  public:
-  using CollectivePart::CollectivePart;
+  using RankOperation::RankOperation;
   /// Device thread.
-  void take_turn(std::shared_ptr<void> shared) override;
-  void fail(const std::exception_ptr& error) noexcept override { CollectivePart::fail(error); }
+  void on_release(std::shared_ptr<void> shared) override;
+  void fail(const std::exception_ptr& error) noexcept override { RankOperation::fail(error); }
 
   NcclCalls calls;
 
  private:
-  friend class NcclLine;
-  friend class PartTurn<NcclPart>;
+  friend class CommunicationStream;
+  friend class LaunchGuard<NcclRankOperation>;
 
   void issue(const IssueTarget& target) noexcept;
   void fail_launch(const std::exception_ptr& error) noexcept;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/nccl/nccl_clique.hpp>
-#include <coxswain/servers/cuda/collective/nccl_part.hpp>
+#include <coxswain/servers/cuda/collective/nccl_rank_operation.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <cstddef>
@@ -14,22 +14,22 @@ namespace cox::detail {
 
 /// The communication stream of a device, which all its communicators share: parts come to it in the sequencer's order.
 /// Device thread only; it may be destroyed by another, after the device.
-class NcclLine : public std::enable_shared_from_this<NcclLine> {
+class CommunicationStream : public std::enable_shared_from_this<CommunicationStream> {
  public:
-  explicit NcclLine(CudaStreams& streams) noexcept : streams_(streams) {}
-  NcclLine(const NcclLine&) = delete;
-  NcclLine& operator=(const NcclLine&) = delete;
+  explicit CommunicationStream(CudaStreams& streams) noexcept : streams_(streams) {}
+  CommunicationStream(const CommunicationStream&) = delete;
+  CommunicationStream& operator=(const CommunicationStream&) = delete;
 
   /// It is the turn of the next part: it is launched when what it waits for has been issued.
-  void submit(const std::shared_ptr<NcclPart>& part) noexcept;
+  void submit(const std::shared_ptr<NcclRankOperation>& part) noexcept;
 
  private:
-  friend class NcclPart;
+  friend class NcclRankOperation;
 
   void open();
-  void launch_kernels(NcclPart& part);
+  void launch_kernels(NcclRankOperation& part);
   void note_launched() noexcept;
-  void note(std::span<const std::shared_ptr<NcclPart>> parts);
+  void note(std::span<const std::shared_ptr<NcclRankOperation>> parts);
   [[nodiscard]] std::shared_ptr<CudaEvent> end_of_all();
   // How far the parts of a slot have come to the line.
   [[nodiscard]] std::uint64_t& taken_of(StreamSlot slot) {
@@ -39,18 +39,19 @@ class NcclLine : public std::enable_shared_from_this<NcclLine> {
   }
 
   CudaStreams& streams_;
-  std::shared_ptr<CudaStream> stream_;                 // made by the first part
-  std::vector<std::uint64_t> taken_;                   // by slot
-  std::shared_ptr<CudaEvent> last_end_;                // of what was launched
-  CommunicatorNumber last_communicator_{};             // whose that is
-  std::uint32_t counted_ = 0;                          // parts of kernels, so far
-  std::vector<std::shared_ptr<NcclPart>> unlaunched_;  // with all their kernels, which the driver has not been given
+  std::shared_ptr<CudaStream> stream_;      // made by the first part
+  std::vector<std::uint64_t> taken_;        // by slot
+  std::shared_ptr<CudaEvent> last_end_;     // of what was launched
+  CommunicatorNumber last_communicator_{};  // whose that is
+  std::uint32_t counted_ = 0;               // parts of kernels, so far
+  std::vector<std::shared_ptr<NcclRankOperation>>
+      unlaunched_;  // with all their kernels, which the driver has not been given
   struct {
     std::uint64_t issued = 0;
     std::uint64_t issued_on_native = 0;
   } last_unlaunched_;  // where the last of them is
   // Empty, with room:
-  std::vector<std::shared_ptr<NcclPart>> noted_;
+  std::vector<std::shared_ptr<NcclRankOperation>> noted_;
   std::vector<NcclClique::Part> launched_;
   std::vector<std::shared_ptr<CudaEvent>> awaited_;
 };

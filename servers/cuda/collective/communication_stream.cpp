@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/collective/nccl_line.hpp>
+#include <coxswain/servers/cuda/collective/communication_stream.hpp>
 
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 
@@ -9,13 +9,13 @@
 namespace cox::detail {
 
 // Nothing has the driver wait for parts that are on the stream before: several can be given it together.
-void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
+void CommunicationStream::submit(const std::shared_ptr<NcclRankOperation>& part) noexcept {
   try {
     open();
   } catch (...) {
     return part->give_up(std::current_exception());
   }
-  PartTurn turn(part, *stream_);
+  LaunchGuard turn(part, *stream_);
   try {
     for (const StreamPosition& wait : part->waits)
       if (wait.position > taken_of(wait.stream)) part->others_.push_back(wait);
@@ -26,7 +26,7 @@ void NcclLine::submit(const std::shared_ptr<NcclPart>& part) noexcept {
   }
 }
 
-void NcclLine::open() {
+void CommunicationStream::open() {
   if (stream_ != nullptr) return;
   stream_ = streams_.create_dedicated_stream();
   stream_->queue().native().when_flushed([weak = weak_from_this()] {
@@ -35,7 +35,7 @@ void NcclLine::open() {
 }
 
 // The driver is given them with those of the parts that come behind, and says then what it makes of them.
-void NcclLine::launch_kernels(NcclPart& part) {
+void CommunicationStream::launch_kernels(NcclRankOperation& part) {
   StreamQueue& queue = stream_->queue();
   NativeStream& native = queue.native();
   unlaunched_.reserve(unlaunched_.size() + 1);
@@ -54,9 +54,9 @@ void NcclLine::launch_kernels(NcclPart& part) {
 
 // All but the last end where the kernel of the next begins, which counts them: an event for each would cost more than
 // its kernel.
-void NcclLine::note_launched() noexcept {
+void CommunicationStream::note_launched() noexcept {
   if (unlaunched_.empty()) return;
-  std::vector<std::shared_ptr<NcclPart>> parts = std::exchange(unlaunched_, std::exchange(noted_, {}));
+  std::vector<std::shared_ptr<NcclRankOperation>> parts = std::exchange(unlaunched_, std::exchange(noted_, {}));
   try {
     StreamQueue& queue = stream_->queue();
     CudaEvents& events = streams_.events();
@@ -65,7 +65,7 @@ void NcclLine::note_launched() noexcept {
     const bool all_count = std::ranges::all_of(parts, [](const auto& part) { return part->result_ == CUDA_SUCCESS; });
     for (const auto& part : parts)
       part->event_ = all_count && part != parts.back() ? events.counted(end, part->count_) : end;
-    for (std::span<const std::shared_ptr<NcclPart>> left(parts); !left.empty();) {
+    for (std::span<const std::shared_ptr<NcclRankOperation>> left(parts); !left.empty();) {
       const auto other = std::ranges::find_if(
           left, [&](const auto& part) { return part->of != left.front()->of || part->result_ != CUDA_SUCCESS; });
       const auto alike = static_cast<std::size_t>(other - left.begin());
@@ -84,8 +84,8 @@ void NcclLine::note_launched() noexcept {
 }
 
 // Parts of one rank, whose ends are known.
-void NcclLine::note(std::span<const std::shared_ptr<NcclPart>> parts) {
-  NcclPart& last = *parts.back();
+void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation>> parts) {
+  NcclRankOperation& last = *parts.back();
   const RankContext& of = *last.of;
   CudaTimeline& timeline = streams_.timeline(last.position.stream);
   if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < parts.size()) timeline.poll();
@@ -114,6 +114,6 @@ void NcclLine::note(std::span<const std::shared_ptr<NcclPart>> parts) {
   for (const auto& part : parts) part->close(error, part->event_);
 }
 
-std::shared_ptr<CudaEvent> NcclLine::end_of_all() { return stream_->queue().mark(streams_.events()); }
+std::shared_ptr<CudaEvent> CommunicationStream::end_of_all() { return stream_->queue().mark(streams_.events()); }
 
 }  // namespace cox::detail

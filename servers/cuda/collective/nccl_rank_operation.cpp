@@ -1,7 +1,7 @@
-#include <coxswain/servers/cuda/collective/nccl_part.hpp>
+#include <coxswain/servers/cuda/collective/nccl_rank_operation.hpp>
 
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/servers/cuda/collective/nccl_line.hpp>
+#include <coxswain/servers/cuda/collective/communication_stream.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
@@ -10,9 +10,9 @@
 
 namespace cox::detail {
 
-void NcclPart::take_turn(std::shared_ptr<void> shared) {
+void NcclRankOperation::on_release(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_part();
-  take_place();
+  reserve_slot();
   operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
   // The same from all ranks. Only read by those that come after the first: the line is all ranks'.
   if (operation_->sequence.load(std::memory_order_relaxed) != sequence)
@@ -21,8 +21,8 @@ void NcclPart::take_turn(std::shared_ptr<void> shared) {
 }
 
 // What the stream waits for has been issued.
-void NcclPart::issue(const IssueTarget& target) noexcept {
-  NcclLine& line = *of->communication->nccl;
+void NcclRankOperation::issue(const IssueTarget& target) noexcept {
+  CommunicationStream& line = *of->communication->nccl;
   try {
     of->recorder->started(sequence, of->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
@@ -36,7 +36,7 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
     of->clique->launch(launching, of->rank, calls, target.stream());
     launching.in_use.unlock();
     event_ = target.queue->mark(of->communication->streams.events());
-    const std::shared_ptr<NcclPart> self = shared_from_this();
+    const std::shared_ptr<NcclRankOperation> self = shared_from_this();
     line.note({&self, 1});
   } catch (...) {
     fail_launch(std::current_exception());
@@ -44,7 +44,7 @@ void NcclPart::issue(const IssueTarget& target) noexcept {
 }
 
 // It may have kernels that run: they need their memory until they have ended.
-void NcclPart::fail_launch(const std::exception_ptr& error) noexcept {
+void NcclRankOperation::fail_launch(const std::exception_ptr& error) noexcept {
   if (over_) return;
   std::shared_ptr<CudaEvent> end;
   try {
@@ -58,7 +58,7 @@ void NcclPart::fail_launch(const std::exception_ptr& error) noexcept {
   give_up(error, end);
 }
 
-std::exception_ptr NcclPart::launch_failure() const noexcept {
+std::exception_ptr NcclRankOperation::launch_failure() const noexcept {
   try {
     throw_cuda_error(result_, "launch", site);
   } catch (...) {
@@ -67,19 +67,19 @@ std::exception_ptr NcclPart::launch_failure() const noexcept {
 }
 
 // The others wait for this rank, perhaps on their devices.
-void NcclPart::give_up(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept {
+void NcclRankOperation::give_up(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept {
   if (std::exchange(over_, true)) return;
   of->clique->abort(error);
   close(error, end);
 }
 
 // It has been launched, and ends with `event`; or has failed.
-void NcclPart::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
+void NcclRankOperation::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   over_ = true;
   operation_ = nullptr;
   opened_ = nullptr;
   end(error, event);
-  leave_place();
+  retire();
   LaunchGate::of_process().remove_part();
 }
 

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
-#include <coxswain/servers/cuda/collective/turn_order.hpp>
+#include <coxswain/servers/cuda/collective/completion_order.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
@@ -26,7 +26,7 @@ class NcclClique;
 
 namespace detail {
 
-class NcclLine;
+class CommunicationStream;
 class PeerCopyStream;
 
 /// What the communicators of a device share: where their operations are issued, and how they are told of their turns.
@@ -35,8 +35,8 @@ struct CudaCommunication {
   std::shared_ptr<PostQueue> posts;
   std::shared_ptr<CudaStream> stream;  ///< on which transfers wait for what comes before them
   std::shared_ptr<PeerCopyStream> copies;
-  std::shared_ptr<NcclLine> nccl;
-  std::shared_ptr<TurnOrder> turns;
+  std::shared_ptr<CommunicationStream> nccl;
+  std::shared_ptr<CompletionOrder> turns;
 };
 
 /// What the parts of one rank of a communicator share: they may outlive the rank. Set once, before the first part; any
@@ -54,17 +54,17 @@ struct RankContext {
 };
 
 /// A rank's part in one operation, from when it is asked for to its end: what all kinds of them have.
-class CollectivePart {
+class RankOperation {
  public:
   /// Device thread. Throws std::bad_alloc.
-  explicit CollectivePart(std::shared_ptr<RankContext> whose);
-  CollectivePart(const CollectivePart&) = delete;
-  CollectivePart& operator=(const CollectivePart&) = delete;
-  virtual ~CollectivePart();
+  explicit RankOperation(std::shared_ptr<RankContext> whose);
+  RankOperation(const RankOperation&) = delete;
+  RankOperation& operator=(const RankOperation&) = delete;
+  virtual ~RankOperation();
 
   /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread, if not said otherwise; does not
   /// block.
-  virtual void take_turn(std::shared_ptr<void> shared) = 0;
+  virtual void on_release(std::shared_ptr<void> shared) = 0;
   /// Device thread. The part has been issued, and ends with `event`; or, without one, it never will be, and ends behind
   /// what it was to wait for: others use its memory behind it.
   void end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
@@ -85,15 +85,15 @@ class CollectivePart {
 
  protected:
   /// The part has its turn, and will be issued later.
-  void take_place() noexcept {
+  void reserve_slot() noexcept {
     turn_ = of->communication->turns->take();
     is_expected_ = false;
     behind_ = turn_ - 1;
   }
   /// The part has its turn, and all that it waits for is known as events: it holds nobody up.
-  void take_no_place() noexcept { behind_ = of->communication->turns->last(); }
+  void skip_slot() noexcept { behind_ = of->communication->turns->last(); }
   /// Device thread. The part has been issued, or never will be. Idempotent.
-  void leave_place() noexcept;
+  void retire() noexcept;
 
  private:
   void tell(const std::exception_ptr& error) noexcept;
@@ -110,12 +110,12 @@ class CollectivePart {
 /// it is dropped without that, part->give_up(error), since the others wait for it: with the error that the stream was
 /// told of before.
 template <class Part>
-class PartTurn {
+class LaunchGuard {
  public:
-  PartTurn(std::shared_ptr<Part> part, CudaStream& on) noexcept : part_(std::move(part)), on_(&on) {}
-  PartTurn(PartTurn&&) noexcept = default;
-  PartTurn& operator=(PartTurn&&) = delete;
-  ~PartTurn() {
+  LaunchGuard(std::shared_ptr<Part> part, CudaStream& on) noexcept : part_(std::move(part)), on_(&on) {}
+  LaunchGuard(LaunchGuard&&) noexcept = default;
+  LaunchGuard& operator=(LaunchGuard&&) = delete;
+  ~LaunchGuard() {
     if (part_ != nullptr) part_->give_up(why());
   }
   void operator()(const IssueTarget& target) { std::exchange(part_, nullptr)->issue(target); }

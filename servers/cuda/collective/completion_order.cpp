@@ -1,11 +1,11 @@
-#include <coxswain/servers/cuda/collective/turn_order.hpp>
+#include <coxswain/servers/cuda/collective/completion_order.hpp>
 
 #include <algorithm>
 #include <utility>
 
 namespace cox::detail {
 
-void TurnOrder::expect() {
+void CompletionOrder::expect() {
   const std::size_t expected = expected_.load(std::memory_order_acquire);  // pairs with take(): before taken_
   if (taken_.load(std::memory_order_acquire) - issued_ + expected >= ahead_.size()) {
     std::vector<bool> larger(std::max<std::size_t>(2 * ahead_.size(), 64));
@@ -16,7 +16,7 @@ void TurnOrder::expect() {
   expected_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void TurnOrder::issued(std::uint64_t turn) noexcept {
+void CompletionOrder::issued(std::uint64_t turn) noexcept {
   ahead_[turn % ahead_.size()] = true;
   for (std::uint64_t next = issued_ + 1; ahead_[next % ahead_.size()]; ++next) {
     ahead_[next % ahead_.size()] = false;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/cuda/collective/collective_part.hpp>
+#include <coxswain/servers/cuda/collective/rank_operation.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 namespace cox::detail {
 
 /// A rank's part in a transfer, which is a copy from one GPU to the other.
-class TransferPart final : public CollectivePart, public std::enable_shared_from_this<TransferPart> {
+class TransferRankOperation final : public RankOperation, public std::enable_shared_from_this<TransferRankOperation> {
  public:
-  using CollectivePart::CollectivePart;
+  using RankOperation::RankOperation;
 
-  void take_turn(std::shared_ptr<void> shared) override;
+  void on_release(std::shared_ptr<void> shared) override;
 
   /// Whether the driver can be given another copy: its own queue must not fill up (T3).
   [[nodiscard]] static bool has_room(CudaTimeline& timeline) noexcept;
@@ -27,7 +27,7 @@ class TransferPart final : public CollectivePart, public std::enable_shared_from
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready;
 
  private:
-  friend class PartTurn<TransferPart>;
+  friend class LaunchGuard<TransferRankOperation>;
 
   void wait_for_issue();
   void issue(const IssueTarget& target);

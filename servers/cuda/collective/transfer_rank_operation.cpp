@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/collective/transfer_part.hpp>
+#include <coxswain/servers/cuda/collective/transfer_rank_operation.hpp>
 
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 
@@ -14,21 +14,21 @@ constexpr std::uint64_t most_in_flight = 256;
 }  // namespace
 
 // If all that the rank waits for has been issued, its device's thread need not be woken before the end.
-void TransferPart::take_turn(std::shared_ptr<void> shared) {
+void TransferRankOperation::on_release(std::shared_ptr<void> shared) {
   meeting_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
   if (place == 0) of->communication->copies->add(meeting_);
   if (ready) {
-    take_no_place();
+    skip_slot();
     return come(std::move(*ready), nullptr);
   }
-  take_place();
+  reserve_slot();
   of->communication->posts->post([part = shared_from_this()] { part->wait_for_issue(); });
 }
 
 // On the device thread: comes when the driver can be told what the rank waits for.
-void TransferPart::wait_for_issue() {
+void TransferRankOperation::wait_for_issue() {
   CudaStream& stream = *of->communication->stream;
-  PartTurn turn(shared_from_this(), stream);
+  LaunchGuard turn(shared_from_this(), stream);
   try {
     of->communication->streams.submit(stream, waits, {nullptr, nullptr, site}, std::move(turn), room());
   } catch (...) {
@@ -37,17 +37,17 @@ void TransferPart::wait_for_issue() {
 }
 
 // The other side waits for it. Idempotent.
-void TransferPart::give_up(const std::exception_ptr& error) noexcept {
+void TransferRankOperation::give_up(const std::exception_ptr& error) noexcept {
   try {
     come({}, error);
   } catch (...) {
     fail(std::current_exception());
   }
-  leave_place();
+  retire();
 }
 
 // What the rank waits for has been issued.
-void TransferPart::issue(const IssueTarget& target) {
+void TransferRankOperation::issue(const IssueTarget& target) {
   std::vector<std::shared_ptr<CudaEvent>> behind;
   std::exception_ptr failure;
   try {
@@ -57,22 +57,22 @@ void TransferPart::issue(const IssueTarget& target) {
     failure = std::current_exception();
   }
   come(std::move(behind), failure);
-  leave_place();
+  retire();
 }
 
 // What must have been reached before the driver is given another copy.
-std::shared_ptr<CudaEvent> TransferPart::room() const {
+std::shared_ptr<CudaEvent> TransferRankOperation::room() const {
   CudaTimeline& timeline = of->communication->streams.timeline(position.stream);
   if (has_room(timeline)) return nullptr;
   return timeline.covering(timeline.completed() + most_in_flight / 2)->event;
 }
 
-bool TransferPart::has_room(CudaTimeline& timeline) noexcept {
+bool TransferRankOperation::has_room(CudaTimeline& timeline) noexcept {
   if (timeline.in_flight() >= most_in_flight / 2) timeline.poll();
   return timeline.in_flight() < most_in_flight;
 }
 
-void TransferPart::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
+void TransferRankOperation::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
   if (std::exchange(came_, true)) return;
   of->recorder->started(sequence, of->rank);
   const auto at = std::exchange(meeting_, nullptr);  // which will refer to this part

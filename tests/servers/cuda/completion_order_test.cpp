@@ -1,7 +1,7 @@
 // The order in which a device makes the ends of its collectives known.
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/servers/cuda/collective/turn_order.hpp>
+#include <coxswain/servers/cuda/collective/completion_order.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-using cox::detail::TurnOrder;
+using cox::detail::CompletionOrder;
 
 namespace {
 
-std::uint64_t take(TurnOrder& order) {
+std::uint64_t take(CompletionOrder& order) {
   order.expect();
   return order.take();
 }
@@ -21,7 +21,7 @@ std::uint64_t take(TurnOrder& order) {
 }  // namespace
 
 TEST_CASE("An end is made known when all turns before it have been issued, in whatever order they were") {
-  TurnOrder order;
+  CompletionOrder order;
   CHECK(order.all_issued(order.last()));
   const std::uint64_t first = take(order);
   const std::uint64_t second = take(order);
@@ -42,7 +42,7 @@ TEST_CASE("An end is made known when all turns before it have been issued, in wh
 }
 
 TEST_CASE("What waits for one turn comes in the order in which it came") {
-  TurnOrder order;
+  CompletionOrder order;
   const std::uint64_t turn = take(order);
   std::string ends;
   for (const char c : {'a', 'b', 'c'}) order.when_issued(turn, [&ends, c] { ends += c; });
@@ -53,7 +53,7 @@ TEST_CASE("What waits for one turn comes in the order in which it came") {
 TEST_CASE("Turns issued in any order make every end known once, and none too soon") {
   std::mt19937_64 random(7);
   for (int round = 0; round < 200; ++round) {
-    TurnOrder order;
+    CompletionOrder order;
     std::vector<std::uint64_t> turns(1 + random() % 20);
     for (std::uint64_t& turn : turns) turn = take(order);
     std::vector<bool> issued(turns.size() + 1);
@@ -75,7 +75,7 @@ TEST_CASE("Turns issued in any order make every end known once, and none too soo
 }
 
 TEST_CASE("Any number of turns may be issued before the first, and more come meanwhile") {
-  TurnOrder order;
+  CompletionOrder order;
   const std::uint64_t first = take(order);
   for (int i = 0; i < 1000; ++i) {
     const std::uint64_t turn = take(order);
