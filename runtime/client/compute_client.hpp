@@ -482,13 +482,13 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     const auto make_compact = [&] {
       return [kernel = Kernel(std::forward<K>(kernel)), count = *known, mode, site,
               arguments = detail::CompactArguments(std::move(arguments))](Server& server) mutable {
-        queue_launch(server, std::move(kernel), count, std::move(arguments).expand(), mode, site);
+        launch_on_server(server, std::move(kernel), count, std::move(arguments).expand(), mode, site);
       };
     };
     const auto make = [&] {
       return [kernel = Kernel(std::forward<K>(kernel)), count = std::move(count), mode, site,
               arguments = std::move(arguments)](Server& server) mutable {
-        queue_launch(server, std::move(kernel), count, std::move(arguments), mode, site);
+        launch_on_server(server, std::move(kernel), count, std::move(arguments), mode, site);
       };
     };
     on_stream([&] {
@@ -499,8 +499,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
       }
     });
   }
-  static void queue_launch(Server& server, Kernel&& kernel, const CubeCount& count, KernelArguments&& arguments,
-                           ExecutionMode mode, const Site& site) {
+  static void launch_on_server(Server& server, Kernel&& kernel, const CubeCount& count, KernelArguments&& arguments,
+                               ExecutionMode mode, const Site& site) {
     name_operation("launch");
     const Caller caller{.site = site};  // its stream is the submitter's (L9)
     server.launch(std::move(kernel), count, std::move(arguments), mode, caller, SubmitMode::Batched);

@@ -91,10 +91,10 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
   return last_position();
 }
 
-void CudaCommunicator::ask() noexcept {
+void CudaCommunicator::submit_to_sequencer() noexcept {
   while (!unsubmitted_.empty()) {
     try {
-      if (called_later_ || !ask_for_some()) return;
+      if (called_later_ || !submit_some()) return;
       ahead_since_.reset();
     } catch (const CallError& error) {
       if (error.kind() == CallError::Kind::QueueFull && held_up_ && wait_for_others()) return;
@@ -109,7 +109,7 @@ void CudaCommunicator::ask() noexcept {
 
 // Returns false if none may be asked for yet: then ask() will be called. Transfers pass the gate, too: whoever asks may
 // be the one who takes another's turn.
-bool CudaCommunicator::ask_for_some() {
+bool CudaCommunicator::submit_some() {
   LaunchGate& gate = LaunchGate::of_process();
   const std::size_t count = prepare();
   if (count == 0) return false;
@@ -124,7 +124,7 @@ bool CudaCommunicator::ask_for_some() {
     ~Leave() { gate.leave(); }
     LaunchGate& gate;
   } const leave(gate);
-  unsubmitted_.drop(Communicator::ask(unsubmitted_.front(count)));
+  unsubmitted_.drop(Communicator::submit_to_sequencer(unsubmitted_.front(count)));
   return true;
 }
 
@@ -209,7 +209,7 @@ UniqueFunction<void()> CudaCommunicator::later() {
     posts->post([self] {
       if (*self == nullptr) return;
       (*self)->called_later_ = false;
-      (*self)->ask();
+      (*self)->submit_to_sequencer();
     });
   };
 }

@@ -58,7 +58,7 @@ class CudaCommunicator : public Communicator {
   StreamPosition submit(CudaCollective collective, CudaStream& on);
   /// Asks for what has been submitted; or for some of it, and for the rest by itself when NCCL has made the
   /// communicator, the code is there, and the gate is open. If that fails, the communicator is given up for all ranks.
-  void ask() noexcept;
+  void submit_to_sequencer() noexcept;
   /// There is something to ask for.
   [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
   /// As much as is asked for at a time.
@@ -93,7 +93,7 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] std::optional<CollectiveAlgorithm> choose_algorithm(const CollectiveRequests& requests);
   [[nodiscard]] std::optional<bool> has_code(const CollectiveRequest& request);
   [[nodiscard]] std::size_t prepare();
-  [[nodiscard]] bool ask_for_some();
+  [[nodiscard]] bool submit_some();
   [[nodiscard]] bool wait_for_others();
   [[nodiscard]] std::exception_ptr give_up() noexcept;
   [[nodiscard]] UniqueFunction<void()> later();

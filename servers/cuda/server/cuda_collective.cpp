@@ -103,7 +103,8 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
     abort_pending(*group, communicator);
   }
   // Both ends of a transfer are asked for one by one as a rule, and wait for each other.
-  device.ask(*communicator, is_transfer(calls.front().request.operation) ? SubmitMode::Immediate : when);
+  device.submit_to_sequencer(*communicator,
+                             is_transfer(calls.front().request.operation) ? SubmitMode::Immediate : when);
   device.make_calls();
 }
 

@@ -133,9 +133,10 @@ void CudaDevice::make_calls() noexcept {
   }
 }
 
-void CudaDevice::ask(CudaCommunicator& communicator, SubmitMode when) noexcept {
-  if (gathering_ != &communicator) ask_gathered();
-  if (when == SubmitMode::Immediate || communicator.batch_full() || !will_end_batch()) return communicator.ask();
+void CudaDevice::submit_to_sequencer(CudaCommunicator& communicator, SubmitMode when) noexcept {
+  if (gathering_ != &communicator) submit_gathered();
+  if (when == SubmitMode::Immediate || communicator.batch_full() || !will_end_batch())
+    return communicator.submit_to_sequencer();
   gathering_ = &communicator;
 }
 
@@ -149,13 +150,13 @@ void CudaDevice::end_batch() noexcept {
     if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));  // a task may have changed it
     streams_.flush_launches();
   }
-  ask_gathered();
+  submit_gathered();
 }
 
-void CudaDevice::ask_gathered() noexcept {
+void CudaDevice::submit_gathered() noexcept {
   if (gathering_ == nullptr) return;
   const PostQueue::HoldNotify hold = hold_notify();
-  std::exchange(gathering_, nullptr)->ask();
+  std::exchange(gathering_, nullptr)->submit_to_sequencer();
   make_calls();
 }
 

@@ -70,7 +70,7 @@ class CudaDevice final : private BatchHook {
   void make_calls() noexcept;
   /// The rank asks for what it has submitted: now; or at the end of this thread's batch of tasks, with what it will
   /// have submitted by then, and sooner if that is much. What has its turn by that is launched by make_calls().
-  void ask(CudaCommunicator& communicator, SubmitMode when) noexcept;
+  void submit_to_sequencer(CudaCommunicator& communicator, SubmitMode when) noexcept;
   /// The driver is given the launches so far: now; or at the end of this thread's batch of tasks, with those that come
   /// by then.
   void give_launches(SubmitMode when) noexcept;
@@ -204,7 +204,7 @@ class CudaDevice final : private BatchHook {
   // And behind the stream's transfers.
   [[nodiscard]] StreamPositions waits_behind_all(CudaStream& on, const BufferUses& uses);
   [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
-  void ask_gathered() noexcept;
+  void submit_gathered() noexcept;
   // Has end_batch() called when the device thread's batch of tasks ends. Returns false where that is not possible.
   [[nodiscard]] bool will_end_batch() noexcept { return thread_ != nullptr && thread_->at_batch_end(*this); }
   void end_batch() noexcept override;

@@ -229,7 +229,7 @@ class LaunchIssue {
 };
 
 template <class Count>
-void submit_launch(Preparation& preparation, std::shared_ptr<CudaEvent> ready, Count count) {
+void enqueue_resolved_launch(Preparation& preparation, std::shared_ptr<CudaEvent> ready, Count count) {
   const OperationName name{"launch", preparation.kernel.label(), preparation.caller.site};
   preparation.device.submit(preparation.on, preparation.uses, name, LaunchIssue(preparation, std::move(count)),
                             std::move(ready));
@@ -262,22 +262,23 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
         COX_CUDA_TRY(event_record(there->native(), target.stream()));
         *is_there = true;
       });
-  submit_launch(preparation, there,
-                [read = std::move(read), is_there, hardware = &preparation.device.utilities()->properties.hardware,
-                 kernel = preparation.kernel, place = preparation.on.place(), site = preparation.caller.site] {
-                  if (!*is_there) return CubeCount::Static{0, 0, 0};  // the read has failed, and said so
-                  std::array<std::uint32_t, 3> values{};
-                  std::memcpy(values.data(), std::as_const(read).data(), size);
-                  const CubeCount::Static count{values[0], values[1], values[2]};
-                  require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, place, site);
-                  return count;
-                });
+  enqueue_resolved_launch(
+      preparation, there,
+      [read = std::move(read), is_there, hardware = &preparation.device.utilities()->properties.hardware,
+       kernel = preparation.kernel, place = preparation.on.place(), site = preparation.caller.site] {
+        if (!*is_there) return CubeCount::Static{0, 0, 0};  // the read has failed, and said so
+        std::array<std::uint32_t, 3> values{};
+        std::memcpy(values.data(), std::as_const(read).data(), size);
+        const CubeCount::Static count{values[0], values[1], values[2]};
+        require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, place, site);
+        return count;
+      });
 }
 
 }  // namespace
 
-void queue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, const CubeCount& count,
-                  const KernelArguments& arguments, const Caller& caller) {
+void enqueue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, const CubeCount& count,
+                    const KernelArguments& arguments, const Caller& caller) {
   const LoadedKernel& loaded = require_loaded(device, kernel, on, caller);
   Preparation preparation{device, on, kernel, loaded, arguments, caller};
   preparation.launch.function = loaded.function;
@@ -298,7 +299,7 @@ void queue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, 
   }
   require_cube_count({kernel.name(), kernel.cube_dim()}, *known, device.utilities()->properties.hardware, on.place(),
                      caller.site);
-  submit_launch(preparation, nullptr, [known = *known] { return known; });
+  enqueue_resolved_launch(preparation, nullptr, [known = *known] { return known; });
 }
 
 }  // namespace cox::detail

@@ -170,7 +170,7 @@ void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const 
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    detail::queue_launch(*device_, on, kernel, count, arguments, caller);
+    detail::enqueue_launch(*device_, on, kernel, count, arguments, caller);
   } catch (...) {
     on.fail(std::current_exception());
   }

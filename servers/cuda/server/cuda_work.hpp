@@ -19,8 +19,8 @@ void queue_upload(CudaDevice& device, CudaStream& on, Upload upload, const Calle
 void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, const Caller& caller,
                     Promise<std::vector<Bytes>> promise);
 /// Throws LaunchError, CudaError.
-void queue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, const CubeCount& count,
-                  const KernelArguments& arguments, const Caller& caller);
+void enqueue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, const CubeCount& count,
+                    const KernelArguments& arguments, const Caller& caller);
 /// What is wrong ends in the promise.
 void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promise<void> promise);
 

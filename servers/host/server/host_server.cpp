@@ -121,7 +121,7 @@ void HostServer::launch(HostKernel kernel, const CubeCount& count, KernelArgumen
                         const Caller& caller, SubmitMode) {
   if (count.is_empty()) return;
   try {
-    detail::queue_launch(*device_, std::move(kernel), count, std::move(arguments), mode, caller);
+    detail::enqueue_launch(*device_, std::move(kernel), count, std::move(arguments), mode, caller);
   } catch (...) {
     device_->stream(caller.stream).fail(std::current_exception());
   }

@@ -121,8 +121,8 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
       "read");
 }
 
-void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
-                  ExecutionMode mode, const Caller& caller) {
+void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
+                    ExecutionMode mode, const Caller& caller) {
   const auto& utilities = device.utilities();
   const std::shared_ptr<const HardwareProperties> hardware(utilities, &utilities->properties.hardware);
   const Location place = device.place(caller);

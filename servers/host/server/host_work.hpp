@@ -19,7 +19,7 @@ void queue_upload(HostDevice& device, Upload upload, const Caller& caller);
 /// What is wrong, also with the request itself, ends in the promise.
 void queue_download(HostDevice& device, Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
 /// Throws LaunchError.
-void queue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
-                  ExecutionMode mode, const Caller& caller);
+void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
+                    ExecutionMode mode, const Caller& caller);
 
 }  // namespace cox::detail
