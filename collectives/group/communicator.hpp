@@ -42,11 +42,11 @@ class Communicator {
   [[nodiscard]] std::exception_ptr abort(const std::exception_ptr& cause) noexcept;
 
   /// Asks for the rank's next operation: see Sequencer::submit.
-  std::uint64_t ask(CollectiveSubmission submission) {
+  std::uint64_t submit_to_sequencer(CollectiveSubmission submission) {
     return group_->sequencer().submit(number_, rank_, std::move(submission));
   }
   /// As that for each of them, up to the first that cannot be asked for. Returns how many were.
-  std::size_t ask(std::span<CollectiveSubmission> submissions) {
+  std::size_t submit_to_sequencer(std::span<CollectiveSubmission> submissions) {
     return group_->sequencer().submit(number_, rank_, submissions).count;
   }
 

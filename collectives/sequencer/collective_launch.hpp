@@ -18,7 +18,7 @@ struct LaunchGrant {
 };
 
 /// What a rank hands in with its request: puts the operation on its device, or passes the refusal on; the turn is its
-/// own. Called exactly once (L2), by any thread (an attended one by that of its device's attendant), with no lock held,
+/// own. Called exactly once (L2), by any thread (by its device's launch thread, if it is for that), with no lock held,
 /// and destroyed right after. The launches of one device are called one after the other, in the order in which the
 /// device must have them: so it may post to the device thread, but must neither block nor wait. If it throws, its
 /// communicator is aborted: the other ranks would wait for it in vain.

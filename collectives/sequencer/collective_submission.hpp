@@ -29,7 +29,7 @@ struct CollectiveSubmission {
   std::exception_ptr failure = nullptr;    ///< Why this rank cannot take part: refused for all ranks then.
   std::shared_ptr<void> shared = nullptr;  ///< Of rank 0: what the launches of all ranks are given.
   CollectiveLaunch launch = {};            ///< Not empty.
-  bool on_launch_thread = false;           ///< It is for the device's attendant: see Sequencer::set_launch_thread.
+  bool on_launch_thread = false;           ///< Called by the device's launch thread: see Sequencer::set_launch_thread.
 };
 
 }  // namespace cox

@@ -1,11 +1,11 @@
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
-#include <coxswain/collectives/sequencer/find_wait_cycle.hpp>
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
 #include <coxswain/collectives/sequencer/overdue.hpp>
 #include <coxswain/collectives/sequencer/queued_submission.hpp>
 #include <coxswain/collectives/sequencer/stalled_operation.hpp>
+#include <coxswain/collectives/sequencer/wait_cycle.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
@@ -71,7 +71,7 @@ Sequencer::~Sequencer() {
 CommunicatorNumber Sequencer::open(CommunicationId devices, std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   const CommunicatorNumber number{++opened_};
-  for (const DeviceId device : devices.devices()) lines_.try_emplace(device);
+  for (const DeviceId device : devices.devices()) queues_.try_emplace(device);
   auto recorder =
       std::make_shared<FlightRecorder>(std::to_string(opened_), devices, options_.recorded_operations, timeout);
   communicators_->insert(std::make_unique<CommunicatorSequence>(number, std::move(devices), timeout, options_.max_ahead,
@@ -86,8 +86,8 @@ bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
   if (among == nullptr) return false;
   QueuedSubmissions answers;
   change(*among, answers);
-  line_up(answers);
-  empty_lines(lock);
+  enqueue(answers);
+  drain_queues(lock);
   return true;
 }
 
@@ -151,57 +151,57 @@ std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const
 }
 
 // Under the lock, for all devices at once: this is what makes it one order.
-void Sequencer::line_up(QueuedSubmissions& answers) noexcept {
+void Sequencer::enqueue(QueuedSubmissions& answers) noexcept {
   while (!answers.empty()) {
-    Line& line = lines_.find(answers.front().device)->second;
-    line.turns.splice(line.turns.end(), answers, answers.begin());
-    if (!line.told) filled_.splice(filled_.end(), line.ticket);
+    LaunchQueue& queue = queues_.find(answers.front().device)->second;
+    queue.turns.splice(queue.turns.end(), answers, answers.begin());
+    if (!queue.notified) filled_.splice(filled_.end(), queue.ticket);
   }
 }
 
 // Under the lock, which is not held during the calls.
-void Sequencer::empty_lines(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept {
+void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept {
   while (!filled_.empty()) {
-    std::list<Line*> ticket;
+    std::list<LaunchQueue*> ticket;
     ticket.splice(ticket.end(), filled_, filled_.begin());
-    Line& line = *ticket.front();
-    QueuedSubmissions turns = take_for_any_thread(line);
+    LaunchQueue& queue = *ticket.front();
+    QueuedSubmissions turns = take_for_any_thread(queue);
     if (turns.empty()) {
-      line.told = true;
-      line.ticket.splice(line.ticket.end(), ticket);
-      const auto tell = line.tell;
+      queue.notified = true;
+      queue.ticket.splice(queue.ticket.end(), ticket);
+      const auto notify = queue.notify;
       lock.unlock();
-      (*tell)();
+      (*notify)();
       lock.lock();
       continue;
     }
     lock.unlock();
     for (; !turns.empty(); turns.pop_front()) call(turns.front());
     lock.lock();
-    std::list<Line*>& next = line.turns.empty() ? line.ticket : filled_;
+    std::list<LaunchQueue*>& next = queue.turns.empty() ? queue.ticket : filled_;
     next.splice(next.end(), ticket);
   }
 }
 
 // Those at the front that any thread may call.
-Sequencer::QueuedSubmissions Sequencer::take_for_any_thread(Line& line) noexcept {
+Sequencer::QueuedSubmissions Sequencer::take_for_any_thread(LaunchQueue& queue) noexcept {
   QueuedSubmissions turns;
   const auto is_for_launch_thread = [&](const QueuedSubmission& turn) {
-    return line.tell != nullptr && turn.given.on_launch_thread;
+    return queue.notify != nullptr && turn.given.on_launch_thread;
   };
-  turns.splice(turns.end(), line.turns, line.turns.begin(), std::ranges::find_if(line.turns, is_for_launch_thread));
+  turns.splice(turns.end(), queue.turns, queue.turns.begin(), std::ranges::find_if(queue.turns, is_for_launch_thread));
   return turns;
 }
 
 void Sequencer::drain_launches(DeviceId device) noexcept {
   std::unique_lock lock(mutex_);
-  const auto found = lines_.find(device);
-  if (found == lines_.end()) return;
-  Line& line = found->second;
-  while (line.told) {
-    QueuedSubmissions turns = std::exchange(line.turns, {});
+  const auto found = queues_.find(device);
+  if (found == queues_.end()) return;
+  LaunchQueue& queue = found->second;
+  while (queue.notified) {
+    QueuedSubmissions turns = std::exchange(queue.turns, {});
     if (turns.empty()) {
-      line.told = false;
+      queue.notified = false;
       return;
     }
     lock.unlock();
@@ -210,15 +210,15 @@ void Sequencer::drain_launches(DeviceId device) noexcept {
   }
 }
 
-void Sequencer::set_launch_thread(DeviceId device, std::function<void()> tell) {
-  std::shared_ptr<const std::function<void()>> attendant;
-  if (tell) attendant = std::make_shared<const std::function<void()>>(std::move(tell));
+void Sequencer::set_launch_thread(DeviceId device, std::function<void()> notify) {
+  std::shared_ptr<const std::function<void()>> shared;
+  if (notify) shared = std::make_shared<const std::function<void()>>(std::move(notify));
   std::unique_lock lock(mutex_);
-  Line& line = lines_.try_emplace(device).first->second;
-  line.tell.swap(attendant);  // the one before goes with no lock held
-  if (line.tell == nullptr && std::exchange(line.told, false) && !line.turns.empty())
-    filled_.splice(filled_.end(), line.ticket);
-  empty_lines(lock);
+  LaunchQueue& queue = queues_.try_emplace(device).first->second;
+  queue.notify.swap(shared);  // the one before goes with no lock held
+  if (queue.notify == nullptr && std::exchange(queue.notified, false) && !queue.turns.empty())
+    filled_.splice(filled_.end(), queue.ticket);
+  drain_queues(lock);
 }
 
 void Sequencer::call(QueuedSubmission& submission) noexcept {

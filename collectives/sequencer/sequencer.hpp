@@ -62,13 +62,15 @@ struct SequencerOptions {
 /// take the first in the one order. Nothing is before it on its devices' streams, so it has begun on all of them; and
 /// what its ranks' compute streams wait for was released before it or refused, so has ended. So it ends, and the next.
 ///
-///     submit --(all are there, all before are answered)--> line of device 0 --> launch, launch, ...   filled under the
-///                                                          line of device 1 --> launch, launch, ...   lock, all at
+///     submit --(all are there, all before are answered)--> queue of device 0 --> launch, launch, ...   filled under
+///     the
+///                                                          queue of device 1 --> launch, launch, ...   lock, all at
 ///                                                          once
 ///
-/// The lines are emptied, with no lock held, by the threads that fill them, each line by one at a time: so a launch may
-/// be called by any thread, and shortly after the submit() that released it has returned; but for those that a device
-/// has attended to. All functions may be called by any thread, also by a launch, and block for a short lock at most.
+/// Each device's launch queue is drained without the lock by a thread that filled it, one at a time. A launch may
+/// therefore be called by any thread, and slightly after the submit() that released it has returned. The exception are
+/// the launches for a device's launch thread: see set_launch_thread(). All functions may be called by any thread, also
+/// by a launch, and block for a short lock at most.
 class Sequencer {
  public:
   using Time = Watchdog::Time;
@@ -96,12 +98,12 @@ class Sequencer {
   /// As that for each of them, in their order, up to the first that cannot be taken, under one lock. Throws if that is
   /// the very first. What is not taken stays as it is.
   Taken submit(CommunicatorNumber communicator, std::size_t rank, std::span<CollectiveSubmission> submissions);
-  /// From now on the device's launches that are `attended`, and what comes after them, are called by drain_launches()
-  /// alone. So each device thread does its own, whose memory it has at hand, instead of one doing all. `tell` is called
-  /// when there are some: it must have drain_launches() called, and neither block nor wait nor throw. An empty
-  /// function: as without one.
-  void set_launch_thread(DeviceId device, std::function<void()> tell);
-  /// Calls the device's launches that it has been told of. One thread at a time for each device.
+  /// From now on the device's launches that are `on_launch_thread`, and those after them, are called by
+  /// drain_launches() alone. So each device thread does its own, whose memory is in its cache, instead of one doing
+  /// all. `notify` is called when there are some: it must have drain_launches() called, and neither block nor wait nor
+  /// throw. An empty function: as without one.
+  void set_launch_thread(DeviceId device, std::function<void()> notify);
+  /// Calls the launches of which the device was notified. One thread at a time for each device.
   void drain_launches(DeviceId device) noexcept;
   /// Refuses what is not released yet on the communicator, and all that comes, with CollectiveError Aborted and this
   /// cause. What was released stays so. Nothing happens if it is closed, timed out or aborted already.
@@ -140,20 +142,20 @@ class Sequencer {
   using QueuedSubmissions = std::list<detail::QueuedSubmission, detail::RecyclingAllocator<detail::QueuedSubmission>>;
 
   /// What a device has to launch next.
-  struct Line {
+  struct LaunchQueue {
     QueuedSubmissions turns;
-    std::list<Line*> ticket{this};  // its place in filled_: empty while it is there, or a thread empties the line
-    std::shared_ptr<const std::function<void()>> tell;  // that somebody is to attend to it; null: nobody would
-    bool told = false;                                  // drain_launches() alone empties the line
+    std::list<LaunchQueue*> ticket{this};  // its place in filled_: empty while it is there, or a thread drains it
+    std::shared_ptr<const std::function<void()>> notify;  // the launch thread; null: there is none
+    bool notified = false;                                // drain_launches() alone drains the queue
   };
 
   /// Calls `change` with the communicator and the list of answers, under the lock, and hands the answers out after. If
   /// it throws, it has answered nothing. Returns false if the communicator is closed.
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
-  void line_up(QueuedSubmissions& answers) noexcept;
-  void empty_lines(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
-  [[nodiscard]] static QueuedSubmissions take_for_any_thread(Line& line) noexcept;
+  void enqueue(QueuedSubmissions& answers) noexcept;
+  void drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
+  [[nodiscard]] static QueuedSubmissions take_for_any_thread(LaunchQueue& queue) noexcept;
   void call(detail::QueuedSubmission& submission) noexcept;
   void take(detail::CommunicatorSequence& among, QueuedSubmissions& untaken, CollectiveSubmission& given,
             QueuedSubmissions& answers);
@@ -167,8 +169,8 @@ class Sequencer {
   const SequencerOptions options_;
   mutable detail::AdaptiveMutex mutex_;  // before the watchdog's and the recorders'
   const std::unique_ptr<detail::OpenCommunicators> communicators_;
-  std::map<DeviceId, Line> lines_;
-  std::list<Line*> filled_;  // lines with turns that no thread is emptying
+  std::map<DeviceId, LaunchQueue> queues_;
+  std::list<LaunchQueue*> filled_;  // lines with turns that no thread is emptying
   std::uint64_t opened_ = 0;
   std::size_t frozen_ = 0;  // so many times
   Time frozen_since_{};

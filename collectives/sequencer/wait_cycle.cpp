@@ -1,4 +1,4 @@
-#include <coxswain/collectives/sequencer/find_wait_cycle.hpp>
+#include <coxswain/collectives/sequencer/wait_cycle.hpp>
 
 #include <fmt/format.h>
 

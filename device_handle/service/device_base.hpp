@@ -2,7 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
-#include <coxswain/device_handle/observe/counters.hpp>
+#include <coxswain/device_handle/observe/task_counters.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 #include <coxswain/device_handle/service/device_thread_options.hpp>

@@ -15,15 +15,15 @@ namespace cox {
 /// come to wait for. Any thread.
 class DeviceEventSet final : public DeviceEvent, public std::enable_shared_from_this<DeviceEventSet> {
  public:
-  using Milestones = std::vector<std::shared_ptr<DeviceEvent>>;
+  using DeviceEvents = std::vector<std::shared_ptr<DeviceEvent>>;
 
   /// At least one.
-  explicit DeviceEventSet(Milestones device_events) noexcept : device_events_(std::move(device_events)) {}
+  explicit DeviceEventSet(DeviceEvents device_events) noexcept : device_events_(std::move(device_events)) {}
   /// The one, or a set of several. Not of none. Throws std::bad_alloc.
   template <class M>
   [[nodiscard]] static std::shared_ptr<DeviceEvent> of(std::vector<std::shared_ptr<M>> device_events) {
     if (device_events.size() == 1) return std::move(device_events.front());
-    return std::make_shared<DeviceEventSet>(Milestones(device_events.begin(), device_events.end()));
+    return std::make_shared<DeviceEventSet>(DeviceEvents(device_events.begin(), device_events.end()));
   }
 
   [[nodiscard]] bool reached() noexcept override;
@@ -36,7 +36,7 @@ class DeviceEventSet final : public DeviceEvent, public std::enable_shared_from_
   using Function = std::shared_ptr<UniqueFunction<void()>>;
   void notify_from(std::size_t next, const Function& function);
 
-  const Milestones device_events_;
+  const DeviceEvents device_events_;
 };
 
 }  // namespace cox

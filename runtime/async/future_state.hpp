@@ -30,10 +30,10 @@ struct Nothing {};
 ///     pending --complete--------------------------------> ready
 ///        `--settle_at--> armed --whoever waits settles-->'
 ///
-/// Armed: the result is there as soon as the device has come to a milestone. Whoever waits, waits for that, and then
-/// makes the result; no other thread has to be woken. If nobody waits, the milestone's helper does so for a
+/// Armed: the result is there as soon as the device has come to a device event. Whoever waits, waits for that, and then
+/// makes the result; no other thread has to be woken. If nobody waits, the device event's helper does so for a
 /// continuation. An armed state that is dropped leaves what makes the result, and all that it holds, with the
-/// milestone. An error that nobody takes returns to the stream that it came from (see TakenError).
+/// device event. An error that nobody takes returns to the stream that it came from (see TakenError).
 template <class T>
 class FutureState : public std::enable_shared_from_this<FutureState<T>> {
  public:
@@ -47,7 +47,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   FutureState& operator=(const FutureState&) = delete;
   ~FutureState() {
     if (!settle_) return;
-    error_ = {};  // returned before the milestone, which may be far off
+    error_ = {};  // returned before the device event, which may be far off
     try {
       device_event_->notify([settle = std::move(settle_)] {});
     } catch (...) {  // no memory to leave it there
@@ -92,7 +92,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       static_cast<void>(wait_while_pending(lock, std::chrono::steady_clock::time_point::max()));
       if (is(Stage::Ready)) return;
     }
-    static_cast<void>(wait_for_milestone(std::chrono::steady_clock::time_point::max()));
+    static_cast<void>(wait_for_device_event(std::chrono::steady_clock::time_point::max()));
     if (settle()) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is(Stage::Ready); });
@@ -106,7 +106,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       if (!wait_while_pending(lock, deadline)) return false;
       if (is(Stage::Ready)) return true;
     }
-    if (!wait_for_milestone(deadline)) return false;
+    if (!wait_for_device_event(deadline)) return false;
     if (settle()) return true;
     std::unique_lock lock(mutex_);
     const auto is_ready = [this] { return is(Stage::Ready); };
@@ -185,7 +185,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
 
   // Without the lock. What the device is to come to may itself wait for what this thread has to do.
-  bool wait_for_milestone(std::chrono::steady_clock::time_point deadline) {
+  bool wait_for_device_event(std::chrono::steady_clock::time_point deadline) {
     if (ThreadContext* const thread = thread_with_posts()) [[unlikely]] {
       for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
         thread->answer_posts();
@@ -198,7 +198,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     return true;
   }
 
-  // Without the lock: where the device is closed, the milestone calls at once. Whoever waits may have been faster.
+  // Without the lock: where the device is closed, the device event calls at once. Whoever waits may have been faster.
   void settle_when_reached() {
     device_event_->notify([self = this->shared_from_this()] { static_cast<void>(self->settle()); });
   }
@@ -214,7 +214,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     }
   }
 
-  // The milestone is reached. The first to come makes the result, and returns true; the others find it when that one is
+  // The device event is reached. The first to come makes the result, and returns true; the others find it when that one is
   // done.
   bool settle() {
     Settle settle;

@@ -21,7 +21,7 @@ struct MemoryPoolLayout {
 };
 
 /// Throws ServerError Validation unless the layout makes sense.
-inline void require_valid(const MemoryPoolLayout& layout, const Place& place, std::source_location site) {
+inline void require_valid(const MemoryPoolLayout& layout, const Location& place, std::source_location site) {
   if (layout.slack > 1000)
     throw ServerError(ServerError::Kind::Validation,
                       "a memory pool layout for " + place.to_string() + " has a slack of " +

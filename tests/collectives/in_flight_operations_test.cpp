@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
-#include <coxswain/tests/support/manual_milestone.hpp>
+#include <coxswain/tests/support/manual_device_event.hpp>
 
 #include <coxswain/collectives/nccl/in_flight_operations.hpp>
 
@@ -16,7 +16,7 @@
 
 using namespace cox;
 using cox::detail::InFlightOperations;
-using cox::test::ManualMilestone;
+using cox::test::ManualDeviceEvent;
 
 namespace {
 
@@ -41,7 +41,7 @@ class LetGoBench {
       held.back()->sequence = held.size();
       operations.push_back(held.back());
       ends.emplace_back();
-      for (auto& end : ends.back()) end = std::make_shared<ManualMilestone>();
+      for (auto& end : ends.back()) end = std::make_shared<ManualDeviceEvent>();
       waiters.emplace_back();
     }
   }
@@ -83,7 +83,7 @@ class LetGoBench {
   InFlightOperations under_way;
   std::vector<std::shared_ptr<NcclOperation>> held;
   std::vector<std::weak_ptr<NcclOperation>> operations;
-  std::vector<std::array<std::shared_ptr<ManualMilestone>, rank_count>> ends;
+  std::vector<std::array<std::shared_ptr<ManualDeviceEvent>, rank_count>> ends;
   std::vector<std::array<std::weak_ptr<SilentWaiter>, rank_count>> waiters;
 };
 

@@ -1,7 +1,7 @@
 // The life of NCCL's communicators, over a library that stands in for NCCL and fails when it is told to.
 #include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 #include <coxswain/tests/support/catch.hpp>
-#include <coxswain/tests/support/manual_milestone.hpp>
+#include <coxswain/tests/support/manual_device_event.hpp>
 
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_clique.hpp>
@@ -31,7 +31,7 @@ using namespace cox;
 using namespace std::chrono_literals;
 using Catch::Matchers::ContainsSubstring;
 using Kind = test::FakeNccl::Kind;
-using test::ManualMilestone;
+using test::ManualDeviceEvent;
 using Time = NcclClique::Time;
 
 namespace {
@@ -104,8 +104,8 @@ class Bench {
       ++told;
     }
 
-    std::shared_ptr<ManualMilestone> before = std::make_shared<ManualMilestone>();
-    std::shared_ptr<ManualMilestone> end = std::make_shared<ManualMilestone>();
+    std::shared_ptr<ManualDeviceEvent> before = std::make_shared<ManualDeviceEvent>();
+    std::shared_ptr<ManualDeviceEvent> end = std::make_shared<ManualDeviceEvent>();
     std::atomic<int> told{0};
     std::atomic<int> ended{0};  // so often it was said to be over on all devices
     std::exception_ptr error;   // that it was told, or could not be launched with

@@ -27,7 +27,7 @@ struct Three {
 
 }  // namespace
 
-TEST_CASE("A set of milestones is reached when all of them are, in whatever order") {
+TEST_CASE("A set of device events is reached when all of them are, in whatever order") {
   const auto last = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});
   const Three three;
   for (std::size_t i = 0; i < 3; ++i)
@@ -47,7 +47,7 @@ TEST_CASE("A set of milestones is reached when all of them are, in whatever orde
   CHECK(three.reached_by(std::chrono::milliseconds(0)));
 }
 
-TEST_CASE("Who is to be told of a set is told once, when the last milestone is reached") {
+TEST_CASE("Who is to be told of a set is told once, when the last device event is reached") {
   const Three three;
   int told = 0;
   three.all->notify([&] { ++told; });
@@ -66,7 +66,7 @@ TEST_CASE("Who asks a set that is reached is told at once") {
   CHECK(told == 1);
 }
 
-TEST_CASE("One milestone is its own set") {
+TEST_CASE("One device event is its own set") {
   const auto one = std::make_shared<FakeDeviceEvent>();
   CHECK(DeviceEventSet::of(std::vector{one}) == one);
 }

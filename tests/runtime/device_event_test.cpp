@@ -33,7 +33,7 @@ struct Armed {
 
 }  // namespace
 
-TEST_CASE("Who waits for a future waits for its milestone, and makes the value") {
+TEST_CASE("Who waits for a future waits for its device event, and makes the value") {
   Armed armed;
   std::thread::id settled_on;
   armed.promise.settle_at(armed.device_event, [&settled_on] {
@@ -64,7 +64,7 @@ struct Helper {
 
 }  // namespace
 
-TEST_CASE("L10: a milestone may need the device thread that waits for it inside exclusive") {
+TEST_CASE("L10: a device event may need the device thread that waits for it inside exclusive") {
   const bool with_deadline = GENERATE(false, true);
   const cox::DeviceId device{76, 0};
   const auto handle = cox::DeviceHandle<Helper>::get(device);
@@ -104,7 +104,7 @@ TEST_CASE("L10: a promise may be kept by the device thread that waits for it ins
   cox::shutdown(device);
 }
 
-TEST_CASE("A future that is waited for before it has a milestone is not missed") {
+TEST_CASE("A future that is waited for before it has a device event is not missed") {
   Armed armed;
   std::thread waiter([&] { REQUIRE(armed.future.get() == 7); });
   armed.promise.settle_at(armed.device_event, [] { return 7; });
@@ -119,7 +119,7 @@ TEST_CASE("What makes the value may fail, and that is the future's error") {
   REQUIRE_THROWS_WITH(armed.future.get(), "no value");
 }
 
-TEST_CASE("A handler is served by the milestone, whether it came before it or after") {
+TEST_CASE("A handler is served by the device event, whether it came before it or after") {
   for (const bool handler_first : {true, false}) {
     Armed armed;
     std::promise<int> got;
@@ -151,7 +151,7 @@ TEST_CASE("A handler for a future whose device has been closed is served on the 
   }
 }
 
-TEST_CASE("L11: what an armed future holds is kept until the milestone, also when the future is dropped") {
+TEST_CASE("L11: what an armed future holds is kept until the device event, also when the future is dropped") {
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watched = held;
   Armed armed;

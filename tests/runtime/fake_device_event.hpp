@@ -12,7 +12,7 @@
 
 namespace cox::test {
 
-/// A milestone that the test reaches: who asks to be told after that is told at once, on his own thread.
+/// A device event that the test reaches: who asks to be told after that is told at once, on his own thread.
 class FakeDeviceEvent final : public DeviceEvent {
  public:
   [[nodiscard]] bool reached() noexcept override {

@@ -112,12 +112,12 @@ void write_ways(const std::vector<CudaRoute>& ways, std::ostream& out) {
   out << "\n";
   if (ways.empty())
     out << "no two GPUs; between host devices: copies and collectives in memory, by the device threads\n";
-  for (const CudaRoute& way : ways) out << way.what << ": " << way.way << "\n    " << way.why << "\n";
+  for (const CudaRoute& way : ways) out << way.what << ": " << way.route << "\n    " << way.why << "\n";
 }
 
 Json ways_json(const std::vector<CudaRoute>& ways) {
   auto json = Json::array();
-  for (const CudaRoute& way : ways) json.push_back({{"what", way.what}, {"way", way.way}, {"why", way.why}});
+  for (const CudaRoute& way : ways) json.push_back({{"what", way.what}, {"way", way.route}, {"why", way.why}});
   return json;
 }
 

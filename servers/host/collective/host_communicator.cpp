@@ -150,7 +150,7 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
   CollectiveLaunch launch = make_launch(collective, on);
   on.collectives_under_way.fetch_add(1, std::memory_order_relaxed);
   try {
-    last_ = begin_ + ask({.requests = std::move(collective.requests),
+    last_ = begin_ + submit_to_sequencer({.requests = std::move(collective.requests),
                           .after = std::move(collective.after),
                           .failure = std::move(collective.failure),
                           .shared = std::move(meeting),

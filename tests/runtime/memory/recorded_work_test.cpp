@@ -57,7 +57,7 @@ void replay(Work& work) {
 
 }  // namespace
 
-TEST_CASE("Recorded work is replayed in its order, interludes in their place, as often as one likes") {
+TEST_CASE("Recorded work is replayed in its order, replay callbacks in their place, as often as one likes") {
   RecordingFixture f;
   Work work;
   replay(work);

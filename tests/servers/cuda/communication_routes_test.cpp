@@ -26,14 +26,14 @@ TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
   const auto ways = communication_routes(facts_of(3));
   REQUIRE(ways.size() == 8);
   CHECK(ways[1].what == "transfers between cuda:0 and cuda:2");
-  CHECK_THAT(ways[1].algorithm, ContainsSubstring("from memory to memory"));
-  CHECK_THAT(ways[3].algorithm, ContainsSubstring("whatever their size"));
+  CHECK_THAT(ways[1].route, ContainsSubstring("from memory to memory"));
+  CHECK_THAT(ways[3].route, ContainsSubstring("whatever their size"));
   CHECK_THAT(ways[4].what, ContainsSubstring("64 KiB"));
-  CHECK_THAT(ways[4].algorithm, ContainsSubstring("one shot"));
+  CHECK_THAT(ways[4].route, ContainsSubstring("one shot"));
   CHECK_THAT(ways[5].what, ContainsSubstring("8 MiB"));
-  CHECK_THAT(ways[5].algorithm, ContainsSubstring("two shots"));
+  CHECK_THAT(ways[5].route, ContainsSubstring("two shots"));
   CHECK_THAT(ways[6].what, ContainsSubstring("broadcast up to 1 MiB"));
-  CHECK_THAT(ways[7].algorithm, ContainsSubstring("NCCL 2.28.9"));
+  CHECK_THAT(ways[7].route, ContainsSubstring("NCCL 2.28.9"));
 }
 
 TEST_CASE("What keeps small sums out of peer memory is named") {
@@ -46,7 +46,7 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
   SECTION("a pair without access") {
     facts.peers[2][1].access = false;
     why = "cuda:2 does not reach the memory of cuda:1";
-    CHECK_THAT(communication_routes(facts)[2].algorithm, ContainsSubstring("through host memory"));
+    CHECK_THAT(communication_routes(facts)[2].route, ContainsSubstring("through host memory"));
   }
   SECTION("too many GPUs") {
     facts = facts_of(PeerKernels::most_ranks + 1);
@@ -54,9 +54,9 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
   }
   CHECK_THAT(why_not_in_peer_memory(facts).value_or(""), ContainsSubstring(why));
   const auto ways = communication_routes(facts);
-  CHECK(ways[ways.size() - 3].algorithm == "refused");
+  CHECK(ways[ways.size() - 3].route == "refused");
   const CudaRoute& small = ways[ways.size() - 2];
-  CHECK(small.algorithm == facts.nccl);
+  CHECK(small.route == facts.nccl);
   CHECK_THAT(small.why, ContainsSubstring(why));
 }
 
@@ -66,6 +66,6 @@ TEST_CASE("Without NCCL collectives are refused, and it says why") {
   facts.why_no_nccl = "no such file";
   const auto ways = communication_routes(facts);
   REQUIRE(ways.size() == 2);
-  CHECK(ways[1].algorithm == "refused");
+  CHECK(ways[1].route == "refused");
   CHECK(ways[1].why == "no such file");
 }

@@ -85,15 +85,15 @@ TEST_CASE("A stall goes to the log where it runs, unless the program takes stall
   }
   reset_settings({"device_thread.stall_threshold"});
   log::stop();
-  set_stall_callback([](const Stall&) {});
+  set_stall_callback([](const StallReport&) {});
   AllLines later;
-  CHECK_FALSE(offer_stall_callback([](const Stall&) {}));  // the program's is still there
+  CHECK_FALSE(offer_stall_callback([](const StallReport&) {}));  // the program's is still there
   log::stop();
-  CHECK_FALSE(offer_stall_callback([](const Stall&) {}));
+  CHECK_FALSE(offer_stall_callback([](const StallReport&) {}));
   set_stall_callback(nullptr);
   AllLines third;
-  set_stall_callback([](const Stall&) {});
+  set_stall_callback([](const StallReport&) {});
   log::stop();  // which leaves a callback alone that was set while it ran
-  CHECK_FALSE(offer_stall_callback([](const Stall&) {}));
+  CHECK_FALSE(offer_stall_callback([](const StallReport&) {}));
   set_stall_callback(nullptr);
 }

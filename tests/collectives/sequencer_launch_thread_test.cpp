@@ -1,4 +1,4 @@
-// Launches that only the attendant of their device calls, and several requests at a time.
+// Launches that only the launch thread of their device calls, and several requests at a time.
 
 #include <coxswain/tests/collectives/sequencer_bench.hpp>
 #include <coxswain/tests/support/catch.hpp>
@@ -31,7 +31,7 @@ struct Attended : Bench {
   Attended() {
     sequencer.set_launch_thread(device(0), [this] { ++told; });
   }
-  void submit_attended(std::size_t rank, CollectiveLaunch launch) {
+  void submit_for_launch_thread(std::size_t rank, CollectiveLaunch launch) {
     sequencer.submit(pair, rank, {.requests = {of_count(1)}, .launch = std::move(launch), .on_launch_thread = true});
   }
 };
@@ -47,17 +47,17 @@ std::vector<CollectiveSubmission> several(std::size_t count, Told& told) {
 TEST_CASE("Attended launches are called by drain_launches() alone, which is told once of all that wait") {
   Attended t;
   for (int i = 0; i < 2; ++i) {
-    t.submit_attended(0, t.a.launch());
-    t.submit_attended(1, t.b.launch());
+    t.submit_for_launch_thread(0, t.a.launch());
+    t.submit_for_launch_thread(1, t.b.launch());
   }
-  CHECK(t.b.times() == 2);  // the other device has no attendant
+  CHECK(t.b.times() == 2);  // the other device has no launch thread
   CHECK(t.a.times() == 0);
   CHECK(t.told == 1);
   t.sequencer.drain_launches(device(0));
   CHECK(t.a.times() == 2);
   CHECK(t.a.turns.back().sequence == 2);
-  t.submit_attended(0, t.a.launch());
-  t.submit_attended(1, t.b.launch());
+  t.submit_for_launch_thread(0, t.a.launch());
+  t.submit_for_launch_thread(1, t.b.launch());
   CHECK(t.told == 2);
   t.sequencer.drain_launches(device(0));
   CHECK(t.a.times() == 3);
@@ -66,15 +66,15 @@ TEST_CASE("Attended launches are called by drain_launches() alone, which is told
   CHECK(t.a.times() == 3);
 }
 
-TEST_CASE("What is not attended is called at once, but not before an attended launch that comes before it") {
+TEST_CASE("What is for any thread is called at once, but not before a launch for the launch thread that comes before it") {
   Attended t;
   std::string order;
   const auto note = [&](char c) { return [&order, c](const LaunchGrant&) { order += c; }; };
   t.submit(t.pair, 0, of_count(1), note('1'));
   t.submit(t.pair, 1, of_count(1), t.b.launch());
   CHECK(order == "1");
-  t.submit_attended(0, note('2'));
-  t.submit_attended(1, t.b.launch());
+  t.submit_for_launch_thread(0, note('2'));
+  t.submit_for_launch_thread(1, t.b.launch());
   t.submit(t.pair, 0, of_count(1), note('3'));
   t.submit(t.pair, 1, of_count(1), t.b.launch());
   CHECK(order == "1");
@@ -87,27 +87,27 @@ TEST_CASE("What is not attended is called at once, but not before an attended la
 }
 
 TEST_CASE(
-    "Without its attendant a device's launches are called by whoever releases them, and those that wait at once") {
+    "Without its launch thread a device's launches are called by whoever releases them, and those that wait at once") {
   Attended t;
-  t.submit_attended(0, t.a.launch());
-  t.submit_attended(1, t.b.launch());
+  t.submit_for_launch_thread(0, t.a.launch());
+  t.submit_for_launch_thread(1, t.b.launch());
   CHECK(t.a.times() == 0);
   t.sequencer.set_launch_thread(device(0), {});
   CHECK(t.a.times() == 1);
-  t.submit_attended(0, t.a.launch());
-  t.submit_attended(1, t.b.launch());
+  t.submit_for_launch_thread(0, t.a.launch());
+  t.submit_for_launch_thread(1, t.b.launch());
   CHECK(t.a.times() == 2);
 }
 
-TEST_CASE("An attended launch may submit, and is refused like any") {
+TEST_CASE("A launch on the launch thread may submit, and is refused like any") {
   Attended t;
-  t.submit_attended(0, [&](const LaunchGrant&) { t.submit_attended(0, t.a.launch()); });
-  t.submit_attended(1, t.b.launch());
+  t.submit_for_launch_thread(0, [&](const LaunchGrant&) { t.submit_for_launch_thread(0, t.a.launch()); });
+  t.submit_for_launch_thread(1, t.b.launch());
   t.sequencer.drain_launches(device(0));
-  t.submit_attended(1, t.b.launch());
+  t.submit_for_launch_thread(1, t.b.launch());
   t.sequencer.drain_launches(device(0));
   CHECK(t.a.times() == 1);
-  t.submit_attended(0, t.a.launch());
+  t.submit_for_launch_thread(0, t.a.launch());
   t.sequencer.abort(t.pair, std::make_exception_ptr(std::runtime_error("enough")));
   CHECK(t.a.times() == 1);
   t.sequencer.drain_launches(device(0));
@@ -127,7 +127,7 @@ TEST_CASE("Attendants of several threads get every launch once, in one order") {
     sequencer.set_launch_thread(device(static_cast<std::uint16_t>(rank)), [&rung, rank] { rung[rank] = true; });
   for (std::size_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      const auto attend = [&] {
+      const auto drain_launches = [&] {
         if (rung[rank].exchange(false)) sequencer.drain_launches(device(static_cast<std::uint16_t>(rank)));
       };
       std::vector<std::uint64_t> left(communicators.size(), count);

@@ -11,7 +11,7 @@
 namespace cox::test {
 
 /// A place in a device's work to which it comes when the test says so.
-class ManualMilestone final : public DeviceEvent {
+class ManualDeviceEvent final : public DeviceEvent {
  public:
   bool reached() noexcept override {
     const std::lock_guard lock(mutex_);
