@@ -1,6 +1,7 @@
 #include <coxswain/collectives/group/communication_group.hpp>
 
-#include <coxswain/collectives/nccl/nccl_watch.hpp>
+#include <coxswain/collectives/nccl/nccl_clique.hpp>
+#include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
@@ -159,7 +160,7 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
 }
 
 std::string CommunicationGroup::recorders_to_json() const {
-  detail::NcclWatch::of_process().note_ended();
+  detail::DeadlineWatch<NcclClique>::of_process().each([](NcclClique& clique) { clique.note_ended(); });
   std::string json;
   each_sequence(
       [&](const OperationSequence& sequence) { json += (json.empty() ? "" : ",\n") + sequence.recorder->to_json(); });

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/nccl/nccl_calls.hpp>
 #include <coxswain/collectives/nccl/nccl_try.hpp>
-#include <coxswain/collectives/nccl/nccl_watch.hpp>
+#include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
@@ -87,6 +87,7 @@ void NcclClique::start_apart(const char* name, UniqueFunction<void()> function) 
 
 // Nobody holds it, so its threads are over; the one that held it last may be here.
 NcclClique::~NcclClique() {
+  detail::DeadlineWatch<NcclClique>::of_process().remove(*this);
   for (Apart& each : apart_) {
     if (each.thread.get_id() == std::this_thread::get_id()) {
       each.thread.detach();
@@ -99,7 +100,7 @@ NcclClique::~NcclClique() {
 // As soon as there is something to look at, until a look finds nothing. Under the lock.
 void NcclClique::watch() {
   if (watched_) return;
-  detail::NcclWatch::of_process().add(shared_from_this(), std::chrono::steady_clock::now() + timeout_ / 2);
+  detail::DeadlineWatch<NcclClique>::of_process().add(*this, std::chrono::steady_clock::now() + timeout_ / 2);
   watched_ = true;
 }
 

@@ -6,6 +6,14 @@
 
 namespace cox::detail {
 
+/// Elements [first, first + count) of a tensor.
+struct ElementRange {
+  std::size_t first;
+  std::size_t count;
+
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
 /// What all ranks give to a reduction, in the order of ranks: pointers that lie evenly in memory, by themselves or each
 /// in a larger object. A view: the pointers must outlive it.
 class RankInputs {

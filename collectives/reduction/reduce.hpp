@@ -11,14 +11,6 @@
 
 namespace cox::detail {
 
-/// Elements [first, first + count) of a tensor.
-struct ElementRange {
-  std::size_t first;
-  std::size_t count;
-
-  friend bool operator==(const ElementRange&, const ElementRange&) = default;
-};
-
 /// What thread `part` of `parts` reduces: the parts cover all elements once, are about equally large, and begin at
 /// multiples of 1024 elements. Parts may be empty.
 [[nodiscard]] constexpr ElementRange part_of(std::size_t elements, std::size_t part, std::size_t parts) noexcept {

@@ -2,7 +2,6 @@
 
 #include <coxswain/collectives/reduction/narrow_codec.hpp>
 #include <coxswain/collectives/reduction/rank_inputs.hpp>
-#include <coxswain/collectives/reduction/reduce.hpp>
 #include <coxswain/collectives/reduction/reduction_arithmetic.hpp>
 
 #include <algorithm>

@@ -5,12 +5,19 @@
 #include <coxswain/device_handle/service/thread_context.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 namespace cox {
+
+void ThreadContext::answer_posts() noexcept {
+  for (std::size_t i = 0; i < posts_.size(); ++i) {  // one that answers may attach another
+    if (const std::shared_ptr<PostQueue> posts = posts_[i].lock()) posts->answer();
+  }
+}
 
 PostQueue::PostQueue(DeviceId device, std::function<void()> on_notify)
     : device_(device), on_notify_(std::move(on_notify)) {}

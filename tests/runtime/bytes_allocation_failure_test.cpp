@@ -6,7 +6,6 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/bytes/bytes_reader.hpp>
 
 #include <cstdint>
 #include <exception>

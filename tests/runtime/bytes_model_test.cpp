@@ -5,7 +5,6 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/bytes/bytes_reader.hpp>
 
 #include <algorithm>
 #include <memory>

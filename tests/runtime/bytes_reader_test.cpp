@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 
-#include <coxswain/runtime/bytes/bytes_reader.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 
 #include <algorithm>
 #include <filesystem>

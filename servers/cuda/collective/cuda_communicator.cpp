@@ -6,7 +6,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
-#include <coxswain/servers/cuda/collective/nccl_rank_operation.hpp>
+#include <coxswain/servers/cuda/collective/communication_stream.hpp>
 #include <coxswain/servers/cuda/collective/transfer_rank_operation.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>

@@ -1,7 +1,7 @@
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
 
 #include <coxswain/runtime/base/thread_name.hpp>
-#include <coxswain/runtime/bytes/bytes_reader.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/servers/cuda/copy/copy_pieces.hpp>
 #include <coxswain/servers/cuda/copy/device_copy.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>

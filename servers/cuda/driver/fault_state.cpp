@@ -44,3 +44,14 @@ std::shared_ptr<const GpuFault> FaultState::fault() const noexcept {
 }
 
 }  // namespace cox::detail
+
+namespace cox {
+
+std::shared_ptr<const GpuFault> gpu_fault() noexcept {
+  const detail::FaultState& state = detail::FaultState::instance();
+  return state.known() ? state.fault() : nullptr;
+}
+
+int exit_code(int code) noexcept { return detail::FaultState::instance().known() ? gpu_fault_exit_code : code; }
+
+}  // namespace cox

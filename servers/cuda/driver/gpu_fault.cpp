@@ -1,7 +1,5 @@
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 
-#include <coxswain/servers/cuda/driver/fault_state.hpp>
-
 #include <algorithm>
 #include <cstddef>
 
@@ -20,12 +18,5 @@ std::string GpuFault::to_string() const {
   if (named < suspects.size()) text += "; and " + std::to_string(suspects.size() - named) + " more";
   return text;
 }
-
-std::shared_ptr<const GpuFault> gpu_fault() noexcept {
-  const detail::FaultState& state = detail::FaultState::instance();
-  return state.known() ? state.fault() : nullptr;
-}
-
-int exit_code(int code) noexcept { return detail::FaultState::instance().known() ? gpu_fault_exit_code : code; }
 
 }  // namespace cox

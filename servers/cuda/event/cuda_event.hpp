@@ -5,6 +5,7 @@
 #include <coxswain/runtime/async/device_event.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/event/cuda_poller.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -25,7 +26,7 @@ struct NativeEvent {
 
 /// A place in a stream: an event of the driver, recorded once, which goes back to the device's other events when nobody
 /// refers to it any more; or a piece of work before such an event that counts itself (CudaEvents::counted). Any thread.
-class CudaEvent final : public DeviceEvent, public std::enable_shared_from_this<CudaEvent> {
+class CudaEvent final : public DeviceEvent, public Polled, public std::enable_shared_from_this<CudaEvent> {
  public:
   CudaEvent(std::shared_ptr<CudaEvents> events, NativeEvent& native) noexcept
       : events_(std::move(events)), native_(&native) {}
@@ -45,7 +46,7 @@ class CudaEvent final : public DeviceEvent, public std::enable_shared_from_this<
   /// The caller knows by other ways that the device has come there.
   void note_reached() noexcept { reached_.store(true, std::memory_order_release); }
   /// As reached(), for who looks again and again: where another thread looks just now, what that one finds will do.
-  [[nodiscard]] bool look() noexcept;
+  [[nodiscard]] bool look() noexcept override;
   /// The caller looks by reached() from here to end_watch(), and look() leaves it to him; false: somebody else looks
   /// just now.
   [[nodiscard]] bool begin_watch() noexcept { return !looked_at_.exchange(true, std::memory_order_acquire); }

@@ -2,7 +2,6 @@
 
 #include <coxswain/device_handle/queue/spin_wait.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
-#include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -13,11 +12,11 @@ namespace cox::detail {
 
 CudaPoller::~CudaPoller() { stop(); }
 
-void CudaPoller::add(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function) {
+void CudaPoller::add(std::shared_ptr<Polled> event, UniqueFunction<void()> function) {
   put({std::move(event), std::move(function), false}, false);
 }
 
-void CudaPoller::add_lazily(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function) {
+void CudaPoller::add_lazily(std::shared_ptr<Polled> event, UniqueFunction<void()> function) {
   put({std::move(event), std::move(function), true}, true);
 }
 

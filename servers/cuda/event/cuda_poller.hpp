@@ -11,7 +11,17 @@
 
 namespace cox::detail {
 
-class CudaEvent;
+/// What a CudaPoller looks at. Any thread.
+class Polled {
+ public:
+  /// Whether it is reached; it may be told late.
+  [[nodiscard]] virtual bool look() noexcept = 0;
+  /// Blocks until it is reached.
+  virtual void wait() noexcept = 0;
+
+ protected:
+  ~Polled() = default;
+};
 
 /// The helper thread of a device: looks at events until they are reached and then calls whom that matters to, who was
 /// not waiting itself. Started at the first use; asleep while there is nothing to look at (L8). Any thread.
@@ -26,16 +36,16 @@ class CudaPoller {
   /// Calls `function` on the thread when the event is reached, and destroys it there. Does not block, but for the start
   /// of the thread; after stop() it blocks for the event and calls `function` here. `function` must neither throw nor
   /// block. Throws std::bad_alloc, std::system_error.
-  void add(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function);
+  void add(std::shared_ptr<Polled> event, UniqueFunction<void()> function);
   /// As add(), for what need not be known at once: `function` may be called a millisecond late, and the thread is not
   /// woken for each.
-  void add_lazily(std::shared_ptr<CudaEvent> event, UniqueFunction<void()> function);
+  void add_lazily(std::shared_ptr<Polled> event, UniqueFunction<void()> function);
   /// Waits until all events have been reached, then joins the thread, unless called on it. Idempotent.
   void stop() noexcept;
 
  private:
   struct Entry {
-    std::shared_ptr<CudaEvent> event;
+    std::shared_ptr<Polled> event;
     UniqueFunction<void()> function;
     bool lazy;
   };

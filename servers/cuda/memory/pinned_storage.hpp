@@ -9,6 +9,9 @@
 
 namespace cox::detail {
 
+/// Bytes: of every page-locked buffer.
+inline constexpr std::size_t cuda_pinned_alignment = 64;
+
 /// Page-locked host memory, in regions. All devices copy from and to it directly. One thread at a time.
 class PinnedStorage {
  public:

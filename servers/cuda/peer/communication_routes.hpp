@@ -1,13 +1,21 @@
 #pragma once
 
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
-#include <coxswain/servers/cuda/peer/cuda_communication.hpp>
 
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace cox::detail {
+namespace cox {
+
+/// How something goes between GPUs, and why that way.
+struct CudaRoute {
+  std::string what;   ///< "transfers between cuda:0 and cuda:1"
+  std::string route;  ///< "peer copy"
+  std::string why;
+};
+
+namespace detail {
 
 /// What the ways between GPUs are chosen from.
 struct CommunicationFacts {
@@ -24,4 +32,6 @@ struct CommunicationFacts {
 /// For two devices or more.
 [[nodiscard]] std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts);
 
-}  // namespace cox::detail
+}  // namespace detail
+
+}  // namespace cox

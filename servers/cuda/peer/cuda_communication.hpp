@@ -1,18 +1,11 @@
 #pragma once
 
 #include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/servers/cuda/peer/communication_routes.hpp>
 
-#include <string>
 #include <vector>
 
 namespace cox {
-
-/// How something goes between GPUs, and why that way.
-struct CudaRoute {
-  std::string what;   ///< "transfers between cuda:0 and cuda:1"
-  std::string route;  ///< "peer copy"
-  std::string why;
-};
 
 /// Whether reductions that NCCL does not do, or not exactly (16-bit integers, means of integers), are done between
 /// these devices, by kernels in the memory of the others. As explain_cuda_communication.

@@ -34,34 +34,34 @@ CudaStreamOptions stream_options() {
 }
 
 MemoryPoolOptions pinned_options() {
-  return {.alignment = CudaServer::pinned_alignment,
+  return {.alignment = cuda_pinned_alignment,
           .capacity = settings().get<std::uint64_t>("cuda.pinned_memory"),
           .address_space = 0};
 }
 
 }  // namespace
 
-CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context, ThreadContext* thread)
-    : utilities_(std::move(utilities)),
+CudaDevice::CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, ThreadContext* thread)
+    : facts_(std::move(facts)),
       context_(std::move(context)),
-      poller_(std::make_shared<CudaPoller>(thread_name("poll", utilities_->owner.device))),
+      poller_(std::make_shared<CudaPoller>(thread_name("poll", facts_->owner.device))),
       events_(std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::Off)),
       timed_events_(std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::On)),
-      posts_(std::make_shared<PostQueue>(utilities_->owner.device,
+      posts_(std::make_shared<PostQueue>(facts_->owner.device,
                                          [this] {
                                            if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));
                                            streams_.on_notify();
                                            advance();
                                          })),
-      streams_(utilities_->owner.device, events_, posts_, stream_options()),
-      engine_(thread_name("copy", utilities_->owner.device), events_,
+      streams_(facts_->owner.device, events_, posts_, stream_options()),
+      engine_(thread_name("copy", facts_->owner.device), events_,
               {.threads = settings().get<std::uint64_t>("cuda.copy_threads")}),
       transfers_(streams_, engine_, posts_),
-      communicators_(utilities_->owner.device, streams_, posts_),
-      memory_(open_cuda_memory(streams_, utilities_->properties.memory, context_)),
+      communicators_(facts_->owner.device, streams_, posts_),
+      memory_(open_cuda_memory(streams_, facts_->properties.memory, context_)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       results_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
-      metrics_(metrics::register_collector([label = utilities_->owner.device.to_string(), gauge = memory_->gauge(),
+      metrics_(metrics::register_collector([label = facts_->owner.device.to_string(), gauge = memory_->gauge(),
                                             pinned = std::weak_ptr(pinned_),
                                             results = std::weak_ptr(results_)](metrics::MetricSet& set) {
         add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
@@ -75,15 +75,15 @@ CudaDevice::CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context
   COX_CUDA_TRY(stream_create(&capture_stream_, CU_STREAM_NON_BLOCKING, 0));
   if (thread != nullptr) attach(*thread);
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {
-    return utilities_->owner.device.to_string() + " is open: " + utilities_->properties.name + ", " +
-           format_byte_count(utilities_->properties.memory.capacity);
+    return facts_->owner.device.to_string() + " is open: " + facts_->properties.name + ", " +
+           format_byte_count(facts_->properties.memory.capacity);
   });
 }
 
 CudaDevice::~CudaDevice() {
   if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));
   posts_->close();
-  communicators_.leave(utilities_->owner.generation, [this] {
+  communicators_.leave(facts_->owner.generation, [this] {
     streams_.on_notify();
     advance();
     streams_.poll();
@@ -93,15 +93,14 @@ CudaDevice::~CudaDevice() {
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](CudaStream& stream) {
     if (const auto error = stream.take_last_errors(std::source_location::current()))
-      report_task_error({utilities_->owner.device, stream.place().stream, error});
+      report_task_error({facts_->owner.device, stream.place().stream, error});
   });
   graphs_.clear();
   poller_->stop();
   engine_.stop();
   COX_CUDA_CHECK(stream_destroy(capture_stream_));
-  utilities_->completion_thread->stop();
-  log::write(LogSubsystem::Cuda, LogLevel::Debug,
-             [&] { return utilities_->owner.device.to_string() + " was shut down"; });
+  facts_->completion_thread->stop();
+  log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] { return facts_->owner.device.to_string() + " was shut down"; });
 }
 
 // Issues all there is and waits for it: also for copies to memory of this device, which are on streams of other
@@ -129,7 +128,7 @@ void CudaDevice::make_calls() noexcept {
   try {
     if (posts_->make_calls()) advance();
   } catch (...) {
-    report_task_error({utilities_->owner.device, StreamId::current(), std::current_exception()});
+    report_task_error({facts_->owner.device, StreamId::current(), std::current_exception()});
   }
 }
 

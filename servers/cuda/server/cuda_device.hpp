@@ -7,6 +7,7 @@
 #include <coxswain/runtime/buffer/captured_writes.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/client/graph_id.hpp>
+#include <coxswain/runtime/client/server_utilities.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
@@ -23,7 +24,6 @@
 #include <coxswain/servers/cuda/memory/cuda_memory.hpp>
 #include <coxswain/servers/cuda/memory/pinned_storage.hpp>
 #include <coxswain/servers/cuda/memory/small_read_slots.hpp>
-#include <coxswain/servers/cuda/server/cuda_server.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <chrono>
@@ -44,16 +44,16 @@ struct CudaRange {
 /// What a CudaServer owns: streams, memory, the threads that copy, and how work is put in order. Device thread only.
 class CudaDevice final : private BatchHook {
  public:
-  using Utilities = std::shared_ptr<const ServerUtilities<CudaServer>>;
+  using Facts = std::shared_ptr<const ServerFacts>;
 
   /// `thread`: that of the device, or null: attach() tells it.
-  CudaDevice(Utilities utilities, std::shared_ptr<CudaContext> context, ThreadContext* thread);
+  CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, ThreadContext* thread);
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
   /// Blocks until all work has run; reports the errors that nobody came to ask for.
   ~CudaDevice();
 
-  [[nodiscard]] const Utilities& utilities() const noexcept { return utilities_; }
+  [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
   /// The caller's stream, with the device's context current on this thread. First in every operation. Throws CudaError,
   /// std::bad_alloc.
   [[nodiscard]] CudaStream& enter(const Caller& caller) {
@@ -86,7 +86,7 @@ class CudaDevice final : private BatchHook {
   /// For large reads, on the threads that copy: page-locked memory of its own, so that the device thread does not wait
   /// while it grows.
   [[nodiscard]] const std::shared_ptr<CudaPinnedMemory>& results() const noexcept { return results_; }
-  [[nodiscard]] Location place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
+  [[nodiscard]] Location place(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
@@ -97,11 +97,11 @@ class CudaDevice final : private BatchHook {
   /// as resolve_window, ServerError Graph if a capture of another stream writes the buffer.
   [[nodiscard]] CudaRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
                                   BufferUses& uses) const {
-    const auto [buffer, size] = resolve_window(window, utilities_->owner, caller);
+    const auto [buffer, size] = resolve_window(window, facts_->owner, caller);
 #ifndef NDEBUG
     if (!memory_->alive(buffer))
       throw IoError(IoError::Kind::StaleHandle,
-                    describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
+                    describe_use(window, facts_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
     if (!captured_writes_.empty()) [[unlikely]]
       require_not_captured(buffer, caller);
@@ -211,7 +211,7 @@ class CudaDevice final : private BatchHook {
   void drain() noexcept;
 
   ThreadContext* thread_ = nullptr;
-  const Utilities utilities_;
+  const Facts facts_;
   const std::shared_ptr<CudaContext> context_;
   const std::shared_ptr<CudaPoller> poller_;
   const std::shared_ptr<CudaEvents> events_;

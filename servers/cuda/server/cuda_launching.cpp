@@ -40,7 +40,7 @@ struct Preparation {
 
 const LoadedKernel& require_loaded(CudaDevice& device, const CudaKernel& kernel, const CudaStream& on,
                                    const Caller& caller) {
-  const LoadedKernel* const loaded = kernel.loaded(device.utilities()->owner.device.index);
+  const LoadedKernel* const loaded = kernel.loaded(device.facts()->owner.device.index);
   if (loaded == nullptr)
     throw LaunchError(
         LaunchError::Kind::NullFunction,
@@ -51,7 +51,7 @@ const LoadedKernel& require_loaded(CudaDevice& device, const CudaKernel& kernel,
 }
 
 void require_limits(const Preparation& preparation) {
-  const HardwareProperties& hardware = preparation.device.utilities()->properties.hardware;
+  const HardwareProperties& hardware = preparation.device.facts()->properties.hardware;
   const CudaKernel& kernel = preparation.kernel;
   const LoadedKernel& loaded = preparation.loaded;
   const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
@@ -264,7 +264,7 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
       });
   enqueue_resolved_launch(
       preparation, there,
-      [read = std::move(read), is_there, hardware = &preparation.device.utilities()->properties.hardware,
+      [read = std::move(read), is_there, hardware = &preparation.device.facts()->properties.hardware,
        kernel = preparation.kernel, place = preparation.on.place(), site = preparation.caller.site] {
         if (!*is_there) return CubeCount::Static{0, 0, 0};  // the read has failed, and said so
         std::array<std::uint32_t, 3> values{};
@@ -297,7 +297,7 @@ void enqueue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel
                         std::current_exception());
     }
   }
-  require_cube_count({kernel.name(), kernel.cube_dim()}, *known, device.utilities()->properties.hardware, on.place(),
+  require_cube_count({kernel.name(), kernel.cube_dim()}, *known, device.facts()->properties.hardware, on.place(),
                      caller.site);
   enqueue_resolved_launch(preparation, nullptr, [known = *known] { return known; });
 }

@@ -92,18 +92,18 @@ std::shared_ptr<const ServerUtilities<CudaServer>> describe(DeviceId device, CUd
   if (facts.compute_major >= 9) properties.features.insert(Feature::TensorMaps);
   // In place: a profiler stays where it was made.
   return std::shared_ptr<const ServerUtilities<CudaServer>>(
-      new ServerUtilities<CudaServer>{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
-                                      .properties = std::move(properties),
-                                      .info = {.compute_major = facts.compute_major,
-                                               .compute_minor = facts.compute_minor,
-                                               .multiprocessors = facts.multiprocessors,
-                                               .driver_version = detail::driver().version,
-                                               .bus_id = facts.bus_id,
-                                               .streams = now.get<std::uint64_t>("cuda.streams")},
-                                      .layout_policy = PitchedLayoutPolicy(CudaServer::memory_alignment),
-                                      .completion_thread = std::make_shared<CompletionThread>(device),
-                                      .check_mode = now.get<CheckMode>("compilation.check_mode"),
-                                      .profiler = Profiler(now.get<ProfileLevel>("profiling.level"))});
+      new ServerUtilities<CudaServer>{{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
+                                       .properties = std::move(properties),
+                                       .completion_thread = std::make_shared<CompletionThread>(device),
+                                       .check_mode = now.get<CheckMode>("compilation.check_mode"),
+                                       .profiler = Profiler(now.get<ProfileLevel>("profiling.level"))},
+                                      {.compute_major = facts.compute_major,
+                                       .compute_minor = facts.compute_minor,
+                                       .multiprocessors = facts.multiprocessors,
+                                       .driver_version = detail::driver().version,
+                                       .bus_id = facts.bus_id,
+                                       .streams = now.get<std::uint64_t>("cuda.streams")},
+                                      PitchedLayoutPolicy(CudaServer::memory_alignment)});
 }
 
 }  // namespace
@@ -113,8 +113,8 @@ CudaServer::CudaServer(DeviceId device, ThreadContext* thread) {
   if (detail::gpu_faulted()) detail::throw_gpu_fault(std::source_location::current());
   auto context = detail::CudaContext::open(device.index);
   context->make_current();
-  auto utilities = describe(device, context->device());
-  device_ = std::make_unique<CudaDevice>(std::move(utilities), std::move(context), thread);
+  utilities_ = describe(device, context->device());
+  device_ = std::make_unique<CudaDevice>(utilities_, std::move(context), thread);
 }
 CudaServer::CudaServer(DeviceId device) : CudaServer(device, nullptr) {}
 CudaServer::CudaServer(ThreadContext& thread) : CudaServer(thread.device(), &thread) {}
@@ -125,9 +125,8 @@ CudaServer::~CudaServer() = default;
 void CudaServer::attach(ThreadContext& thread) { device_->attach(thread); }
 
 std::shared_ptr<const ServerUtilities<CudaServer>> CudaServer::utilities() const {
-  const auto& utilities = device_->utilities();
-  CommunicationGroups::arrive_in_process(utilities->owner.device, utilities->owner.generation);
-  return utilities;
+  CommunicationGroups::arrive_in_process(utilities_->owner.device, utilities_->owner.generation);
+  return utilities_;
 }
 
 std::vector<DeviceId> CudaServer::enumerate_devices(std::uint16_t type) {
@@ -271,7 +270,7 @@ ProfilingToken CudaServer::start_profile(const Caller& caller) {
 
 ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) {
   CudaStream& on = device_->enter(caller);
-  Promise<ProfileTicks> promise(device_->utilities()->completion_thread);
+  Promise<ProfileTicks> promise(device_->facts()->completion_thread);
   ProfileDuration duration(promise.future(), TimingMethod::Device);
   auto ended = on.profiles.end(token, caller.site);
   std::shared_ptr<CudaProfile> profile = std::move(ended.position);

@@ -8,6 +8,7 @@
 #include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/memory/pinned_storage.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -58,7 +59,7 @@ class CudaServer {
   /// Bytes: of every allocation, and of the rows of optimised layouts.
   static constexpr std::size_t memory_alignment = 512;
   /// Bytes: of every staging buffer.
-  static constexpr std::size_t pinned_alignment = 64;
+  static constexpr std::size_t pinned_alignment = detail::cuda_pinned_alignment;
 
   /// Opens the primary context of the thread's device. Throws CallError UnknownDevice unless it is one of
   /// enumerate_cuda_devices(); CudaError.
@@ -114,6 +115,7 @@ class CudaServer {
  private:
   CudaServer(DeviceId device, ThreadContext* thread);
 
+  std::shared_ptr<const ServerUtilities<CudaServer>> utilities_;
   std::unique_ptr<detail::CudaDevice> device_;
 };
 

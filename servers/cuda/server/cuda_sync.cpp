@@ -13,13 +13,13 @@ namespace {
 
 /// What is told when the device has come to a sync.
 struct SyncEnd {
-  CudaDevice::Utilities utilities;
+  CudaDevice::Facts facts;
   SyncPoint end;
   bool failed;  ///< before it was issued
 
   /// Who has waited finds the table of all launches before. Throws the failures since.
   void operator()() const {
-    utilities->profiler.summarise();
+    facts->profiler.summarise();
     end.complete(failed);
   }
 };
@@ -60,10 +60,10 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         std::vector<std::shared_ptr<CudaEvent>> events;
-        SyncEnd sync{device.utilities(), {stream, sequence, site}, static_cast<bool>(error)};
+        SyncEnd sync{device.facts(), {stream, sequence, site}, static_cast<bool>(error)};
         try {
           device.streams().add_events(waits, events);
-          const bool behind_durations = device.utilities()->profiler.measures();
+          const bool behind_durations = device.facts()->profiler.measures();
           if (behind_durations) {
             events.push_back(target.queue->mark(device.events()));
           } else {

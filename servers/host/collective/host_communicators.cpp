@@ -1,9 +1,9 @@
 #include <coxswain/servers/host/collective/host_communicators.hpp>
 
 #include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/host/collective/meeting_watch.hpp>
 
 #include <array>
 #include <exception>
@@ -68,7 +68,7 @@ void HostCommunicators::leave(std::uint64_t generation) noexcept {
     static_cast<void>(communicator->abort(cause));
     communicator->wait();
   }
-  if (!communicators_.empty()) MeetingWatch::of_process().rest();
+  if (!communicators_.empty()) DeadlineWatch<HostMeeting>::of_process().look_again();
 }
 
 // No buffer is ever used on them, so they need no slots that others could name.

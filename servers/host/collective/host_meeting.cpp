@@ -1,8 +1,8 @@
 #include <coxswain/servers/host/collective/host_meeting.hpp>
 
+#include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/servers/host/collective/meeting_watch.hpp>
 
 #include <fmt/format.h>
 
@@ -43,11 +43,11 @@ HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> devi
 std::shared_ptr<HostMeeting> HostMeeting::make(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
                                                std::chrono::milliseconds timeout) {
   auto made = std::make_shared<HostMeeting>(std::move(requests), std::move(devices_in_order), timeout);
-  MeetingWatch::of_process().add(*made);
+  DeadlineWatch<HostMeeting>::of_process().add(*made, made->deadline());
   return made;
 }
 
-HostMeeting::~HostMeeting() { MeetingWatch::of_process().remove(*this); }
+HostMeeting::~HostMeeting() { DeadlineWatch<HostMeeting>::of_process().remove(*this); }
 
 void HostMeeting::open(std::uint64_t sequence) noexcept {
   const std::lock_guard lock(mutex_);
@@ -92,7 +92,10 @@ HostMeeting::Time HostMeeting::deadline() const {
   return missing_ == ranks() ? std::chrono::steady_clock::now() + timeout_ : deadline_;
 }
 
-void HostMeeting::time_out() noexcept { give_up(overdue()); }
+std::optional<HostMeeting::Time> HostMeeting::look(Time now) noexcept {
+  if (deadline() <= now) give_up(overdue());
+  return deadline();
+}
 
 void HostMeeting::give_up(const std::exception_ptr& why) noexcept {
   {

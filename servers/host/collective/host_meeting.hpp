@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,8 +62,9 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   /// When it is given up, if not all have arrived by then. Always ahead while nobody has come, so that it is asked
   /// again; Time::max() when nobody is waited for any more.
   [[nodiscard]] Time deadline() const;
-  /// The deadline has come. As give_up(), with a CollectiveError Timeout that names who did not arrive.
-  void time_out() noexcept;
+  /// If the deadline has come by `now`: as give_up(), with a CollectiveError Timeout that names who did not arrive.
+  /// Returns the deadline from here on. See DeadlineWatch.
+  std::optional<Time> look(Time now) noexcept;
   /// Ends it with that failure, for all ranks. Does nothing if all have arrived, or it was given up before.
   void give_up(const std::exception_ptr& why) noexcept;
 

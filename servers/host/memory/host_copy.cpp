@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/memory/host_copy.hpp>
 
-#include <coxswain/runtime/bytes/bytes_reader.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 
 #include <algorithm>
 #include <cstring>

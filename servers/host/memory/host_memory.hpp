@@ -10,6 +10,11 @@
 
 namespace cox::detail {
 
+/// Bytes: of every allocation, and of the rows of optimised layouts; as on GPUs.
+inline constexpr std::size_t host_memory_alignment = 512;
+/// Bytes: of every staging buffer.
+inline constexpr std::size_t host_pinned_alignment = 64;
+
 /// The memory of a host device, and the memory that it would copy from and to directly.
 using HostMemory = DeviceMemory<HostStorage, HostStreams>;
 using HostPinnedMemory = PinnedMemory<HostStorage>;

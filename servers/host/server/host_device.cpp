@@ -16,40 +16,38 @@
 
 namespace cox::detail {
 
-HostDevice::HostDevice(Utilities utilities, const HostOptions& options)
-    : utilities_(std::move(utilities)),
-      threads_("cox-host-" + std::to_string(utilities_->owner.device.index), options.threads_per_device,
-               utilities_->completion_thread->streams()),
-      streams_(utilities_->owner.device, threads_),
-      communicators_(utilities_->owner.device, streams_, threads_, options.threads_per_device),
-      memory_(streams_, host_pool_options(options.memory_capacity, HostServer::memory_alignment),
+HostDevice::HostDevice(Facts facts, const HostOptions& options)
+    : facts_(std::move(facts)),
+      threads_("cox-host-" + std::to_string(facts_->owner.device.index), options.threads_per_device,
+               facts_->completion_thread->streams()),
+      streams_(facts_->owner.device, threads_),
+      communicators_(facts_->owner.device, streams_, threads_, options.threads_per_device),
+      memory_(streams_, host_pool_options(options.memory_capacity, host_memory_alignment),
               host_granularity(options.memory_capacity)),
-      pinned_(
-          std::make_shared<HostPinnedMemory>(host_pool_options(options.pinned_capacity, HostServer::pinned_alignment),
-                                             host_granularity(options.pinned_capacity))),
-      metrics_(metrics::register_collector([label = utilities_->owner.device.to_string(), gauge = memory_.gauge(),
+      pinned_(std::make_shared<HostPinnedMemory>(host_pool_options(options.pinned_capacity, host_pinned_alignment),
+                                                 host_granularity(options.pinned_capacity))),
+      metrics_(metrics::register_collector([label = facts_->owner.device.to_string(), gauge = memory_.gauge(),
                                             pinned = std::weak_ptr(pinned_)](metrics::MetricSet& set) {
         add_memory_metrics(set, {{"device", label}, {"memory", "device"}}, gauge->read());
         if (const auto memory = pinned.lock())
           add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
       })) {
   log::write(LogSubsystem::Host, LogLevel::Debug, [&] {
-    return utilities_->owner.device.to_string() + " is open: " + format_byte_count(options.memory_capacity) + ", " +
+    return facts_->owner.device.to_string() + " is open: " + format_byte_count(options.memory_capacity) + ", " +
            std::to_string(options.threads_per_device) + " threads";
   });
 }
 
 HostDevice::~HostDevice() {
-  communicators_.leave(utilities_->owner.generation);
+  communicators_.leave(facts_->owner.generation);
   streams_.each([](HostStream& stream) { stream.drain(); });
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](HostStream& stream) {
     if (const auto error = stream.take_last_errors(std::source_location::current()))
-      report_task_error({utilities_->owner.device, stream.place().stream, error});
+      report_task_error({facts_->owner.device, stream.place().stream, error});
   });
-  utilities_->completion_thread->stop();
-  log::write(LogSubsystem::Host, LogLevel::Debug,
-             [&] { return utilities_->owner.device.to_string() + " was shut down"; });
+  facts_->completion_thread->stop();
+  log::write(LogSubsystem::Host, LogLevel::Debug, [&] { return facts_->owner.device.to_string() + " was shut down"; });
 }
 
 CaptureMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
@@ -83,11 +81,11 @@ Bytes HostDevice::allocate_pinned(std::size_t size, const Caller& caller) {
 }
 
 HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
-  const auto [buffer, size] = resolve_window(window, utilities_->owner, caller);
+  const auto [buffer, size] = resolve_window(window, facts_->owner, caller);
 #ifndef NDEBUG
   if (!memory_.alive(buffer))
     throw IoError(IoError::Kind::StaleHandle,
-                  describe_use(window, utilities_->owner, caller) + ", but its memory has been freed", caller.site);
+                  describe_use(window, facts_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
   if (!captured_writes_.empty()) [[unlikely]]
     captured_writes_.require_none(buffer, place(caller), caller.site);

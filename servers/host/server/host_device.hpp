@@ -7,13 +7,14 @@
 #include <coxswain/runtime/buffer/captured_writes.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/client/graph_id.hpp>
+#include <coxswain/runtime/client/server_utilities.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/host/collective/host_communicators.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
 #include <coxswain/servers/host/memory/host_memory.hpp>
-#include <coxswain/servers/host/server/host_server.hpp>
+#include <coxswain/servers/host/server/host_options.hpp>
 #include <coxswain/servers/host/stream/host_graph.hpp>
 #include <coxswain/servers/host/stream/host_stream.hpp>
 #include <coxswain/servers/host/stream/host_streams.hpp>
@@ -29,21 +30,21 @@ namespace cox::detail {
 /// What a HostServer owns: threads, streams and memory, and how work is put in order. Device thread only.
 class HostDevice {
  public:
-  using Utilities = std::shared_ptr<const ServerUtilities<HostServer>>;
+  using Facts = std::shared_ptr<const ServerFacts>;
 
-  HostDevice(Utilities utilities, const HostOptions& options);
+  HostDevice(Facts facts, const HostOptions& options);
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
   /// Blocks until all work has run; reports the errors that nobody came to ask for.
   ~HostDevice();
 
-  [[nodiscard]] const Utilities& utilities() const noexcept { return utilities_; }
+  [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
   [[nodiscard]] HostStream& stream(StreamId id) { return streams_.of(id); }
   [[nodiscard]] HostStreams& streams() noexcept { return streams_; }
   [[nodiscard]] HostCommunicators& communicators() noexcept { return communicators_; }
   [[nodiscard]] HostMemory& memory() noexcept { return memory_; }
   [[nodiscard]] HostPinnedMemory& pinned() noexcept { return *pinned_; }
-  [[nodiscard]] Location place(const Caller& caller) const { return {utilities_->owner.device, caller.stream}; }
+  [[nodiscard]] Location place(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
@@ -72,7 +73,7 @@ class HostDevice {
   void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }
 
  private:
-  Utilities utilities_;
+  Facts facts_;
   HostThreads threads_;
   HostStreams streams_;
   HostCommunicators communicators_;

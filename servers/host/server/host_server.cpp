@@ -56,29 +56,29 @@ std::shared_ptr<const ServerUtilities<HostServer>> describe(DeviceId device, con
   const Settings now = settings();
   // In place: a profiler stays where it was made.
   return std::shared_ptr<const ServerUtilities<HostServer>>(
-      new ServerUtilities<HostServer>{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
-                                      .properties = std::move(properties),
-                                      .info = {.threads = options.threads_per_device},
-                                      .layout_policy = PitchedLayoutPolicy(HostServer::memory_alignment),
-                                      .completion_thread = std::make_shared<CompletionThread>(device),
-                                      .check_mode = now.get<CheckMode>("compilation.check_mode"),
-                                      .profiler = Profiler(now.get<ProfileLevel>("profiling.level"))});
+      new ServerUtilities<HostServer>{{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
+                                       .properties = std::move(properties),
+                                       .completion_thread = std::make_shared<CompletionThread>(device),
+                                       .check_mode = now.get<CheckMode>("compilation.check_mode"),
+                                       .profiler = Profiler(now.get<ProfileLevel>("profiling.level"))},
+                                      {.threads = options.threads_per_device},
+                                      PitchedLayoutPolicy(HostServer::memory_alignment)});
 }
 
 }  // namespace
 
 HostServer::HostServer(DeviceId device) {
   const HostOptions options = options_for(device);
-  device_ = std::make_unique<HostDevice>(describe(device, options), options);
+  utilities_ = describe(device, options);
+  device_ = std::make_unique<HostDevice>(utilities_, options);
 }
 HostServer::HostServer(HostServer&&) noexcept = default;
 HostServer& HostServer::operator=(HostServer&&) noexcept = default;
 HostServer::~HostServer() = default;
 
 std::shared_ptr<const ServerUtilities<HostServer>> HostServer::utilities() const {
-  const auto& utilities = device_->utilities();
-  CommunicationGroups::arrive_in_process(utilities->owner.device, utilities->owner.generation);
-  return utilities;
+  CommunicationGroups::arrive_in_process(utilities_->owner.device, utilities_->owner.generation);
+  return utilities_;
 }
 
 std::vector<DeviceId> HostServer::enumerate_devices(std::uint16_t type) {
@@ -136,9 +136,9 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
   }
   on.submit(
       {},
-      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, utilities = device_->utilities(),
+      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, facts = device_->facts(),
        promise = std::move(promise)]() mutable {
-        utilities->profiler.summarise();  // whoever waits finds the table of all launches before
+        facts->profiler.summarise();  // whoever waits finds the table of all launches before
         if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
         promise.set_value();
       },
@@ -225,7 +225,7 @@ ProfilingToken HostServer::start_profile(const Caller& caller) {
 
 ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) {
   HostStream& on = device_->stream(caller.stream);
-  Promise<ProfileTicks> promise(device_->utilities()->completion_thread);
+  Promise<ProfileTicks> promise(device_->facts()->completion_thread);
   ProfileDuration duration(promise.future(), TimingMethod::System);
   auto ended = on.profiles.end(token, caller.site);
   on.errors()->bound_profile(2 * ended.position->begin_piece, 2 * on.next_position().position);

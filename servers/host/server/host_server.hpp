@@ -7,6 +7,7 @@
 #include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
+#include <coxswain/servers/host/memory/host_memory.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
 
 #include <cstddef>
@@ -40,9 +41,9 @@ class HostServer {
   static constexpr bool communication_enabled = true;
   using CommunicationGroup = cox::CommunicationGroup;
   /// Bytes: of every allocation, and of the rows of optimised layouts, as on the GPUs.
-  static constexpr std::size_t memory_alignment = 512;
+  static constexpr std::size_t memory_alignment = detail::host_memory_alignment;
   /// Bytes: of every staging buffer.
-  static constexpr std::size_t pinned_alignment = 64;
+  static constexpr std::size_t pinned_alignment = detail::host_pinned_alignment;
 
   /// Starts the device's threads. Throws CallError UnknownDevice unless `device` is one of host_device_count() devices
   /// of type 0.
@@ -91,6 +92,7 @@ class HostServer {
   void sync_collective(const Caller& caller);
 
  private:
+  std::shared_ptr<const ServerUtilities<HostServer>> utilities_;
   std::unique_ptr<detail::HostDevice> device_;
 };
 

@@ -123,8 +123,8 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
 
 void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
                     ExecutionMode mode, const Caller& caller) {
-  const auto& utilities = device.utilities();
-  const std::shared_ptr<const HardwareProperties> hardware(utilities, &utilities->properties.hardware);
+  const auto& facts = device.facts();
+  const std::shared_ptr<const HardwareProperties> hardware(facts, &facts->properties.hardware);
   const Location place = device.place(caller);
   if (!kernel.function())
     throw LaunchError(LaunchError::Kind::NullFunction, launch_name(kernel.name(), place) + " has no function to run",

@@ -49,12 +49,10 @@ class PreparingServer : public HostServer {
 
   [[nodiscard]] std::shared_ptr<const ServerUtilities<PreparingServer>> utilities() const {
     const auto host = HostServer::utilities();
-    auto ours = std::shared_ptr<ServerUtilities<PreparingServer>>(
-        new ServerUtilities<PreparingServer>{.owner = host->owner,
-                                             .properties = host->properties,
-                                             .info = host->info,
-                                             .layout_policy = host->layout_policy,
-                                             .completion_thread = host->completion_thread});
+    auto ours = std::shared_ptr<ServerUtilities<PreparingServer>>(new ServerUtilities<PreparingServer>{
+        {.owner = host->owner, .properties = host->properties, .completion_thread = host->completion_thread},
+        host->info,
+        host->layout_policy});
     return ours;
   }
   void launch(PreparedKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
