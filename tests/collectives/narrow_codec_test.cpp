@@ -37,7 +37,7 @@ std::vector<std::byte> encoded(const NarrowCodec& codec, const std::vector<float
   return bytes;
 }
 
-std::uint32_t pattern_at(const std::vector<std::byte>& bytes, std::size_t size, std::size_t element) {
+std::uint32_t narrow_pattern_at(const std::vector<std::byte>& bytes, std::size_t size, std::size_t element) {
   std::uint32_t pattern = 0;
   std::memcpy(&pattern, bytes.data() + element * size, size);  // little-endian
   return pattern;
@@ -103,7 +103,7 @@ TEST_CASE("Floats become the nearest narrow ones, whatever the instruction set, 
       for (std::size_t i = 0; i < floats.size(); ++i) {
         const std::uint32_t expected =
             std::isnan(floats[i]) ? narrow.oracle.nan() : narrow.oracle.encode(static_cast<double>(floats[i]));
-        if (pattern_at(bytes, size, i) != expected) ++wrong;
+        if (narrow_pattern_at(bytes, size, i) != expected) ++wrong;
       }
       CAPTURE(cox::to_string(narrow.type), static_cast<int>(set));
       CHECK(wrong == 0);
