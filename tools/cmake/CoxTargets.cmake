@@ -50,7 +50,7 @@ function(cox_add_library name)
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   install(TARGETS ${target} EXPORT coxswainTargets)
   install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/coxswain/${folder}"
-    FILES_MATCHING PATTERN "*.hpp")
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.inc")
 endfunction()
 
 # cox_add_program(target SOURCES files... [LINK targets...])
