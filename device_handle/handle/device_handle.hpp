@@ -94,7 +94,7 @@ class BasicDeviceHandle {
     if constexpr (std::is_lvalue_reference_v<F>) {
       submit(std::decay_t<F>(f), site);
     } else {
-      submit_in_place([&]() -> std::decay_t<F> { return std::move(f); }, site);
+      submit_in_place([&]() -> std::decay_t<F> { return std::forward<F>(f); }, site);
     }
   }
   template <class F>
@@ -157,17 +157,15 @@ class BasicDeviceHandle {
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CompletionToken&& token) const {
-    return initiate_async([](auto&& task) { return std::move(task); }, std::forward<F>(f),
+    return initiate_async([]<class Task>(Task task) { return task; }, std::forward<F>(f),
                           std::forward<CompletionToken>(token));
   }
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CallOptions options, CompletionToken&& token) const {
-    return initiate_async(
-        [options = std::move(options)](auto&& task) {
-          return detail::Guarded<Device, std::decay_t<decltype(task)>>(options, std::move(task));
-        },
-        std::forward<F>(f), std::forward<CompletionToken>(token));
+    return initiate_async([options = std::move(options)]<class Task>(
+                              Task task) { return detail::Guarded<Device, Task>(options, std::move(task)); },
+                          std::forward<F>(f), std::forward<CompletionToken>(token));
   }
 
   /// Occupies the device thread: `f()` runs on it, and calls made inside to services of the same thread run inline, in
@@ -315,15 +313,15 @@ class BasicDeviceHandle {
     WaitScope waiting(device);
     if (waiting.ring()) detail::throw_would_deadlock(device.device(), "its thread waits for the calling thread");
     detail::Answer<std::invoke_result_t<Body&>> answer(waiting);
-    const bool woke =
-        device.post([&] { return detail::AnsweredTask<std::decay_t<Body>>(std::move(body), answer, device.device()); });
+    const bool woke = device.post(
+        [&] { return detail::AnsweredTask<std::decay_t<Body>>(std::forward<Body>(body), answer, device.device()); });
     // Who had to wake the device thread sleeps at once: spinning would hold up the thread it waits for.
     return answer.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
   }
 
   template <class Body>
   auto call(Body&& body) const -> std::invoke_result_t<Body&> {
-    return wait_for(*device_, std::move(body));
+    return wait_for(*device_, std::forward<Body>(body));
   }
 
   template <class Body>
@@ -331,7 +329,7 @@ class BasicDeviceHandle {
     WaitScope waiting(*device_);
     if (waiting.ring()) detail::throw_would_deadlock(device_id(), "its thread waits for the calling thread");
     using GuardedCall = detail::GuardedCall<Device, Body>;
-    const auto shared = std::make_shared<GuardedCall>(options, std::move(body), device_id(), waiting);
+    const auto shared = std::make_shared<GuardedCall>(options, std::forward<Body>(body), device_id(), waiting);
     device_->post([&] { return typename GuardedCall::Ticket{shared}; }, options);
     return shared->wait();
   }
@@ -359,13 +357,13 @@ class BasicDeviceHandle {
     using R = std::invoke_result_t<std::decay_t<F>&, S&>;
     return detail::initiate<R>(
         [self = *this, wrap = std::forward<Wrap>(wrap),
-         body = service_body(std::forward<F>(f))](auto&& handler) mutable {
-          using Call = detail::AsyncCall<std::decay_t<decltype(body)>, std::decay_t<decltype(handler)>>;
+         body = service_body(std::forward<F>(f))]<class Handler>(Handler&& handler) mutable {
+          using Call = detail::AsyncCall<std::decay_t<decltype(body)>, std::decay_t<Handler>>;
           std::shared_ptr<Call> call;
           try {
             call = std::make_shared<Call>(std::move(body), handler, self.device_id());
           } catch (...) {
-            return detail::post_error<R>(std::move(handler), std::current_exception());
+            return detail::post_error<R>(std::forward<Handler>(handler), std::current_exception());
           }
           auto task = wrap(detail::AsyncTask<Call>(call));
           try {

@@ -47,15 +47,15 @@ using HandlerExecutor = boost::asio::associated_executor_t<Handler, boost::asio:
 template <class R, class Handler>
 void post_error(Handler&& handler, std::exception_ptr error) {
   const auto executor = boost::asio::get_associated_executor(handler, boost::asio::system_executor());
-  boost::asio::post(executor,
-                    [handler = std::move(handler), error = std::move(error), stream = StreamId::current()]() mutable {
-                      const StreamScope scope(stream);
-                      if constexpr (std::is_void_v<R>) {
-                        std::move(handler)(std::move(error));
-                      } else {
-                        std::move(handler)(std::move(error), std::decay_t<R>());
-                      }
-                    });
+  boost::asio::post(executor, [handler = std::forward<Handler>(handler), error = std::move(error),
+                               stream = StreamId::current()]() mutable {
+    const StreamScope scope(stream);
+    if constexpr (std::is_void_v<R>) {
+      std::move(handler)(std::move(error));
+    } else {
+      std::move(handler)(std::move(error), std::decay_t<R>());
+    }
+  });
 }
 
 /// An asynchronous call: the body, the completion handler and, later, the result, in memory of their own, so that no

@@ -2,8 +2,8 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
-#include <coxswain/device_handle/observe/task_counters.hpp>
 #include <coxswain/device_handle/observe/running_task.hpp>
+#include <coxswain/device_handle/observe/task_counters.hpp>
 #include <coxswain/device_handle/observe/task_trace.hpp>
 #include <coxswain/device_handle/queue/mailbox.hpp>
 #include <coxswain/device_handle/queue/platform.hpp>

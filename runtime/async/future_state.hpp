@@ -116,13 +116,14 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
   /// Calls `continuation` once, when complete: at once on this thread, or later on the completing one. Must not throw.
   void when_ready(UniqueFunction<void()> continuation) {
-    Stage found{};
-    {
-      const std::lock_guard lock(mutex_);
-      found = stage_.load(std::memory_order_relaxed);
-      if (found != Stage::Ready) continuation_ = std::move(continuation);
+    std::unique_lock lock(mutex_);
+    const Stage found = stage_.load(std::memory_order_relaxed);
+    if (found == Stage::Ready) {
+      lock.unlock();
+      return continuation();
     }
-    if (found == Stage::Ready) return continuation();
+    continuation_ = std::move(continuation);
+    lock.unlock();
     if (found == Stage::Armed) settle_when_reached();
   }
 
@@ -214,8 +215,8 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     }
   }
 
-  // The device event is reached. The first to come makes the result, and returns true; the others find it when that one is
-  // done.
+  // The device event is reached. The first to come makes the result, and returns true; the others find it when that one
+  // is done.
   bool settle() {
     Settle settle;
     TakenError earlier;

@@ -53,11 +53,11 @@ class Promise {
   {
     std::exchange(state_, nullptr)->complete({}, detail::Nothing{});
   }
-  /// The future is complete as soon as `device event` is reached and `settle()` has made its value, or thrown its error.
-  /// Whoever waits for the future does that, or a helper thread of the device: `settle` must not block. It is destroyed
-  /// then, or, if the future has been dropped, unrun when the device event is reached. Instead of set_value and set_error.
-  /// With `earlier`, that is the future's error, unless `settle` throws another; a future that is dropped returns it to
-  /// its stream at once. Throws std::bad_alloc; then nothing has happened.
+  /// The future is complete as soon as `device event` is reached and `settle()` has made its value, or thrown its
+  /// error. Whoever waits for the future does that, or a helper thread of the device: `settle` must not block. It is
+  /// destroyed then, or, if the future has been dropped, unrun when the device event is reached. Instead of set_value
+  /// and set_error. With `earlier`, that is the future's error, unless `settle` throws another; a future that is
+  /// dropped returns it to its stream at once. Throws std::bad_alloc; then nothing has happened.
   template <class F>
   void settle_at(std::shared_ptr<DeviceEvent> device_event, F settle, detail::TakenError earlier = {}) {
     if constexpr (std::is_void_v<T>) {

@@ -28,7 +28,8 @@ class RecordedWork {
 
   RecordedWork() : parts_(1) {}
 
-  /// Memory that was allocated during the capture; replay callbacks keep what they use themselves. Throws std::bad_alloc.
+  /// Memory that was allocated during the capture; replay callbacks keep what they use themselves. Throws
+  /// std::bad_alloc.
   void keep(const ManagedMemory& memory) { memory_.push_back(memory); }
   /// Throws std::bad_alloc; then the step was not added. Buffers that were noted for it make the part wait for more.
   void add(const BufferUses& uses, Step step) {

@@ -66,7 +66,8 @@ TEST_CASE("Attended launches are called by drain_launches() alone, which is told
   CHECK(t.a.times() == 3);
 }
 
-TEST_CASE("What is for any thread is called at once, but not before a launch for the launch thread that comes before it") {
+TEST_CASE(
+    "What is for any thread is called at once, but not before a launch for the launch thread that comes before it") {
   Attended t;
   std::string order;
   const auto note = [&](char c) { return [&order, c](const LaunchGrant&) { order += c; }; };

@@ -40,8 +40,8 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaReplayCallback> {
   /// Captures all steps, and makes the graph ready to be launched. Throws CudaError, and what a step throws.
   void finish(CUstream stream);
 
-  /// Calls `launch(graph, uses)` for each part with steps, and `replay_callback(between)` for what comes between two. Throws
-  /// what they throw.
+  /// Calls `launch(graph, uses)` for each part with steps, and `replay_callback(between)` for what comes between two.
+  /// Throws what they throw.
   template <class Launch, class Between>
   void replay(Launch&& launch, Between&& replay_callback) {
     auto native = natives_.begin();

@@ -151,10 +151,10 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
   on.collectives_under_way.fetch_add(1, std::memory_order_relaxed);
   try {
     last_ = begin_ + submit_to_sequencer({.requests = std::move(collective.requests),
-                          .after = std::move(collective.after),
-                          .failure = std::move(collective.failure),
-                          .shared = std::move(meeting),
-                          .launch = std::move(launch)});
+                                          .after = std::move(collective.after),
+                                          .failure = std::move(collective.failure),
+                                          .shared = std::move(meeting),
+                                          .launch = std::move(launch)});
     ++submitted_;
   } catch (...) {
     on.collectives_under_way.fetch_sub(1, std::memory_order_relaxed);

@@ -12,8 +12,8 @@
 namespace cox::stress {
 
 /// Captures beside the canary, of a size and alignment, whose content tells whether they arrived whole.
-template <std::size_t Words, std::size_t Alignment>
-class alignas(Alignment) Cargo {
+template <std::size_t words, std::size_t alignment>
+class alignas(alignment) Cargo {
  public:
   explicit Cargo(Sequence sequence) noexcept {
     Random random(sequence.value);
@@ -23,11 +23,11 @@ class alignas(Alignment) Cargo {
     Random random(sequence.value);
     for (const std::uint64_t word : words_)
       if (word != random.next()) return false;
-    return reinterpret_cast<std::uintptr_t>(this) % Alignment == 0;
+    return reinterpret_cast<std::uintptr_t>(this) % alignment == 0;
   }
 
  private:
-  std::array<std::uint64_t, Words> words_;
+  std::array<std::uint64_t, words> words_;
 };
 
 /// A fire-and-forget closure that fits the queue's own cache line.
@@ -37,13 +37,13 @@ struct SmallClosure {
 };
 
 /// A fire-and-forget closure with cargo.
-template <std::size_t Words, std::size_t Alignment = alignof(std::uint64_t)>
+template <std::size_t words, std::size_t alignment = alignof(std::uint64_t)>
 struct LadenClosure {
   LadenClosure(Truth& truth, Canary passenger)
       : canary(std::move(passenger)), cargo(canary.ticket().sequence), owner(&truth) {}
 
   Canary canary;
-  Cargo<Words, Alignment> cargo;
+  Cargo<words, alignment> cargo;
   Truth* owner;
 
   void operator()(OrderAuditor& auditor) {

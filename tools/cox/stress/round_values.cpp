@@ -297,7 +297,8 @@ RoundValues::RoundValues(const RoundPart& part, std::size_t ranks) : part_(part)
   for (std::size_t rank = 0; rank < ranks; ++rank) sources_.push_back(source_of(part, ranks, rank));
   if (!reduces(part)) return;
   ByteVector reduced = reduction(part, sources_);
-  sources_.assign(1, std::move(reduced));
+  sources_.clear();
+  sources_.push_back(std::move(reduced));
 }
 
 ByteVector RoundValues::result_of(std::size_t rank) const {
