@@ -139,7 +139,7 @@ class BasicDeviceHandle {
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, CallOptions options) const {
     return detail::at_site(options.site, [&]() -> decltype(auto) {
       if (device_->on_this_thread()) {
-        throw_obstacle(options);
+        throw_if_refused(options);
         return run_inside(service_body(std::forward<F>(f)));
       }
       return call(service_body(std::forward<F>(f)), options);
@@ -185,7 +185,7 @@ class BasicDeviceHandle {
     auto body = exclusive_body(std::forward<F>(f));
     return detail::at_site(options.site, [&]() -> decltype(auto) {
       if (device_->on_this_thread()) {
-        throw_obstacle(options);
+        throw_if_refused(options);
         return run_inline(body);
       }
       return call(std::move(body), options);
@@ -290,7 +290,7 @@ class BasicDeviceHandle {
           [self = *this, task = std::move(task)]() mutable noexcept { self.post_again(task); });
     } else {
       const typename Device::CurrentScope current(*device_);
-      device_->inline_calls().run([&] { device_->account_inline(task()); });
+      device_->inline_calls().run([&] { device_->count_inline_task(task()); });
     }
   }
 
@@ -311,12 +311,14 @@ class BasicDeviceHandle {
   template <class Body>
   [[gnu::noinline]] static auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
     WaitScope waiting(device);
-    if (waiting.ring()) detail::throw_would_deadlock(device.device(), "its thread waits for the calling thread");
-    detail::Answer<std::invoke_result_t<Body&>> answer(waiting);
-    const bool woke = device.post(
-        [&] { return detail::AnsweredTask<std::decay_t<Body>>(std::forward<Body>(body), answer, device.device()); });
+    if (waiting.closes_cycle())
+      detail::throw_would_deadlock(device.device(), "its thread waits for the calling thread");
+    detail::BlockingResult<std::invoke_result_t<Body&>> blocking_result(waiting);
+    const bool woke = device.post([&] {
+      return detail::BlockingTask<std::decay_t<Body>>(std::forward<Body>(body), blocking_result, device.device());
+    });
     // Who had to wake the device thread sleeps at once: spinning would hold up the thread it waits for.
-    return answer.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
+    return blocking_result.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
   }
 
   template <class Body>
@@ -327,7 +329,7 @@ class BasicDeviceHandle {
   template <class Body>
   auto call(Body&& body, CallOptions options) const -> std::invoke_result_t<Body&> {
     WaitScope waiting(*device_);
-    if (waiting.ring()) detail::throw_would_deadlock(device_id(), "its thread waits for the calling thread");
+    if (waiting.closes_cycle()) detail::throw_would_deadlock(device_id(), "its thread waits for the calling thread");
     using GuardedCall = detail::GuardedCall<Device, Body>;
     const auto shared = std::make_shared<GuardedCall>(options, std::forward<Body>(body), device_id(), waiting);
     device_->post([&] { return typename GuardedCall::Ticket{shared}; }, options);
@@ -346,7 +348,7 @@ class BasicDeviceHandle {
   auto run_inline(Body& body) const -> std::invoke_result_t<Body&> {
     detail::CallResult<std::invoke_result_t<Body&>> result;
     device_->inline_calls().run([&] { result.run(body); });
-    device_->account_inline(result.failed() ? Outcome::Failed : Outcome::Completed);
+    device_->count_inline_task(result.failed() ? Outcome::Failed : Outcome::Completed);
     return std::move(result).get();
   }
 
@@ -381,9 +383,9 @@ class BasicDeviceHandle {
     if (!cell_->open()) detail::throw_service_closed(device_id());
   }
 
-  void throw_obstacle(const CallOptions& options) const {
-    if (const auto kind = detail::obstacle(options)) {
-      device_->account_inline(detail::outcome_of(*kind));
+  void throw_if_refused(const CallOptions& options) const {
+    if (const auto kind = detail::find_refusal(options)) {
+      device_->count_inline_task(detail::outcome_of(*kind));
       std::rethrow_exception(detail::call_error(*kind, device_id(), &options));
     }
   }

@@ -16,7 +16,7 @@ class PendingHandlers::Service final : public boost::asio::execution_context::se
   std::shared_ptr<PendingHandlers> handlers_ = std::make_shared<PendingHandlers>();
 };
 
-std::shared_ptr<PendingHandlers> PendingHandlers::of(boost::asio::execution_context& context) {
+std::shared_ptr<PendingHandlers> PendingHandlers::for_context(boost::asio::execution_context& context) {
   return boost::asio::use_service<Service>(context).handlers();
 }
 

@@ -17,7 +17,7 @@ class PendingHandler;
 class PendingHandlers {
  public:
   /// Of `context`. Throws std::bad_alloc.
-  [[nodiscard]] static std::shared_ptr<PendingHandlers> of(boost::asio::execution_context& context);
+  [[nodiscard]] static std::shared_ptr<PendingHandlers> for_context(boost::asio::execution_context& context);
 
  private:
   friend class PendingHandler;
@@ -46,7 +46,7 @@ class PendingHandler : public std::enable_shared_from_this<PendingHandler> {
   void attach(const Executor& executor) {
     using Context = boost::asio::execution::context_as_t<boost::asio::execution_context&>;
     if constexpr (boost::asio::can_query<const Executor&, Context>::value)
-      attach_to(PendingHandlers::of(boost::asio::query(executor, Context{})));
+      attach_to(PendingHandlers::for_context(boost::asio::query(executor, Context{})));
   }
 
   /// Calls `post()`, which gives the handler to its executor and does not run it, unless the context has been

@@ -157,9 +157,9 @@ class AsyncTask {
   }
 
   Outcome operator()() noexcept { return std::exchange(call_, nullptr)->run(); }
-  void discard(CallError::Kind why) noexcept {
+  void discard(CallError::Kind reason) noexcept {
     const auto call = std::exchange(call_, nullptr);
-    call->fail(call_error(why, call->device(), nullptr));
+    call->fail(call_error(reason, call->device(), nullptr));
   }
   /// The task was not accepted. Nothing if it was destroyed on the way.
   void refuse(std::exception_ptr error) noexcept {

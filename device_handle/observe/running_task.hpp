@@ -18,9 +18,9 @@ class RunningTask {
   void enter(const std::type_info* type) noexcept {
     label_.store(nullptr, std::memory_order_relaxed);
     type_.store(type, std::memory_order_relaxed);
-    step();
+    advance_serial();
   }
-  void leave() noexcept { step(); }
+  void leave() noexcept { advance_serial(); }
 
   /// Device thread: of the task that it is in or has left last.
   [[nodiscard]] const std::type_info* type() const noexcept { return type_.load(std::memory_order_relaxed); }
@@ -55,7 +55,7 @@ class RunningTask {
  private:
   static constexpr char unlabelled[] = "task";
 
-  void step() noexcept {
+  void advance_serial() noexcept {
     // release: who sees the thread outside a task sees what the task did (DeviceThread::take_over)
     serial_.store(serial_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }

@@ -14,14 +14,14 @@ namespace cox {
 /// instruction), read by any: all its words are relaxed, because they carry nothing but themselves.
 class TaskCounters {
  public:
-  void ended(Outcome outcome) noexcept { bump(outcomes_[static_cast<std::size_t>(outcome)]); }
-  void accepted_inline() noexcept { bump(accepted_inline_); }
-  void parked() noexcept { bump(parks_); }
-  void woken() noexcept { bump(wakes_); }
-  void stalled() noexcept { stalls_.fetch_add(1, std::memory_order_relaxed); }  // by the stall watcher
+  void count_outcome(Outcome outcome) noexcept { bump(outcomes_[static_cast<std::size_t>(outcome)]); }
+  void count_inline() noexcept { bump(accepted_inline_); }
+  void count_park() noexcept { bump(parks_); }
+  void count_wake() noexcept { bump(wakes_); }
+  void count_stall() noexcept { stalls_.fetch_add(1, std::memory_order_relaxed); }  // by the stall watcher
 
   /// In stamp ticks; stands for `tasks` tasks.
-  void timed(std::uint64_t wait, std::uint64_t run, std::uint64_t tasks) noexcept {
+  void record_times(std::uint64_t wait, std::uint64_t run, std::uint64_t tasks) noexcept {
     wait_.record(wait, tasks);
     run_.record(run, tasks);
   }

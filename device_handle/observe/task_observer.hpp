@@ -31,7 +31,7 @@ class TaskObserver {
   /// First on the thread.
   void begin_thread() noexcept { number_ = this_thread_number(); }
   /// The thread has slept, or has been about to: the next task is timed.
-  void slept() noexcept { time_next_ = true; }
+  void on_sleep() noexcept { time_next_ = true; }
 
   /// What start() found, for end().
   struct Start {
@@ -47,7 +47,7 @@ class TaskObserver {
     return other;
   }
   /// The thread is in what belongs to the last task, for another time.
-  void enter_again() noexcept { running_.enter(running_.type()); }
+  void reenter() noexcept { running_.enter(running_.type()); }
   void leave() noexcept { running_.leave(); }
 
   /// After enter(), before the task runs.
@@ -69,12 +69,12 @@ class TaskObserver {
   /// The task has run, or was discarded; leaves it.
   void end(const Mailbox::Item& item, Outcome outcome, const Start& start) noexcept {
     leave();
-    counters_.ended(outcome);
+    counters_.count_outcome(outcome);
     const std::uint64_t end = start.timed || start.tracer != nullptr ? std::max(trace_stamp(), start.stamp) : 0;
     if (start.timed) {
       // Clock reads of two processors that are not ordered by anything may be out of order by a little.
-      counters_.timed(start.stamp - std::min(start.stamp, item.submitted), end - start.stamp,
-                      std::exchange(untimed_, 0U) + 1);
+      counters_.record_times(start.stamp - std::min(start.stamp, item.submitted), end - start.stamp,
+                             std::exchange(untimed_, 0U) + 1);
       time_next_ = false;
     } else {
       ++untimed_;

@@ -47,7 +47,7 @@ void name_traced_operation(const char* name) noexcept;
 
 /// From now on `tracer` is told, or nobody (nullptr). Tasks that have begun end with the former. Any thread.
 inline void set_task_tracer(const TaskTracer* tracer) noexcept {
-  detail::times_wanted.store(tracer != nullptr, std::memory_order_relaxed);
+  detail::timing_requested.store(tracer != nullptr, std::memory_order_relaxed);
   detail::task_tracers_set.fetch_add(1, std::memory_order_relaxed);
   detail::task_tracer.store(tracer, std::memory_order_release);  // pairs with DeviceThread::run
 }

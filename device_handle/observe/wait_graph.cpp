@@ -19,7 +19,7 @@ HeldNode::HeldNode(WaitNode& node) noexcept : node_(node), outer_(innermost_) { 
 
 HeldNode::~HeldNode() { innermost_ = outer_; }
 
-void HeldNode::forget() noexcept { innermost_ = nullptr; }
+void HeldNode::clear() noexcept { innermost_ = nullptr; }
 
 bool WaitNode::reaches(const WaitNode& target) const noexcept {
   return this == &target || std::ranges::any_of(waits_for_, [&](const Edge& edge) {
@@ -39,9 +39,9 @@ void WaitScope::announce(std::vector<WaitNode*> targets) {
   auto announced = std::make_unique<Edges>();
   const std::scoped_lock lock(graph_mutex());
   for (const HeldNode* held = HeldNode::innermost_; held != nullptr; held = held->outer_) {
-    for (const WaitNode* target : targets) ring_ = ring_ || target->reaches(held->node_);
+    for (const WaitNode* target : targets) closes_cycle_ = closes_cycle_ || target->reaches(held->node_);
   }
-  if (ring_) return;
+  if (closes_cycle_) return;
   for (const HeldNode* held = HeldNode::innermost_; held != nullptr; held = held->outer_) {
     auto& edges = held->node_.waits_for_;
     edges.reserve(edges.size() + targets.size());  // what may throw, before the first edge is drawn
@@ -53,7 +53,7 @@ void WaitScope::announce(std::vector<WaitNode*> targets) {
   edges_ = announced.release();
 }
 
-void WaitScope::answered() noexcept {
+void WaitScope::end_wait() noexcept {
   if (edges_ == nullptr) return;  // else only the lock tells whether somebody was here first
   const std::scoped_lock lock(graph_mutex());
   for (WaitNode* const node : edges_->waiting) {
@@ -64,7 +64,7 @@ void WaitScope::answered() noexcept {
 }
 
 void WaitScope::withdraw() noexcept {
-  answered();
+  end_wait();
   delete edges_;
 }
 

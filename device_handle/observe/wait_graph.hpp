@@ -6,7 +6,7 @@
 namespace cox {
 
 /// Who waits for whom among the things that a thread can hold up: device threads, and inline devices whose lock a
-/// thread holds. A ring in this graph is a deadlock, and is found before the last edge is drawn (law L10).
+/// thread holds. A cycle in this graph is a deadlock, and is found before the last edge is drawn (law L10).
 ///
 ///     device thread A, in a task, blocks on B  =>  edge A -> B until B has answered
 ///
@@ -38,10 +38,10 @@ class HeldNode {
   HeldNode& operator=(const HeldNode&) = delete;
 
   /// Whether the calling thread holds anything up.
-  [[nodiscard]] static bool any() noexcept { return innermost_ != nullptr; }
+  [[nodiscard]] static bool any_held() noexcept { return innermost_ != nullptr; }
 
   /// In a forked child: the calling thread holds nothing up any more.
-  static void forget() noexcept;
+  static void clear() noexcept;
 
  private:
   friend class WaitScope;
@@ -50,17 +50,17 @@ class HeldNode {
   HeldNode* const outer_;
 };
 
-/// Announces that everything the calling thread holds up will wait for the targets. If that closes a ring, `ring()` is
-/// true, nothing was announced, and the caller must not wait. Costs nothing for a thread that holds nothing. The caller
-/// keeps the targets alive while this lives: other threads walk over them.
+/// Announces that everything the calling thread holds up will wait for the targets. If that closes a cycle,
+/// `closes_cycle()` is true, nothing was announced, and the caller must not wait. Costs nothing for a thread that holds
+/// nothing. The caller keeps the targets alive while this lives: other threads walk over them.
 class WaitScope {
  public:
   explicit WaitScope(WaitNode& target) {
-    if (HeldNode::any()) [[unlikely]]
+    if (HeldNode::any_held()) [[unlikely]]
       announce(target);
   }
   explicit WaitScope(std::vector<WaitNode*> targets) {
-    if (HeldNode::any()) [[unlikely]]
+    if (HeldNode::any_held()) [[unlikely]]
       announce(std::move(targets));
   }
   ~WaitScope() {
@@ -70,11 +70,11 @@ class WaitScope {
   WaitScope(const WaitScope&) = delete;
   WaitScope& operator=(const WaitScope&) = delete;
 
-  [[nodiscard]] bool ring() const noexcept { return ring_; }
+  [[nodiscard]] bool closes_cycle() const noexcept { return closes_cycle_; }
   [[nodiscard]] bool announced() const noexcept { return edges_ != nullptr; }
 
   /// The wait is over, though the waiter may not have noticed yet. Any thread, before it wakes the waiter.
-  void answered() noexcept;
+  void end_wait() noexcept;
 
  private:
   struct Edges;
@@ -84,7 +84,7 @@ class WaitScope {
   void withdraw() noexcept;
 
   Edges* edges_ = nullptr;  // owned
-  bool ring_ = false;
+  bool closes_cycle_ = false;
 };
 
 }  // namespace cox

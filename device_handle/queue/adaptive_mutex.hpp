@@ -18,11 +18,11 @@ class AdaptiveMutex {
   AdaptiveMutex& operator=(const AdaptiveMutex&) = delete;
 
   void lock() noexcept {
-    for (int looks = 0; looks < most_looks; ++looks) {
+    for (int spins = 0; spins < max_spins; ++spins) {
       if (try_lock()) return;
       SystemPlatform::pause();
     }
-    while (state_.exchange(awaited, std::memory_order_acquire) != unlocked) state_.wait(awaited);
+    while (state_.exchange(contended, std::memory_order_acquire) != unlocked) state_.wait(contended);
   }
   [[nodiscard]] bool try_lock() noexcept {
     std::uint32_t expected = unlocked;
@@ -30,14 +30,14 @@ class AdaptiveMutex {
            state_.compare_exchange_strong(expected, locked, std::memory_order_acquire, std::memory_order_relaxed);
   }
   void unlock() noexcept {
-    if (state_.exchange(unlocked, std::memory_order_release) == awaited) state_.notify_one();
+    if (state_.exchange(unlocked, std::memory_order_release) == contended) state_.notify_one();
   }
 
  private:
-  static constexpr int most_looks = 100;  // a few microseconds
+  static constexpr int max_spins = 100;  // a few microseconds
   static constexpr std::uint32_t unlocked = 0;
   static constexpr std::uint32_t locked = 1;
-  static constexpr std::uint32_t awaited = 2;  // locked, and somebody may be asleep
+  static constexpr std::uint32_t contended = 2;  // locked, and somebody may be asleep
 
   std::atomic<std::uint32_t> state_{unlocked};
 };

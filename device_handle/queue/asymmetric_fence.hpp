@@ -14,7 +14,7 @@ namespace cox {
 ///
 ///     [light is free] -- refused --> [light fences, old stores may be in flight] -- stores have arrived --> [settled]
 ///
-/// `Machine` has atomic<T>, fence_all_threads() -> bool, full_fence() and let_stores_arrive().
+/// `Machine` has atomic<T>, fence_all_threads() -> bool, full_fence() and drain_stores().
 template <class Machine>
 class AsymmetricFence {
  public:
@@ -39,7 +39,7 @@ class AsymmetricFence {
       if (Machine::fence_all_threads()) return;
       light_is_free_.store(false, std::memory_order_relaxed);
       Machine::full_fence();
-      Machine::let_stores_arrive();
+      Machine::drain_stores();
       settled_.store(true, std::memory_order_release);
     }
     Machine::full_fence();

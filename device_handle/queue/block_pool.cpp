@@ -16,10 +16,10 @@ BlockPool::BlockPool() : free_(std::make_unique<FreeBlocks>()) {
 }
 
 BlockPool::~BlockPool() {
-  for (void* block = nullptr; free_->queue.try_dequeue(block);) release(block);
+  for (void* block = nullptr; free_->queue.try_dequeue(block);) free(block);
 }
 
-void* BlockPool::take() {
+void* BlockPool::allocate() {
   void* block = nullptr;
   if (free_->queue.try_dequeue(block)) {
     retained_.fetch_sub(1, std::memory_order_relaxed);
@@ -30,12 +30,12 @@ void* BlockPool::take() {
   return block;
 }
 
-void BlockPool::give_back(void* block) noexcept {
+void BlockPool::recycle(void* block) noexcept {
   if (!sealed_.load(std::memory_order_acquire) && retained_.load(std::memory_order_relaxed) < retained_limit &&
       free_->queue.enqueue(free_->giver, block)) {
     retained_.fetch_add(1, std::memory_order_relaxed);
   } else {
-    release(block);
+    free(block);
   }
 }
 
@@ -44,11 +44,11 @@ void BlockPool::trim() noexcept {
     void* block = nullptr;
     if (!free_->queue.try_dequeue(block)) return;
     retained_.fetch_sub(1, std::memory_order_relaxed);
-    release(block);
+    free(block);
   }
 }
 
-void BlockPool::release(void* block) noexcept {
+void BlockPool::free(void* block) noexcept {
   ::operator delete(block, std::align_val_t{block_alignment});
   allocated_.fetch_sub(1, std::memory_order_relaxed);
 }

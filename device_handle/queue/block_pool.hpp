@@ -22,12 +22,12 @@ class BlockPool {
   ~BlockPool();
 
   /// A block of `block_bytes`, its content undefined. Throws std::bad_alloc.
-  [[nodiscard]] void* take();
+  [[nodiscard]] void* allocate();
 
   /// Device thread only (or whoever took over its role).
-  void give_back(void* block) noexcept;
+  void recycle(void* block) noexcept;
 
-  /// From now on give_back() frees, and may be called from any thread.
+  /// From now on recycle() frees, and may be called from any thread.
   void seal() noexcept { sealed_.store(true, std::memory_order_release); }
 
   /// Bytes of all blocks, in use and free.
@@ -37,7 +37,7 @@ class BlockPool {
   void trim() noexcept;
 
   /// Frees a block instead of keeping it. Any thread.
-  void release(void* block) noexcept;
+  void free(void* block) noexcept;
 
  private:
   struct FreeBlocks;

@@ -168,7 +168,7 @@ class Lane {
     for (Segment* const segment :
          {std::exchange(head_segment_, nullptr), std::exchange(stranded_, nullptr), std::exchange(spare_, nullptr),
           returned_.exchange(nullptr, std::memory_order_relaxed)}) {
-      if (segment != nullptr) pool.release(segment);
+      if (segment != nullptr) pool.free(segment);
     }
   }
 
@@ -177,7 +177,7 @@ class Lane {
   // reads it, so that the device thread learns of some how long they have waited; or all, if somebody wants to know.
   [[gnu::always_inline]] std::uint64_t next_stamp(bool early) const noexcept {
     const std::uint64_t following = last_stamp_ + 1;
-    if (early && following % stamps_per_tick != 0 && !Platform::times_wanted()) return following;
+    if (early && following % stamps_per_tick != 0 && !Platform::timing_requested()) return following;
     const std::uint64_t stamp = stamp_at(early ? Platform::now_early() : Platform::now());
     const std::uint64_t least = stamp_at((following + stamps_per_tick - 1) / stamps_per_tick);
     if (stamp >= least) [[likely]]
@@ -224,7 +224,7 @@ class Lane {
   // there.
   void* take(Pool& pool) {
     Segment* const segment = returned_.load(std::memory_order_acquire);  // pairs with retire()
-    if (segment == nullptr) return pool.take();
+    if (segment == nullptr) return pool.allocate();
     returned_.store(nullptr, std::memory_order_relaxed);
     return segment;
   }
@@ -233,7 +233,7 @@ class Lane {
     if (returned_.load(std::memory_order_relaxed) == nullptr) {
       returned_.store(segment, std::memory_order_release);  // pairs with take(): we are done with it
     } else {
-      pool.give_back(segment);
+      pool.recycle(segment);
     }
   }
 

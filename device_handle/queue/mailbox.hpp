@@ -81,7 +81,7 @@ class BasicMailbox {
 
   /// Discards what is still queued. No other thread uses the mailbox any more.
   ~BasicMailbox() {
-    settle();
+    quiesce();
     discard_ready([](Outcome) {});
     for (Lane* lane = lanes_.load(std::memory_order_relaxed); lane != nullptr;) {
       lane->free_segments(pool_);
@@ -200,7 +200,7 @@ class BasicMailbox {
   }
 
   /// Blocks until a push may find room, or until `deadline`.
-  void await_room(std::chrono::steady_clock::time_point deadline) noexcept {
+  void wait_for_space(std::chrono::steady_clock::time_point deadline) noexcept {
     const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(), as in acquire_credits()
     if (outstanding_credits() >= capacity_ && !closing()) {
@@ -291,7 +291,7 @@ class BasicMailbox {
 
   /// After closing() became true: waits until no push is in progress and attends to every lane. What run_ready() and
   /// discard_ready() find from then on is all there will ever be.
-  void settle() noexcept {
+  void quiesce() noexcept {
     state_.store(State::Closing, std::memory_order_seq_cst);
     Platform::heavy_barrier();  // pairs with the light_barrier of enter()
     attended_.clear();
@@ -306,7 +306,7 @@ class BasicMailbox {
     arrivals_.store(0, std::memory_order_relaxed);  // whoever put a lane there was busy
   }
 
-  /// Whether anything is left; after settle().
+  /// Whether anything is left; after quiesce().
   [[nodiscard]] bool empty() noexcept {
     for (const Attended& entry : attended_) {
       if (entry.lane->front_stamp(pool_) != 0) return false;
@@ -315,7 +315,7 @@ class BasicMailbox {
   }
 
   /// Destroys unrun what is queued, answering whoever waits for it (L2), and calls `account(Outcome::Cancelled)` for
-  /// each. After settle().
+  /// each. After quiesce().
   template <class Account>
   void discard_ready(Account&& account) noexcept {
     for (const Attended& entry : attended_) {
@@ -379,14 +379,14 @@ class BasicMailbox {
 
   [[gnu::always_inline]] State enter(Lane& lane) noexcept {
     lane.busy.store(1, std::memory_order_relaxed);
-    Platform::light_barrier();  // pairs with settle(): we see the closed state or it sees us busy
+    Platform::light_barrier();  // pairs with quiesce(): we see the closed state or it sees us busy
     const State state = state_.load(std::memory_order_acquire);
     if (state != State::Open) [[unlikely]]
       leave(lane);
     return state;
   }
 
-  static void leave(Lane& lane) noexcept { lane.busy.store(0, std::memory_order_release); }  // pairs with settle()
+  static void leave(Lane& lane) noexcept { lane.busy.store(0, std::memory_order_release); }  // pairs with quiesce()
 
   // A push that has begun, but whose task could not be built. Its thread may push nothing more for as long as it lives:
   // its credits must not stay with it (L3, L7).
@@ -416,7 +416,7 @@ class BasicMailbox {
 
   // Counts what a round has run, and returns its credits.
   struct Tally {
-    explicit Tally(BasicMailbox& of) noexcept : mailbox(of) {}
+    explicit Tally(BasicMailbox& owner) noexcept : mailbox(owner) {}
     ~Tally() {
       if (uncredited != 0) mailbox.return_credits(uncredited);
     }

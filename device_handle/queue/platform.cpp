@@ -94,7 +94,7 @@ void detail::check_clock_source(const char* file) noexcept {
   if (!names_tsc(file).value_or(true)) distrust_clock();
 }
 
-void detail::check_clock_source_now_and_then() noexcept {
+void detail::check_clock_source_periodically() noexcept {
   if (!stamps_are_time()) return;
   const std::int64_t now = steady_now();
   std::int64_t due = next_check.load(std::memory_order_relaxed);
@@ -109,7 +109,7 @@ bool detail::MembarrierMachine::fence_all_threads() noexcept {
 
 // A store leaves a processor's store buffer within microseconds, and a thread that loses its processor takes no store
 // along in that buffer. sleep_until() reads the clock again if the kernel refuses to sleep, too.
-void detail::MembarrierMachine::let_stores_arrive() noexcept {
+void detail::MembarrierMachine::drain_stores() noexcept {
   std::this_thread::sleep_until(SteadyClock::now() + std::chrono::milliseconds(10));
 }
 

@@ -28,7 +28,7 @@ inline constinit StampClock stamp_clock{};
 /// Starts after any value that the time-stamp counter reaches in years, so that stamps of this clock follow those of
 /// that one.
 inline constinit std::atomic<std::uint64_t> stamp_counter{std::uint64_t{1} << 60};
-inline constinit std::atomic<bool> times_wanted{false};  // relaxed: a matter of time whom it reaches
+inline constinit std::atomic<bool> timing_requested{false};  // relaxed: a matter of time whom it reaches
 
 /// A store-load fence without std::atomic_thread_fence, which ThreadSanitizer does not model.
 inline void full_fence() noexcept {
@@ -42,7 +42,7 @@ struct MembarrierMachine {
   using atomic = std::atomic<T>;
   static bool fence_all_threads() noexcept;
   static void full_fence() noexcept { detail::full_fence(); }
-  static void let_stores_arrive() noexcept;
+  static void drain_stores() noexcept;
 };
 
 inline constinit AsymmetricFence<MembarrierMachine> asymmetric_fence{};
@@ -58,7 +58,7 @@ inline constexpr const char* clock_source_file = "/sys/devices/system/clocksourc
 /// Calls distrust_clock() if `file` can be read and names another clock source than the time-stamp counter.
 void check_clock_source(const char* file) noexcept;
 /// The same of clock_source_file, at most once a minute in the process.
-void check_clock_source_now_and_then() noexcept;
+void check_clock_source_periodically() noexcept;
 
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept;
 /// Like futex_wait, until `deadline` if there is one.
@@ -83,7 +83,7 @@ struct SystemPlatform {
   static constexpr std::uint64_t stamps_per_tick = 8;
 
   /// Whether all shall have it read, since somebody asks when each was submitted.
-  static bool times_wanted() noexcept { return detail::times_wanted.load(std::memory_order_relaxed); }
+  static bool timing_requested() noexcept { return detail::timing_requested.load(std::memory_order_relaxed); }
 
   /// The clock that closures are stamped by. If a stamp is read after an event that another thread's read preceded, it
   /// is larger: the time-stamp counter where the system vouches for it (rdtscp waits for earlier loads), else one
@@ -129,7 +129,7 @@ struct SystemPlatform {
   /// The clock was set back: no further stamp comes from it.
   static void distrust_clock() noexcept { detail::distrust_clock(); }
   /// Called by a device thread that is about to sleep.
-  static void check_clock() noexcept { detail::check_clock_source_now_and_then(); }
+  static void check_clock() noexcept { detail::check_clock_source_periodically(); }
 
   /// The two halves of an asymmetric store-load fence; see AsymmetricFence. The light half costs nothing where the
   /// kernel has membarrier.

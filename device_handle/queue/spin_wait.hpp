@@ -18,7 +18,7 @@ class SpinWait {
   explicit SpinWait(std::chrono::nanoseconds limit) noexcept : limit_(limit) {}
 
   /// One pause. False when the time is up.
-  [[nodiscard]] bool again() noexcept {
+  [[nodiscard]] bool spin_once() noexcept {
     if (!contended_ && ++pauses_ % pauses_per_look != 0) {
       SystemPlatform::pause();
       return true;
@@ -41,7 +41,7 @@ class SpinWait {
   }
 
   /// Offers the processor to others from the first look on.
-  void yield_at_once() noexcept {
+  void yield_immediately() noexcept {
     contended_ = true;
     offer_ = {};
   }

@@ -71,9 +71,9 @@ Outcome run_task(void* object) noexcept {
 }
 
 template <Task T>
-void discard_task(void* object, CallError::Kind why) noexcept {
+void discard_task(void* object, CallError::Kind reason) noexcept {
   T& task = *static_cast<T*>(object);
-  task.discard(why);
+  task.discard(reason);
   std::destroy_at(&task);
 }
 
@@ -127,7 +127,7 @@ class BoxedTask {
  public:
   /// The task that `make()` returns. Throws what it throws, and std::bad_alloc.
   template <TaskMaker Make>
-  [[nodiscard]] static BoxedTask of(Make&& make, Pool& pool) {
+  [[nodiscard]] static BoxedTask make(Make&& make, Pool& pool) {
     const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
     void* const object = allocate(ops, pool);
     build_task(object, make, [&] { free(ops, object, pool); });
@@ -147,25 +147,25 @@ class BoxedTask {
 
   Outcome operator()() noexcept {
     const Outcome outcome = ops_->run(object_);
-    give_back();
+    recycle();
     return outcome;
   }
-  void discard(CallError::Kind why) noexcept {
-    ops_->discard(object_, why);
-    give_back();
+  void discard(CallError::Kind reason) noexcept {
+    ops_->discard(object_, reason);
+    recycle();
   }
 
   [[nodiscard]] const std::type_info* type() const noexcept { return ops_->type; }
 
   /// Memory for a task of `ops`. Throws std::bad_alloc.
   [[nodiscard]] static void* allocate(const TaskOps& ops, Pool& pool) {
-    if (pooled(ops)) return pool.take();
+    if (pooled(ops)) return pool.allocate();
     return ::operator new(ops.size, std::align_val_t{ops.alignment});
   }
   /// Frees it; no task is there. The pool takes blocks back from the device thread only: this goes to the heap.
   static void free(const TaskOps& ops, void* memory, Pool& pool) noexcept {
     if (pooled(ops)) {
-      pool.release(memory);
+      pool.free(memory);
     } else {
       ::operator delete(memory, std::align_val_t{ops.alignment});
     }
@@ -176,10 +176,10 @@ class BoxedTask {
     return ops.size <= Pool::block_bytes && ops.alignment <= Pool::block_alignment;
   }
 
-  void give_back() noexcept {
+  void recycle() noexcept {
     void* const memory = std::exchange(object_, nullptr);
     if (pooled(*ops_)) {
-      pool_->give_back(memory);
+      pool_->recycle(memory);
     } else {
       free(*ops_, memory, *pool_);
     }
@@ -194,9 +194,9 @@ class BoxedTask {
 struct NoBlockPool {
   static constexpr std::size_t block_bytes = 0;
   static constexpr std::size_t block_alignment = 1;
-  static void* take() noexcept { return nullptr; }
-  static void give_back(void*) noexcept {}
-  static void release(void*) noexcept {}
+  static void* allocate() noexcept { return nullptr; }
+  static void recycle(void*) noexcept {}
+  static void free(void*) noexcept {}
 };
 
 }  // namespace cox

@@ -23,7 +23,7 @@ std::unique_lock<std::mutex> InlineDevice::enter() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     const WaitScope waiting(*this);
-    if (waiting.ring()) {
+    if (waiting.closes_cycle()) {
       throw CallError(CallError::Kind::WouldDeadlock,
                       "call refused: would_deadlock: the thread in " + device_.to_string() + " waits for this one",
                       std::source_location());
@@ -44,11 +44,11 @@ InlineDevice::Entry::~Entry() {
   device_.destroy_if_abandoned();
 }
 
-void InlineDevice::deliver(const std::shared_ptr<PostQueue>& posts) {
+void InlineDevice::queue_dispatch(const std::shared_ptr<PostQueue>& posts) {
   if (on_this_thread() && exclusive()) {
-    answer_inside(posts);
+    dispatch_inline(posts);
   } else {
-    post([&] { return PostQueue::AnswerPosts{posts}; });
+    post([&] { return PostQueue::DispatchPosts{posts}; });
   }
 }
 
@@ -59,9 +59,9 @@ void InlineDevice::run_pending() {
     const StreamScope scope(next.stream);
     if (abandoned_.load(std::memory_order_relaxed)) {
       next.task.discard(CallError::Kind::Closed);
-      counters_.ended(Outcome::Cancelled);
+      counters_.count_outcome(Outcome::Cancelled);
     } else {
-      counters_.ended(next.task());
+      counters_.count_outcome(next.task());
     }
   }
 }

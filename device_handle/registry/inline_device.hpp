@@ -55,15 +55,15 @@ class InlineDevice final : public DeviceBase {
     throw_if_closing();
     if (on_this_thread()) {
       pending_.push_back({box(make), StreamId::current()});
-      counters_.accepted_inline();
+      counters_.count_inline();
       return false;
     }
     const Entry entry(*this, enter());
     throw_if_closing();
     {
       auto task = make();
-      counters_.accepted_inline();
-      counters_.ended(task());
+      counters_.count_inline();
+      counters_.count_outcome(task());
     }
     run_pending();
     return false;
@@ -73,7 +73,7 @@ class InlineDevice final : public DeviceBase {
   using Boxed = BoxedTask<NoBlockPool>;
   template <TaskMaker Make>
   [[nodiscard]] Boxed box(Make&& make) {
-    return Boxed::of(make, no_pool_);
+    return Boxed::make(make, no_pool_);
   }
 
   [[nodiscard]] Statistics statistics() const { return counters_.snapshot(0, 1.0); }
@@ -87,13 +87,13 @@ class InlineDevice final : public DeviceBase {
   ShutdownOutcome join(std::chrono::steady_clock::time_point deadline);
 
   template <class S>
-  [[nodiscard]] static ServiceCell<S>& cell_here() {
+  [[nodiscard]] static ServiceCell<S>& current_cell() {
     return *current_->services_.find<S>();
   }
 
   static void name_running(const char*, const std::source_location&) noexcept {}
 
-  /// cell_here() finds the cells of `device` while this lives: the thread may be in several.
+  /// current_cell() finds the cells of `device` while this lives: the thread may be in several.
   class CurrentScope {
    public:
     explicit CurrentScope(InlineDevice& device) noexcept : outer_(std::exchange(current_, &device)) {}
@@ -133,7 +133,7 @@ class InlineDevice final : public DeviceBase {
     return &mark;
   }
   [[nodiscard]] std::unique_lock<std::mutex> enter();
-  void deliver(const std::shared_ptr<PostQueue>& posts) override;
+  void queue_dispatch(const std::shared_ptr<PostQueue>& posts) override;
   void run_pending();
   void destroy_services(std::unique_lock<std::mutex> lock);
   void destroy_if_abandoned();

@@ -66,7 +66,7 @@ struct ExitGuard {
       devices().exiting = true;
       if (detail::is_forked()) return;
     }
-    if (!HeldNode::any()) {
+    if (!HeldNode::any_held()) {
       shutdown_all(exit_timeout);
     } else {
       shutdown_others(exit_timeout);
@@ -80,7 +80,7 @@ void in_child() {
   detail::set_forked();
   for (auto& [key, entry] : devices().threads) entry.device->mark_forked();
   for (auto& [key, entry] : devices().inlines) entry.device->mark_forked();
-  HeldNode::forget();
+  HeldNode::clear();
   devices().mutex.unlock();
 }
 
@@ -158,9 +158,9 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   };
   refuse_own(all.threads);
   refuse_own(all.inlines);
-  if (HeldNode::any()) targets = targets_of(all, matches);
+  if (HeldNode::any_held()) targets = targets_of(all, matches);
   const WaitScope waiting(pointers_to(targets));
-  if (waiting.ring()) {
+  if (waiting.closes_cycle()) {
     throw CallError(CallError::Kind::WouldDeadlock,
                     "shutdown refused: would_deadlock: it waits for the calling thread");
   }
@@ -211,7 +211,7 @@ void shutdown_others(std::chrono::milliseconds timeout) noexcept {
     const auto add = [&](auto& map) {
       for (auto& [key, entry] : map) {
         const auto same = [device = key.first](DeviceId id) { return id == device; };
-        if (entry.device->on_this_thread() || WaitScope(pointers_to(targets_of(all, same))).ring()) continue;
+        if (entry.device->on_this_thread() || WaitScope(pointers_to(targets_of(all, same))).closes_cycle()) continue;
         if (std::ranges::find(ids, key.first) == ids.end()) ids.push_back(key.first);
       }
     };
@@ -245,7 +245,7 @@ std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage s
     const auto found = map.find({device, stage});
     if (found == map.end()) break;
     if (!found->second.closing) return found->second.device;
-    if (DeviceThread::current() != nullptr || HeldNode::any()) {
+    if (DeviceThread::current() != nullptr || HeldNode::any_held()) {
       throw CallError(CallError::Kind::Closed,
                       "cannot open a service: closed: " + device.to_string() +
                           " is being shut down and the caller is a device thread",

@@ -35,15 +35,15 @@ std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallO
   }
 }
 
-std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept {
+std::optional<CallError::Kind> find_refusal(const CallOptions& options) noexcept {
   if (options.stop.stop_requested()) return CallError::Kind::Cancelled;
   if (options.deadline && std::chrono::steady_clock::now() >= *options.deadline) return CallError::Kind::Expired;
   return std::nullopt;
 }
 
-void throw_would_deadlock(DeviceId device, const char* why) {
+void throw_would_deadlock(DeviceId device, const char* reason) {
   throw CallError(CallError::Kind::WouldDeadlock,
-                  "call refused: would_deadlock: " + device.to_string() + " cannot answer: " + why,
+                  "call refused: would_deadlock: " + device.to_string() + " cannot answer: " + reason,
                   std::source_location());
 }
 

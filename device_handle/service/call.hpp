@@ -24,7 +24,7 @@
 // What travels through a mailbox when a client calls a device, by what becomes of the closure's result:
 //
 //   PostedTask    submit: nobody waits; an exception goes to the service's sink
-//   AnsweredTask  submit_blocking, exclusive: the caller waits at an Answer on its own stack
+//   BlockingTask  submit_blocking, exclusive: the caller waits at a BlockingResult on its own stack
 //   AsyncTask     submit_async: a completion handler receives it (submit_async.hpp)
 //   Guarded<T>    any of them with CallOptions
 //
@@ -49,10 +49,10 @@ decltype(auto) at_site(const std::source_location& site, F&& f) {
 [[nodiscard]] std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) noexcept;
 
 /// What keeps a task from starting: its stop_token or its deadline.
-[[nodiscard]] std::optional<CallError::Kind> obstacle(const CallOptions& options) noexcept;
+[[nodiscard]] std::optional<CallError::Kind> find_refusal(const CallOptions& options) noexcept;
 
 /// Refuses a call, saying why `device` cannot answer it.
-[[noreturn]] void throw_would_deadlock(DeviceId device, const char* why);
+[[noreturn]] void throw_would_deadlock(DeviceId device, const char* reason);
 /// Refuses a call from a destructor of a service that is destroyed later than the one called.
 [[noreturn]] void throw_service_closed(DeviceId device);
 
@@ -67,14 +67,14 @@ class Guarded {
   Guarded(CallOptions options, T&& task) : options_(std::move(options)), task_(std::move(task)) {}
 
   Outcome operator()() noexcept {
-    if (const auto kind = obstacle(options_)) {
+    if (const auto kind = find_refusal(options_)) {
       task_.discard(*kind);
       return outcome_of(*kind);
     }
     Device::name_running(options_.label, options_.site);
     return task_();
   }
-  void discard(CallError::Kind why) noexcept { task_.discard(why); }
+  void discard(CallError::Kind reason) noexcept { task_.discard(reason); }
   /// The task was not accepted.
   void refuse(std::exception_ptr error) noexcept { task_.refuse(std::move(error)); }
 
@@ -136,11 +136,11 @@ class CallResult {
 /// Where the caller of a blocking call waits, on its own stack. A cache line of its own: the device thread writes it,
 /// the waiter reads it, and nothing else that either of them needs lies there.
 template <class R>
-class alignas(cache_line) Answer {
+class alignas(cache_line) BlockingResult {
  public:
-  explicit Answer(WaitScope& waiting) noexcept : waiting_(waiting.announced() ? &waiting : nullptr) {}
-  Answer(const Answer&) = delete;
-  Answer& operator=(const Answer&) = delete;
+  explicit BlockingResult(WaitScope& waiting) noexcept : waiting_(waiting.announced() ? &waiting : nullptr) {}
+  BlockingResult(const BlockingResult&) = delete;
+  BlockingResult& operator=(const BlockingResult&) = delete;
 
   /// Blocks; returns what the body returned or throws what it threw.
   R wait(std::chrono::nanoseconds spin) {
@@ -150,8 +150,8 @@ class alignas(cache_line) Answer {
 
   // ---- device thread
   [[nodiscard]] CallResult<R>& result() noexcept { return result_; }
-  void give() noexcept {
-    if (waiting_ != nullptr) waiting_->answered();
+  void complete() noexcept {
+    if (waiting_ != nullptr) waiting_->end_wait();
     completion_.signal();  // the caller, and this with it, may be gone after this
   }
 
@@ -161,33 +161,33 @@ class alignas(cache_line) Answer {
   WaitScope* waiting_;  // null for a client thread, which is in nobody's way
 };
 
-/// A call whose caller waits at an Answer, so the body may borrow from the caller's stack. The body is destroyed on the
-/// device thread before the caller wakes (L6).
+/// A call whose caller waits at a BlockingResult, so the body may borrow from the caller's stack. The body is destroyed
+/// on the device thread before the caller wakes (L6).
 template <class Body>
-class AnsweredTask {
+class BlockingTask {
   using R = std::invoke_result_t<Body&>;
 
  public:
-  AnsweredTask(Body&& body, Answer<R>& answer, DeviceId device)
-      : body_(std::in_place, std::move(body)), answer_(&answer), device_(device) {}
+  BlockingTask(Body&& body, BlockingResult<R>& blocking_result, DeviceId device)
+      : body_(std::in_place, std::move(body)), blocking_result_(&blocking_result), device_(device) {}
 
   Outcome operator()() noexcept {
-    CallResult<R>& result = answer_->result();
+    CallResult<R>& result = blocking_result_->result();
     result.run(*body_);
     const Outcome outcome = result.failed() ? Outcome::Failed : Outcome::Completed;
     body_.reset();
-    answer_->give();
+    blocking_result_->complete();
     return outcome;
   }
-  void discard(CallError::Kind why) noexcept {
+  void discard(CallError::Kind reason) noexcept {
     body_.reset();
-    answer_->result().fail(call_error(why, device_, nullptr));
-    answer_->give();
+    blocking_result_->result().fail(call_error(reason, device_, nullptr));
+    blocking_result_->complete();
   }
 
  private:
   std::optional<Body> body_;
-  Answer<R>* answer_;
+  BlockingResult<R>* blocking_result_;
   DeviceId device_;
 };
 
@@ -206,22 +206,22 @@ class GuardedCall {
   struct Ticket {
     std::shared_ptr<GuardedCall> call;
     Outcome operator()() const noexcept { return call->run(); }
-    void discard(CallError::Kind why) const noexcept { call->discard(why); }
+    void discard(CallError::Kind reason) const noexcept { call->discard(reason); }
   };
 
   R wait() {
     {
-      const std::stop_callback on_stop(options_.stop, [this] { completion_.nudge(); });
+      const std::stop_callback on_stop(options_.stop, [this] { completion_.interrupt(); });
       const bool answered =
           completion_.wait_until(options_.deadline, [this] { return options_.stop.stop_requested(); });
-      if (!answered) give_up();
+      if (!answered) abandon();
     }
-    if (left_) std::rethrow_exception(call_error(why_, device_, &options_));
+    if (abandoned_) std::rethrow_exception(call_error(abandon_reason_, device_, &options_));
     return std::move(result_).get();
   }
 
  private:
-  enum class Claim : std::uint8_t { Queued, Started, Left };
+  enum class Claim : std::uint8_t { Queued, Started, Abandoned };
 
   bool claim(Claim claim) noexcept {
     Claim expected = Claim::Queued;
@@ -229,10 +229,10 @@ class GuardedCall {
   }
 
   // The caller: leaves if the task has not started, else waits for its end.
-  void give_up() noexcept {
-    why_ = obstacle(options_).value_or(CallError::Kind::Expired);
-    if (claim(Claim::Left)) {
-      left_ = true;
+  void abandon() noexcept {
+    abandon_reason_ = find_refusal(options_).value_or(CallError::Kind::Expired);
+    if (claim(Claim::Abandoned)) {
+      abandoned_ = true;
       body_.reset();
     } else {
       completion_.wait({});
@@ -240,8 +240,8 @@ class GuardedCall {
   }
 
   Outcome run() noexcept {
-    const auto kind = obstacle(options_);
-    if (!claim(Claim::Started)) return outcome_of(why_);
+    const auto kind = find_refusal(options_);
+    if (!claim(Claim::Started)) return outcome_of(abandon_reason_);
     Outcome outcome = Outcome::Completed;
     if (kind) {
       outcome = outcome_of(*kind);
@@ -252,15 +252,15 @@ class GuardedCall {
       if (result_.failed()) outcome = Outcome::Failed;
     }
     body_.reset();
-    waiting_.answered();
+    waiting_.end_wait();
     completion_.signal();
     return outcome;
   }
-  void discard(CallError::Kind why) noexcept {
+  void discard(CallError::Kind reason) noexcept {
     if (!claim(Claim::Started)) return;
     body_.reset();
-    result_.fail(call_error(why, device_, &options_));
-    waiting_.answered();
+    result_.fail(call_error(reason, device_, &options_));
+    waiting_.end_wait();
     completion_.signal();
   }
 
@@ -272,8 +272,8 @@ class GuardedCall {
   WaitScope& waiting_;  // the caller's; only while it waits, that is after Claim::Started
   DeviceId device_;
   // The caller's, and of the device thread once it has seen Claim::Left:
-  CallError::Kind why_ = CallError::Kind::Expired;
-  bool left_ = false;
+  CallError::Kind abandon_reason_ = CallError::Kind::Expired;
+  bool abandoned_ = false;
 };
 
 /// A task nobody waits for. `F` takes the service; the size of the task is that of F.
@@ -285,7 +285,7 @@ class PostedTask {
   PostedTask(std::in_place_t, Make& make) : f_(make()) {}
 
   Outcome operator()() noexcept {
-    ServiceCell<S>& cell = Device::template cell_here<S>();
+    ServiceCell<S>& cell = Device::template current_cell<S>();
     try {
       const typename ServiceCell<S>::Borrow service(cell);
       std::invoke(std::move(f_), *service);

@@ -6,7 +6,7 @@ namespace cox {
 
 void Completion::wait(std::chrono::nanoseconds spin) noexcept {
   for (SpinWait waiting(spin); !done();) {
-    if (!waiting.again()) break;
+    if (!waiting.spin_once()) break;
   }
   wait_until(std::nullopt, [] { return false; });
 }

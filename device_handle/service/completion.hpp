@@ -27,12 +27,12 @@ class Completion {
   bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept;
 
   /// Makes a waiter look again at its `interrupted`; see wait_until.
-  void nudge() noexcept {
+  void interrupt() noexcept {
     std::uint32_t expected = sleeping;
     if (word_.compare_exchange_strong(expected, idle, std::memory_order_acq_rel)) SystemPlatform::wake(word_);
   }
 
-  /// Like wait_until, also returning when `interrupted()` is true; whoever makes it true then calls nudge().
+  /// Like wait_until, also returning when `interrupted()` is true; whoever makes it true then calls interrupt().
   template <class Interrupted>
   bool wait_until(std::optional<std::chrono::steady_clock::time_point> deadline, Interrupted&& interrupted) noexcept {
     for (;;) {
@@ -40,7 +40,7 @@ class Completion {
       if (deadline && std::chrono::steady_clock::now() >= *deadline) return done();
       std::uint32_t expected = idle;
       word_.compare_exchange_strong(expected, sleeping, std::memory_order_acq_rel);
-      if (interrupted()) return done();  // after the announcement: the nudge comes later and ends the sleep
+      if (interrupted()) return done();  // after the announcement: interrupt() comes later and ends the sleep
       if (!done()) detail::futex_wait_until(word_, sleeping, deadline);
     }
   }

@@ -26,9 +26,9 @@ class DeviceBase : public WaitNode, public ThreadContext {
   // ---- the device thread
 
   /// Counts a task that runs inside another one.
-  void account_inline(Outcome outcome) noexcept {
-    counters_.accepted_inline();
-    counters_.ended(outcome);
+  void count_inline_task(Outcome outcome) noexcept {
+    counters_.count_inline();
+    counters_.count_outcome(outcome);
   }
 
   /// Calls of this device's services run inline while this lives. Nests.
@@ -53,14 +53,14 @@ class DeviceBase : public WaitNode, public ThreadContext {
       : ThreadContext(device, stage, has_loop, options.spin), options_(std::move(options)) {}
 
   // Inside exclusive(), as any other call: at once, or right after the task that runs inline.
-  void answer_inside(const std::shared_ptr<PostQueue>& posts) {
-    const auto answer = [this](const std::shared_ptr<PostQueue>& notified) {
-      inline_calls_.run([&] { account_inline(PostQueue::AnswerPosts{notified}()); });
+  void dispatch_inline(const std::shared_ptr<PostQueue>& posts) {
+    const auto dispatch = [this](const std::shared_ptr<PostQueue>& notified) {
+      inline_calls_.run([&] { count_inline_task(PostQueue::DispatchPosts{notified}()); });
     };
     if (inline_calls_.in_task()) {
-      inline_calls_.defer([answer, posts] { answer(posts); });
+      inline_calls_.defer([dispatch, posts] { dispatch(posts); });
     } else {
-      answer(posts);
+      dispatch(posts);
     }
   }
 

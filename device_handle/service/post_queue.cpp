@@ -13,9 +13,9 @@
 
 namespace cox {
 
-void ThreadContext::answer_posts() noexcept {
+void ThreadContext::dispatch_posts() noexcept {
   for (std::size_t i = 0; i < posts_.size(); ++i) {  // one that answers may attach another
-    if (const std::shared_ptr<PostQueue> posts = posts_[i].lock()) posts->answer();
+    if (const std::shared_ptr<PostQueue> posts = posts_[i].lock()) posts->dispatch();
   }
 }
 
@@ -39,7 +39,7 @@ void PostQueue::notify() noexcept {
   constexpr std::chrono::milliseconds interval{1};
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     try {
-      return thread->deliver(shared_from_this());
+      return thread->queue_dispatch(shared_from_this());
     } catch (const CallError&) {  // closed: the service looks by itself then
       break;
     } catch (...) {  // no memory: a notification that is lost would be a wait without end
@@ -53,44 +53,44 @@ void PostQueue::post(Call call) {
   {
     const std::lock_guard lock(mutex_);
     calls_.push_back(std::move(call));
-    left_.store(true, std::memory_order_relaxed);
+    has_calls_.store(true, std::memory_order_relaxed);
   }
-  if (held_ != this) notify();
+  if (suppressed_ != this) notify();
 }
 
 void PostQueue::post_coalesced() noexcept {
-  // Release pairs with make_calls(): who finds that something is left finds what it is.
-  coalesced_is_due_.store(true, std::memory_order_release);
-  left_.store(true, std::memory_order_release);
-  if (held_ != this) notify();
+  // Release pairs with run_calls(): who finds that something is left finds what it is.
+  coalesced_pending_.store(true, std::memory_order_release);
+  has_calls_.store(true, std::memory_order_release);
+  if (suppressed_ != this) notify();
 }
 
-bool PostQueue::make_calls() noexcept {
+bool PostQueue::run_calls() noexcept {
   bool any = false;
-  const PostQueue* const outer = std::exchange(held_, this);
+  const PostQueue* const outer = std::exchange(suppressed_, this);
   // Relaxed: who has left a call notifies after it, or looks.
-  while (left_.load(std::memory_order_relaxed)) {
+  while (has_calls_.load(std::memory_order_relaxed)) {
     std::vector<Call> taken = std::exchange(spare_, {});
     {
       const std::lock_guard lock(mutex_);
       taken.swap(calls_);
-      left_.exchange(false, std::memory_order_acquire);  // pairs with post_coalesced()
+      has_calls_.exchange(false, std::memory_order_acquire);  // pairs with post_coalesced()
     }
     for (Call& each : taken) call(each);
     taken.clear();
     spare_ = std::move(taken);
-    if (coalesced_is_due_.load(std::memory_order_relaxed) &&
-        coalesced_is_due_.exchange(false, std::memory_order_acquire))
+    if (coalesced_pending_.load(std::memory_order_relaxed) &&
+        coalesced_pending_.exchange(false, std::memory_order_acquire))
       call(coalesced_);
     any = true;
   }
-  held_ = outer;
+  suppressed_ = outer;
   return any;
 }
 
-bool PostQueue::answer() noexcept {
+bool PostQueue::dispatch() noexcept {
   if (!on_notify_) return true;
-  make_calls();
+  run_calls();
   try {
     if (on_notify_) on_notify_();  // a call may have closed it
     return true;
@@ -113,17 +113,18 @@ void PostQueue::call(Call& function) const noexcept {
   }
 }
 
-PostQueue::HoldNotify::HoldNotify(PostQueue& posts) noexcept : posts_(posts), outer_(std::exchange(held_, &posts)) {}
+PostQueue::HoldNotify::HoldNotify(PostQueue& posts) noexcept
+    : posts_(posts), outer_(std::exchange(suppressed_, &posts)) {}
 
 PostQueue::HoldNotify::~HoldNotify() {
-  held_ = outer_;
-  if (posts_.left_.load(std::memory_order_relaxed)) posts_.notify();
+  suppressed_ = outer_;
+  if (posts_.has_calls_.load(std::memory_order_relaxed)) posts_.notify();
 }
 
-Outcome PostQueue::AnswerPosts::operator()() const noexcept {
+Outcome PostQueue::DispatchPosts::operator()() const noexcept {
   // Before it looks: who notifies from here on notifies again. Acquire pairs with the release in notify().
   posts->notified_.exchange(false, std::memory_order_acq_rel);
-  return posts->answer() ? Outcome::Completed : Outcome::Failed;
+  return posts->dispatch() ? Outcome::Completed : Outcome::Failed;
 }
 
 }  // namespace cox

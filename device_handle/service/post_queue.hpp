@@ -49,9 +49,9 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   void set_coalesced(Call call) noexcept { coalesced_ = std::move(call); }
   /// Makes the calls that have been posted, and those that they post. Returns whether there were any. Not inside a
   /// call.
-  bool make_calls() noexcept;
+  bool run_calls() noexcept;
   /// As if notified: makes the calls, then calls `on_notify`. Returns false if that threw.
-  bool answer() noexcept;
+  bool dispatch() noexcept;
   /// Notifications are not answered any more; the service makes the calls by itself.
   void close() noexcept;
 
@@ -70,7 +70,7 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   };
 
   /// The task that answers a notification.
-  struct AnswerPosts {
+  struct DispatchPosts {
     std::shared_ptr<PostQueue> posts;
     Outcome operator()() const noexcept;
     void discard(CallError::Kind) const noexcept {}
@@ -80,7 +80,7 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   void call(Call& function) const noexcept;
 
   // The queue whose calls the calling thread will make by itself.
-  static inline constinit thread_local const PostQueue* held_ = nullptr;
+  static inline constinit thread_local const PostQueue* suppressed_ = nullptr;
 
   const DeviceId device_;
   std::function<void()> on_notify_;  // device thread; empty: closed
@@ -88,8 +88,8 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   std::atomic<ThreadContext*> thread_{nullptr};  // null: not attached
   std::atomic<bool> notified_{false};
   std::atomic<bool> closed_{false};
-  std::atomic<bool> left_{false};  // there may be calls
-  std::atomic<bool> coalesced_is_due_{false};
+  std::atomic<bool> has_calls_{false};  // there may be calls
+  std::atomic<bool> coalesced_pending_{false};
   detail::AdaptiveMutex mutex_;
   std::vector<Call> calls_;  // guarded by mutex_
   std::vector<Call> spare_;  // device thread: empty, with room

@@ -92,7 +92,7 @@ class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
 
   /// Answers the PostQueues of this thread's services. For a task that waits, inside `exclusive`, for what may need
   /// this thread itself: calls it again and again. Device thread.
-  void answer_posts() noexcept;
+  void dispatch_posts() noexcept;
 
  protected:
   ThreadContext(DeviceId device, Stage stage, bool has_loop, std::chrono::nanoseconds spin) noexcept
@@ -126,7 +126,7 @@ class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
 
   /// Queues a task that answers `posts`, beyond the capacity of the queue. Any thread. Does not block, but on an inline
   /// device. Throws CallError Closed, Forked; std::bad_alloc.
-  virtual void deliver(const std::shared_ptr<PostQueue>& posts) = 0;
+  virtual void queue_dispatch(const std::shared_ptr<PostQueue>& posts) = 0;
 
   std::vector<std::weak_ptr<PostQueue>> posts_;
 };

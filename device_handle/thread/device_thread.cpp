@@ -47,10 +47,10 @@ bool DeviceThread::run_until_closing() {
   for (bool slept = false;;) {
     if (!spin(slept)) return false;
     if (mailbox_.closing()) return true;
-    counters_.parked();
+    counters_.count_park();
     slept = mailbox_.park();
-    if (slept) counters_.woken();
-    observer_.slept();
+    if (slept) counters_.count_wake();
+    observer_.on_sleep();
   }
 }
 
@@ -64,8 +64,8 @@ bool DeviceThread::spin(bool slept) {
     if (ran) {
       idle.restart();
       // The client that woke this thread may be waiting for the processor that it is on.
-      if (std::exchange(slept, false)) idle.yield_at_once();
-    } else if (mailbox_.closing() || !idle.again()) {
+      if (std::exchange(slept, false)) idle.yield_immediately();
+    } else if (mailbox_.closing() || !idle.spin_once()) {
       end_idle_poll();
       return true;
     }
@@ -92,22 +92,22 @@ bool DeviceThread::run(const Mailbox::Item& item) {
     outcome = item.ops->run(item.object);
   }
   observer_.end(item, outcome, start);
-  return take_over_.left_task();
+  return take_over_.leave_task();
 }
 
 // Counts as a task of the batch for the stall detector. Returns as run().
 bool DeviceThread::end_batch_when_idle() noexcept {
-  observer_.enter_again();
+  observer_.reenter();
   end_batch();
   observer_.leave();
-  return take_over_.left_task();
+  return take_over_.leave_task();
 }
 
-void DeviceThread::deliver(const std::shared_ptr<PostQueue>& posts) {
+void DeviceThread::queue_dispatch(const std::shared_ptr<PostQueue>& posts) {
   if (on_this_thread() && exclusive()) {
-    answer_inside(posts);
+    dispatch_inline(posts);
   } else {
-    post([&] { return PostQueue::AnswerPosts{posts}; }, WhenFull::OvercommitAlways);
+    post([&] { return PostQueue::DispatchPosts{posts}; }, WhenFull::OvercommitAlways);
   }
 }
 
@@ -117,7 +117,7 @@ void detail::name_traced_operation(const char* name) noexcept {
 }
 
 void DeviceThread::finish() {
-  mailbox_.settle();
+  mailbox_.quiesce();
   while (!mailbox_.empty()) {
     run_ready();
     if (take_over_.taken()) return;
@@ -131,11 +131,12 @@ void DeviceThread::finish() {
 }
 
 // A stop request has no way to end a futex wait; it is looked for from time to time.
-void DeviceThread::await_room(const CallOptions& options) {
-  if (const auto kind = detail::obstacle(options)) std::rethrow_exception(detail::call_error(*kind, device_, &options));
+void DeviceThread::wait_for_space(const CallOptions& options) {
+  if (const auto kind = detail::find_refusal(options))
+    std::rethrow_exception(detail::call_error(*kind, device_, &options));
   auto until = options.deadline.value_or(Clock::time_point::max());
   if (options.stop.stop_possible()) until = std::min(until, Clock::now() + look_again);
-  mailbox_.await_room(until);
+  mailbox_.wait_for_space(until);
 }
 
 ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> threads, Clock::time_point deadline) {
@@ -166,8 +167,8 @@ bool DeviceThread::take_over_if_stuck() {
   if (!take_over_.take_if_stuck(running())) return false;
   thread_.detach();
   mailbox_.prepare_take_over();
-  mailbox_.settle();
-  mailbox_.discard_ready([this](Outcome discarded) { counters_.ended(discarded); });
+  mailbox_.quiesce();
+  mailbox_.discard_ready([this](Outcome discarded) { counters_.count_outcome(discarded); });
   return true;
 }
 
@@ -178,7 +179,8 @@ Statistics DeviceThread::statistics() const {
 }
 
 DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops) {
-  return begin_slow(ops, HeldNode::any() || detail::ExceedCapacity::active() ? WhenFull::Overcommit : WhenFull::Block);
+  return begin_slow(ops,
+                    HeldNode::any_held() || detail::ExceedCapacity::active() ? WhenFull::Overcommit : WhenFull::Block);
 }
 
 DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, std::source_location site) {
@@ -186,11 +188,11 @@ DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, std::sour
 }
 
 DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, const CallOptions& options) {
-  if (HeldNode::any() || options_.queue_policy != QueuePolicy::Block) return begin_slow(ops);
+  if (HeldNode::any_held() || options_.queue_policy != QueuePolicy::Block) return begin_slow(ops);
   for (;;) {
     const Reservation reservation = begin_slow(ops, WhenFull::Fail);
     if (reservation.object != nullptr) return reservation;
-    await_room(options);
+    wait_for_space(options);
   }
 }
 

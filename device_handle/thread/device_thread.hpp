@@ -59,12 +59,12 @@ class DeviceThread final : public DeviceBase {
   using Boxed = BoxedTask<BlockPool>;
   template <TaskMaker Make>
   [[nodiscard]] Boxed box(Make&& make) {
-    return Boxed::of(make, mailbox_.pool());
+    return Boxed::make(make, mailbox_.pool());
   }
 
   [[nodiscard]] Statistics statistics() const;
   [[nodiscard]] const RunningTask& running() const noexcept { return observer_.running(); }
-  void count_stall() noexcept { counters_.stalled(); }
+  void count_stall() noexcept { counters_.count_stall(); }
 
   /// Refuses new calls from now on (L4).
   void close() noexcept { mailbox_.close(); }
@@ -90,7 +90,7 @@ class DeviceThread final : public DeviceBase {
 
   /// The cell of S on the calling device thread, where it has been built.
   template <class S>
-  [[nodiscard]] static ServiceCell<S>& cell_here() {
+  [[nodiscard]] static ServiceCell<S>& current_cell() {
     static constinit thread_local ServiceCell<S>* cell = nullptr;
     if (cell == nullptr) [[unlikely]]
       cell = current()->services_.template find<S>();
@@ -102,7 +102,7 @@ class DeviceThread final : public DeviceBase {
     current()->observer_.name(label, site);
   }
 
-  /// The device whose cells cell_here() finds: on a device thread there is only one.
+  /// The device whose cells current_cell() finds: on a device thread there is only one.
   struct CurrentScope {
     explicit CurrentScope(DeviceThread&) noexcept {}
   };
@@ -131,14 +131,14 @@ class DeviceThread final : public DeviceBase {
   Reservation begin_slow(const TaskOps& ops, const CallOptions& options);
   Reservation begin_slow(const TaskOps& ops, WhenFull when_full);
 
-  void await_room(const CallOptions& options);
+  void wait_for_space(const CallOptions& options);
   void main();
   bool run_until_closing();
   bool spin(bool slept);
   std::size_t run_ready();
   bool run(const Mailbox::Item& item);
   bool end_batch_when_idle() noexcept;
-  void deliver(const std::shared_ptr<PostQueue>& posts) override;
+  void queue_dispatch(const std::shared_ptr<PostQueue>& posts) override;
   void finish();
   bool take_over_if_stuck();
   [[noreturn]] void throw_refused(PushResult result) const;

@@ -128,7 +128,7 @@ void detail::stop_watching(const std::shared_ptr<DeviceThread>& thread) {
   if (!w.watched.empty() || !w.thread.joinable()) return;
   unneeded = std::move(w.thread);
   // A callback may be running on the watcher: one that shuts the device down, or waits for the caller, is not joined.
-  if (unneeded.get_id() == std::this_thread::get_id() || HeldNode::any()) {
+  if (unneeded.get_id() == std::this_thread::get_id() || HeldNode::any_held()) {
     unneeded.request_stop();
     unneeded.detach();
   }

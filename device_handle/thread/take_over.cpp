@@ -32,7 +32,7 @@ bool TakeOver::take_if_stuck(const RunningTask& running) noexcept {
 
 bool TakeOver::take(const RunningTask& running) noexcept {
   custody_.store(Custody::Requested, std::memory_order_seq_cst);
-  SystemPlatform::heavy_barrier();  // pairs with the light_barrier in left_task()
+  SystemPlatform::heavy_barrier();  // pairs with the light_barrier in leave_task()
   Custody expected = Custody::Requested;
   const Custody next = running.in_task() ? Custody::Taken : Custody::Kept;
   return custody_.compare_exchange_strong(expected, next, std::memory_order_acq_rel) && next == Custody::Taken;

@@ -15,10 +15,10 @@ class TakeOver {
  public:
   // ---- the device thread
 
-  /// Whether it was taken from this thread. To be asked after each task, by way of left_task().
+  /// Whether it was taken from this thread. To be asked after each task, by way of leave_task().
   [[nodiscard]] bool taken() const noexcept { return custody_.load(std::memory_order_relaxed) == Custody::Taken; }
   /// The thread has left a task. Returns whether the mailbox is still its own.
-  bool left_task() noexcept {
+  bool leave_task() noexcept {
     SystemPlatform::light_barrier();  // pairs with take(): we see the request or it sees us outside a task
     return custody_.load(std::memory_order_acquire) == Custody::Kept || keep();
   }

@@ -85,7 +85,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
   /// Throws CallError WouldDeadlock.
   void wait() {
-    if (HeldNode::any() && ready()) return;  // not a wait, whatever the calling thread holds up
+    if (HeldNode::any_held() && ready()) return;  // not a wait, whatever the calling thread holds up
     const QueuedOperation::Wait waiting(queued_);
     if (!spin_until_armed()) {
       std::unique_lock lock(mutex_);
@@ -99,7 +99,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   }
   /// Until `deadline`; returns whether it is complete. Throws as wait().
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) {
-    if (HeldNode::any() && ready()) return true;
+    if (HeldNode::any_held() && ready()) return true;
     const QueuedOperation::Wait waiting(queued_);
     {
       std::unique_lock lock(mutex_);
@@ -175,7 +175,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
         if (changed_.wait_until(lock, std::min(deadline, now + answer_interval), moved_on)) return true;
         lock.unlock();
-        thread->answer_posts();
+        thread->dispatch_posts();
         lock.lock();
       }
       return moved_on();
@@ -189,7 +189,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   bool wait_for_device_event(std::chrono::steady_clock::time_point deadline) {
     if (ThreadContext* const thread = thread_with_posts()) [[unlikely]] {
       for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
-        thread->answer_posts();
+        thread->dispatch_posts();
         if (device_event_->wait_until(std::min(deadline, now + answer_interval))) return true;
       }
       return device_event_->reached();
@@ -211,7 +211,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       // Acquire pairs with the release where the stage changes.
       const Stage found = stage_.load(std::memory_order_acquire);
       if (found != Stage::Pending) return found == Stage::Armed;
-      if (!spin.again()) return false;
+      if (!spin.spin_once()) return false;
     }
   }
 

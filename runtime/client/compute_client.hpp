@@ -596,7 +596,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return future;
   }
   std::vector<Bytes> blocking_read(Downloads downloads, const Site& site) const {
-    if (!HeldNode::any()) return submit_read(std::move(downloads), site).get();
+    if (!HeldNode::any_held()) return submit_read(std::move(downloads), site).get();
     // On a device thread the closure must not queue behind its own caller: this runs it now or throws (L10).
     Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
     Future<std::vector<Bytes>> future = promise.future();

@@ -24,7 +24,7 @@ class QueuedOperation {
   void begin() noexcept {
     const std::lock_guard lock(mutex_);
     device_.reset();
-    if (waiting_ != nullptr) waiting_->answered();
+    if (waiting_ != nullptr) waiting_->end_wait();
   }
 
   /// The calling thread waits for the operation while this lives. Throws CallError WouldDeadlock. Costs nothing on a
@@ -32,7 +32,7 @@ class QueuedOperation {
   class Wait {
    public:
     explicit Wait(QueuedOperation& operation) : operation_(operation) {
-      if (HeldNode::any()) [[unlikely]]
+      if (HeldNode::any_held()) [[unlikely]]
         announce();
     }
     ~Wait() {
@@ -49,13 +49,13 @@ class QueuedOperation {
       const std::lock_guard lock(operation_.mutex_);
       if (operation_.streams_ != nullptr) {
         completion_.emplace(*operation_.streams_);
-        if (completion_->ring())
+        if (completion_->closes_cycle())
           refuse("the operation is completed by streams that wait for the calling thread, or run on it");
       }
       if (operation_.device_ == nullptr) return;
       device_ = operation_.device_;
       taking_up_.emplace(*device_);
-      if (taking_up_->ring()) {
+      if (taking_up_->closes_cycle()) {
         taking_up_.reset();
         refuse(
             "the operation is queued at a device thread that waits for the calling thread, or is the calling thread");

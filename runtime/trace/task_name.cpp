@@ -94,7 +94,7 @@ std::string_view verb_of(std::string_view task) {
                                                                                 {"::open<", "open"},
                                                                                 {"AsyncTask<", "submit_async"},
                                                                                 {"PostedTask<", "submit"},
-                                                                                {"AnsweredTask<", "submit_blocking"},
+                                                                                {"BlockingTask<", "submit_blocking"},
                                                                                 {"GuardedCall<", "submit_blocking"}}};
   for (const auto& [part, verb] : verbs) {
     if (task.find(part) != std::string_view::npos) return verb;

@@ -21,7 +21,7 @@ struct NotingMachine {
     return !refuses;
   }
   static void full_fence() { calls += 'f'; }
-  static void let_stores_arrive() { calls += 'w'; }
+  static void drain_stores() { calls += 'w'; }
 
   static std::string taken() { return std::exchange(calls, ""); }
 };

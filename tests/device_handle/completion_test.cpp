@@ -42,7 +42,7 @@ TEST_CASE("No signal is lost, whenever it comes, and the completion may go right
   SUCCEED();
 }
 
-TEST_CASE("A nudge makes a waiter look at what interrupts it", "[completion]") {
+TEST_CASE("interrupt() makes a waiter check its condition", "[completion]") {
   for (int round = 0; round < 200; ++round) {
     Completion completion;
     std::atomic<bool> interrupted{false};
@@ -53,7 +53,7 @@ TEST_CASE("A nudge makes a waiter look at what interrupts it", "[completion]") {
       returned.open();
     });
     interrupted = true;
-    completion.nudge();
+    completion.interrupt();
     const bool in_time = returned.opens_within(never);
     if (!in_time) completion.signal();
     waiter.join();

@@ -211,7 +211,7 @@ struct Watched {
       if (own == nullptr || *own == nullptr) return;
       std::thread([this] {  // the thread that destroys the device may be the waiter's own
         const cox::HeldNode held(**own);
-        *waited_for = cox::WaitScope(*waiter).ring();
+        *waited_for = cox::WaitScope(*waiter).closes_cycle();
       })
           .join();
     }
@@ -251,7 +251,7 @@ TEST_CASE("L6: a device that two threads shut down outlives the edges of the wai
   // zero waits for one, so one may not wait for zero.
   const bool waits = eventually([&] {
     const cox::HeldNode held(*own);
-    return cox::WaitScope(*a.wait_node()).ring();
+    return cox::WaitScope(*a.wait_node()).closes_cycle();
   });
   go_on.open();
   client.join();

@@ -166,7 +166,7 @@ TEST_CASE("L4: after close a mailbox refuses, and what it accepted is still run"
   mailbox.close();
   CHECK(mailbox.closing());
   CHECK(mailbox.push(lane, Note{&log, 2}, 0) == PushResult::Closed);
-  mailbox.settle();
+  mailbox.quiesce();
   CHECK_FALSE(mailbox.empty());
   CHECK(run_all(mailbox) == 1);
   CHECK(mailbox.empty());
@@ -324,7 +324,7 @@ TEST_CASE("L1 L3: what is queued runs, in order, after the clock was set back", 
 
   mailbox.push(lane, Note{&log, 8}, 0);
   mailbox.close();
-  mailbox.settle();
+  mailbox.quiesce();
   CHECK(run(8));
   CHECK(mailbox.empty());
 }
@@ -369,7 +369,7 @@ TEST_CASE("L3: the device thread attends to any number of lanes without memory t
   }
   SECTION("when it is closed") {
     mailbox.close();
-    CHECK(without_memory([&] { mailbox.settle(); }));
+    CHECK(without_memory([&] { mailbox.quiesce(); }));
     run_all(mailbox);
   }
   CHECK(log.ran == expected);
@@ -396,8 +396,8 @@ TEST_CASE("L2: a push that is under way when the mailbox settles is run once", "
   });
   published.wait();
   mailbox.close();
-  HookedPlatform::at_pause = [&] { settling.open(); };  // settle() has seen that the lane is busy
-  mailbox.settle();
+  HookedPlatform::at_pause = [&] { settling.open(); };  // quiesce() has seen that the lane is busy
+  mailbox.quiesce();
   HookedPlatform::at_pause = nullptr;
   producer.join();
   std::size_t ran = 0;

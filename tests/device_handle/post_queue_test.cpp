@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 TEST_CASE("Calls are made in the order of their posts, those that calls post with them, and only once") {
   const auto posts = std::make_shared<PostQueue>(DeviceId{1, 0}, [] {});
   std::vector<int> made;
-  CHECK_FALSE(posts->make_calls());
+  CHECK_FALSE(posts->run_calls());
   posts->post([&] {
     made.push_back(1);
     posts->post([&] { made.push_back(3); });
@@ -34,9 +34,9 @@ TEST_CASE("Calls are made in the order of their posts, those that calls post wit
     posts->post([&] { made.push_back(2); });
   }
   CHECK(made.empty());
-  CHECK(posts->make_calls());
+  CHECK(posts->run_calls());
   CHECK(made == std::vector<int>{1, 2, 3});
-  CHECK_FALSE(posts->make_calls());
+  CHECK_FALSE(posts->run_calls());
   CHECK(made.size() == 3);
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("A call that throws takes no other with it") {
   int made = 0;
   posts->post([] { throw std::runtime_error("a call of the test"); });
   posts->post([&] { ++made; });
-  CHECK(posts->make_calls());
+  CHECK(posts->run_calls());
   CHECK(made == 1);
 }
 
@@ -59,9 +59,9 @@ TEST_CASE("The coalesced call is made once for all that asked for it, behind the
   posts->post_coalesced();
   posts->post([&] { made.push_back(1); });
   posts->post_coalesced();
-  CHECK(posts->make_calls());
+  CHECK(posts->run_calls());
   CHECK(made == std::vector<int>{1, 0, 0});
-  CHECK_FALSE(posts->make_calls());
+  CHECK_FALSE(posts->run_calls());
 }
 
 namespace {

@@ -164,7 +164,7 @@ TEST_CASE("A thread that waits inside exclusive answers what was posted to its s
   handle.exclusive([&] {
     std::thread([&] { posts->post([&] { ++made; }); }).join();
     CHECK(made == 0);
-    cox::ThreadContext::current()->answer_posts();
+    cox::ThreadContext::current()->dispatch_posts();
     CHECK(made == 1);
   });
   handle.submit_blocking([](Hooked&) {});

@@ -12,17 +12,17 @@ using cox::WaitScope;
 
 TEST_CASE("L10: who holds nothing closes no ring", "[wait_graph]") {
   WaitNode node;
-  CHECK_FALSE(HeldNode::any());
-  CHECK_FALSE(WaitScope(node).ring());
+  CHECK_FALSE(HeldNode::any_held());
+  CHECK_FALSE(WaitScope(node).closes_cycle());
 }
 
 TEST_CASE("L10: waiting for what one holds is a ring", "[wait_graph]") {
   WaitNode node;
   const HeldNode held(node);
-  CHECK(HeldNode::any());
-  CHECK(WaitScope(node).ring());
+  CHECK(HeldNode::any_held());
+  CHECK(WaitScope(node).closes_cycle());
   WaitNode other;
-  CHECK_FALSE(WaitScope(other).ring());
+  CHECK_FALSE(WaitScope(other).closes_cycle());
 }
 
 TEST_CASE("L10: a ring over several threads is found by whoever closes it, and open again when one stops waiting",
@@ -52,10 +52,10 @@ TEST_CASE("L10: a ring over several threads is found by whoever closes it, and o
   });
   c_waits.wait();
   const HeldNode held(a);
-  const bool ring = WaitScope(b).ring();
+  const bool ring = WaitScope(b).closes_cycle();
   leave.open();
   b_left.wait();
-  const bool ring_after = WaitScope(b).ring();
+  const bool ring_after = WaitScope(b).closes_cycle();
   holds_b.join();
   holds_c.join();
   CHECK(ring);
@@ -69,16 +69,16 @@ TEST_CASE("L10: answering an outer wait leaves the edge of the wait inside it", 
   const HeldNode held(waiter);
   WaitScope outer(first);
   const WaitScope inner(second);
-  outer.answered();
+  outer.end_wait();
   bool ring_through_first = true;
   bool ring_through_second = false;
   std::thread([&] {
     const HeldNode holds_first(first);
-    ring_through_first = WaitScope(waiter).ring();
+    ring_through_first = WaitScope(waiter).closes_cycle();
   }).join();
   std::thread([&] {
     const HeldNode holds_second(second);
-    ring_through_second = WaitScope(waiter).ring();
+    ring_through_second = WaitScope(waiter).closes_cycle();
   }).join();
   CHECK_FALSE(ring_through_first);
   CHECK(ring_through_second);

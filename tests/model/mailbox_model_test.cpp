@@ -27,9 +27,9 @@ struct ExploredPlatform : ModelPlatform {
   struct BlockPool {
     static constexpr std::size_t block_bytes = 3 * cache_line;
     static constexpr std::size_t block_alignment = cache_line;
-    void* take() { return allocate_block(block_bytes, block_alignment); }
-    void give_back(void* block) noexcept { free_block(block); }
-    void release(void* block) noexcept { free_block(block); }
+    void* allocate() { return allocate_block(block_bytes, block_alignment); }
+    void recycle(void* block) noexcept { free_block(block); }
+    void free(void* block) noexcept { free_block(block); }
     void trim() noexcept {}
     std::size_t bytes() const noexcept { return 0; }
   };
@@ -82,7 +82,7 @@ struct RefusingMachine {
     return true;
   }
   static void full_fence() noexcept { ModelPlatform::full_barrier(); }
-  static void let_stores_arrive() noexcept { ModelPlatform::heavy_barrier(); }
+  static void drain_stores() noexcept { ModelPlatform::heavy_barrier(); }
 };
 
 template <class Machine>
@@ -99,7 +99,7 @@ struct RefusedBarrier : ExploredPlatform {
 
 /// Planted: what is still in the store buffers when the light half becomes a fence is not waited for.
 struct HastyMachine : RefusingMachine {
-  static void let_stores_arrive() noexcept {}
+  static void drain_stores() noexcept {}
 };
 
 /// Planted: the light half stays free when the heavy half is refused.
@@ -211,7 +211,7 @@ struct Harbour {
         mailbox.park();
       }
     }
-    mailbox.settle();
+    mailbox.quiesce();
     while (!mailbox.empty()) run_ready();
   }
 

@@ -112,7 +112,7 @@ struct ModelPlatform {
 
   static constexpr std::uint32_t idle_rounds = 1000;  // never reached
   static constexpr std::uint64_t stamps_per_tick = 2;
-  static bool times_wanted() noexcept { return false; }
+  static bool timing_requested() noexcept { return false; }
 
   static void prefetch_for_write(const void*) noexcept {}
 

@@ -56,7 +56,7 @@ class MailboxLane {
     while (!mailbox_.closing()) {
       if (run_ready() == 0 && !spin()) mailbox_.park();
     }
-    mailbox_.settle();
+    mailbox_.quiesce();
     while (!mailbox_.empty()) run_ready();
   }
 

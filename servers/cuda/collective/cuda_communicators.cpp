@@ -125,7 +125,7 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
   }
   if (communication_ == nullptr) return;
   sequencer().set_launch_thread(device_, {});
-  posts_->make_calls();  // it may have been told, of what there is no more
+  posts_->run_calls();  // it may have been told, of what there is no more
 }
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {

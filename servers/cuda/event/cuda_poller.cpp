@@ -72,7 +72,7 @@ void CudaPoller::run() {
     const bool urgent = std::ranges::any_of(entries, [](const Entry& entry) { return !entry.lazy; });
     if (found && urgent) {
       spin.restart();
-    } else if (!urgent || !spin.again()) {
+    } else if (!urgent || !spin.spin_once()) {
       // Who adds something urgent wakes the thread; what is lazy is seen when this is over.
       std::unique_lock lock(mutex_);
       if (std::ranges::none_of(added_, [](const Entry& entry) { return !entry.lazy; }))

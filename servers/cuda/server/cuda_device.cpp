@@ -126,7 +126,7 @@ void CudaDevice::attach(ThreadContext& thread) {
 
 void CudaDevice::make_calls() noexcept {
   try {
-    if (posts_->make_calls()) advance();
+    if (posts_->run_calls()) advance();
   } catch (...) {
     report_task_error({facts_->owner.device, StreamId::current(), std::current_exception()});
   }
@@ -165,7 +165,7 @@ void CudaDevice::advance() {
     streams_.abandon();
   }
   for (bool any = true; any;) {
-    any = posts_->make_calls();
+    any = posts_->run_calls();
     any = transfers_.advance() || any;
     any = streams_.advance() || any;  // and gives the driver what the calls have launched
   }

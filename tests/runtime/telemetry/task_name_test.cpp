@@ -10,11 +10,11 @@ TEST_CASE("A task is named by the call and by the function its lambda was writte
   CHECK(task_name("cox::detail::PostedTask<cox::HostServer, cox::DeviceThread, "
                   "cox::ComputeClient<cox::HostServer>::launch(cox::Kernel const&, std::vector<int, "
                   "std::allocator<int> >) const::{lambda(cox::HostServer&)#2}>") == "submit ComputeClient::launch");
-  CHECK(task_name("cox::detail::AnsweredTask<cox::BasicDeviceHandle<S, cox::DeviceThread>::service_body<"
+  CHECK(task_name("cox::detail::BlockingTask<cox::BasicDeviceHandle<S, cox::DeviceThread>::service_body<"
                   "training::step(int)::{lambda(S&)#1}>(training::step(int)::{lambda(S&)#1}&&) const::{lambda()#1}>") ==
         "submit_blocking training::step");
   CHECK(
-      task_name("cox::detail::AnsweredTask<cox::BasicDeviceHandle<S, cox::DeviceThread>::exclusive<main::{lambda()#3}>("
+      task_name("cox::detail::BlockingTask<cox::BasicDeviceHandle<S, cox::DeviceThread>::exclusive<main::{lambda()#3}>("
                 "main::{lambda()#3}&&) const::{lambda()#1}>") == "exclusive main");
   CHECK(
       task_name("cox::detail::PostedTask<S, cox::DeviceThread, (anonymous namespace)::load()::{lambda(auto:1&)#1}>") ==
@@ -24,10 +24,10 @@ TEST_CASE("A task is named by the call and by the function its lambda was writte
 TEST_CASE("A task that is no lambda is named by its type, and the opening of a service by the service") {
   CHECK(task_name("cox::detail::PostedTask<S, cox::DeviceThread, stress::SmallClosure<8> >") ==
         "submit stress::SmallClosure");
-  CHECK(task_name("cox::detail::AnsweredTask<cox::BasicDeviceHandle<stress::Auditor<int>, "
+  CHECK(task_name("cox::detail::BlockingTask<cox::BasicDeviceHandle<stress::Auditor<int>, "
                   "cox::DeviceThread>::service_body<stress::Question>(stress::Question&&) const::{lambda()#1}>") ==
         "submit_blocking stress::Question");
-  CHECK(task_name("cox::detail::AnsweredTask<cox::BasicDeviceHandle<cox::HostServer, cox::DeviceThread>::open<"
+  CHECK(task_name("cox::detail::BlockingTask<cox::BasicDeviceHandle<cox::HostServer, cox::DeviceThread>::open<"
                   "cox::BasicDeviceHandle<cox::HostServer, cox::DeviceThread>::get(cox::DeviceId)::{lambda()#1}>("
                   "cox::DeviceId, cox::BasicDeviceHandle<cox::HostServer, "
                   "cox::DeviceThread>::get(cox::DeviceId)::{lambda()#1}&&)::{lambda()#1}>") == "open HostServer");
