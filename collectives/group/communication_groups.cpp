@@ -57,8 +57,8 @@ CommunicationGroups& CommunicationGroups::of_process() {
       made_of_process.store(made, std::memory_order_release);
     }
     static constexpr PendingCollectives::Listener listener{
-        .none_left = [](DeviceId device,
-                        std::uint64_t generation) noexcept { made_now()->leave_closing(device, generation); },
+        .drained = [](DeviceId device,
+                      std::uint64_t generation) noexcept { made_now()->leave_closing(device, generation); },
         .abandoned = [](DeviceId device) noexcept { made_now()->leave_abandoned(device); }};
     PendingCollectives::set_listener(listener);
     return *made;
@@ -67,19 +67,19 @@ CommunicationGroups& CommunicationGroups::of_process() {
 }
 
 void CommunicationGroups::arrive_in_process(DeviceId device, std::uint64_t generation) {
-  PendingCollectives::of(device).open(generation);
+  PendingCollectives::for_device(device).open(generation);
   Arrivals& submissions = Arrivals::of_process();
   const std::lock_guard lock(submissions.mutex);
   if (CommunicationGroups* const made = made_now()) return made->arrive(device, generation);
   submissions.before_groups.emplace_back(device, generation);
 }
 
-CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices, MembershipEpoch called,
+CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices, MembershipEpoch call_epoch,
                                                              std::source_location site) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = groups_.find(devices); found != groups_.end() && called >= found->second.since)
+  if (const auto found = groups_.find(devices); found != groups_.end() && call_epoch >= found->second.since)
     return found->second.group;
-  const MembershipEpoch since = require_none_left(devices, called, site);
+  const MembershipEpoch since = require_none_left(devices, call_epoch, site);
   auto opened = std::make_shared<CommunicationGroup>(sequencer_, devices, timeout_in_force());
   return groups_.emplace(devices, Opened{std::move(opened), since}).first->second.group;
 }
@@ -98,7 +98,7 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
 }
 
 // Under the lock. Returns the epoch that began when a member left last.
-MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch called,
+MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch call_epoch,
                                                        std::source_location site) const {
   MembershipEpoch last;
   for (const DeviceId device : devices.devices()) {
@@ -106,7 +106,7 @@ MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& de
     if (found == members_.end()) continue;
     const bool away = found->second.away;
     last = std::max(last, found->second.left);
-    if (!away && called >= found->second.left) continue;
+    if (!away && call_epoch >= found->second.left) continue;
     throw CollectiveError(
         CollectiveError::Kind::Aborted,
         "no communicator " + devices.to_string() + ": " + device.to_string() + " was shut down" +

@@ -32,9 +32,10 @@ class CommunicationGroups {
   [[nodiscard]] Group find_or_open(const CommunicationId& devices) {
     return find_or_open(devices, MembershipEpoch::current(), {});
   }
-  /// As above, for the call at `site` that was made in epoch `called`. Throws Aborted, too, if one of the devices was
-  /// shut down since: the other ranks' calls were refused then, and none of them will meet this one.
-  [[nodiscard]] Group find_or_open(const CommunicationId& devices, MembershipEpoch called, std::source_location site);
+  /// As above, for the call at `site` that was made in epoch `call_epoch`. Throws Aborted, too, if one of the devices
+  /// was shut down since: the other ranks' calls were refused then, and none of them will meet this one.
+  [[nodiscard]] Group find_or_open(const CommunicationId& devices, MembershipEpoch call_epoch,
+                                   std::source_location site);
   /// As find_or_open(), and throws as it does; a group that is not usable() any more is closed, and a new one takes its
   /// place. Ranks that still hold the old one are refused, so nothing that was meant for it is taken for an operation
   /// of the new one.
@@ -62,7 +63,7 @@ class CommunicationGroups {
  private:
   Sequencer sequencer_;
   mutable detail::AdaptiveMutex mutex_;  // before the groups' and the sequencer's
-  MembershipEpoch require_none_left(const CommunicationId& devices, MembershipEpoch called,
+  MembershipEpoch require_none_left(const CommunicationId& devices, MembershipEpoch call_epoch,
                                     std::source_location site) const;
 
   struct Member {

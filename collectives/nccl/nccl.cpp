@@ -55,7 +55,7 @@ FoundNccl open_nccl(const std::vector<std::string>& files) {
   const SharedLibrary library = SharedLibrary::open(files);
   if (!library)
     return {nullptr,
-            "there is no NCCL here for collectives between GPUs (setting collectives.nccl): " + library.why_not()};
+            "there is no NCCL here for collectives between GPUs (setting collectives.nccl): " + library.error()};
   auto nccl = std::make_unique<Nccl>();
   const std::string wrong = load(library, *nccl);
   if (!wrong.empty()) return {nullptr, "the NCCL found cannot be used: " + wrong};

@@ -21,7 +21,7 @@ class DeviceEventSet final : public DeviceEvent, public std::enable_shared_from_
   explicit DeviceEventSet(DeviceEvents device_events) noexcept : device_events_(std::move(device_events)) {}
   /// The one, or a set of several. Not of none. Throws std::bad_alloc.
   template <class M>
-  [[nodiscard]] static std::shared_ptr<DeviceEvent> of(std::vector<std::shared_ptr<M>> device_events) {
+  [[nodiscard]] static std::shared_ptr<DeviceEvent> make(std::vector<std::shared_ptr<M>> device_events) {
     if (device_events.size() == 1) return std::move(device_events.front());
     return std::make_shared<DeviceEventSet>(DeviceEvents(device_events.begin(), device_events.end()));
   }

@@ -72,7 +72,7 @@ SearchRoots SearchRoots::of_process() {
 }
 
 std::vector<std::string> library_candidates(const LibrarySearch& search, const SearchRoots& roots) {
-  if (!search.given.empty()) return {search.given};
+  if (!search.configured.empty()) return {search.configured};
   static constexpr std::array toolkit_folders{"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
   std::vector<std::string> candidates = search.names;
   const auto add_files = [&](const fs::path& folder) {

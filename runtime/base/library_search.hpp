@@ -18,7 +18,7 @@ struct SearchRoots {
 
 /// A library that is looked for.
 struct LibrarySearch {
-  std::string given;                                 ///< the file that a setting names; empty: look for it
+  std::string configured;                            ///< the file that a setting names; empty: look for it
   std::vector<std::string> names;                    ///< of the file, best first: "libnvrtc.so.13"
   std::vector<std::filesystem::path> wheel_folders;  ///< below site-packages: "nvidia/cu13/lib"
 };

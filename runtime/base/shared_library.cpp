@@ -10,12 +10,12 @@ SharedLibrary SharedLibrary::open(const std::vector<std::string>& files) {
     library.handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library.handle_ != nullptr) {
       library.file_ = file;
-      library.why_not_.clear();
+      library.error_.clear();
       return library;
     }
     const char* const error = dlerror();
-    if (!library.why_not_.empty()) library.why_not_ += "; ";
-    library.why_not_ += error != nullptr ? error : file + " cannot be opened";
+    if (!library.error_.empty()) library.error_ += "; ";
+    library.error_ += error != nullptr ? error : file + " cannot be opened";
   }
   return library;
 }

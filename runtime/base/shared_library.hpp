@@ -12,21 +12,21 @@ class SharedLibrary {
   SharedLibrary() noexcept = default;
 
   /// The first of these files that can be opened: paths, or names for the loader to look up. Not open if none can be:
-  /// why_not() says why.
+  /// error() says why.
   [[nodiscard]] static SharedLibrary open(const std::vector<std::string>& files);
 
   [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }
   /// The file that was opened, as it was asked for.
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
   /// What the loader said about each file. Of a library that is not open.
-  [[nodiscard]] const std::string& why_not() const noexcept { return why_not_; }
+  [[nodiscard]] const std::string& error() const noexcept { return error_; }
   /// Null if there is no such symbol. Precondition: open.
   [[nodiscard]] void* find(const char* symbol) const noexcept;
 
  private:
   void* handle_ = nullptr;
   std::string file_;
-  std::string why_not_;
+  std::string error_;
 };
 
 }  // namespace cox::detail

@@ -4,12 +4,13 @@
 
 namespace cox {
 
-void CapturedWrites::require_none(const DeviceBuffer& buffer, const Location& place, std::source_location site) const {
+void CapturedWrites::require_none(const DeviceBuffer& buffer, const Location& location,
+                                  std::source_location site) const {
   const auto found = writers_.find(&buffer);
-  if (found == writers_.end() || is_capturing(place.stream)) return;
+  if (found == writers_.end() || is_capturing(location.stream)) return;
   throw ServerError(ServerError::Kind::Graph,
-                    place.to_string() + " cannot use memory that the capture on " +
-                        Location{place.device, found->second}.to_string() +
+                    location.to_string() + " cannot use memory that the capture on " +
+                        Location{location.device, found->second}.to_string() +
                         " writes: its content is defined only when the graph has run; use it on that stream, or after "
                         "graph_stop_capture",
                     site);

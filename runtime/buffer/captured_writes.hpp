@@ -32,8 +32,8 @@ class CapturedWrites {
     std::erase(capturing_, stream);
     std::erase_if(writers_, [&](const auto& entry) { return entry.second == stream; });
   }
-  /// Throws ServerError Graph if a capture writes the buffer and the stream of `place` does not capture.
-  void require_none(const DeviceBuffer& buffer, const Location& place, std::source_location site) const;
+  /// Throws ServerError Graph if a capture writes the buffer and the stream of `location` does not capture.
+  void require_none(const DeviceBuffer& buffer, const Location& location, std::source_location site) const;
 
  private:
   [[nodiscard]] bool is_capturing(StreamId stream) const noexcept {

@@ -10,7 +10,7 @@
 namespace cox {
 
 /// Why an allocation of `size` bytes failed: BufferTooBig, or OutOfMemory with the whole picture.
-[[nodiscard]] IoError allocation_error(const Location& place, std::size_t size, const MemoryReport& report,
+[[nodiscard]] IoError allocation_error(const Location& location, std::size_t size, const MemoryReport& report,
                                        std::source_location site);
 
 }  // namespace cox

@@ -21,9 +21,9 @@ class RecordedWork {
  public:
   struct Part {
     std::vector<Step> steps = {};
-    BufferUses uses = {};                                        ///< each buffer once, as written if any step writes it
-    ReplayCallback then = {};                                    ///< empty: of the last part
-    std::unordered_map<DeviceBuffer*, std::size_t> places = {};  ///< in uses
+    BufferUses uses = {};                 ///< each buffer once, as written if any step writes it
+    ReplayCallback replay_callback = {};  ///< empty: of the last part
+    std::unordered_map<DeviceBuffer*, std::size_t> use_index = {};  ///< in uses
   };
 
   RecordedWork() : parts_(1) {}
@@ -35,20 +35,20 @@ class RecordedWork {
   void add(const BufferUses& uses, Step step) {
     Part& part = parts_.back();
     for (const BufferUse& use : uses) {
-      if (const auto found = part.places.find(use.buffer); found != part.places.end()) {
+      if (const auto found = part.use_index.find(use.buffer); found != part.use_index.end()) {
         if (use.access == Access::Write) part.uses[found->second].access = Access::Write;
         continue;
       }
       if (use.memory) memory_.emplace_back(use.memory);
       part.uses.push_back({use.buffer, use.access, {}});
-      part.places.emplace(use.buffer, part.uses.size() - 1);  // last: an index always has its use
+      part.use_index.emplace(use.buffer, part.uses.size() - 1);  // last: an index always has its use
     }
     part.steps.push_back(std::move(step));
   }
   /// Behind what has been added so far, and before what comes. Throws std::bad_alloc; then nothing was added.
   void add_replay_callback(ReplayCallback replay_callback) {
     parts_.emplace_back();
-    parts_[parts_.size() - 2].then = std::move(replay_callback);
+    parts_[parts_.size() - 2].replay_callback = std::move(replay_callback);
   }
 
   /// At least one, which may have no steps.

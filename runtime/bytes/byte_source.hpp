@@ -13,9 +13,9 @@ class ByteSource {
   ByteSource& operator=(const ByteSource&) = delete;
   virtual ~ByteSource() = default;
 
-  /// Fills `to` with the bytes from `offset` of the allocation on. Blocks. Throws IoError; then the content of `to` is
-  /// not defined. Precondition: offset + to.size() is at most the size of the allocation.
-  virtual void read(std::size_t offset, std::span<std::byte> to) = 0;
+  /// Fills `destination` with the bytes from `offset` of the allocation on. Blocks. Throws IoError; then the content of
+  /// `destination` is not defined. Precondition: offset + destination.size() is at most the size of the allocation.
+  virtual void read(std::size_t offset, std::span<std::byte> destination) = 0;
 };
 
 }  // namespace cox

@@ -93,12 +93,12 @@ std::byte* Bytes::exclusive(AccessPolicy policy) {
   return data_;
 }
 
-void Bytes::copy_to(std::span<std::byte> to, std::size_t offset) const {
-  require_range(offset, to.size());
-  if (to.empty()) return;
+void Bytes::copy_to(std::span<std::byte> destination, std::size_t offset) const {
+  require_range(offset, destination.size());
+  if (destination.empty()) return;
   BytesReader reader(*this);
   reader.skip(offset);
-  reader.read(to);
+  reader.read(destination);
 }
 
 Bytes Bytes::copy() const {
@@ -177,15 +177,15 @@ BytesReader::BytesReader(const Bytes& bytes)
       source_(memory_ != nullptr || bytes.empty() ? nullptr : bytes.lazy().open()),
       size_(bytes.size()) {}
 
-void BytesReader::read(std::span<std::byte> to) {
-  require_remaining(to.size());
-  if (to.empty()) return;
+void BytesReader::read(std::span<std::byte> destination) {
+  require_remaining(destination.size());
+  if (destination.empty()) return;
   if (source_ != nullptr) {
-    source_->read(position_, to);
+    source_->read(position_, destination);
   } else {
-    std::memcpy(to.data(), memory_ + position_, to.size());
+    std::memcpy(destination.data(), memory_ + position_, destination.size());
   }
-  position_ += to.size();
+  position_ += destination.size();
 }
 
 void BytesReader::skip(std::size_t count) {

@@ -135,9 +135,9 @@ class Bytes {
     require_aligned(start, alignof(T));
     return {reinterpret_cast<T*>(start), size_ / sizeof(T)};
   }
-  /// Fills `to` with the to.size() bytes from `offset` on. Lazy bytes come straight from where they are and stay there.
-  /// Throws IoError OutOfBounds, and as the class says.
-  void copy_to(std::span<std::byte> to, std::size_t offset = 0) const;
+  /// Fills `destination` with the destination.size() bytes from `offset` on. Lazy bytes come straight from where they
+  /// are and stay there. Throws IoError OutOfBounds, and as the class says.
+  void copy_to(std::span<std::byte> destination, std::size_t offset = 0) const;
   /// A copy of the bytes in memory of its own. Throws as the class says.
   [[nodiscard]] Bytes copy() const;
   /// A copy of the bytes as elements of T, whatever their alignment. Throws IoError ElementSize, and as the class says.
@@ -236,9 +236,10 @@ class BytesReader {
 
   /// How many bytes are left.
   [[nodiscard]] std::size_t remaining() const noexcept { return size_ - position_; }
-  /// Fills `to` with the next to.size() bytes. Blocks while a file is read. Throws IoError OutOfBounds if there are not
-  /// so many left, FileUnreadable, FileTooShort; the position then stays, and the content of `to` is not defined.
-  void read(std::span<std::byte> to);
+  /// Fills `destination` with the next destination.size() bytes. Blocks while a file is read. Throws IoError
+  /// OutOfBounds if there are not so many left, FileUnreadable, FileTooShort; the position then stays, and the content
+  /// of `destination` is not defined.
+  void read(std::span<std::byte> destination);
   /// Passes over `count` bytes. Throws IoError OutOfBounds if there are not so many left.
   void skip(std::size_t count);
 

@@ -90,12 +90,12 @@ class DeviceAllocation final : public LazyAllocation {
   class Source final : public ByteSource {
    public:
     Source(std::shared_ptr<const Origin> origin, std::size_t offset) : origin_(std::move(origin)), offset_(offset) {}
-    void read(std::size_t offset, std::span<std::byte> to) override {
-      if (to.empty()) return;
+    void read(std::size_t offset, std::span<std::byte> destination) override {
+      if (destination.empty()) return;
       const detail::DeviceWindow& memory = origin_->memory;
       const std::size_t begin = offset_ + offset;
-      const Bytes rows = origin_->client.read_one_tensor(memory.part(begin, to.size()), origin_->site);
-      rows.copy_to(to, memory.surplus(begin, to.size()));
+      const Bytes rows = origin_->client.read_one_tensor(memory.part(begin, destination.size()), origin_->site);
+      rows.copy_to(destination, memory.surplus(begin, destination.size()));
     }
 
    private:

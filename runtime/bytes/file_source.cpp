@@ -54,14 +54,15 @@ FileSource::FileSource(Path path, std::uint64_t offset, std::size_t size)
 
 FileSource::~FileSource() { ::close(file_); }
 
-void FileSource::read(std::size_t offset, std::span<std::byte> to) {
+void FileSource::read(std::size_t offset, std::span<std::byte> destination) {
   const std::uint64_t start = offset_ + offset;
   std::size_t done = 0;
-  while (done < to.size()) {
-    const ssize_t got = ::pread(file_, to.data() + done, to.size() - done, static_cast<off_t>(start + done));
+  while (done < destination.size()) {
+    const ssize_t got =
+        ::pread(file_, destination.data() + done, destination.size() - done, static_cast<off_t>(start + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw unreadable(*path_, start, to.size(), errno);
-    if (got == 0) throw too_short(*path_, start, to.size(), file_);
+    if (got < 0) throw unreadable(*path_, start, destination.size(), errno);
+    if (got == 0) throw too_short(*path_, start, destination.size(), file_);
     done += static_cast<std::size_t>(got);
   }
 }

@@ -20,8 +20,8 @@ class FileSource final : public ByteSource {
   FileSource(Path path, std::uint64_t offset, std::size_t size);
   ~FileSource() override;
 
-  /// Throws IoError FileUnreadable, or FileTooShort if the file ends before `to` is full.
-  void read(std::size_t offset, std::span<std::byte> to) override;
+  /// Throws IoError FileUnreadable, or FileTooShort if the file ends before `destination` is full.
+  void read(std::size_t offset, std::span<std::byte> destination) override;
 
  private:
   Path path_;

@@ -34,7 +34,7 @@ void CaptureState::require(Call call, std::source_location site) const {
   const Step& step = step_of(state_);
   if (call == step.expected) return;
   throw ServerError(ServerError::Kind::Graph,
-                    name_of(call) + " is out of order: " + place_.to_string() + " " + std::string(step.doing) +
+                    name_of(call) + " is out of order: " + location_.to_string() + " " + std::string(step.doing) +
                         "; expected " + name_of(step.expected),
                     site);
 }

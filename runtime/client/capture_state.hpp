@@ -23,9 +23,9 @@ class CaptureState {
                                                               "graph_stop_capture"};
   static_assert(call_names.size() == static_cast<std::size_t>(Call::Stop) + 1);
 
-  explicit CaptureState(const Location& place) noexcept : place_(place) {}
+  explicit CaptureState(const Location& location) noexcept : location_(location) {}
 
-  [[nodiscard]] const Location& place() const noexcept { return place_; }
+  [[nodiscard]] const Location& location() const noexcept { return location_; }
   [[nodiscard]] State state() const noexcept { return state_; }
   /// Work of the stream is recorded, not run.
   [[nodiscard]] bool capturing() const noexcept { return state_ == State::Capture; }
@@ -37,7 +37,7 @@ class CaptureState {
   void advance(Call call, std::source_location site = std::source_location::current());
 
  private:
-  Location place_;
+  Location location_;
   State state_ = State::NoCapture;
 };
 

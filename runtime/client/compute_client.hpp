@@ -492,7 +492,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
       };
     };
     on_stream([&] {
-      if (known != nullptr && detail::CompactArguments::fit(arguments)) {
+      if (known != nullptr && detail::CompactArguments::fits(arguments)) {
         device_.submit_in_place(make_compact, site);
       } else {
         device_.submit_in_place(make, site);

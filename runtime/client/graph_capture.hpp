@@ -23,7 +23,7 @@ namespace cox {
 template <class Graph>
 class GraphCapture {
  public:
-  explicit GraphCapture(const Location& place) noexcept : state_(place) {}
+  explicit GraphCapture(const Location& location) noexcept : state_(location) {}
 
   [[nodiscard]] bool idle() const noexcept { return state_.state() == CaptureState::State::NoCapture; }
   [[nodiscard]] bool preparing() const noexcept { return state_.state() == CaptureState::State::Prepare; }
@@ -36,14 +36,14 @@ class GraphCapture {
     if (!capturing()) return;
     throw ServerError(
         ServerError::Kind::Graph,
-        std::string(operation) + " is not possible while " + state_.place().to_string() + " is capturing a graph",
+        std::string(operation) + " is not possible while " + state_.location().to_string() + " is capturing a graph",
         site);
   }
   /// While capturing: there is no memory of `size` bytes without growth of the pool.
   [[nodiscard]] ServerError no_growth(std::size_t size, std::source_location site) const {
     return {ServerError::Kind::Graph,
             "the memory pool would have to grow by " + format_byte_count(size) + " in a capture on " +
-                state_.place().to_string() +
+                state_.location().to_string() +
                 ", which is not allowed: run the same work once between graph_prepare and the capture",
             site};
   }
@@ -70,8 +70,8 @@ class GraphCapture {
       }
     }
     throw ServerError(ServerError::Kind::Graph,
-                      "the capture on " + state_.place().to_string() + " failed: " + cox::describe_cause(failure), site,
-                      failure);
+                      "the capture on " + state_.location().to_string() + " failed: " + cox::describe_cause(failure),
+                      site, failure);
   }
 
   /// While preparing. Throws std::bad_alloc.

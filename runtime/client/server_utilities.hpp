@@ -17,7 +17,7 @@ struct ServerFacts {
   /// The device, and the server's generation on it.
   MemoryOwner owner;
   /// Counts the calls of its clients that may ask for collectives.
-  PendingCollectives& pending_collectives = PendingCollectives::of(owner.device);
+  PendingCollectives& pending_collectives = PendingCollectives::for_device(owner.device);
   DeviceProperties properties;
   /// Runs the completion handlers of the device's futures that have no executor of their own.
   std::shared_ptr<CompletionThread> completion_thread;

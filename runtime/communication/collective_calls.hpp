@@ -53,7 +53,7 @@ class CollectiveCalls {
   void ensure_init_collective(const CommunicationId& devices, Site site = Site::current()) const {
     require_communication(devices, site);
     if constexpr (communicates)
-      static_cast<void>(found([&] { return Server::renew_communication_group(devices); }, site));
+      static_cast<void>(find_group([&] { return Server::renew_communication_group(devices); }, site));
   }
 
   /// This rank gives up: all that waits for ranks of this communicator and all that comes, on every device, fails with
@@ -180,12 +180,12 @@ class CollectiveCalls {
   [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
 
   [[nodiscard]] auto group_of(const CommunicationId& devices, const Site& site) const {
-    return found([&] { return Server::communication_group(devices); }, site);
+    return find_group([&] { return Server::communication_group(devices); }, site);
   }
   // What `find()` returns. Of several devices that were shut down the client's own comes first: CallError Closed. What
   // it throws without a line, since it has none of the caller's, leaves with `site`.
   template <class Find>
-  [[nodiscard]] auto found(const Find& find, const Site& site) const {
+  [[nodiscard]] auto find_group(const Find& find, const Site& site) const {
     try {
       return find();
     } catch (const CollectiveError& error) {

@@ -50,7 +50,7 @@ void note_abandoned(DeviceId device) noexcept {
 
 }  // namespace
 
-PendingCollectives& PendingCollectives::of(DeviceId device) {
+PendingCollectives& PendingCollectives::for_device(DeviceId device) {
   Devices& devices = all();
   const std::lock_guard lock(devices.mutex);
   return devices.by_id.try_emplace(device, device).first->second;
@@ -58,7 +58,7 @@ PendingCollectives& PendingCollectives::of(DeviceId device) {
 
 void PendingCollectives::set_listener(const Listener& listener) noexcept {
   told.store(&listener, std::memory_order_seq_cst);
-  each([](DeviceId, PendingCollectives& pending) { pending.look(); });
+  each([](DeviceId, PendingCollectives& pending) { pending.check_drained(); });
 }
 
 void PendingCollectives::open(std::uint64_t generation) noexcept {
@@ -68,16 +68,16 @@ void PendingCollectives::open(std::uint64_t generation) noexcept {
 
 void PendingCollectives::close() noexcept {
   closing_.store(generation_.load(std::memory_order_seq_cst), std::memory_order_seq_cst);
-  look();
+  check_drained();
 }
 
 // Those that have ended are counted first: then neither count was different in between.
-void PendingCollectives::look() const noexcept {
+void PendingCollectives::check_drained() const noexcept {
   const std::uint64_t generation = closing_.load(std::memory_order_seq_cst);
   const auto* const listener = told.load(std::memory_order_seq_cst);
   if (generation == 0 || listener == nullptr) return;
   const std::uint64_t ended = ended_.load(std::memory_order_seq_cst);
-  if (ended == submitted_.load(std::memory_order_seq_cst)) listener->none_left(device_, generation);
+  if (ended == submitted_.load(std::memory_order_seq_cst)) listener->drained(device_, generation);
 }
 
 }  // namespace cox

@@ -16,7 +16,7 @@ class PendingCollectives {
   struct Listener {
     /// The server of that generation is closing and has no such calls left. At least once per shutdown, possibly after
     /// its end. On the thread that calls shutdown(), or the one on which the last call ended.
-    void (*none_left)(DeviceId device, std::uint64_t generation) noexcept;
+    void (*drained)(DeviceId device, std::uint64_t generation) noexcept;
     /// The shutdown of the device has ended as Abandoned: see ShutdownListener.
     void (*abandoned)(DeviceId device) noexcept;
   };
@@ -24,26 +24,28 @@ class PendingCollectives {
   /// From the client's call until it has run, or was destroyed unrun.
   class Call {
    public:
-    explicit Call(PendingCollectives& of) noexcept : of_(&of) { of.submitted_.fetch_add(1, std::memory_order_seq_cst); }
-    /// For the rest of a call that is running now and will be done later. Device thread.
-    [[nodiscard]] static Call rest_of_running(PendingCollectives& of) noexcept {
-      of.ended_.fetch_sub(1, std::memory_order_seq_cst);
-      return {of, Running()};
+    explicit Call(PendingCollectives& pending) noexcept : pending_(&pending) {
+      pending.submitted_.fetch_add(1, std::memory_order_seq_cst);
     }
-    Call(Call&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    /// For the rest of a call that is running now and will be done later. Device thread.
+    [[nodiscard]] static Call continuation(PendingCollectives& pending) noexcept {
+      pending.ended_.fetch_sub(1, std::memory_order_seq_cst);
+      return {pending, Running()};
+    }
+    Call(Call&& other) noexcept : pending_(std::exchange(other.pending_, nullptr)) {}
     Call& operator=(Call&&) = delete;
     ~Call() {
-      if (of_ != nullptr) of_->end();
+      if (pending_ != nullptr) pending_->end();
     }
 
    private:
     struct Running {};
-    Call(PendingCollectives& of, Running) noexcept : of_(&of) {}
+    Call(PendingCollectives& pending, Running) noexcept : pending_(&pending) {}
 
-    PendingCollectives* of_;
+    PendingCollectives* pending_;
   };
 
-  [[nodiscard]] static PendingCollectives& of(DeviceId device);
+  [[nodiscard]] static PendingCollectives& for_device(DeviceId device);
   /// Replaces the former one. Told also of what has happened before, if it has not been taken back by open().
   /// `listener` lives for ever.
   static void set_listener(const Listener& listener) noexcept;
@@ -62,9 +64,9 @@ class PendingCollectives {
   void end() noexcept {
     ended_.fetch_add(1, std::memory_order_seq_cst);
     if (closing_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
-      look();
+      check_drained();
   }
-  void look() const noexcept;
+  void check_drained() const noexcept;
 
   const DeviceId device_;
   alignas(64) std::atomic<std::uint64_t> submitted_{0};  // by clients

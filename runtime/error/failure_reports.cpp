@@ -16,7 +16,7 @@ void FailureReports::fail(StreamErrors& helper, std::uint64_t position, const st
   Failure failure{error, nullptr};
   try {
     failure.shared = std::make_shared<SharedDelivery>();
-    if (failures_.size() < StreamErrors::kept) failures_.push_back(failure);
+    if (failures_.size() < StreamErrors::max_failures) failures_.push_back(failure);
   } catch (...) {
   }
   helper.add({position, error, failure.shared, StreamErrors::Side::Helper});

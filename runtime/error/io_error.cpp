@@ -5,19 +5,19 @@
 
 namespace cox {
 
-IoError IoError::out_of_memory(const Location& place, Sizes sizes, std::source_location site,
+IoError IoError::out_of_memory(const Location& location, Sizes sizes, std::source_location site,
                                const std::string& report) {
   const std::string brief = "out of memory: cannot allocate " + format_byte_count(sizes.requested) + " on " +
-                            place.to_string() + ": " + format_byte_count(sizes.in_use) + " of " +
+                            location.to_string() + ": " + format_byte_count(sizes.in_use) + " of " +
                             format_byte_count(sizes.capacity) + " are in use";
   IoError error{Kind::OutOfMemory, report.empty() ? brief : brief + "; " + report, site, nullptr, sizes};
   error.brief_length_ = brief.size();
   return error;
 }
 
-IoError IoError::buffer_too_big(const Location& place, Sizes sizes, std::source_location site) {
+IoError IoError::buffer_too_big(const Location& location, Sizes sizes, std::source_location site) {
   return {Kind::BufferTooBig,
-          "buffer too big: " + format_byte_count(sizes.requested) + " can never fit on " + place.to_string() +
+          "buffer too big: " + format_byte_count(sizes.requested) + " can never fit on " + location.to_string() +
               ", whose capacity is " + format_byte_count(sizes.capacity),
           site, nullptr, sizes};
 }

@@ -45,10 +45,10 @@ class IoError : public Error {
 
   /// Says "cannot allocate <requested> on <place>: <in use> of <capacity> in use".
   /// `report`, if not empty, follows; brief() leaves it out.
-  [[nodiscard]] static IoError out_of_memory(const Location& place, Sizes sizes, std::source_location site,
+  [[nodiscard]] static IoError out_of_memory(const Location& location, Sizes sizes, std::source_location site,
                                              const std::string& report = {});
   /// The request exceeds the whole capacity, so that no waiting or freeing helps.
-  [[nodiscard]] static IoError buffer_too_big(const Location& place, Sizes sizes, std::source_location site);
+  [[nodiscard]] static IoError buffer_too_big(const Location& location, Sizes sizes, std::source_location site);
   [[nodiscard]] static IoError out_of_host_memory(std::size_t bytes,
                                                   std::source_location site = std::source_location::current());
 

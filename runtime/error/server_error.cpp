@@ -5,13 +5,13 @@
 
 namespace cox {
 
-ServerError ServerError::unhealthy(const Location& place, std::vector<std::exception_ptr> errors, std::size_t forgotten,
-                                   std::source_location site) {
-  const std::size_t count = errors.size() + forgotten;
-  std::string what = place.to_string() + " is unhealthy: " + std::to_string(count) +
+ServerError ServerError::unhealthy(const Location& location, std::vector<std::exception_ptr> errors,
+                                   std::size_t dropped, std::source_location site) {
+  const std::size_t count = errors.size() + dropped;
+  std::string what = location.to_string() + " is unhealthy: " + std::to_string(count) +
                      (count == 1 ? " queued operation failed: " : " queued operations failed, the first with: ") +
                      describe_cause(errors.front());
-  if (forgotten > 0) what += " (" + std::to_string(forgotten) + " later failures were not kept)";
+  if (dropped > 0) what += " (" + std::to_string(dropped) + " later failures were not kept)";
   ServerError error{Kind::Unhealthy, what, site, errors.front()};
   error.errors_ = std::move(errors);
   return error;

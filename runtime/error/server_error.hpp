@@ -32,9 +32,9 @@ class ServerError : public Error {
       : Error(what, site, std::move(cause)), kind_(kind) {}
 
   /// The failures that work queued on a stream left behind, in the order they happened. cause() is the first.
-  /// `forgotten` says how many more there were than are kept. Precondition: `errors` is not empty.
-  [[nodiscard]] static ServerError unhealthy(const Location& place, std::vector<std::exception_ptr> errors,
-                                             std::size_t forgotten, std::source_location site);
+  /// `dropped` says how many more there were than are kept. Precondition: `errors` is not empty.
+  [[nodiscard]] static ServerError unhealthy(const Location& location, std::vector<std::exception_ptr> errors,
+                                             std::size_t dropped, std::source_location site);
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] const std::vector<std::exception_ptr>& errors() const noexcept { return errors_; }

@@ -38,7 +38,7 @@ std::uint64_t stream_error_count() noexcept { return count.load(std::memory_orde
 void report_stream_error(LogSubsystem subsystem, const StreamError& error) noexcept {
   count.fetch_add(1, std::memory_order_relaxed);
   try {
-    log::write(subsystem, LogLevel::Warn, [&] { return error.place.to_string() + ": " + describe(error.error); });
+    log::write(subsystem, LogLevel::Warn, [&] { return error.location.to_string() + ": " + describe(error.error); });
     std::shared_ptr<const Callback> callback;
     {
       const std::scoped_lock lock(slot().mutex);
@@ -46,7 +46,7 @@ void report_stream_error(LogSubsystem subsystem, const StreamError& error) noexc
     }
     if (callback != nullptr) (*callback)(error);
   } catch (...) {
-    report_task_error({error.place.device, error.place.stream, std::current_exception()});
+    report_task_error({error.location.device, error.location.stream, std::current_exception()});
   }
 }
 

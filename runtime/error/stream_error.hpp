@@ -11,7 +11,7 @@ namespace cox {
 
 /// Queued work has failed. The stream keeps it for the next blocking call (L12); this tells at once.
 struct StreamError {
-  Location place;
+  Location location;
   std::exception_ptr error;
 };
 

@@ -18,7 +18,7 @@ class StreamErrors::Receipt final : public ErrorReceipt {
     if (from_ == nullptr) return;
     for (Failure& failure : taken_.failures) from_->add(std::move(failure));
     const std::lock_guard lock(from_->mutex_);
-    from_->forgotten_ += taken_.forgotten;
+    from_->dropped_ += taken_.dropped;
   }
 
   void delivered() noexcept override {
@@ -33,10 +33,10 @@ class StreamErrors::Receipt final : public ErrorReceipt {
 
 StreamErrors::~StreamErrors() {
   try {
-    if (auto error = take_last(place_, std::source_location::current()))
-      report_task_error({place_.device, place_.stream, std::move(error)});
+    if (auto error = take_remaining(location_, std::source_location::current()))
+      report_task_error({location_.device, location_.stream, std::move(error)});
   } catch (...) {
-    report_task_error({place_.device, place_.stream, std::current_exception()});
+    report_task_error({location_.device, location_.stream, std::current_exception()});
   }
 }
 
@@ -44,11 +44,11 @@ void StreamErrors::add(std::uint64_t position, std::exception_ptr error) noexcep
 
 void StreamErrors::add(Failure failure) noexcept {
   const std::lock_guard lock(mutex_);
-  if (failures_.size() < kept) {
+  if (failures_.size() < max_failures) {
     failures_.push_back(std::move(failure));
-    note_whether_any();
+    update_has_failures();
   } else {
-    ++forgotten_;
+    ++dropped_;
   }
 }
 
@@ -61,25 +61,26 @@ StreamErrors::Taken StreamErrors::take(const Which& which) {
       std::stable_partition(failures_.begin(), failures_.end(), [&](const Failure& each) { return !which(each); });
   taken.failures.assign(std::move_iterator(left), std::move_iterator(failures_.end()));
   failures_.erase(left, failures_.end());
-  note_whether_any();
+  update_has_failures();
   // What was not kept is told with the failures that were.
-  if (!taken.failures.empty() || failures_.empty()) taken.forgotten = std::exchange(forgotten_, 0);
+  if (!taken.failures.empty() || failures_.empty()) taken.dropped = std::exchange(dropped_, 0);
   return taken;
 }
 
-std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Location& place, std::source_location site) {
+std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Location& location,
+                                             std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
-  return deliver(take([&](const Failure& failure) { return failure.position < position; }), place, site);
+  return deliver(take([&](const Failure& failure) { return failure.position < position; }), location, site);
 }
 
 TakenError StreamErrors::take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
-                                         const Location& place, std::source_location site) {
+                                         const Location& location, std::source_location site) {
   if (from->empty()) [[likely]]
     return {};
   Taken taken = from->take([&](const Failure& failure) { return failure.position < position; });
   if (taken.failures.empty()) return {};
-  std::exception_ptr error = unhealthy(taken, place, site);
+  std::exception_ptr error = unhealthy(taken, location, site);
   return {std::move(error), std::make_shared<Receipt>(from, std::move(taken))};
 }
 
@@ -96,13 +97,13 @@ TakenError StreamErrors::of_operation(const std::shared_ptr<StreamErrors>& strea
   return taken;
 }
 
-std::exception_ptr StreamErrors::take_known(const Location& place, std::source_location site) {
+std::exception_ptr StreamErrors::take_known(const Location& location, std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
-  return deliver(take([this](const Failure& failure) { return !is_of_profile(failure); }), place, site);
+  return deliver(take([this](const Failure& failure) { return !is_of_profile(failure); }), location, site);
 }
 
-std::exception_ptr StreamErrors::take_last(const Location& place, std::source_location site) {
+std::exception_ptr StreamErrors::take_remaining(const Location& location, std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
   const Taken taken = take([](const Failure&) { return true; });
@@ -111,10 +112,10 @@ std::exception_ptr StreamErrors::take_last(const Location& place, std::source_lo
     failure.shared->by_helper.store(true);
     failure.shared->by_callers.store(true);
   }
-  return unhealthy(taken, place, site);
+  return unhealthy(taken, location, site);
 }
 
-std::exception_ptr StreamErrors::peek(const Location& place, std::source_location site) const {
+std::exception_ptr StreamErrors::peek(const Location& location, std::source_location site) const {
   if (empty()) [[likely]]
     return nullptr;
   Taken copy;
@@ -122,12 +123,12 @@ std::exception_ptr StreamErrors::peek(const Location& place, std::source_locatio
     const std::lock_guard lock(mutex_);
     for (const Failure& failure : failures_)
       if (!failure.is_stale() && !is_of_profile(failure)) copy.failures.push_back(failure);
-    copy.forgotten = forgotten_;
+    copy.dropped = dropped_;
   }
-  return unhealthy(copy, place, site);
+  return unhealthy(copy, location, site);
 }
 
-std::exception_ptr StreamErrors::forget_between(std::uint64_t first, std::uint64_t last) noexcept {
+std::exception_ptr StreamErrors::remove_between(std::uint64_t first, std::uint64_t last) noexcept {
   if (empty()) [[likely]]
     return nullptr;
   const std::lock_guard lock(mutex_);
@@ -137,8 +138,8 @@ std::exception_ptr StreamErrors::forget_between(std::uint64_t first, std::uint64
     if (within(failure) && (earliest == nullptr || failure.position < earliest->position)) earliest = &failure;
   std::exception_ptr error = earliest == nullptr ? nullptr : earliest->error;
   std::erase_if(failures_, within);
-  if (failures_.empty()) forgotten_ = 0;
-  note_whether_any();
+  if (failures_.empty()) dropped_ = 0;
+  update_has_failures();
   return error;
 }
 
@@ -175,12 +176,12 @@ bool StreamErrors::is_of_profile(const Failure& failure) const noexcept {
   });
 }
 
-std::exception_ptr StreamErrors::deliver(const Taken& taken, const Location& place, std::source_location site) {
+std::exception_ptr StreamErrors::deliver(const Taken& taken, const Location& location, std::source_location site) {
   for (const Failure& failure : taken.failures) failure.note_delivered();
-  return unhealthy(taken, place, site);
+  return unhealthy(taken, location, site);
 }
 
-std::exception_ptr StreamErrors::unhealthy(const Taken& taken, const Location& place, std::source_location site) {
+std::exception_ptr StreamErrors::unhealthy(const Taken& taken, const Location& location, std::source_location site) {
   if (taken.failures.empty()) return nullptr;
   std::vector<const Failure*> failures;
   failures.reserve(taken.failures.size());
@@ -190,7 +191,7 @@ std::exception_ptr StreamErrors::unhealthy(const Taken& taken, const Location& p
   std::vector<std::exception_ptr> errors;
   errors.reserve(failures.size());
   for (const Failure* failure : failures) errors.push_back(failure->error);
-  return std::make_exception_ptr(ServerError::unhealthy(place, std::move(errors), taken.forgotten, site));
+  return std::make_exception_ptr(ServerError::unhealthy(location, std::move(errors), taken.dropped, site));
 }
 
 }  // namespace cox::detail

@@ -25,11 +25,11 @@ struct SharedDelivery {
 class StreamErrors {
  public:
   /// As many are kept (L7); the rest is counted.
-  static constexpr std::size_t kept = 64;
+  static constexpr std::size_t max_failures = 64;
 
   /// Throws std::bad_alloc.
-  explicit StreamErrors(const Location& place = {}) : place_(place) {
-    failures_.reserve(kept);
+  explicit StreamErrors(const Location& location = {}) : location_(location) {
+    failures_.reserve(max_failures);
   }  // so that add() finds room
   StreamErrors(const StreamErrors&) = delete;
   StreamErrors& operator=(const StreamErrors&) = delete;
@@ -37,26 +37,26 @@ class StreamErrors {
   ~StreamErrors();
 
   void add(std::uint64_t position, std::exception_ptr error) noexcept;
-  [[nodiscard]] bool empty() const noexcept { return !any_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool empty() const noexcept { return !has_failures_.load(std::memory_order_acquire); }
   /// ServerError Unhealthy with all failures before `position`, which count as delivered; null if there are none.
-  [[nodiscard]] std::exception_ptr take_before(std::uint64_t position, const Location& place,
+  [[nodiscard]] std::exception_ptr take_before(std::uint64_t position, const Location& location,
                                                std::source_location site);
   /// As take_before, for the result of a future: they count as delivered when that is taken, and return here if it is
   /// dropped.
   [[nodiscard]] static TakenError take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
-                                                  const Location& place, std::source_location site);
+                                                  const Location& location, std::source_location site);
   /// The failure of an operation at `position` whose future is to deliver it: joins the stream's if that is dropped.
   [[nodiscard]] static TakenError of_operation(const std::shared_ptr<StreamErrors>& stream, std::uint64_t position,
                                                std::exception_ptr error) noexcept;
   /// As take_before for all that is known now, but for failures within profiles that are open: these are the profiles'.
-  [[nodiscard]] std::exception_ptr take_known(const Location& place, std::source_location site);
+  [[nodiscard]] std::exception_ptr take_known(const Location& location, std::source_location site);
   /// As take_known, but they stay.
-  [[nodiscard]] std::exception_ptr peek(const Location& place, std::source_location site) const;
+  [[nodiscard]] std::exception_ptr peek(const Location& location, std::source_location site) const;
   /// All that is left, at the end of the stream. It counts as delivered to everybody whom it was reported to.
-  [[nodiscard]] std::exception_ptr take_last(const Location& place, std::source_location site);
+  [[nodiscard]] std::exception_ptr take_remaining(const Location& location, std::source_location site);
 
   /// Removes the failures after `first` and before `last`, and returns the first of them; null if there are none.
-  std::exception_ptr forget_between(std::uint64_t first, std::uint64_t last) noexcept;
+  std::exception_ptr remove_between(std::uint64_t first, std::uint64_t last) noexcept;
 
   // Profiles. `begin`: the position where one begins, which is no other's.
 
@@ -91,7 +91,7 @@ class StreamErrors {
   };
   struct Taken {
     std::vector<Failure> failures;
-    std::size_t forgotten = 0;
+    std::size_t dropped = 0;
   };
   struct Profile {
     std::uint64_t begin;
@@ -104,19 +104,19 @@ class StreamErrors {
   template <class Which>
   [[nodiscard]] Taken take(const Which& which);
   [[nodiscard]] bool is_of_profile(const Failure& failure) const noexcept;
-  static std::exception_ptr unhealthy(const Taken& taken, const Location& place, std::source_location site);
-  static std::exception_ptr deliver(const Taken& taken, const Location& place, std::source_location site);
+  static std::exception_ptr unhealthy(const Taken& taken, const Location& location, std::source_location site);
+  static std::exception_ptr deliver(const Taken& taken, const Location& location, std::source_location site);
 
   // Under the lock, when failures_ has changed. Release: who finds that there are failures sees what led to them.
-  void note_whether_any() noexcept { any_.store(!failures_.empty(), std::memory_order_release); }
+  void update_has_failures() noexcept { has_failures_.store(!failures_.empty(), std::memory_order_release); }
 
   // Asked before the lock is: its line of memory goes to and fro between who queues work and who waits for it.
-  std::atomic<bool> any_{false};
-  const Location place_;
+  std::atomic<bool> has_failures_{false};
+  const Location location_;
   mutable std::mutex mutex_;
   std::vector<Failure> failures_;  // guarded by mutex_, as all below
   std::vector<Profile> profiles_;  // that are open
-  std::size_t forgotten_ = 0;
+  std::size_t dropped_ = 0;
 };
 
 }  // namespace cox::detail

@@ -20,7 +20,7 @@ class BiasedSharedPtr {
   [[nodiscard]] static BiasedSharedPtr make(A&&... arguments) {
     return BiasedSharedPtr(new Record{{.destroy = &destroy}, T(std::forward<A>(arguments)...)});
   }
-  BiasedSharedPtr(const BiasedSharedPtr& other) noexcept : count_(other.give_out()) {}
+  BiasedSharedPtr(const BiasedSharedPtr& other) noexcept : count_(other.add_reference()) {}
   BiasedSharedPtr(BiasedSharedPtr&& other) noexcept
       : count_(std::exchange(other.count_, nullptr)), reserve_(std::move(other.reserve_)) {}
   BiasedSharedPtr& operator=(BiasedSharedPtr other) noexcept {
@@ -30,7 +30,7 @@ class BiasedSharedPtr {
   }
   ~BiasedSharedPtr() {
     if (count_ == nullptr) return;
-    const std::uint32_t counted = 1 + reserve_.give_up();
+    const std::uint32_t counted = 1 + reserve_.release_all();
     // Release: what this thread did with the object is visible to whoever deletes it; acquire, in the one that deletes.
     if (count_->references.fetch_sub(counted, std::memory_order_acq_rel) == counted) count_->destroy(count_);
   }
@@ -54,8 +54,8 @@ class BiasedSharedPtr {
 
   static void destroy(Count* count) noexcept { delete static_cast<Record*>(count); }
 
-  [[nodiscard]] Count* give_out() const noexcept {
-    if (count_ != nullptr) reserve_.take(count_->references);
+  [[nodiscard]] Count* add_reference() const noexcept {
+    if (count_ != nullptr) reserve_.add_reference(count_->references);
     return count_;
   }
 

@@ -67,7 +67,7 @@ class MemoryView {
 
   /// As a number, the lowest three bits of which are 0; and back. Of an empty one, too.
   [[nodiscard]] std::uint64_t bits() const noexcept { return std::bit_cast<std::uint64_t>(record_); }
-  [[nodiscard]] static MemoryView of_bits(std::uint64_t bits) noexcept {
+  [[nodiscard]] static MemoryView from_bits(std::uint64_t bits) noexcept {
     return MemoryView(std::bit_cast<Record*>(bits));
   }
 
@@ -95,7 +95,7 @@ class ManagedMemory : public MemoryView {
  public:
   ManagedMemory() noexcept = default;
   /// For `size` bytes. Throws std::bad_alloc only.
-  [[nodiscard]] static ManagedMemory mint(const MemoryOwner& owner, std::size_t size) {
+  [[nodiscard]] static ManagedMemory create(const MemoryOwner& owner, std::size_t size) {
     return adopt(MemoryView(new Record(owner, size)));
   }
   /// One more reference.
@@ -135,8 +135,8 @@ class ManagedMemory : public MemoryView {
 class ManagedMemoryHandle {
  public:
   ManagedMemoryHandle() noexcept = default;
-  explicit ManagedMemoryHandle(ManagedMemory memory) noexcept : memory_(std::move(memory)) { count_in(); }
-  ManagedMemoryHandle(const ManagedMemoryHandle& other) noexcept : memory_(other.memory_) { count_in(); }
+  explicit ManagedMemoryHandle(ManagedMemory memory) noexcept : memory_(std::move(memory)) { add_handle(); }
+  ManagedMemoryHandle(const ManagedMemoryHandle& other) noexcept : memory_(other.memory_) { add_handle(); }
   ManagedMemoryHandle(ManagedMemoryHandle&& other) noexcept
       : memory_(std::move(other.memory_)), reserve_(std::move(other.reserve_)) {}
   ManagedMemoryHandle& operator=(ManagedMemoryHandle other) noexcept {
@@ -145,40 +145,40 @@ class ManagedMemoryHandle {
     return *this;
   }
   ~ManagedMemoryHandle() {
-    give_up_reserve();
-    count_out();
+    release_reserve();
+    remove_handle();
   }
 
   [[nodiscard]] const ManagedMemory& memory() const noexcept { return memory_; }
   /// A reference for an operation. Any number of threads at a time.
   [[nodiscard]] ManagedMemory reference() const noexcept {
     if (!memory_) return {};
-    reserve_.take(memory_.record_->references);
+    reserve_.add_reference(memory_.record_->references);
     return ManagedMemory::adopt(memory_);
   }
   /// Turns this handle into a plain reference; the handle is empty afterwards.
   [[nodiscard]] ManagedMemory into_memory() && noexcept {
-    give_up_reserve();
-    count_out();
+    release_reserve();
+    remove_handle();
     return std::move(memory_);
   }
   /// No other handle refers to the memory. Queued work may: it is ordered by the stream.
   [[nodiscard]] bool can_mut() const noexcept {
-    // Acquire pairs with the release in count_out: what the last other user did with its handle has happened.
+    // Acquire pairs with the release in remove_handle: what the last other user did with its handle has happened.
     return memory_ && memory_.record_->handles.load(std::memory_order_acquire) == 1;
   }
 
  private:
   // memory_ is counted besides, so that this is never the last.
-  void give_up_reserve() noexcept {
-    const std::uint32_t left = reserve_.give_up();
+  void release_reserve() noexcept {
+    const std::uint32_t left = reserve_.release_all();
     // Release pairs with the acquire in ManagedMemory::is_last.
     if (left != 0) memory_.record_->references.fetch_sub(left, std::memory_order_release);
   }
-  void count_in() noexcept {
+  void add_handle() noexcept {
     if (memory_) memory_.record_->handles.fetch_add(1, std::memory_order_relaxed);
   }
-  void count_out() noexcept {
+  void remove_handle() noexcept {
     if (memory_) memory_.record_->handles.fetch_sub(1, std::memory_order_release);
   }
 

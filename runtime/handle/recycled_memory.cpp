@@ -14,28 +14,28 @@ namespace {
 #if defined(COX_KEEPS_NO_MEMORY)
 constexpr std::size_t kept_blocks = 0;
 #else
-constexpr std::size_t kept_blocks = RecycledMemory::most_kept;
+constexpr std::size_t kept_blocks = RecycledMemory::max_cached_blocks;
 #endif
 
 }  // namespace
 
 struct RecycledMemory::AtEndOfThread {
   ~AtEndOfThread() {
-    kept_.most = 0;
-    free_kept();
+    cache_.most = 0;
+    free_cached();
   }
 };
 
-constinit thread_local RecycledMemory::Kept RecycledMemory::kept_{};
+constinit thread_local RecycledMemory::ThreadCache RecycledMemory::cache_{};
 
 void RecycledMemory::begin() noexcept {
-  kept_.in_use = true;
-  kept_.most = kept_blocks;
+  cache_.in_use = true;
+  cache_.most = kept_blocks;
   static thread_local const AtEndOfThread at_end;
 }
 
-void RecycledMemory::free_kept() noexcept {
-  for (Blocks& blocks : kept_.blocks) {
+void RecycledMemory::free_cached() noexcept {
+  for (Blocks& blocks : cache_.blocks) {
     while (Block* const first = blocks.first) {
       blocks.first = first->next;
       ::operator delete(first);

@@ -14,13 +14,13 @@ namespace cox::detail {
 /// AddressSanitizer nothing is kept, so that it sees what is used after its end.
 class RecycledMemory {
  public:
-  static constexpr std::size_t largest = 1024;  ///< bytes; what is larger comes from operator new
-  static constexpr std::size_t most_kept = 64;  ///< blocks of a size
+  static constexpr std::size_t max_size = 1024;         ///< bytes; what is larger comes from operator new
+  static constexpr std::size_t max_cached_blocks = 64;  ///< blocks of a size
 
   /// Throws std::bad_alloc.
-  [[nodiscard]] static void* take(std::size_t bytes) {
-    if (bytes <= largest) {
-      Blocks& blocks = of_this_thread().blocks[size_class(bytes)];
+  [[nodiscard]] static void* allocate(std::size_t bytes) {
+    if (bytes <= max_size) {
+      Blocks& blocks = thread_cache().blocks[size_class(bytes)];
       if (Block* const first = blocks.first) {
         blocks.first = first->next;
         --blocks.count;
@@ -30,11 +30,11 @@ class RecycledMemory {
     }
     return ::operator new(bytes);
   }
-  static void give_back(void* memory, std::size_t bytes) noexcept {
-    if (bytes <= largest) {
-      Kept& kept = of_this_thread();
-      Blocks& blocks = kept.blocks[size_class(bytes)];
-      if (blocks.count < kept.most) {
+  static void deallocate(void* memory, std::size_t bytes) noexcept {
+    if (bytes <= max_size) {
+      ThreadCache& cache = thread_cache();
+      Blocks& blocks = cache.blocks[size_class(bytes)];
+      if (blocks.count < cache.most) {
         blocks.first = ::new (memory) Block{blocks.first};
         ++blocks.count;
         return;
@@ -43,7 +43,7 @@ class RecycledMemory {
     ::operator delete(memory);
   }
   /// Frees what this thread keeps.
-  static void free_kept() noexcept;
+  static void free_cached() noexcept;
 
  private:
   static constexpr std::size_t step = 16;
@@ -57,21 +57,21 @@ class RecycledMemory {
     std::size_t count;
   };
   // Trivial to destroy: objects may be destroyed after the thread's others have been.
-  struct Kept {
-    std::array<Blocks, largest / step> blocks;
+  struct ThreadCache {
+    std::array<Blocks, max_size / step> blocks;
     std::size_t most;  // 0: this is the first use, or the thread ends
     bool in_use;       // it has been
   };
   struct AtEndOfThread;
 
-  [[nodiscard]] static Kept& of_this_thread() noexcept {
-    if (!kept_.in_use) [[unlikely]]
+  [[nodiscard]] static ThreadCache& thread_cache() noexcept {
+    if (!cache_.in_use) [[unlikely]]
       begin();
-    return kept_;
+    return cache_;
   }
   static void begin() noexcept;
 
-  static constinit thread_local Kept kept_;
+  static constinit thread_local ThreadCache cache_;
 };
 
 /// The standard's allocator over that.
@@ -87,11 +87,11 @@ class RecyclingAllocator {
   [[nodiscard]] T* allocate(std::size_t count) {
     static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
     if (count != 1) return std::allocator<T>{}.allocate(count);
-    return static_cast<T*>(RecycledMemory::take(sizeof(T)));
+    return static_cast<T*>(RecycledMemory::allocate(sizeof(T)));
   }
   void deallocate(T* memory, std::size_t count) noexcept {
     if (count != 1) return std::allocator<T>{}.deallocate(memory, count);
-    RecycledMemory::give_back(memory, sizeof(T));
+    RecycledMemory::deallocate(memory, sizeof(T));
   }
 
   friend bool operator==(const RecyclingAllocator&, const RecyclingAllocator&) noexcept { return true; }

@@ -18,10 +18,10 @@ class CompactArguments {
  public:
   /// Whether these can be told so: without tensor maps, no more than 12 words of buffers and metadata, and of these
   /// no more than they hold without an allocation: the device thread makes none for them.
-  [[nodiscard]] static bool fit(const KernelArguments& arguments) noexcept {
+  [[nodiscard]] static bool fits(const KernelArguments& arguments) noexcept {
     return arguments.tensor_maps.empty() &&
            arguments.info.data.size() <= decltype(arguments.info.data)::inline_capacity &&
-           arguments.buffers.words().size() + arguments.info.data.size() <= most &&
+           arguments.buffers.words().size() + arguments.info.data.size() <= max_words &&
            arguments.info.dynamic_metadata_offset <= std::numeric_limits<std::uint8_t>::max();
   }
 
@@ -52,14 +52,14 @@ class CompactArguments {
   }
 
  private:
-  static constexpr std::size_t most = 12;
+  static constexpr std::size_t max_words = 12;
 
   [[nodiscard]] std::span<std::uint64_t> buffers() noexcept { return std::span(words_).first(buffer_words_); }
 
   std::uint8_t buffer_words_;
   std::uint8_t info_words_;
   std::uint8_t dynamic_metadata_offset_;
-  std::array<std::uint64_t, most> words_;  // of the buffers, then of the metadata
+  std::array<std::uint64_t, max_words> words_;  // of the buffers, then of the metadata
 };
 static_assert(sizeof(CompactArguments) == 104, "with the rest of a launch, three cache lines");
 

@@ -59,7 +59,7 @@ class KernelBuffers {
 
   /// What they are: the references in it are the caller's after take_words(), and this is empty.
   [[nodiscard]] std::span<const Word> words() const noexcept { return {words_.data(), words_.size()}; }
-  void take_words(std::span<Word> to) noexcept;
+  void take_words(std::span<Word> destination) noexcept;
   /// Takes what take_words() gave. Precondition: this is empty. Throws std::bad_alloc, not for up to 24 words; then the
   /// words stay the caller's.
   void adopt_words(std::span<const Word> words);
@@ -68,11 +68,11 @@ class KernelBuffers {
   // In the lowest bits of a buffer's first word, which are 0 in an address.
   static constexpr Word read_only = 1;
   static constexpr Word windowed = 2;
-  static constexpr std::size_t most_words = 3;  // of a buffer
+  static constexpr std::size_t max_words_per_buffer = 3;  // of a buffer
 
   void drop_all() noexcept;
   void make_room() {
-    if (words_.capacity() - words_.size() < most_words) [[unlikely]]
+    if (words_.capacity() - words_.size() < max_words_per_buffer) [[unlikely]]
       words_.reserve(2 * words_.capacity());
   }
   void append(ManagedMemory memory, std::size_t offset_start, std::size_t offset_end, std::size_t size_in_used,
@@ -96,7 +96,7 @@ class KernelBuffers::Iterator {
 
   Iterator() noexcept = default;
   [[nodiscard]] KernelBuffer operator*() const noexcept {
-    KernelBuffer buffer{.memory = MemoryView::of_bits(*word_ & ~(read_only | windowed))};
+    KernelBuffer buffer{.memory = MemoryView::from_bits(*word_ & ~(read_only | windowed))};
     if ((*word_ & read_only) != 0) buffer.access = Access::Read;
     if (!is_windowed()) return buffer;
     buffer.offset_start = word_[1];
@@ -104,7 +104,7 @@ class KernelBuffers::Iterator {
     return buffer;
   }
   Iterator& operator++() noexcept {
-    word_ += is_windowed() ? most_words : 1;
+    word_ += is_windowed() ? max_words_per_buffer : 1;
     return *this;
   }
   Iterator operator++(int) noexcept {
@@ -138,8 +138,8 @@ inline void KernelBuffers::drop_all() noexcept {
   words_.clear();
 }
 
-inline void KernelBuffers::take_words(std::span<Word> to) noexcept {
-  std::ranges::copy(words(), to.begin());
+inline void KernelBuffers::take_words(std::span<Word> destination) noexcept {
+  std::ranges::copy(words(), destination.begin());
   words_.clear();
 }
 

@@ -17,58 +17,58 @@ bool exceeds(const Triple& requested, const Triple& maximum) {
 }
 
 void require_within(ResourceLimit::Resource resource, const Triple& requested, const Triple& maximum,
-                    const LaunchedKernel& kernel, const Location& place, std::source_location site) {
+                    const LaunchedKernel& kernel, const Location& location, std::source_location site) {
   if (exceeds(requested, maximum))
-    throw LaunchError::too_many_resources(launch_name(kernel.name, place), {resource, requested, maximum}, site);
+    throw LaunchError::too_many_resources(launch_name(kernel.name, location), {resource, requested, maximum}, site);
 }
 
 }  // namespace
 
-std::string launch_name(std::string_view kernel, const Location& place) {
-  return "kernel '" + std::string(kernel) + "' on " + place.to_string();
+std::string launch_name(std::string_view kernel, const Location& location) {
+  return "kernel '" + std::string(kernel) + "' on " + location.to_string();
 }
 
-void require_buffer_count(const LaunchedKernel& kernel, std::size_t takes, std::size_t given, const Location& place,
+void require_buffer_count(const LaunchedKernel& kernel, std::size_t takes, std::size_t given, const Location& location,
                           std::source_location site) {
   if (given == takes) return;
   throw LaunchError(LaunchError::Kind::ArgumentCount,
-                    launch_name(kernel.name, place) + " takes " + std::to_string(takes) + " buffers, but was given " +
-                        std::to_string(given),
+                    launch_name(kernel.name, location) + " takes " + std::to_string(takes) +
+                        " buffers, but was given " + std::to_string(given),
                     site);
 }
 
 void require_buffer_limit(const LaunchedKernel& kernel, std::size_t buffers, const HardwareProperties& hardware,
-                          const Location& place, std::source_location site) {
+                          const Location& location, std::source_location site) {
   if (buffers <= hardware.max_bindings) return;
   throw LaunchError::too_many_resources(
-      launch_name(kernel.name, place),
+      launch_name(kernel.name, location),
       {ResourceLimit::Resource::Buffers, {buffers, 0, 0}, {hardware.max_bindings, 0, 0}}, site);
 }
 
-void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& hardware, const Location& place,
+void require_cube_dim(const LaunchedKernel& kernel, const HardwareProperties& hardware, const Location& location,
                       std::source_location site) {
   const CubeDim& dim = kernel.cube_dim;
-  require_within(ResourceLimit::Resource::CubeDim, {dim.x, dim.y, dim.z}, widen(hardware.max_cube_dim), kernel, place,
-                 site);
+  require_within(ResourceLimit::Resource::CubeDim, {dim.x, dim.y, dim.z}, widen(hardware.max_cube_dim), kernel,
+                 location, site);
   require_within(ResourceLimit::Resource::UnitsPerCube, {dim.unit_count(), 0, 0}, {hardware.max_units_per_cube, 0, 0},
-                 kernel, place, site);
+                 kernel, location, site);
   if (dim.unit_count() == 0)
     throw LaunchError(
         LaunchError::Kind::TooManyResources,
-        launch_name(kernel.name, place) + ": a cube of " + to_string(dim) + " has no units", site, nullptr,
+        launch_name(kernel.name, location) + ": a cube of " + to_string(dim) + " has no units", site, nullptr,
         ResourceLimit{ResourceLimit::Resource::CubeDim, {dim.x, dim.y, dim.z}, widen(hardware.max_cube_dim)});
 }
 
 void require_cube_count(const LaunchedKernel& kernel, const CubeCount::Static& count,
-                        const HardwareProperties& hardware, const Location& place, std::source_location site) {
+                        const HardwareProperties& hardware, const Location& location, std::source_location site) {
   require_within(ResourceLimit::Resource::CubeCount, {count.x, count.y, count.z}, widen(hardware.max_cube_count),
-                 kernel, place, site);
+                 kernel, location, site);
 }
 
 void require_shared_memory(const LaunchedKernel& kernel, std::size_t bytes, const HardwareProperties& hardware,
-                           const Location& place, std::source_location site) {
+                           const Location& location, std::source_location site) {
   require_within(ResourceLimit::Resource::SharedMemory, {bytes, 0, 0}, {hardware.max_shared_memory, 0, 0}, kernel,
-                 place, site);
+                 location, site);
 }
 
 }  // namespace cox::detail

@@ -23,11 +23,12 @@ class AccessTracker {
   /// Of memory that had a life before, which ends at `after`.
   explicit AccessTracker(StreamPosition after) noexcept : writer_(after) {}
 
-  /// Adds to `waits` what must be over before work of stream `on` may read or write the memory. Throws std::bad_alloc.
+  /// Adds to `waits` what must be over before work of stream `stream` may read or write the memory. Throws
+  /// std::bad_alloc.
   template <class Clock>
-  void add_waits(Access access, StreamSlot on, const Clock& clock, StreamPositions& waits) const {
+  void add_waits(Access access, StreamSlot stream, const Clock& clock, StreamPositions& waits) const {
     const auto add = [&](const StreamPosition& use) {
-      if (use.stream != on && is_pending(use, clock)) waits.push_back(use);
+      if (use.stream != stream && is_pending(use, clock)) waits.push_back(use);
     };
     add(writer_);
     if (access == Access::Write) std::for_each(readers_.begin(), readers_.end(), add);
@@ -45,7 +46,7 @@ class AccessTracker {
   }
 
   /// The work has been queued at `use`. After prepare().
-  void note(Access access, StreamPosition use) noexcept {
+  void record(Access access, StreamPosition use) noexcept {
     shared_ = shared_ || (writer_.stream != no_stream && writer_.stream != use.stream);
     if (access == Access::Write) {
       readers_.clear();

@@ -51,7 +51,7 @@ class DeviceMemory {
 
   /// Gives everything back, also what handles still refer to. No work touches the memory any more.
   ~DeviceMemory() {
-    delete_all(std::exchange(coming_, nullptr));
+    delete_all(std::exchange(returning_, nullptr));
     delete_all(returned_->close());
     delete_all(spare_);
   }
@@ -59,7 +59,7 @@ class DeviceMemory {
   /// Null: there is no room, not even after all free memory has been collected; report() says why. No bytes: a buffer
   /// without an address. Throws std::bad_alloc.
   [[nodiscard]] Buffer allocate(const MemoryRequest& request) {
-    take_back();
+    collect_returned();
     Buffer buffer(spare_buffer());
     if (request.bytes == 0) return buffer;
     auto found = try_allocate(request);
@@ -71,7 +71,7 @@ class DeviceMemory {
     buffer->bytes = request.bytes;
     buffer->home = request.home;
     buffer->allocation = *found;
-    buffer->uses = AccessTracker(found->after);
+    buffer->uses = AccessTracker(found->last_use);
     unguard(*buffer);
     publish();
     return buffer;
@@ -79,40 +79,40 @@ class DeviceMemory {
 
   /// Frees what has been dropped so far, as every other call does first. Throws std::bad_alloc: the rest stays for the
   /// next time.
-  void take_back() {
+  void collect_returned() {
     if (DeviceBuffer* newest = returned_->take_all()) {
-      DeviceBuffer** end = &coming_;
+      DeviceBuffer** end = &returning_;
       while (*end != nullptr) end = &(*end)->next_returned;
       *end = newest;
     }
-    if (coming_ == nullptr) return;
-    while (coming_ != nullptr) {
-      if (coming_->bytes != 0) give_back(*coming_);
-      DeviceBuffer* const buffer = std::exchange(coming_, coming_->next_returned);
+    if (returning_ == nullptr) return;
+    while (returning_ != nullptr) {
+      if (returning_->bytes != 0) free(*returning_);
+      DeviceBuffer* const buffer = std::exchange(returning_, returning_->next_returned);
       keep_spare(buffer);
     }
     publish();
   }
 
   /// Whether the buffer's memory has not been freed.
-  [[nodiscard]] bool alive(const DeviceBuffer& buffer) const noexcept {
-    return buffer.bytes == 0 || pool_of(buffer.home).alive(buffer.allocation);
+  [[nodiscard]] bool is_live(const DeviceBuffer& buffer) const noexcept {
+    return buffer.bytes == 0 || pool_of(buffer.home).is_live(buffer.allocation);
   }
 
   /// Gives back to the device what is free and no work touches any more. Throws std::bad_alloc.
   void cleanup() {
-    take_back();
+    collect_returned();
     collect();
   }
   [[nodiscard]] MemoryUsage usage() {
-    take_back();
+    collect_returned();
     return usage_now();
   }
   /// The usage after the last call that changed it, for any thread.
   [[nodiscard]] const std::shared_ptr<const UsageGauge>& gauge() const noexcept { return gauge_; }
   /// Visits every allocation.
   [[nodiscard]] MemoryReport report() {
-    take_back();
+    collect_returned();
     MemoryReport report = automatic_pool_->report();
     report += persistent_pool_->report();
     report.capacity = limit_;
@@ -138,7 +138,7 @@ class DeviceMemory {
 
  private:
   using Pool = MemoryPool<Storage, Clock>;
-  static constexpr std::size_t most_spare = 4096;
+  static constexpr std::size_t max_spare = 4096;
 
   // Throws std::bad_alloc; then the pools are as they were.
   void build(const MemoryPoolOptions& options) {
@@ -172,7 +172,7 @@ class DeviceMemory {
   [[nodiscard]] MemoryUsage usage_now() const noexcept { return automatic_pool_->usage() + persistent_pool_->usage(); }
   void publish() const noexcept { published_->publish(usage_now()); }
 
-  void give_back(DeviceBuffer& buffer) {
+  void free(DeviceBuffer& buffer) {
     const StreamPositions uses = buffer.uses.pending(clock_);
     pool_of(buffer.home).free(buffer.allocation, {uses.data(), uses.size()});
     if constexpr (GuardedStorage<Storage>) {
@@ -197,7 +197,7 @@ class DeviceMemory {
   }
 
   void keep_spare(DeviceBuffer* buffer) noexcept {
-    if (spares_ == most_spare) {
+    if (spares_ == max_spare) {
       delete buffer;
       return;
     }
@@ -222,7 +222,7 @@ class DeviceMemory {
   const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
   const std::shared_ptr<UsageGauge> published_ = std::make_shared<UsageGauge>();
   const std::shared_ptr<const UsageGauge> gauge_ = published_;
-  DeviceBuffer* coming_ = nullptr;  // returned, not freed yet
+  DeviceBuffer* returning_ = nullptr;  // returned, not freed yet
   DeviceBuffer* spare_ = nullptr;
   std::size_t spares_ = 0;
 };

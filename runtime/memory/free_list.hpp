@@ -15,37 +15,37 @@ namespace cox {
 /// every power of two, and bitmaps of the lists that are not empty. After Masmano, Ripoll, Crespo and Real, "TLSF: a
 /// New Dynamic Memory Allocator for Real-Time Systems" (ECRTS 2004); unlike there, a few blocks of the size's own list
 /// are looked at first, because programs ask for the same sizes again and again. For the same reason the block freed
-/// last of a size is kept as it is, beside the lists, until another takes its place. Nothing allocates or throws.
+/// last of a size is cached as it is, next to the lists, until another takes its place. Nothing allocates or throws.
 class FreeList {
  public:
   /// `unit`: every size is a multiple of it, in bytes.
   explicit FreeList(std::size_t unit) noexcept : unit_(unit) {}
 
-  [[nodiscard]] bool empty() const noexcept { return rows_ == 0 && kept_places_ == 0; }
+  [[nodiscard]] bool empty() const noexcept { return rows_ == 0 && cached_slots_ == 0; }
 
-  // ---- blocks kept as they are
+  // ---- blocks cached as they are
 
-  /// Keeps a block; returns the one that had its place, or 0.
-  [[nodiscard]] MemoryBlockId keep(const MemoryBlockTable& blocks, MemoryBlockId id) noexcept {
-    const std::size_t place = place_of(blocks[id].size);
-    kept_places_ |= std::uint64_t{1} << place;
-    return std::exchange(kept_[place], id);
+  /// Caches a block; returns the one that had its slot, or 0.
+  [[nodiscard]] MemoryBlockId cache(const MemoryBlockTable& blocks, MemoryBlockId id) noexcept {
+    const std::size_t slot = cache_slot_of(blocks[id].size);
+    cached_slots_ |= std::uint64_t{1} << slot;
+    return std::exchange(cached_[slot], id);
   }
 
-  /// The kept block of exactly that size, which is not kept any more; or 0.
-  [[nodiscard]] MemoryBlockId take_kept(const MemoryBlockTable& blocks, std::size_t size) noexcept {
-    const std::size_t place = place_of(size);
-    if (kept_[place] == 0 || blocks[kept_[place]].size != size) return 0;
-    kept_places_ &= ~(std::uint64_t{1} << place);
-    return std::exchange(kept_[place], 0);
+  /// The cached block of exactly that size, which is not cached any more; or 0.
+  [[nodiscard]] MemoryBlockId take_cached(const MemoryBlockTable& blocks, std::size_t size) noexcept {
+    const std::size_t slot = cache_slot_of(size);
+    if (cached_[slot] == 0 || blocks[cached_[slot]].size != size) return 0;
+    cached_slots_ &= ~(std::uint64_t{1} << slot);
+    return std::exchange(cached_[slot], 0);
   }
 
-  /// Any kept block, which is not kept any more; or 0.
-  [[nodiscard]] MemoryBlockId take_any_kept() noexcept {
-    if (kept_places_ == 0) return 0;
-    const auto place = static_cast<std::size_t>(std::countr_zero(kept_places_));
-    kept_places_ &= kept_places_ - 1;
-    return std::exchange(kept_[place], 0);
+  /// Any cached block, which is not cached any more; or 0.
+  [[nodiscard]] MemoryBlockId take_any_cached() noexcept {
+    if (cached_slots_ == 0) return 0;
+    const auto slot = static_cast<std::size_t>(std::countr_zero(cached_slots_));
+    cached_slots_ &= cached_slots_ - 1;
+    return std::exchange(cached_[slot], 0);
   }
 
   // ---- listed blocks
@@ -79,20 +79,20 @@ class FreeList {
   /// of nearly that size.
   [[nodiscard]] MemoryBlockId find(const MemoryBlockTable& blocks, std::size_t size) const noexcept {
     const std::size_t list = list_of(size);
-    const MemoryBlockId id = look(blocks, list, size, looks);
+    const MemoryBlockId id = scan_list(blocks, list, size, max_scanned);
     return id != 0 ? id : first_from(list + 1);
   }
 
   /// The same; 0: there is none. Looks at all blocks of nearly that size.
   [[nodiscard]] MemoryBlockId search(const MemoryBlockTable& blocks, std::size_t size) const noexcept {
     const std::size_t list = list_of(size);
-    const MemoryBlockId id = look(blocks, list, size, std::numeric_limits<std::size_t>::max());
+    const MemoryBlockId id = scan_list(blocks, list, size, std::numeric_limits<std::size_t>::max());
     return id != 0 ? id : first_from(list + 1);
   }
 
   /// Calls `visit(id)` for each block, larger ones first, until it returns false. The visit may remove that block.
   template <class Visit>
-  void each(const MemoryBlockTable& blocks, Visit&& visit) const {
+  void for_each(const MemoryBlockTable& blocks, Visit&& visit) const {
     for (std::size_t list = heads_.size(); list-- > 0;) {
       if (columns_[list / columns] == 0) {
         list -= list % columns;
@@ -109,11 +109,11 @@ class FreeList {
  private:
   static constexpr std::size_t columns = 32;
   static constexpr std::size_t rows = 50;  // 2^50 units and more share the last
-  static constexpr std::size_t looks = 8;
-  static constexpr std::size_t places = 64;
+  static constexpr std::size_t max_scanned = 8;
+  static constexpr std::size_t cache_slots = 64;
 
-  [[nodiscard]] MemoryBlockId look(const MemoryBlockTable& blocks, std::size_t list, std::size_t size,
-                                   std::size_t most) const noexcept {
+  [[nodiscard]] MemoryBlockId scan_list(const MemoryBlockTable& blocks, std::size_t list, std::size_t size,
+                                        std::size_t most) const noexcept {
     MemoryBlockId id = heads_[list];
     for (; id != 0 && most != 0; --most, id = blocks[id].listed_after) {
       if (blocks[id].size >= size) return id;
@@ -121,7 +121,7 @@ class FreeList {
     return 0;
   }
 
-  [[nodiscard]] std::size_t place_of(std::size_t size) const noexcept {
+  [[nodiscard]] std::size_t cache_slot_of(std::size_t size) const noexcept {
     return static_cast<std::size_t>((size / unit_ * 0x9E3779B97F4A7C15U) >> 58U);  // Knuth's multiplicative hash
   }
 
@@ -148,8 +148,8 @@ class FreeList {
   }
 
   std::size_t unit_;
-  std::uint64_t kept_places_ = 0;  // bit p: kept_[p] != 0
-  std::array<MemoryBlockId, places> kept_{};
+  std::uint64_t cached_slots_ = 0;  // bit p: cached_[p] != 0
+  std::array<MemoryBlockId, cache_slots> cached_{};
   std::uint64_t rows_ = 0;                     // bit r: columns_[r] != 0
   std::array<std::uint32_t, rows> columns_{};  // bit c: the list r * 32 + c is not empty
   std::array<MemoryBlockId, rows * columns> heads_{};

@@ -46,7 +46,8 @@ class MappedBacking {
     for (MemoryBlockId id = first_; id != 0;) {  // by runs of blocks that have memory
       const MemoryAddress begin = blocks_[id].address;
       std::size_t bytes = 0;
-      for (; id != 0 && blocks_[id].state != MemoryBlock::State::Bare; id = blocks_[id].next) bytes += blocks_[id].size;
+      for (; id != 0 && blocks_[id].state != MemoryBlock::State::Unmapped; id = blocks_[id].next)
+        bytes += blocks_[id].size;
       if (bytes != 0) storage_.unmap(begin, bytes);
       if (id != 0) id = blocks_[id].next;
     }
@@ -59,23 +60,23 @@ class MappedBacking {
   bool grow(std::size_t size, StreamSlot stream, std::size_t limit) {
     if (arena_ == 0) reserve_arena();
     blocks_.reserve(8);
-    const MemoryBlockId bare = blocks_.find_bare(granule_.round_up(size));
-    if (bare == 0) return false;
+    const MemoryBlockId unmapped = blocks_.find_unmapped(granule_.round_up(size));
+    if (unmapped == 0) return false;
     // Free memory that ends where the new begins is part of it.
-    const MemoryBlockId before = blocks_[bare].previous;
+    const MemoryBlockId before = blocks_[unmapped].previous;
     const bool joins = blocks_.is_free_of(before, stream) || blocks_.is_free_of(before, no_stream);
     const std::size_t there = joins ? std::min(blocks_[before].size, size - 1) : 0;
     const std::size_t missing = granule_.round_up(size - there);
-    const MemoryAddress address = blocks_[bare].address;
+    const MemoryAddress address = blocks_[unmapped].address;
     Moved moved;
     if (AliasingStorage<Storage> && stream != no_stream && reserved_.now + missing > limit) {
       const std::size_t excess = std::min(reserved_.now + missing - limit, missing);
-      moved = move_own(stream, before, address, granule_.round_up(excess));
+      moved = remap_own(stream, before, address, granule_.round_up(excess));
     }
     const bool enough = map({address + moved.bytes, missing - moved.bytes});
     const std::size_t backed = enough ? missing : moved.bytes;
     if (backed == 0) return false;
-    blocks_.make_free(blocks_.cut_out(bare, {address, backed}), stream, moved.position);
+    blocks_.make_free(blocks_.split_out(unmapped, {address, backed}), stream, moved.position);
     if (joins && blocks_.is_free_of(before, no_stream)) blocks_.relist(before, stream);
     return enough;
   }
@@ -83,21 +84,21 @@ class MappedBacking {
   /// Gives up to `bytes` of memory that is free of all back to the storage, of large blocks first.
   void reclaim(std::size_t bytes) noexcept {
     std::size_t reclaimed = 0;
-    blocks_.each_free(no_stream, [&](MemoryBlockId id) {
+    blocks_.for_each_free(no_stream, [&](MemoryBlockId id) {
       if (reclaimed >= bytes) return false;
-      reclaimed += give_up(id, bytes - reclaimed);
+      reclaimed += unmap_free(id, bytes - reclaimed);
       return true;
     });
   }
 
   /// Gives up the old addresses of moved memory that work has passed, as `clock.completed(stream)` says.
   template <class Clock>
-  void leave_passed(const Clock& clock) noexcept {
-    std::erase_if(leaving_, [&](MemoryBlockId id) {
+  void unmap_passed(const Clock& clock) noexcept {
+    std::erase_if(remapped_, [&](MemoryBlockId id) {
       const bool passed = clock.completed(blocks_[id].owner) >= blocks_[id].position;
       if (passed) {
         storage_.unmap(blocks_[id].address, blocks_[id].size);
-        blocks_.make_bare(id);
+        blocks_.make_unmapped(id);
       }
       return passed;
     });
@@ -116,17 +117,17 @@ class MappedBacking {
 
   // Puts up to `bytes` of memory that only `stream` has yet to use behind the addresses from `to` on: its work runs in
   // order, so that the memory is used at the old addresses before it is at the new ones. `except`: not of this block.
-  Moved move_own(StreamSlot stream, MemoryBlockId except, MemoryAddress to, std::size_t bytes) noexcept {
+  Moved remap_own(StreamSlot stream, MemoryBlockId except, MemoryAddress to, std::size_t bytes) noexcept {
     Moved moved;
     if constexpr (AliasingStorage<Storage>) {
-      blocks_.each_free(stream, [&](MemoryBlockId id) {
+      blocks_.for_each_free(stream, [&](MemoryBlockId id) {
         if (id == except) return true;
         const MemoryRange part = granules_of(id, bytes - moved.bytes, PieceMap::Excess::Forbidden);
-        if (part.bytes == 0 || !blocks_.has_records(records_of_a_cut) || !has_place_for_leaving()) return true;
+        if (part.bytes == 0 || !blocks_.has_records(records_of_a_cut) || !has_space_for_remapped()) return true;
         if (!storage_.alias(part.address, to + moved.bytes, part.bytes)) return false;
-        const MemoryBlockId old = blocks_.cut_out(id, part);
-        blocks_[old].state = MemoryBlock::State::Leaving;
-        leaving_.push_back(old);
+        const MemoryBlockId old = blocks_.split_out(id, part);
+        blocks_[old].state = MemoryBlock::State::Remapped;
+        remapped_.push_back(old);
         moved.bytes += part.bytes;
         moved.position = std::max(moved.position, blocks_[old].position);
         return moved.bytes < bytes;
@@ -143,13 +144,13 @@ class MappedBacking {
   }
 
   // Of one block that is free of all. Returns how many bytes.
-  std::size_t give_up(MemoryBlockId id, std::size_t most) noexcept {
+  std::size_t unmap_free(MemoryBlockId id, std::size_t most) noexcept {
     const MemoryRange part = granules_of(id, most, PieceMap::Excess::Allowed);
     if (part.bytes == 0 || !blocks_.has_records(records_of_a_cut)) return 0;
-    const MemoryBlockId bare = blocks_.cut_out(id, part);
+    const MemoryBlockId unmapped = blocks_.split_out(id, part);
     storage_.unmap(part.address, part.bytes);
     reserved_.remove(part.bytes);
-    blocks_.make_bare(bare);
+    blocks_.make_unmapped(unmapped);
     return part.bytes;
   }
 
@@ -163,9 +164,9 @@ class MappedBacking {
     }
   }
 
-  [[nodiscard]] bool has_place_for_leaving() noexcept {
+  [[nodiscard]] bool has_space_for_remapped() noexcept {
     try {
-      if (leaving_.size() == leaving_.capacity()) leaving_.reserve(2 * leaving_.size() + 16);
+      if (remapped_.size() == remapped_.capacity()) remapped_.reserve(2 * remapped_.size() + 16);
       return true;
     } catch (const std::bad_alloc&) {
       return false;
@@ -176,7 +177,7 @@ class MappedBacking {
     blocks_.reserve(1);
     arena_ = storage_.reserve(address_space_);
     first_ = blocks_.add({arena_, address_space_});
-    blocks_.make_bare(first_);  // stays the first: blocks are joined to the one before
+    blocks_.make_unmapped(first_);  // stays the first: blocks are joined to the one before
   }
 
   Storage& storage_;
@@ -186,7 +187,7 @@ class MappedBacking {
   const std::size_t address_space_;
   MemoryAddress arena_ = 0;
   MemoryBlockId first_ = 0;  // of the arena
-  std::vector<MemoryBlockId> leaving_;
+  std::vector<MemoryBlockId> remapped_;
 };
 
 }  // namespace cox

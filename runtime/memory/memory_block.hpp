@@ -19,17 +19,17 @@ struct MemoryLabel {
 /// A block by number; 0 is none.
 using MemoryBlockId = std::uint32_t;
 
-/// A range of addresses that is used, free or bare as a whole. What a pool knows about its memory, which it cannot
+/// A range of addresses that is used, free or unmapped as a whole. What a pool knows about its memory, which it cannot
 /// touch.
 struct MemoryBlock {
   enum class State : std::uint8_t {
-    Unused,   ///< The record stands for nothing.
-    Live,     ///< Allocated.
-    Free,     ///< Backed by memory, listed for whoever may use it.
-    Kept,     ///< Free, and kept as it is for the next allocation of its size.
-    Blocked,  ///< Free, but work on several streams must be done before anyone may use it.
-    Leaving,  ///< Addresses whose memory has been moved, but which queued work still uses.
-    Bare,     ///< Addresses without memory.
+    Unused,    ///< The record stands for nothing.
+    Live,      ///< Allocated.
+    Free,      ///< Backed by memory, listed for whoever may use it.
+    Cached,    ///< Free, and cached as it is for the next allocation of its size.
+    Blocked,   ///< Free, but work on several streams must be done before anyone may use it.
+    Remapped,  ///< Addresses whose memory has been moved, but which queued work still uses.
+    Unmapped,  ///< Addresses without memory.
   };
 
   MemoryAddress address = 0;
@@ -58,13 +58,13 @@ class MemoryBlockTable {
     return chunks_[id / chunk_size][id % chunk_size];
   }
 
-  /// The next `count` calls of take() do not fail. Throws std::bad_alloc.
+  /// The next `count` calls of allocate() do not fail. Throws std::bad_alloc.
   void reserve(std::size_t count) {
     while (spare_count_ < count) add_chunk();
   }
 
   /// A block that stands for nothing yet. After reserve().
-  [[nodiscard]] MemoryBlockId take() noexcept {
+  [[nodiscard]] MemoryBlockId allocate() noexcept {
     const MemoryBlockId id = spare_;
     spare_ = (*this)[id].next;
     --spare_count_;
@@ -72,7 +72,7 @@ class MemoryBlockTable {
     return id;
   }
 
-  void give_back(MemoryBlockId id) noexcept {
+  void free(MemoryBlockId id) noexcept {
     MemoryBlock& block = (*this)[id];
     block.state = MemoryBlock::State::Unused;
     block.previous = 0;
@@ -83,7 +83,7 @@ class MemoryBlockTable {
 
   /// Calls `visit(id, block)` for each that stands for something.
   template <class Visit>
-  void each(Visit&& visit) const {
+  void for_each(Visit&& visit) const {
     for (MemoryBlockId id = 1; id < chunks_.size() * chunk_size; ++id) {
       if ((*this)[id].state != MemoryBlock::State::Unused) visit(id, (*this)[id]);
     }
@@ -95,8 +95,7 @@ class MemoryBlockTable {
   void add_chunk() {
     const std::size_t first = chunks_.size() * chunk_size;
     chunks_.push_back(std::make_unique<MemoryBlock[]>(chunk_size));
-    for (std::size_t id = first + chunk_size; id-- > (first == 0 ? 1 : first);)
-      give_back(static_cast<MemoryBlockId>(id));
+    for (std::size_t id = first + chunk_size; id-- > (first == 0 ? 1 : first);) free(static_cast<MemoryBlockId>(id));
   }
 
   std::vector<std::unique_ptr<MemoryBlock[]>> chunks_;

@@ -51,7 +51,7 @@ struct MemoryAllocation {
   MemoryAddress address = 0;
   std::size_t size = 0;  ///< bytes, a multiple of the alignment
   /// The memory's last use. Work on any other stream waits for it before it touches the memory.
-  StreamPosition after;
+  StreamPosition last_use;
 };
 
 namespace detail {
@@ -106,14 +106,14 @@ class MemoryPool {
                                                          Growth growth = Growth::Allowed) {
     if (bytes > std::min(reserved_.capacity, largest)) return std::nullopt;
     const std::size_t size = unit_.round_up(bytes);
-    blocks_.admit(stream);
+    blocks_.add_stream(stream);
     blocks_.reserve(8);
-    MemoryBlockId id = blocks_.take_kept(stream, size);
+    MemoryBlockId id = blocks_.take_cached(stream, size);
     if (id == 0) {
       id = blocks_.find(stream, size);
-      if (id == 0 && blocks_.list_all_kept()) id = blocks_.find(stream, size);
-      if (id == 0 && settle()) id = blocks_.find(stream, size);
-      if (id == 0 && stream != no_stream && blocks_.join_settled(stream, size)) id = blocks_.find(stream, size);
+      if (id == 0 && blocks_.list_all_cached()) id = blocks_.find(stream, size);
+      if (id == 0 && share_completed()) id = blocks_.find(stream, size);
+      if (id == 0 && stream != no_stream && blocks_.merge_shared(stream, size)) id = blocks_.find(stream, size);
       if (id == 0 && growth == Growth::Allowed && grow(size, stream)) id = blocks_.find(stream, size);
       if (id == 0) id = blocks_.search(stream, size);
       if (id == 0 && growth == Growth::Allowed) id = blocks_.search_others(size);
@@ -123,12 +123,12 @@ class MemoryPool {
     return hand_out(id, bytes, label);
   }
 
-  /// Takes memory back. `uses`: the last use on each stream that may not be done, `after` among them if nothing has
+  /// Takes memory back. `uses`: the last use on each stream that may not be done, `last_use` among them if nothing has
   /// waited for it; empty: nothing uses it. Throws std::bad_alloc as allocate() does; the allocation stays: try again.
   void free(const MemoryAllocation& allocation, std::span<const StreamPosition> uses) {
     const MemoryBlockId id = allocation.block;
     if (uses.size() == 1) {
-      blocks_.admit(uses.front().stream);
+      blocks_.add_stream(uses.front().stream);
     } else if (uses.size() > 1) {
       blocked_.emplace_back(id, std::vector<StreamPosition>(uses.begin(), uses.end()));
     }
@@ -140,23 +140,23 @@ class MemoryPool {
     if (uses.size() > 1) {
       block.state = State::Blocked;
     } else if (uses.size() == 1) {
-      blocks_.keep(id, uses.front().stream, uses.front().position);
+      blocks_.cache(id, uses.front().stream, uses.front().position);
     } else {
-      blocks_.keep(id, no_stream, 0);
+      blocks_.cache(id, no_stream, 0);
     }
   }
 
   /// Whether `allocation` has not been freed.
-  [[nodiscard]] bool alive(const MemoryAllocation& allocation) const noexcept {
+  [[nodiscard]] bool is_live(const MemoryAllocation& allocation) const noexcept {
     const MemoryBlock& block = blocks_[allocation.block];
     return block.state == State::Live && block.generation == allocation.generation;
   }
 
   /// Gives back to the storage what is free and no work touches any more.
   void cleanup() noexcept {
-    blocks_.list_all_kept();
-    settle();
-    backing_.leave_passed(clock_);
+    blocks_.list_all_cached();
+    share_completed();
+    backing_.unmap_passed(clock_);
     backing_.reclaim(std::numeric_limits<std::size_t>::max());
     backing_.trim();
   }
@@ -185,7 +185,7 @@ class MemoryPool {
     MemoryReport report;
     report.usage = usage();
     report.capacity = reserved_.capacity;
-    blocks_.each([&report](MemoryBlockId, const MemoryBlock& block) { report.add(block); });
+    blocks_.for_each([&report](MemoryBlockId, const MemoryBlock& block) { report.add(block); });
     return report;
   }
 
@@ -194,8 +194,8 @@ class MemoryPool {
     std::size_t in_use = 0;
     std::size_t padding = 0;
     std::size_t reserved = 0;
-    blocks_.each([&](MemoryBlockId, const MemoryBlock& block) {
-      if (block.state != State::Bare && block.state != State::Leaving) reserved += block.size;
+    blocks_.for_each([&](MemoryBlockId, const MemoryBlock& block) {
+      if (block.state != State::Unmapped && block.state != State::Remapped) reserved += block.size;
       if (block.state != State::Live) return;
       in_use += block.size - block.padding;
       padding += block.padding;
@@ -225,8 +225,8 @@ class MemoryPool {
   }
 
   // Frees for all streams what work has passed. Returns whether there was anything.
-  bool settle() noexcept {
-    bool found = blocks_.settle(clock_);
+  bool share_completed() noexcept {
+    bool found = blocks_.share_completed(clock_);
     std::erase_if(blocked_, [&](const BlockedBlock& blocked) {
       const bool done = std::ranges::all_of(
           blocked.uses, [&](const StreamPosition& use) { return clock_.completed(use.stream) >= use.position; });
@@ -241,7 +241,7 @@ class MemoryPool {
 
   // Makes `size` bytes free for `stream` with the storage's help.
   bool grow(std::size_t size, StreamSlot stream) {
-    backing_.leave_passed(clock_);
+    backing_.unmap_passed(clock_);
     const std::size_t missing = granule_.round_up(size);
     const std::size_t wanted = std::max(peak_handed_out_, in_use_ + padding_ + size);
     // Saturates at the capacity: the sum may exceed the address space.

@@ -21,10 +21,10 @@ struct MemoryPoolLayout {
 };
 
 /// Throws ServerError Validation unless the layout makes sense.
-inline void require_valid(const MemoryPoolLayout& layout, const Location& place, std::source_location site) {
+inline void require_valid(const MemoryPoolLayout& layout, const Location& location, std::source_location site) {
   if (layout.slack > 1000)
     throw ServerError(ServerError::Kind::Validation,
-                      "a memory pool layout for " + place.to_string() + " has a slack of " +
+                      "a memory pool layout for " + location.to_string() + " has a slack of " +
                           std::to_string(layout.slack) + " per mille; at most 1000 make sense",
                       site);
 }

@@ -43,7 +43,7 @@ void MemoryReport::add(const MemoryBlock& block) {
     case MemoryBlock::State::Live: by_label[name_of(block)] += block.size; return;
     case MemoryBlock::State::Blocked: waiting += block.size; break;
     case MemoryBlock::State::Free:
-    case MemoryBlock::State::Kept:
+    case MemoryBlock::State::Cached:
       if (block.owner != no_stream) waiting += block.size;
       break;
     default: return;

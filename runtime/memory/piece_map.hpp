@@ -25,7 +25,7 @@ class PieceMap {
   /// Nothing is behind any of so many granules. Throws std::bad_alloc.
   void reset(std::size_t granules) { places_.assign(granules, {}); }
 
-  [[nodiscard]] Piece at(std::size_t granule) const noexcept { return places_[granule].piece; }
+  [[nodiscard]] Piece piece_at(std::size_t granule) const noexcept { return places_[granule].piece; }
   /// Of the piece behind that granule.
   [[nodiscard]] std::size_t size_at(std::size_t granule) const noexcept { return places_[granule].size; }
 
@@ -33,7 +33,7 @@ class PieceMap {
     for (std::uint16_t i = 0; i < size; ++i) places_[first + i] = {piece, i, size};
   }
   /// Takes the piece away that begins behind that granule.
-  void take(std::size_t first) noexcept { std::fill_n(&places_[first], size_at(first), Extent{}); }
+  void remove(std::size_t first) noexcept { std::fill_n(&places_[first], size_at(first), Extent{}); }
 
   /// Of the pieces that lie within [begin, end), all of which has memory: the last ones, next to each other, that
   /// together have `most` granules, or as many as there are.

@@ -77,14 +77,14 @@ class PinnedMemory : public std::enable_shared_from_this<PinnedMemory<Storage>> 
                              reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(allocation.address)), size)),
           memory_(std::move(memory)),
           allocation_(allocation) {}
-    ~Allocation() override { memory_->give_back(allocation_); }
+    ~Allocation() override { memory_->free(allocation_); }
 
    private:
     std::shared_ptr<PinnedMemory> memory_;
     MemoryAllocation allocation_;
   };
 
-  void give_back(const MemoryAllocation& allocation) noexcept {
+  void free(const MemoryAllocation& allocation) noexcept {
     const std::lock_guard lock(mutex_);
     pool_.free(allocation, {});  // of no stream: needs no memory of its own
   }

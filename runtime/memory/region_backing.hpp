@@ -23,7 +23,7 @@ class RegionBacking {
 
   /// Gives everything back. No work touches the memory any more.
   ~RegionBacking() {
-    blocks_.each([this](MemoryBlockId id, const MemoryBlock& first) {
+    blocks_.for_each([this](MemoryBlockId id, const MemoryBlock& first) {
       if (first.previous != 0) return;
       std::size_t bytes = 0;
       for (; id != 0; id = blocks_[id].next) bytes += blocks_[id].size;
@@ -49,20 +49,20 @@ class RegionBacking {
   /// Gives regions that are free of all back to the storage, large ones first, until `bytes` have been given.
   void reclaim(std::size_t bytes) noexcept {
     std::size_t reclaimed = 0;
-    blocks_.each_free(no_stream, [&](MemoryBlockId id) {
+    blocks_.for_each_free(no_stream, [&](MemoryBlockId id) {
       if (reclaimed >= bytes) return false;
       const MemoryBlock& block = blocks_[id];
       if (block.previous != 0 || block.next != 0) return true;  // part of the region is in use
       reclaimed += block.size;
       storage_.free(block.address, block.size);
       reserved_.remove(block.size);
-      blocks_.drop(id);
+      blocks_.remove(id);
       return true;
     });
   }
 
   template <class Clock>
-  void leave_passed(const Clock&) noexcept {}  // nothing is moved
+  void unmap_passed(const Clock&) noexcept {}  // nothing is moved
 
   void trim() noexcept {}
 

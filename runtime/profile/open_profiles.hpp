@@ -24,14 +24,14 @@ class OpenProfiles {
  public:
   static constexpr std::size_t default_capacity = 4096;
 
-  explicit OpenProfiles(const Location& place, std::size_t capacity = default_capacity)
-      : place_(place), capacity_(capacity) {}
+  explicit OpenProfiles(const Location& location, std::size_t capacity = default_capacity)
+      : location_(location), capacity_(capacity) {}
 
   /// Begins a profile. Throws ProfileError Unknown if as many are open as may be.
   ProfilingToken open(Position position, std::source_location site = std::source_location::current()) {
     if (open_.size() >= capacity_)
       throw ProfileError(ProfileError::Kind::Unknown,
-                         std::to_string(capacity_) + " profiles are open on " + place_.to_string() +
+                         std::to_string(capacity_) + " profiles are open on " + location_.to_string() +
                              ", no more may be: end some first",
                          site);
     const ProfilingToken token = ProfilingToken::next();
@@ -50,7 +50,7 @@ class OpenProfiles {
     const auto found = std::ranges::find(open_.rbegin(), open_.rend(), token, &Entry::token);
     if (found == open_.rend())
       throw ProfileError(ProfileError::Kind::NotRegistered,
-                         "profile " + std::to_string(token.value) + " is not open on " + place_.to_string() +
+                         "profile " + std::to_string(token.value) + " is not open on " + location_.to_string() +
                              ": it never began there, or has ended",
                          site);
     Entry entry = std::move(*found);
@@ -74,7 +74,7 @@ class OpenProfiles {
     std::exception_ptr failure;
   };
 
-  Location place_;
+  Location location_;
   std::size_t capacity_;
   std::vector<Entry> open_;  // in the order in which they began
 };

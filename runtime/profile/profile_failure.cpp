@@ -41,9 +41,9 @@ Failure classify(const std::exception_ptr& error, std::source_location site) {
 
 }  // namespace
 
-ProfileError profile_failure(const std::exception_ptr& error, const Location& place, std::source_location site) {
+ProfileError profile_failure(const std::exception_ptr& error, const Location& location, std::source_location site) {
   Failure failure = classify(error, site);
-  return {failure.kind, "the profile on " + place.to_string() + " is void: " + describe_cause(error), site,
+  return {failure.kind, "the profile on " + location.to_string() + " is void: " + describe_cause(error), site,
           std::move(failure.cause)};
 }
 

@@ -44,7 +44,7 @@ std::string lines_of(const std::vector<Row>& rows) {
 void ProfileTable::add(std::string_view name, std::chrono::nanoseconds duration) {
   auto row = rows_.find(name);
   if (row == rows_.end()) {
-    if (rows_.size() >= names_) return leave_out();
+    if (rows_.size() >= names_) return count_omitted();
     row = rows_.emplace(name, Sum{}).first;
   }
   row->second.total += duration;
@@ -63,7 +63,7 @@ std::string ProfileTable::to_string() const {
     rows.push_back(
         {std::string(name), rounded_duration(sum.total), std::to_string(sum.count), share(sum.total, all.total)});
   rows.push_back({"Total", rounded_duration(all.total), std::to_string(all.count), share(all.total, all.total)});
-  if (left_out_ > 0) rows.push_back({"Left out", "-", std::to_string(left_out_), "-"});
+  if (omitted_ > 0) rows.push_back({"Left out", "-", std::to_string(omitted_), "-"});
   return lines_of(rows);
 }
 

@@ -17,8 +17,8 @@ class ProfileTable {
   /// Throws std::bad_alloc; then nothing has changed.
   void add(std::string_view name, std::chrono::nanoseconds duration);
   /// One that could not be kept.
-  void leave_out() noexcept { ++left_out_; }
-  [[nodiscard]] bool empty() const noexcept { return rows_.empty() && left_out_ == 0; }
+  void count_omitted() noexcept { ++omitted_; }
+  [[nodiscard]] bool empty() const noexcept { return rows_.empty() && omitted_ == 0; }
   /// As Profiler::table says.
   [[nodiscard]] std::string to_string() const;
 
@@ -30,7 +30,7 @@ class ProfileTable {
 
   std::map<std::string, Sum, std::less<>> rows_;
   std::size_t names_;
-  std::size_t left_out_ = 0;
+  std::size_t omitted_ = 0;
 };
 
 /// "1.23 ms": the largest of the units ns, us, ms and s that leaves a number of at least 1, for readers.

@@ -44,7 +44,7 @@ class Profiler::Record {
   [[nodiscard]] bool begin() noexcept {
     const std::lock_guard lock(mutex_);
     if (pending_ >= limits_.pending) {
-      table_.leave_out();
+      table_.count_omitted();
       return false;
     }
     ++pending_;
@@ -64,7 +64,7 @@ class Profiler::Record {
   void leave_out() noexcept {
     const std::lock_guard lock(mutex_);
     --pending_;
-    table_.leave_out();
+    table_.count_omitted();
   }
   [[nodiscard]] std::string table() const {
     const std::lock_guard lock(mutex_);
@@ -83,7 +83,7 @@ class Profiler::Record {
       if (error == nullptr) return table_.add(name, ticks.duration());
     } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for the row
     }
-    table_.leave_out();
+    table_.count_omitted();
   }
 
   const bool lines_;

@@ -57,14 +57,14 @@ CopyPlan plan_copy(const CopyDescriptor& tensor, std::source_location site) {
   return plan;
 }
 
-CopyPlan plan_copy(const CopyDescriptor& tensor, const Location& place, std::source_location site,
+CopyPlan plan_copy(const CopyDescriptor& tensor, const Location& location, std::source_location site,
                    std::optional<std::size_t> host_size) {
   try {
     const CopyPlan plan = plan_copy(tensor, site);
     if (host_size) require_host_size(plan, tensor, *host_size, site);
     return plan;
   } catch (const IoError& error) {
-    throw IoError(error.kind(), std::string(error.what()) + ", on " + place.to_string(), site);
+    throw IoError(error.kind(), std::string(error.what()) + ", on " + location.to_string(), site);
   }
 }
 

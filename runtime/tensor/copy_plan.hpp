@@ -28,7 +28,7 @@ struct CopyPlan {
                                  std::source_location site = std::source_location::current());
 
 /// The same for a device: errors say where. With `host_size` also throws as require_host_size.
-[[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor, const Location& place, std::source_location site,
+[[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor, const Location& location, std::source_location site,
                                  std::optional<std::size_t> host_size = std::nullopt);
 
 /// Throws IoError SizeMismatch unless `bytes` is what the plan moves.

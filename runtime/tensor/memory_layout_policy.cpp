@@ -17,7 +17,7 @@ AllocationLayout place_extents(const MemoryOwner& owner, StreamId stream, std::s
     }
   }
 
-  const ManagedMemoryHandle memory(ManagedMemory::mint(owner, total));
+  const ManagedMemoryHandle memory(ManagedMemory::create(owner, total));
   AllocationLayout result{Handle(memory, stream), {}};
   result.parts.reserve(extents.size());
   std::size_t start = 0;

@@ -22,7 +22,7 @@ class EventRing {
 
   /// All memory is touched here, so that no thread pays for it later. Throws std::bad_alloc.
   explicit EventRing(std::size_t capacity)
-      : chunk_events_(std::clamp<std::size_t>(capacity / least_chunks, 1, most_chunk_events)),
+      : chunk_events_(std::clamp<std::size_t>(capacity / min_chunks, 1, max_chunk_events)),
         events_(capacity / chunk_events_ * chunk_events_),
         chunks_(capacity / chunk_events_) {
     for (std::size_t i = 0; i < chunks_.size(); ++i) chunks_[i].events = events_.data() + i * chunk_events_;
@@ -56,8 +56,8 @@ class EventRing {
   }
 
  private:
-  static constexpr std::size_t least_chunks = 64;
-  static constexpr std::size_t most_chunk_events = 256;
+  static constexpr std::size_t min_chunks = 64;
+  static constexpr std::size_t max_chunk_events = 256;
 
   const std::size_t chunk_events_;
   std::vector<Event> events_;

@@ -104,7 +104,7 @@ bool accepted_at(int k, std::uint64_t earlier, const Case& tried, Told& told) {
   const std::size_t told_before = t.a.times();
   CollectiveSubmission given = tried.arrival(t);
   bool accepted = true;
-  detail::RecycledMemory::free_kept();  // it would not ask for memory
+  detail::RecycledMemory::free_cached();  // it would not ask for memory
   allocations_until_failure = k;
   try {
     t.sequencer.submit(communicator, tried.rank, std::move(given));

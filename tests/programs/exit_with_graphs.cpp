@@ -22,7 +22,7 @@ struct Client {
   [[nodiscard]] const cox::DeviceHandle<Server>& device_handle() const noexcept { return device; }
   [[nodiscard]] static cox::StreamId stream_id() noexcept { return cox::StreamId::current(); }
   [[nodiscard]] cox::PendingCollectives::Call pending_collective() const {
-    return cox::PendingCollectives::Call(cox::PendingCollectives::of(device.device_id()));
+    return cox::PendingCollectives::Call(cox::PendingCollectives::for_device(device.device_id()));
   }
 };
 

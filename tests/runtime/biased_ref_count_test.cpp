@@ -15,11 +15,11 @@ TEST_CASE("References that are given out and those in reserve are all that were 
   std::atomic<std::uint32_t> references{1};
   BiasedRefCount reserve;
   for (std::uint32_t given = 1; given <= 100; ++given) {
-    reserve.take(references);
+    reserve.add_reference(references);
     CHECK(references >= 1 + given);
   }
-  CHECK(references == 1U + 100 + reserve.give_up());
-  CHECK(reserve.give_up() == 0);
+  CHECK(references == 1U + 100 + reserve.release_all());
+  CHECK(reserve.release_all() == 0);
 }
 
 TEST_CASE("The count is touched once for many references") {
@@ -28,7 +28,7 @@ TEST_CASE("The count is touched once for many references") {
   unsigned touched = 0;
   for (int i = 0; i < 2'560; ++i) {
     const std::uint32_t before = references;
-    reserve.take(references);
+    reserve.add_reference(references);
     touched += references != before ? 1U : 0U;
   }
   CHECK(touched == 10);
@@ -37,30 +37,30 @@ TEST_CASE("The count is touched once for many references") {
 TEST_CASE("The count is touched once for many references by threads that come later, too") {
   std::atomic<std::uint32_t> references{1};
   BiasedRefCount reserve;
-  reserve.take(references);
+  reserve.add_reference(references);
   unsigned touched = 0;
   std::thread([&] {
     for (int i = 0; i < 2'560; ++i) {
       const std::uint32_t before = references;
-      reserve.take(references);
+      reserve.add_reference(references);
       touched += references != before ? 1U : 0U;
     }
   }).join();
   CHECK(touched == 10);
-  CHECK(references == 1U + 1 + 2'560 + reserve.give_up());
+  CHECK(references == 1U + 1 + 2'560 + reserve.release_all());
 }
 
 TEST_CASE("A reserve goes with what is moved and swapped") {
   std::atomic<std::uint32_t> references{1};
   BiasedRefCount first;
-  first.take(references);
+  first.add_reference(references);
   BiasedRefCount second(std::move(first));
-  CHECK(first.give_up() == 0);  // NOLINT(bugprone-use-after-move): that is what is asked
+  CHECK(first.release_all() == 0);  // NOLINT(bugprone-use-after-move): that is what is asked
   BiasedRefCount third;
   third.swap(second);
-  CHECK(second.give_up() == 0);
-  third.take(references);  // from what came with it
-  CHECK(references == 1U + 2 + third.give_up());
+  CHECK(second.release_all() == 0);
+  third.add_reference(references);  // from what came with it
+  CHECK(references == 1U + 2 + third.release_all());
 }
 
 TEST_CASE("A reserve does not grow, however often it is moved and whoever takes from it") {
@@ -69,30 +69,30 @@ TEST_CASE("A reserve does not grow, however often it is moved and whoever takes 
   std::uint32_t given = 0;
   std::uint32_t most_left = 0;
   std::thread([&] {
-    for (int i = 0; i < 100; ++i, ++given) reserve.take(references);
+    for (int i = 0; i < 100; ++i, ++given) reserve.add_reference(references);
   }).join();
   for (int i = 0; i < 1000; ++i) {
-    std::thread([&] { reserve.take(references); }).join();  // whose it is now, or one of the others
-    reserve.take(references);
+    std::thread([&] { reserve.add_reference(references); }).join();  // whose it is now, or one of the others
+    reserve.add_reference(references);
     given += 2;
     BiasedRefCount moved(std::move(reserve));
     reserve.swap(moved);
     most_left = std::max(most_left, references - 1 - given);
   }
   CHECK(most_left <= 1'024);
-  CHECK(references == 1U + given + reserve.give_up());
+  CHECK(references == 1U + given + reserve.release_all());
 }
 
 TEST_CASE("Any number of threads may take from a reserve at a time") {
   std::atomic<std::uint32_t> references{1};
   BiasedRefCount reserve;
   std::vector<std::thread> threads;
-  reserve.take(references);
+  reserve.add_reference(references);
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
-      for (int i = 0; i < 10'000; ++i) reserve.take(references);
+      for (int i = 0; i < 10'000; ++i) reserve.add_reference(references);
     });
-  for (int i = 0; i < 10'000; ++i) reserve.take(references);  // whose it is, all the while
+  for (int i = 0; i < 10'000; ++i) reserve.add_reference(references);  // whose it is, all the while
   for (std::thread& thread : threads) thread.join();
-  CHECK(references == 1U + 50'001 + reserve.give_up());
+  CHECK(references == 1U + 50'001 + reserve.release_all());
 }

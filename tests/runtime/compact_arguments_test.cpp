@@ -30,12 +30,12 @@ TEST_CASE("Arguments that fit come back from their compact form as they were") {
     std::size_t whole, windows, scalars;
   };
   for (const Shape shape : {Shape{0, 0, 0}, {8, 0, 4}, {12, 0, 0}, {0, 4, 0}, {3, 2, 3}, {0, 0, 4}}) {
-    const ManagedMemory memory = ManagedMemory::mint({}, 256);
+    const ManagedMemory memory = ManagedMemory::create({}, 256);
     {
       KernelArguments given = with(memory, shape.whole, shape.windows, shape.scalars);
       given.info.dynamic_metadata_offset /= 2;
       const KernelArguments kept = given;
-      REQUIRE(CompactArguments::fit(given));
+      REQUIRE(CompactArguments::fits(given));
       CompactArguments compact(std::move(given));
       CompactArguments moved(std::move(compact));
       const KernelArguments back = std::move(moved).expand();
@@ -49,7 +49,7 @@ TEST_CASE("Arguments that fit come back from their compact form as they were") {
 }
 
 TEST_CASE("Compact arguments that nobody expands let go of their memory") {
-  const ManagedMemory memory = ManagedMemory::mint({}, 256);
+  const ManagedMemory memory = ManagedMemory::create({}, 256);
   {
     const CompactArguments compact(with(memory, 3, 1, 2));
     CHECK_FALSE(memory.is_last());
@@ -58,15 +58,15 @@ TEST_CASE("Compact arguments that nobody expands let go of their memory") {
 }
 
 TEST_CASE("Arguments of more than twelve words, five of metadata, or with tensor maps, do not fit the compact form") {
-  const ManagedMemory memory = ManagedMemory::mint({}, 256);
-  CHECK_FALSE(CompactArguments::fit(with(memory, 13, 0, 0)));
-  CHECK_FALSE(CompactArguments::fit(with(memory, 8, 0, 5)));
-  CHECK_FALSE(CompactArguments::fit(with(memory, 0, 5, 0)));
-  CHECK_FALSE(CompactArguments::fit(with(memory, 0, 0, 5)));
+  const ManagedMemory memory = ManagedMemory::create({}, 256);
+  CHECK_FALSE(CompactArguments::fits(with(memory, 13, 0, 0)));
+  CHECK_FALSE(CompactArguments::fits(with(memory, 8, 0, 5)));
+  CHECK_FALSE(CompactArguments::fits(with(memory, 0, 5, 0)));
+  CHECK_FALSE(CompactArguments::fits(with(memory, 0, 0, 5)));
   KernelArguments far = with(memory, 1, 0, 1);
   far.info.dynamic_metadata_offset = 256;
-  CHECK_FALSE(CompactArguments::fit(far));
+  CHECK_FALSE(CompactArguments::fits(far));
   const KernelArguments mapped = KernelArguments{}.with_tensor_map(
       Binding{memory, 0, 0, {}}, {.shape = {64}, .format = cox::TensorMapTiled{{16}}});
-  CHECK_FALSE(CompactArguments::fit(mapped));
+  CHECK_FALSE(CompactArguments::fits(mapped));
 }

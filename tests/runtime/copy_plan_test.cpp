@@ -18,7 +18,7 @@ using cox::Strides;
 namespace {
 
 CopyDescriptor tensor(Shape shape, Strides strides, std::size_t memory = 1 << 20, std::size_t elem_size = 4) {
-  return {{cox::ManagedMemory::mint({}, memory), 0, 0, {}}, std::move(shape), std::move(strides), elem_size};
+  return {{cox::ManagedMemory::create({}, memory), 0, 0, {}}, std::move(shape), std::move(strides), elem_size};
 }
 
 std::optional<IoError::Kind> refusal(const CopyDescriptor& descriptor) {

@@ -18,7 +18,7 @@ namespace {
 struct Three {
   std::vector<std::shared_ptr<FakeDeviceEvent>> each{
       std::make_shared<FakeDeviceEvent>(), std::make_shared<FakeDeviceEvent>(), std::make_shared<FakeDeviceEvent>()};
-  std::shared_ptr<DeviceEvent> all = DeviceEventSet::of(each);
+  std::shared_ptr<DeviceEvent> all = DeviceEventSet::make(each);
 
   [[nodiscard]] bool reached_by(std::chrono::milliseconds time) const {
     return all->wait_until(std::chrono::steady_clock::now() + time);
@@ -68,5 +68,5 @@ TEST_CASE("Who asks a set that is reached is told at once") {
 
 TEST_CASE("One device event is its own set") {
   const auto one = std::make_shared<FakeDeviceEvent>();
-  CHECK(DeviceEventSet::of(std::vector{one}) == one);
+  CHECK(DeviceEventSet::make(std::vector{one}) == one);
 }

@@ -52,7 +52,7 @@ struct GraphClient {
   [[nodiscard]] const cox::DeviceHandle<GraphServer>& device_handle() const noexcept { return device; }
   [[nodiscard]] StreamId stream_id() const noexcept { return stream; }
   [[nodiscard]] cox::PendingCollectives::Call pending_collective() const {
-    return cox::PendingCollectives::Call(cox::PendingCollectives::of(device.device_id()));
+    return cox::PendingCollectives::Call(cox::PendingCollectives::for_device(device.device_id()));
   }
 };
 

@@ -14,7 +14,7 @@ using cox::Handle;
 namespace {
 
 Handle make_handle(std::size_t size) {
-  return {cox::ManagedMemoryHandle(cox::ManagedMemory::mint({}, size)), cox::StreamId{3}};
+  return {cox::ManagedMemoryHandle(cox::ManagedMemory::create({}, size)), cox::StreamId{3}};
 }
 
 }  // namespace

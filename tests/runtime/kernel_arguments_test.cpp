@@ -47,7 +47,7 @@ TEST_CASE("A value that is larger than a word fills as many as it needs, the las
 }
 
 TEST_CASE("Tensor maps are taken in order with their memory, and refused if they do not fit it") {
-  Binding memory{.memory = cox::ManagedMemory::mint({}, 256), .stream = {}};
+  Binding memory{.memory = cox::ManagedMemory::create({}, 256), .stream = {}};
   const auto given = KernelArguments{}.with_tensor_map(memory, row()).with_tensor_map(memory, row(), cox::Access::Read);
   REQUIRE(given.tensor_maps.size() == 2);
   CHECK(given.tensor_maps[0].binding.size_in_used() == 256);

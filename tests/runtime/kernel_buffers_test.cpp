@@ -23,8 +23,8 @@ std::vector<KernelBuffer> all(const KernelBuffers& buffers) { return {buffers.be
 }  // namespace
 
 TEST_CASE("A kernel's buffers are the windows of their bindings, with what the kernel does to them") {
-  const ManagedMemory memory = ManagedMemory::mint({}, 1024);
-  const ManagedMemory other = ManagedMemory::mint({}, std::size_t{1} << 40U);
+  const ManagedMemory memory = ManagedMemory::create({}, 1024);
+  const ManagedMemory other = ManagedMemory::create({}, std::size_t{1} << 40U);
   KernelBuffers buffers;
   buffers.push_back(Binding{memory, 16, 48, {}});
   buffers.push_back(Binding{other, 0, 0, {}}, Access::Read);
@@ -51,7 +51,7 @@ TEST_CASE("A kernel's buffers are the windows of their bindings, with what the k
 }
 
 TEST_CASE("A kernel's buffers from handles are those from their bindings") {
-  const Handle whole(ManagedMemoryHandle(ManagedMemory::mint({}, 512)), {});
+  const Handle whole(ManagedMemoryHandle(ManagedMemory::create({}, 512)), {});
   const Handle part = whole.offset_start(8).offset_end(4);
   KernelBuffers from_handles;
   KernelBuffers from_bindings;
@@ -65,7 +65,7 @@ TEST_CASE("A kernel's buffers from handles are those from their bindings") {
 
 TEST_CASE("A kernel's buffers keep their memory, each once, also copied, moved and beyond what they hold inside") {
   for (const std::size_t count : {1U, 8U, 24U, 100U}) {
-    const ManagedMemory memory = ManagedMemory::mint({}, 8);
+    const ManagedMemory memory = ManagedMemory::create({}, 8);
     {
       KernelBuffers buffers;
       for (std::size_t i = 0; i < count; ++i) buffers.push_back(Binding{memory, i % 3, 0, {}});
@@ -85,6 +85,6 @@ TEST_CASE("A kernel's buffers keep their memory, each once, also copied, moved a
 
 TEST_CASE("A window that cannot be stays one: whoever resolves it refuses it") {
   KernelBuffers buffers;
-  buffers.push_back(Binding{ManagedMemory::mint({}, 8), 100, 100, {}});
+  buffers.push_back(Binding{ManagedMemory::create({}, 8), 100, 100, {}});
   CHECK((*buffers.begin()).size_in_used > SIZE_MAX / 4);
 }

@@ -32,13 +32,13 @@ struct Remote {
 class RemoteSource final : public cox::ByteSource {
  public:
   RemoteSource(Remote& remote, std::size_t offset) : remote_(remote), offset_(offset) {}
-  void read(std::size_t offset, std::span<std::byte> to) override {
+  void read(std::size_t offset, std::span<std::byte> destination) override {
     if (remote_.failures_to_come > 0) {
       --remote_.failures_to_come;
       throw std::runtime_error("the device is away");
     }
     ++remote_.reads;
-    std::ranges::copy(std::span(remote_.content).subspan(offset_ + offset, to.size()), to.begin());
+    std::ranges::copy(std::span(remote_.content).subspan(offset_ + offset, destination.size()), destination.begin());
   }
 
  private:

@@ -26,7 +26,7 @@ struct Resource final : cox::MemoryResource {
 
 TEST_CASE("L11: memory is freed when the last handle and binding is gone, not before") {
   bool freed = false;
-  ManagedMemoryHandle handle(ManagedMemory::mint({}, 64));
+  ManagedMemoryHandle handle(ManagedMemory::create({}, 64));
   handle.memory().state().resource.reset(new Resource(freed));
   ManagedMemory queued = handle.memory();
   handle = ManagedMemoryHandle();
@@ -34,12 +34,12 @@ TEST_CASE("L11: memory is freed when the last handle and binding is gone, not be
   ManagedMemory moved = std::move(queued);
   queued = ManagedMemory();
   REQUIRE_FALSE(freed);
-  moved = ManagedMemory::mint({}, 64);
+  moved = ManagedMemory::create({}, 64);
   REQUIRE(freed);
 }
 
 TEST_CASE("Memory may be changed in place while one handle refers to it, whatever bindings do") {
-  ManagedMemoryHandle handle(ManagedMemory::mint({}, 64));
+  ManagedMemoryHandle handle(ManagedMemory::create({}, 64));
   const ManagedMemory binding = handle.memory();
   REQUIRE(handle.can_mut());
   {
@@ -55,14 +55,14 @@ TEST_CASE("Memory may be changed in place while one handle refers to it, whateve
 }
 
 TEST_CASE("Memories and generations have ids of their own") {
-  REQUIRE(ManagedMemory::mint({}, 64).id() != ManagedMemory::mint({}, 64).id());
+  REQUIRE(ManagedMemory::create({}, 64).id() != ManagedMemory::create({}, 64).id());
   REQUIRE(MemoryOwner::next_generation() != MemoryOwner::next_generation());
 }
 
 TEST_CASE("Handles of one memory may be copied and dropped on many threads") {
   bool freed = false;
   {
-    ManagedMemoryHandle handle(ManagedMemory::mint({}, 64));
+    ManagedMemoryHandle handle(ManagedMemory::create({}, 64));
     handle.memory().state().resource.reset(new Resource(freed));
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i)
@@ -81,7 +81,7 @@ TEST_CASE("L11: references that a handle gives out count, also those that it kee
     bool freed = false;
     std::vector<ManagedMemory> references;
     {
-      ManagedMemoryHandle handle(ManagedMemory::mint({}, 64));
+      ManagedMemoryHandle handle(ManagedMemory::create({}, 64));
       handle.memory().state().resource.reset(new Resource(freed));
       for (int i = 0; i < given; ++i) references.push_back(handle.reference());
       ManagedMemoryHandle moved = std::move(handle);  // with its reserve
@@ -101,7 +101,7 @@ TEST_CASE("L11: many threads take references from one handle and drop them") {
   bool freed = false;
   {
     const ManagedMemoryHandle handle = [&] {
-      ManagedMemoryHandle made(ManagedMemory::mint({}, 64));
+      ManagedMemoryHandle made(ManagedMemory::create({}, 64));
       made.memory().state().resource.reset(new Resource(freed));
       return made;
     }();

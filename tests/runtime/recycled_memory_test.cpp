@@ -24,12 +24,12 @@ namespace {
 
 /// How many blocks of `bytes` this thread has when `count` were taken and given back.
 long kept_of(std::size_t count, std::size_t bytes) {
-  RecycledMemory::free_kept();
+  RecycledMemory::free_cached();
   const long before = live_blocks();
   std::vector<void*> taken(count);
   const long own = live_blocks() - before;
-  for (void*& each : taken) each = RecycledMemory::take(bytes);
-  for (void* const each : taken) RecycledMemory::give_back(each, bytes);
+  for (void*& each : taken) each = RecycledMemory::allocate(bytes);
+  for (void* const each : taken) RecycledMemory::deallocate(each, bytes);
   return live_blocks() - before - own;
 }
 
@@ -41,11 +41,11 @@ bool keeps() { return kept_of(1, 16) == 1; }
 TEST_CASE("A thread keeps the memory of up to 64 objects of a size, of no large ones") {
   if (!keeps()) return;  // nothing to see
   CHECK(kept_of(200, 100) == 64);
-  CHECK(kept_of(10, RecycledMemory::largest) == 10);
-  CHECK(kept_of(10, RecycledMemory::largest + 1) == 0);
+  CHECK(kept_of(10, RecycledMemory::max_size) == 10);
+  CHECK(kept_of(10, RecycledMemory::max_size + 1) == 0);
   CHECK(kept_of(10, 100) == 10);
   const long before = live_blocks();
-  RecycledMemory::free_kept();
+  RecycledMemory::free_cached();
   CHECK(live_blocks() == before - 10);
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("Recycled memory is as large as was asked for, and nobody else's") {
     std::vector<std::pair<void*, std::size_t>> taken;
     for (int i = 0; i < 100; ++i)
       for (const std::size_t size : sizes) {
-        void* const memory = RecycledMemory::take(size);
+        void* const memory = RecycledMemory::allocate(size);
         std::memset(memory, i, size);
         CHECK(all.insert(memory).second);
         taken.emplace_back(memory, size);
@@ -65,13 +65,13 @@ TEST_CASE("Recycled memory is as large as was asked for, and nobody else's") {
       const auto& [memory, size] = taken[i];
       const auto* const bytes = static_cast<const unsigned char*>(memory);
       CHECK(std::all_of(bytes, bytes + size, [&](unsigned char byte) { return byte == i / sizes.size(); }));
-      RecycledMemory::give_back(memory, size);
+      RecycledMemory::deallocate(memory, size);
     }
   }
 }
 
 TEST_CASE("What another thread has taken may be given back, and goes with the thread that keeps it") {
-  RecycledMemory::free_kept();
+  RecycledMemory::free_cached();
   const long before = live_blocks();
   std::list<std::shared_ptr<int>, RecyclingAllocator<std::shared_ptr<int>>> made;
   for (int i = 0; i < 30; ++i) made.push_back(make_recycled<int>(i));
@@ -98,7 +98,7 @@ TEST_CASE("Objects that outlive what their thread keeps are freed all the same")
 }
 
 TEST_CASE("Where there is no memory the allocator says so") {
-  RecycledMemory::free_kept();
+  RecycledMemory::free_cached();
   cox::test::allocations_until_failure = 0;
   CHECK_THROWS_AS(make_recycled<int>(1), std::bad_alloc);
   cox::test::allocations_until_failure = -1;

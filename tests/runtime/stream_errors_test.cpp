@@ -50,16 +50,16 @@ TEST_CASE("L12: errors are taken in the order of the stream, and only those befo
 TEST_CASE("L12: errors that somebody else has are forgotten, and he is given the first of them") {
   StreamErrors errors;
   for (const std::uint64_t position : {6U, 5U, 3U, 2U}) errors.add(position, failure(std::to_string(position)));
-  REQUIRE(cox::describe(errors.forget_between(2, 6)) == "3");
-  REQUIRE(errors.forget_between(2, 6) == nullptr);
+  REQUIRE(cox::describe(errors.remove_between(2, 6)) == "3");
+  REQUIRE(errors.remove_between(2, 6) == nullptr);
   REQUIRE(texts(take(errors, 100)) == std::vector<std::string>{"2", "6"});
 }
 
 TEST_CASE("L7: no more than so many errors are kept, and the rest is counted") {
   StreamErrors errors;
-  for (std::size_t i = 0; i < StreamErrors::kept + 3; ++i) errors.add(i, failure(std::to_string(i)));
+  for (std::size_t i = 0; i < StreamErrors::max_failures + 3; ++i) errors.add(i, failure(std::to_string(i)));
   const auto taken = take(errors, 1000);
-  REQUIRE(texts(taken).size() == StreamErrors::kept);
+  REQUIRE(texts(taken).size() == StreamErrors::max_failures);
   REQUIRE(texts(taken).front() == "0");
   REQUIRE(cox::describe(taken).find("3 later failures were not kept") != std::string::npos);
   errors.add(1, failure("again"));
@@ -121,12 +121,12 @@ TEST_CASE("L12: failures within an open profile are not the stream's, but for wo
 
 TEST_CASE("L12: failures that were counted go with the profile that has the others") {
   const auto errors = std::make_shared<StreamErrors>();
-  for (std::size_t i = 0; i < StreamErrors::kept + 36; ++i) errors->add(5, failure("within"));
+  for (std::size_t i = 0; i < StreamErrors::max_failures + 36; ++i) errors->add(5, failure("within"));
   StreamErrors::take_for_profile(errors, 1, 10).receipt->delivered();
   errors->add(11, failure("one"));
   CHECK(cox::describe(take(*errors, 100)).find("not kept") == std::string::npos);
-  for (std::size_t i = 0; i < StreamErrors::kept + 36; ++i) errors->add(5, failure("within"));
-  CHECK(cox::describe(errors->forget_between(1, 10)) == "within");
+  for (std::size_t i = 0; i < StreamErrors::max_failures + 36; ++i) errors->add(5, failure("within"));
+  CHECK(cox::describe(errors->remove_between(1, 10)) == "within");
   errors->add(11, failure("one"));
   CHECK(cox::describe(take(*errors, 100)).find("not kept") == std::string::npos);
 }
@@ -161,9 +161,9 @@ TEST_CASE("L12: a helper's failure reaches each stream that called it once, or t
     CHECK(texts(take(*second, 100)) == Texts{"lost"});
   }
   SECTION("the end of the process") {
-    CHECK(texts(helper->take_last({}, std::source_location::current())) == Texts{"lost"});
-    CHECK(first->take_last({}, std::source_location::current()) == nullptr);
-    CHECK(second->take_last({}, std::source_location::current()) == nullptr);
+    CHECK(texts(helper->take_remaining({}, std::source_location::current())) == Texts{"lost"});
+    CHECK(first->take_remaining({}, std::source_location::current()) == nullptr);
+    CHECK(second->take_remaining({}, std::source_location::current()) == nullptr);
   }
   static_cast<void>(take(*first, 100));
   static_cast<void>(take(*second, 100));

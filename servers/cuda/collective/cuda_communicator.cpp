@@ -56,7 +56,7 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
       begin_(context_->communication->streams.timeline(slot).submitted()),
       last_(begin_),
       self_(std::make_shared<CudaCommunicator*>(this)),
-      pending_(PendingCollectives::of(device)) {
+      pending_(PendingCollectives::for_device(device)) {
   context_->communication->streams.timeline(slot).set_in_order(clique() != nullptr);  // then all are on one stream
 }
 
@@ -85,7 +85,7 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
                      .launch = std::move(launch),
                      .on_launch_thread = clique() != nullptr},
                     *part);
-  if (!rest_) rest_.emplace(PendingCollectives::Call::rest_of_running(pending_));
+  if (!rest_) rest_.emplace(PendingCollectives::Call::continuation(pending_));
   ++last_;
   context_->communication->streams.timeline(slot_).submit();
   return last_position();

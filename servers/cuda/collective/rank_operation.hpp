@@ -124,7 +124,7 @@ class LaunchGuard {
   // The stream is that of collectives or transfers, whose errors nobody else asks for.
   [[nodiscard]] std::exception_ptr why() const noexcept {
     try {
-      if (auto error = on_->forget_errors_between(0, ~std::uint64_t{0})) return error;
+      if (auto error = on_->remove_errors_between(0, ~std::uint64_t{0})) return error;
       return std::make_exception_ptr(
           CollectiveError(CollectiveError::Kind::Backend, "there was no memory to have it issued", part_->site));
     } catch (...) {

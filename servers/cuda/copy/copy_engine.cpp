@@ -110,11 +110,11 @@ class CopyEngine::Copier {
     job.ends.push_back(std::move(last));
   }
 
-  static void read(const Bytes& source, std::size_t offset, std::span<std::byte> to) {
-    if (source.is_resident()) return source.copy_to(to, offset);
+  static void read(const Bytes& source, std::size_t offset, std::span<std::byte> destination) {
+    if (source.is_resident()) return source.copy_to(destination, offset);
     BytesReader reader(source);
     reader.skip(offset);
-    reader.read(to);
+    reader.read(destination);
   }
 
   // All at once, on this thread; or, if there is no memory for it, as another job.

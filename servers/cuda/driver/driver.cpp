@@ -62,7 +62,7 @@ constinit std::atomic<bool> ending{false};
 
 FoundDriver open_driver() {
   const SharedLibrary library = SharedLibrary::open(driver_files());
-  if (!library) return {nullptr, "there is no CUDA driver here: " + library.why_not()};
+  if (!library) return {nullptr, "there is no CUDA driver here: " + library.error()};
   static Driver found;
   const std::string wrong = load(library, found);
   if (!wrong.empty()) return {nullptr, wrong};

@@ -102,7 +102,7 @@ FoundNvrtc open_nvrtc(const std::vector<std::string>& files, const std::string& 
   const SharedLibrary library = SharedLibrary::open(files);
   if (!library)
     return {nullptr, "there is no NVRTC here to compile kernels with: " + names +
-                         " is not to be had (setting compilation.nvrtc): " + library.why_not()};
+                         " is not to be had (setting compilation.nvrtc): " + library.error()};
   auto nvrtc = std::make_unique<Nvrtc>();
   std::string wrong = load(library, *nvrtc);
   if (!wrong.empty()) return {nullptr, "the NVRTC found cannot be used: " + wrong};

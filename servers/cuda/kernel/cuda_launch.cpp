@@ -35,7 +35,7 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
   return count;
 }
 
-[[noreturn]] void throw_launch_error(CUresult result, const Location& place, const char* name,
+[[noreturn]] void throw_launch_error(CUresult result, const Location& location, const char* name,
                                      std::source_location site) {
   if (is_sticky(result)) {
     report_gpu_fault(result, "launch");
@@ -45,15 +45,15 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
                     : result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES      ? LaunchError::Kind::TooManyResources
                     : result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE ? LaunchError::Kind::TooManyResources
                                                                         : LaunchError::Kind::Unknown;
-  throw LaunchError(kind, launch_name(name, place) + " was refused by the driver: " + describe(result), site);
+  throw LaunchError(kind, launch_name(name, location) + " was refused by the driver: " + describe(result), site);
 }
 
 }  // namespace
 
-void CudaLaunch::issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Location& place,
+void CudaLaunch::issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Location& location,
                        const char* name, std::source_location site) const {
   if (target.queue != nullptr && can_be_together()) return issue_together(*target.queue, on, sequence, name, site);
-  issue_alone(target.stream(), place, name, site);
+  issue_alone(target.stream(), location, name, site);
 }
 
 void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, std::uint64_t sequence, const char* name,
@@ -72,14 +72,14 @@ void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, std::uint64_
                         [&on, sequence, name, site](CUresult result) {
                           if (result == CUDA_SUCCESS) return;
                           try {
-                            throw_launch_error(result, on.place(), name, site);
+                            throw_launch_error(result, on.location(), name, site);
                           } catch (...) {
                             on.fail_after_submit(sequence, std::current_exception());
                           }
                         });
 }
 
-void CudaLaunch::issue_alone(CUstream stream, const Location& place, const char* name,
+void CudaLaunch::issue_alone(CUstream stream, const Location& location, const char* name,
                              std::source_location site) const {
   SmallVector<void*, 16> values;
   values.reserve(parameters.size());
@@ -95,7 +95,7 @@ void CudaLaunch::issue_alone(CUstream stream, const Location& place, const char*
   config.numAttrs = fill(attributes, *options);
   const CUresult result = driver().launch(&config, function, values.data(), nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
-    throw_launch_error(result, place, name, site);
+    throw_launch_error(result, location, name, site);
 }
 
 }  // namespace cox::detail

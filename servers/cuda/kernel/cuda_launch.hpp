@@ -40,8 +40,8 @@ struct CudaLaunch {
   /// Gives the launch to the driver, or to the stream's other launches, which it is given together: then what it makes
   /// of it may become known later, as an error of `on` at `sequence`. In a capture `on` need not be there any more.
   /// Throws LaunchError, std::bad_alloc.
-  void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Location& place, const char* name,
-             std::source_location site) const;
+  void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Location& location,
+             const char* name, std::source_location site) const;
 
  private:
   /// As the others, which have attributes or tensor maps, are not.
@@ -51,7 +51,7 @@ struct CudaLaunch {
   }
   void issue_together(StreamQueue& queue, CudaStream& on, std::uint64_t sequence, const char* name,
                       std::source_location site) const;
-  void issue_alone(CUstream stream, const Location& place, const char* name, std::source_location site) const;
+  void issue_alone(CUstream stream, const Location& location, const char* name, std::source_location site) const;
 };
 
 }  // namespace cox::detail

@@ -97,9 +97,9 @@ LoadedKernel load_kernel(const KernelDefinition& definition, const std::shared_p
   return loaded;
 }
 
-const LoadedKernel& require_loaded(const CudaKernel& kernel, const Location& place, std::source_location site) {
-  const LoadedKernel* const loaded = kernel.loaded(place.device.index);
-  const std::string name = launch_name(kernel.name(), place);
+const LoadedKernel& require_loaded(const CudaKernel& kernel, const Location& location, std::source_location site) {
+  const LoadedKernel* const loaded = kernel.loaded(location.device.index);
+  const std::string name = launch_name(kernel.name(), location);
   if (loaded == nullptr)
     throw LaunchError(LaunchError::Kind::NullFunction, name + " has not been prepared for the device as it is open now",
                       site);

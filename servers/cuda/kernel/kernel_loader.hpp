@@ -22,7 +22,7 @@ namespace cox::detail {
 
 /// For the device thread: the kernel to launch. Throws LaunchError: with the failure as its cause, of the same kind, if
 /// it could not be prepared; NullFunction if it was not.
-[[nodiscard]] const LoadedKernel& require_loaded(const CudaKernel& kernel, const Location& place,
+[[nodiscard]] const LoadedKernel& require_loaded(const CudaKernel& kernel, const Location& location,
                                                  std::source_location site);
 
 }  // namespace cox::detail

@@ -50,11 +50,11 @@ std::array<To, 5> innermost_first(const Values& values) {
 
 }  // namespace
 
-CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr address, const Location& place,
+CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr address, const Location& location,
                               std::source_location site) {
   if (const std::size_t alignment = required_alignment(descriptor); address % alignment != 0)
     throw LaunchError(LaunchError::Kind::ArgumentType,
-                      "tensor map on " + place.to_string() + ": the memory begins " +
+                      "tensor map on " + location.to_string() + ": the memory begins " +
                           std::to_string(address % alignment) + " B beyond a multiple of " + std::to_string(alignment) +
                           " B, where it must begin",
                       site);

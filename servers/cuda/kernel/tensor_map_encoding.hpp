@@ -12,6 +12,6 @@ namespace cox::detail {
 /// were made; throws LaunchError ArgumentType if the memory is not aligned as it must be, CudaError if the driver
 /// refuses it. Device thread; does not meet the device.
 [[nodiscard]] CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr address,
-                                            const Location& place, std::source_location site);
+                                            const Location& location, std::source_location site);
 
 }  // namespace cox::detail

@@ -74,7 +74,7 @@ bool CudaStorage::alias(MemoryAddress from, MemoryAddress to, std::size_t bytes)
   std::size_t mapped = 0;
   while (mapped < bytes) {
     const std::size_t first = index_of(from + mapped);
-    if (!put(to + mapped, behind_.at(first))) break;
+    if (!put(to + mapped, behind_.piece_at(first))) break;
     mapped += behind_.size_at(first) * granule;
   }
   if (mapped == bytes && give_access(to, bytes)) return true;
@@ -88,8 +88,8 @@ void CudaStorage::unmap(MemoryAddress address, std::size_t bytes) noexcept {
   const std::size_t end = index_of(address + bytes);
   for (std::size_t first = index_of(address); first < end;) {
     const std::size_t size = behind_.size_at(first);
-    const PieceIndex piece = behind_.at(first);
-    behind_.take(first);
+    const PieceIndex piece = behind_.piece_at(first);
+    behind_.remove(first);
     drop(piece);
     first += size;
   }

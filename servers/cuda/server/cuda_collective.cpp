@@ -78,7 +78,7 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
     streams.add_events(waits, collective.ready.emplace());
   collective.waits = std::move(waits);
   const StreamPosition end = communicator.submit(std::move(collective), on);
-  for (const BufferUse& use : uses) use.buffer->uses.note(use.access, end);
+  for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
 
 }  // namespace
@@ -88,11 +88,12 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
   if (on.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return on.capture.graph().add_replay_callback([devices = group->devices(), calls, site = caller.site](
-                                                      CudaDevice& its, CudaStream& replaying, MembershipEpoch called) {
-      queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, called, site), calls,
-                       {replaying.place().stream, site}, SubmitMode::Immediate);
-    });
+    return on.capture.graph().add_replay_callback(
+        [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying,
+                                                                MembershipEpoch call_epoch) {
+          queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site),
+                           calls, {replaying.location().stream, site}, SubmitMode::Immediate);
+        });
   }
   const PostQueue::HoldNotify hold = device.hold_notify();
   CudaCommunicator* communicator = nullptr;

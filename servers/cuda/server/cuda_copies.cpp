@@ -52,12 +52,13 @@ void upload_from_pinned(CudaDevice& device, CudaStream& on, const BufferUses& us
 }
 
 /// A failure of a copy, with what it was for.
-std::exception_ptr failed_upload(const std::exception_ptr& error, const Location& place, std::source_location site) {
+std::exception_ptr failed_upload(const std::exception_ptr& error, const Location& location, std::source_location site) {
   try {
     std::rethrow_exception(error);
   } catch (const IoError& io) {
-    return std::make_exception_ptr(IoError(
-        io.kind(), std::string(io.what()) + ", for an upload to " + place.to_string(), site, io.cause(), io.sizes()));
+    return std::make_exception_ptr(IoError(io.kind(),
+                                           std::string(io.what()) + ", for an upload to " + location.to_string(), site,
+                                           io.cause(), io.sizes()));
   } catch (...) {
     return error;
   }
@@ -69,7 +70,7 @@ void upload_by_threads(CudaDevice& device, CudaStream& on, const BufferUses& use
   task.parts.push_back({address, rows, std::move(source)});
   task.done = [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site](
                   CopyTask&, const std::exception_ptr& error, const std::shared_ptr<CudaEvent>&) {
-    if (error != nullptr) stream->fail_at(sequence, failed_upload(error, stream->place(), site));
+    if (error != nullptr) stream->fail_at(sequence, failed_upload(error, stream->location(), site));
   };
   device.transfer(on, uses, std::move(task));
 }
@@ -263,7 +264,7 @@ void download_by_threads(CudaDevice& device, CudaStream& on, Download download, 
 }  // namespace
 
 void queue_upload(CudaDevice& device, CudaStream& on, Upload upload, const Caller& caller) {
-  const CopyPlan rows = plan_copy(upload.destination, device.place(caller), caller.site, upload.source.size());
+  const CopyPlan rows = plan_copy(upload.destination, device.location(caller), caller.site, upload.source.size());
   BufferUses uses;
   const CudaRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
   if (rows.size() == 0) return;
@@ -288,7 +289,7 @@ void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, con
     on.capture.require_none("a read", caller.site);
     for (const CopyDescriptor& tensor : downloads)
       download.parts.push_back({device.resolve(tensor.binding, Access::Read, caller, download.uses).address,
-                                plan_copy(tensor, device.place(caller), caller.site), Bytes()});
+                                plan_copy(tensor, device.location(caller), caller.site), Bytes()});
     direct = download.size() <= direct_download && take_pinned(device, download, caller);
   } catch (...) {
     if (on.capture.capturing()) return promise.set_error(std::current_exception());

@@ -92,8 +92,8 @@ CudaDevice::~CudaDevice() {
   communicators_.close();
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](CudaStream& stream) {
-    if (const auto error = stream.take_last_errors(std::source_location::current()))
-      report_task_error({facts_->owner.device, stream.place().stream, error});
+    if (const auto error = stream.take_remaining_errors(std::source_location::current()))
+      report_task_error({facts_->owner.device, stream.location().stream, error});
   });
   graphs_.clear();
   poller_->stop();
@@ -199,7 +199,7 @@ CaptureMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& calle
              .label = {caller.site.file_name(), caller.site.line()}}))
       return buffer;
     if (capturing) throw on.capture.no_growth(size, caller.site);
-    throw allocation_error(place(caller), size, memory_->report(), caller.site);
+    throw allocation_error(location(caller), size, memory_->report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
   }
@@ -212,14 +212,14 @@ Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
     streams_.poll();  // what the device has passed gives its memory back
     small_reads_.clear();
     if (auto bytes = pinned_->allocate(size, label)) return std::move(*bytes);
-    throw allocation_error(place(caller), size, pinned_->report(), caller.site);
+    throw allocation_error(location(caller), size, pinned_->report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
   }
 }
 
 void CudaDevice::require_not_captured(const DeviceBuffer& buffer, const Caller& caller) const {
-  captured_writes_.require_none(buffer, place(caller), caller.site);
+  captured_writes_.require_none(buffer, location(caller), caller.site);
 }
 
 StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {
@@ -252,7 +252,7 @@ void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task)
   on.make_room_for_transfer();
   const StreamPosition position = transfers_.begin(waits, std::move(task));
   on.add_transfer(position);
-  for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+  for (const BufferUse& use : uses) use.buffer->uses.record(use.access, position);
   communicators_.note_waits(position, waits);
 }
 
@@ -264,7 +264,7 @@ void CudaDevice::clear_pending_waits(CudaStream& on, const Caller& caller) {
 void CudaDevice::capture(CudaStream& on, const BufferUses& uses, CudaIssue step) {
   on.capture.graph().add(uses, std::move(step));
   for (const BufferUse& use : uses)
-    if (use.access == Access::Write) captured_writes_.note(*use.buffer, on.place().stream);
+    if (use.access == Access::Write) captured_writes_.note(*use.buffer, on.location().stream);
 }
 
 void CudaDevice::note_captured_write(const Binding& memory, const Caller& caller) {
@@ -275,18 +275,18 @@ void CudaDevice::note_captured_write(const Binding& memory, const Caller& caller
 
 GraphId CudaDevice::end_capture(CudaStream& on, const Caller& caller) {
   on.capture.require(CaptureState::Call::Stop, caller.site);
-  captured_writes_.forget(on.place().stream);
+  captured_writes_.forget(on.location().stream);
   auto graph = on.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_); });
   const GraphId id = GraphId::next();
-  graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});
+  graphs_.emplace(id.value, Captured{on.location().stream, std::move(graph)});
   return id;
 }
 
-void CudaDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller) {
+void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller) {
   const auto found = graphs_.find(id.value);
   if (found == graphs_.end())
     throw ServerError(ServerError::Kind::Graph,
-                      "graph " + std::to_string(id.value) + " does not exist on " + place(caller).to_string(),
+                      "graph " + std::to_string(id.value) + " does not exist on " + location(caller).to_string(),
                       caller.site);
   CudaStream& on = streams_.of(found->second.stream);
   on.capture.require_none("a replay", caller.site);
@@ -298,7 +298,7 @@ void CudaDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller
       },
       [&](CudaReplayCallback& replay_callback) {
         try {
-          replay_callback(*this, on, called);
+          replay_callback(*this, on, call_epoch);
         } catch (...) {  // of one operation: what comes behind it is queued all the same
           on.fail(std::current_exception());
         }

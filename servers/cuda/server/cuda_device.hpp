@@ -86,7 +86,7 @@ class CudaDevice final : private BatchHook {
   /// For large reads, on the threads that copy: page-locked memory of its own, so that the device thread does not wait
   /// while it grows.
   [[nodiscard]] const std::shared_ptr<CudaPinnedMemory>& results() const noexcept { return results_; }
-  [[nodiscard]] Location place(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
+  [[nodiscard]] Location location(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
@@ -178,7 +178,7 @@ class CudaDevice final : private BatchHook {
   void note_captured_write(const Binding& memory, const Caller& caller);
   [[nodiscard]] GraphId end_capture(CudaStream& on, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
-  void replay(GraphId id, MembershipEpoch called, const Caller& caller);
+  void replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller);
   void remove_graph(GraphId id);
 
  private:
@@ -187,7 +187,7 @@ class CudaDevice final : private BatchHook {
   void note(CudaStream& on, const BufferUses& uses, const StreamPosition& position) noexcept {
     bool shared = false;
     for (const BufferUse& use : uses) {
-      use.buffer->uses.note(use.access, position);
+      use.buffer->uses.record(use.access, position);
       shared = shared || use.buffer->uses.is_shared();
     }
     if (shared) streams_.mark(on);
@@ -198,7 +198,7 @@ class CudaDevice final : private BatchHook {
   static void note_failed(CudaStream& on, const BufferUses& uses, const StreamPosition& before) noexcept {
     const StreamPosition last = on.queue().last_position();
     if (last.position == before.position) return;
-    for (const BufferUse& use : uses) use.buffer->uses.note(use.access, last);
+    for (const BufferUse& use : uses) use.buffer->uses.record(use.access, last);
   }
   [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
   // And behind the stream's transfers.

@@ -34,7 +34,7 @@ struct Preparation {
 
 [[noreturn]] void throw_argument_error(const Preparation& preparation, LaunchError::Kind kind,
                                        const std::string& what) {
-  throw LaunchError(kind, launch_name(preparation.kernel.name(), preparation.on.place()) + " " + what,
+  throw LaunchError(kind, launch_name(preparation.kernel.name(), preparation.on.location()) + " " + what,
                     preparation.caller.site);
 }
 
@@ -44,7 +44,7 @@ const LoadedKernel& require_loaded(CudaDevice& device, const CudaKernel& kernel,
   if (loaded == nullptr)
     throw LaunchError(
         LaunchError::Kind::NullFunction,
-        launch_name(kernel.name(), on.place()) + " was not prepared: the client does that before it launches",
+        launch_name(kernel.name(), on.location()) + " was not prepared: the client does that before it launches",
         caller.site);
   if (loaded->failure != nullptr) std::rethrow_exception(loaded->failure);
   return *loaded;
@@ -55,18 +55,18 @@ void require_limits(const Preparation& preparation) {
   const CudaKernel& kernel = preparation.kernel;
   const LoadedKernel& loaded = preparation.loaded;
   const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
-  const Location& place = preparation.on.place();
-  require_buffer_limit(launched, preparation.arguments.buffers.size(), hardware, place, preparation.caller.site);
-  require_cube_dim(launched, hardware, place, preparation.caller.site);
+  const Location& location = preparation.on.location();
+  require_buffer_limit(launched, preparation.arguments.buffers.size(), hardware, location, preparation.caller.site);
+  require_cube_dim(launched, hardware, location, preparation.caller.site);
   if (kernel.cube_dim().unit_count() > loaded.max_threads_per_block)
-    throw LaunchError::too_many_resources(
-        launch_name(kernel.name(), place) + ", which takes " + std::to_string(loaded.registers) + " registers a unit,",
-        {ResourceLimit::Resource::UnitsPerCube,
-         {kernel.cube_dim().unit_count(), 0, 0},
-         {loaded.max_threads_per_block, 0, 0}},
-        preparation.caller.site);
-  require_shared_memory(launched, loaded.static_shared_memory + kernel.options().dynamic_shared_memory, hardware, place,
-                        preparation.caller.site);
+    throw LaunchError::too_many_resources(launch_name(kernel.name(), location) + ", which takes " +
+                                              std::to_string(loaded.registers) + " registers a unit,",
+                                          {ResourceLimit::Resource::UnitsPerCube,
+                                           {kernel.cube_dim().unit_count(), 0, 0},
+                                           {loaded.max_threads_per_block, 0, 0}},
+                                          preparation.caller.site);
+  require_shared_memory(launched, loaded.static_shared_memory + kernel.options().dynamic_shared_memory, hardware,
+                        location, preparation.caller.site);
 }
 
 void add_buffer(Preparation& preparation, const KernelBuffer& buffer, Access most) {
@@ -80,7 +80,7 @@ void add_tensor_map(Preparation& preparation, const TensorMapArgument& argument)
   CudaLaunch& launch = preparation.launch;
   launch.parameters.push_back({static_cast<std::uint32_t>(launch.tensor_maps.size()), true});
   launch.tensor_maps.push_back(
-      encode_tensor_map(argument.descriptor, range.address, preparation.on.place(), preparation.caller.site));
+      encode_tensor_map(argument.descriptor, range.address, preparation.on.location(), preparation.caller.site));
 }
 
 /// The kernel's own signature: each parameter takes the next argument of its kind.
@@ -91,7 +91,7 @@ void add_by_signature(Preparation& preparation, const std::vector<KernelParamete
     return static_cast<std::size_t>(std::ranges::count(parameters, kind, &KernelParameter::kind));
   };
   require_buffer_count({preparation.kernel.name(), preparation.kernel.cube_dim()},
-                       wanted(KernelParameter::Kind::Buffer), arguments.buffers.size(), preparation.on.place(),
+                       wanted(KernelParameter::Kind::Buffer), arguments.buffers.size(), preparation.on.location(),
                        preparation.caller.site);
   if (wanted(KernelParameter::Kind::TensorMap) != arguments.tensor_maps.size())
     throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
@@ -181,7 +181,7 @@ void resolve_arguments(Preparation& preparation) {
   } catch (const IoError& error) {
     throw LaunchError(
         LaunchError::Kind::Io,
-        launch_name(preparation.kernel.name(), preparation.on.place()) + " cannot be launched: " + error.brief(),
+        launch_name(preparation.kernel.name(), preparation.on.location()) + " cannot be launched: " + error.brief(),
         preparation.caller.site, std::current_exception());
   }
   require_parameters(preparation);
@@ -195,21 +195,22 @@ class LaunchIssue {
 
   void operator()(const IssueTarget& target) {
     issue(target, preparation_.on, preparation_.on.next_sequence(), preparation_.launch, preparation_.metadata_source,
-          metadata_address(), count_, preparation_.on.place(), preparation_.kernel.label(), preparation_.caller.site);
+          metadata_address(), count_, preparation_.on.location(), preparation_.kernel.label(),
+          preparation_.caller.site);
   }
   [[nodiscard]] auto later() && {
     return [launch = std::move(preparation_.launch), kernel = preparation_.kernel,
             metadata = std::move(preparation_.metadata_source), address = metadata_address(), count = std::move(count_),
-            &on = preparation_.on, sequence = preparation_.on.next_sequence(), place = preparation_.on.place(),
+            &on = preparation_.on, sequence = preparation_.on.next_sequence(), location = preparation_.on.location(),
             site = preparation_.caller.site](const IssueTarget& target) mutable {
-      issue(target, on, sequence, launch, metadata, address, count, place, kernel.label(), site);
+      issue(target, on, sequence, launch, metadata, address, count, location, kernel.label(), site);
     };
   }
 
  private:
   // `sequence`: the launch's place among the errors of `on`, before that of a read which is queued after it.
   static void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, CudaLaunch& launch,
-                    Bytes& metadata, CUdeviceptr address, Count& count, const Location& place, const char* name,
+                    Bytes& metadata, CUdeviceptr address, Count& count, const Location& location, const char* name,
                     const std::source_location& site) {
     launch.count = count();
     if (launch.count.is_empty()) return;
@@ -218,7 +219,7 @@ class LaunchIssue {
       target.hold(std::move(metadata));  // first: where there is no memory for that, nothing is copied
       COX_CUDA_TRY(copy_to_device(address, info.data(), info.size(), target.stream()));
     }
-    launch.issue(target, on, sequence, place, name, site);
+    launch.issue(target, on, sequence, location, name, site);
   }
   [[nodiscard]] CUdeviceptr metadata_address() const {
     return preparation_.metadata == nullptr ? 0 : static_cast<DeviceBuffer&>(*preparation_.metadata).address();
@@ -265,12 +266,12 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
   enqueue_resolved_launch(
       preparation, there,
       [read = std::move(read), is_there, hardware = &preparation.device.facts()->properties.hardware,
-       kernel = preparation.kernel, place = preparation.on.place(), site = preparation.caller.site] {
+       kernel = preparation.kernel, location = preparation.on.location(), site = preparation.caller.site] {
         if (!*is_there) return CubeCount::Static{0, 0, 0};  // the read has failed, and said so
         std::array<std::uint32_t, 3> values{};
         std::memcpy(values.data(), std::as_const(read).data(), size);
         const CubeCount::Static count{values[0], values[1], values[2]};
-        require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, place, site);
+        require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, location, site);
         return count;
       });
 }
@@ -293,11 +294,11 @@ void enqueue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel
       return submit_dynamic_launch(preparation, *count.as_dynamic());
     } catch (const IoError& error) {
       throw LaunchError(LaunchError::Kind::Io,
-                        launch_name(kernel.name(), on.place()) + " cannot be launched: " + error.brief(), caller.site,
-                        std::current_exception());
+                        launch_name(kernel.name(), on.location()) + " cannot be launched: " + error.brief(),
+                        caller.site, std::current_exception());
     }
   }
-  require_cube_count({kernel.name(), kernel.cube_dim()}, *known, device.facts()->properties.hardware, on.place(),
+  require_cube_count({kernel.name(), kernel.cube_dim()}, *known, device.facts()->properties.hardware, on.location(),
                      caller.site);
   enqueue_resolved_launch(preparation, nullptr, [known = *known] { return known; });
 }

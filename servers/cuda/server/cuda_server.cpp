@@ -233,12 +233,12 @@ void CudaServer::allocation_mode(AllocationMode mode, const Caller& caller) {
 
 void CudaServer::install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller) {
   static_cast<void>(device_->enter(caller));
-  require_valid(layout, device_->place(caller), caller.site);
+  require_valid(layout, device_->location(caller), caller.site);
   device_->streams().poll();
   if (device_->memory().install(layout)) return;
   const std::uint64_t alive = device_->memory().usage().number_allocs;
   throw ServerError(ServerError::Kind::Validation,
-                    "memory pools cannot be installed on " + device_->place(caller).to_string() + ": " +
+                    "memory pools cannot be installed on " + device_->location(caller).to_string() + ": " +
                         (alive != 0 ? std::to_string(alive) + " allocations are alive"
                                     : std::string("queued work still touches memory")),
                     caller.site);
@@ -291,11 +291,12 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
         try {
           COX_CUDA_TRY(event_record(profile->end->native(), target.stream()));
           const bool failed = static_cast<bool>(failure);
-          if (failed) failure.error = std::make_exception_ptr(profile_failure(failure.error, stream->place(), site));
+          if (failed) failure.error = std::make_exception_ptr(profile_failure(failure.error, stream->location(), site));
           promise.settle_at(
               profile->end,
               [profile, failed, stream, site] {
-                if (detail::gpu_faulted()) throw profile_failure(detail::gpu_fault_error(site), stream->place(), site);
+                if (detail::gpu_faulted())
+                  throw profile_failure(detail::gpu_fault_error(site), stream->location(), site);
                 return failed ? ProfileTicks{} : profile->ticks();
               },
               std::move(failure));
@@ -325,11 +326,11 @@ GraphId CudaServer::end_capture(const Caller& caller) { return device_->end_capt
 
 bool CudaServer::capturing(const Caller& caller) { return device_->enter(caller).capture.capturing(); }
 
-void CudaServer::replay(GraphId graph, MembershipEpoch called, const Caller& caller) {
+void CudaServer::replay(GraphId graph, MembershipEpoch call_epoch, const Caller& caller) {
   CudaStream& on = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    device_->replay(graph, called, caller);
+    device_->replay(graph, call_epoch, caller);
     device_->advance();  // as behind a collective
   } catch (...) {
     on.fail(std::current_exception());

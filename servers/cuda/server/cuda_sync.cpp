@@ -73,9 +73,9 @@ void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promis
           if (events.empty()) return complete(promise, sync, std::move(error));
           device.watch().begin(events.front());
           if (behind_durations)
-            return complete_behind_durations(DeviceEventSet::of(std::move(events)), std::move(promise), std::move(sync),
-                                             error);
-          promise.settle_at(DeviceEventSet::of(std::move(events)), std::move(sync), error);
+            return complete_behind_durations(DeviceEventSet::make(std::move(events)), std::move(promise),
+                                             std::move(sync), error);
+          promise.settle_at(DeviceEventSet::make(std::move(events)), std::move(sync), error);
           error = {};  // the future alone has it, and returns it where it is dropped
         } catch (...) {
           promise.set_error(error ? error : TakenError{std::current_exception()});

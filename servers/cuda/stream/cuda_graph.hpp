@@ -47,7 +47,7 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaReplayCallback> {
     auto native = natives_.begin();
     for (Part& part : parts()) {
       if (*native != nullptr) launch(*native, part.uses);
-      if (part.then) replay_callback(part.then);
+      if (part.replay_callback) replay_callback(part.replay_callback);
       ++native;
     }
   }

@@ -27,27 +27,27 @@ void CudaStream::fail_at(std::uint64_t sequence, std::exception_ptr error,
   } else {
     errors_->add(sequence, error);
   }
-  report_stream_error(LogSubsystem::Cuda, {place_, std::move(error)});
+  report_stream_error(LogSubsystem::Cuda, {location_, std::move(error)});
 }
 
 std::exception_ptr CudaStream::take_errors(std::source_location site) {
   if (gpu_faulted()) return gpu_fault_error(site);
-  return errors_->take_known(place_, site);
+  return errors_->take_known(location_, site);
 }
 
-std::exception_ptr CudaStream::take_last_errors(std::source_location site) {
+std::exception_ptr CudaStream::take_remaining_errors(std::source_location site) {
   if (gpu_faulted()) return gpu_fault_error(site);
-  return errors_->take_last(place_, site);
+  return errors_->take_remaining(location_, site);
 }
 
 TakenError CudaStream::take_errors_before(std::uint64_t sequence, std::source_location site) {
   if (gpu_faulted()) return {gpu_fault_error(site)};
-  return StreamErrors::take_for_future(errors_, sequence, place_, site);
+  return StreamErrors::take_for_future(errors_, sequence, location_, site);
 }
 
 std::exception_ptr CudaStream::peek_errors(std::source_location site) const {
   if (gpu_faulted()) return gpu_fault_error(site);
-  return errors_->peek(place_, site);
+  return errors_->peek(location_, site);
 }
 
 void CudaStream::add_pending_waits(const StreamPositions& collectives) {

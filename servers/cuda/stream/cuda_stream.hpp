@@ -25,12 +25,12 @@ namespace cox::detail {
 /// otherwise.
 class CudaStream : public std::enable_shared_from_this<CudaStream> {
  public:
-  CudaStream(const Location& place, StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
-      : capture(place),
-        profiles(place),
-        place_(place),
+  CudaStream(const Location& location, StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
+      : capture(location),
+        profiles(location),
+        location_(location),
         queue_(slot, timeline, native),
-        errors_(std::make_shared<StreamErrors>(place)) {}
+        errors_(std::make_shared<StreamErrors>(location)) {}
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
@@ -51,7 +51,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// As take_errors, but they stay.
   [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const;
   /// All failures that are left, at the end of the device.
-  [[nodiscard]] std::exception_ptr take_last_errors(std::source_location site);
+  [[nodiscard]] std::exception_ptr take_remaining_errors(std::source_location site);
   [[nodiscard]] const std::shared_ptr<StreamErrors>& errors() const noexcept { return errors_; }
   /// Nothing to tell, nothing begun, nothing under way.
   [[nodiscard]] bool idle() const noexcept;
@@ -96,19 +96,19 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   // Any thread
   // --------------------------------------------------------------------------------------------------------------
 
-  [[nodiscard]] const Location& place() const noexcept { return place_; }
+  [[nodiscard]] const Location& location() const noexcept { return location_; }
   /// A failure of the operation at `sequence` joins the stream's errors, and goes to `others`.
   void fail_at(std::uint64_t sequence, std::exception_ptr error,
                const std::shared_ptr<FailureReports>& others = nullptr);
   /// The failures of what came before, as ServerError Unhealthy for the result of a future.
   [[nodiscard]] TakenError take_errors_before(std::uint64_t sequence, std::source_location site);
-  /// As StreamErrors::forget_between.
-  [[nodiscard]] std::exception_ptr forget_errors_between(std::uint64_t first, std::uint64_t last) {
-    return errors_->forget_between(first, last);
+  /// As StreamErrors::remove_between.
+  [[nodiscard]] std::exception_ptr remove_errors_between(std::uint64_t first, std::uint64_t last) {
+    return errors_->remove_between(first, last);
   }
 
  private:
-  const Location place_;
+  const Location location_;
   StreamQueue queue_;
   const std::shared_ptr<StreamErrors> errors_;  // with the futures that have taken some
   std::uint64_t sequence_ = 0;

@@ -44,7 +44,7 @@ class CudaStreams {
 
   /// Finds the stream or makes it. Throws CudaError, std::bad_alloc.
   [[nodiscard]] CudaStream& of(StreamId id) {
-    if (last_ != nullptr && last_->place().stream == id) return *last_;
+    if (last_ != nullptr && last_->location().stream == id) return *last_;
     return find_or_make(id);
   }
   /// A stream that no StreamId shares, for the device's own work. Throws CudaError, std::bad_alloc.
@@ -199,7 +199,7 @@ class CudaStreams {
                           const CudaStream& of) noexcept {
     if (kind == PieceKind::Notice) return queue.timeline().issue_nothing();
     queue.timeline().issue();
-    queue.native().note(name, of.place().stream);
+    queue.native().note(name, of.location().stream);
   }
   struct Awaiting {
     StreamPositions positions;

@@ -48,7 +48,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   collective.after = device.communicators().dependencies(awaited);
   streams.note_collective({slot, communicator.last_position().position + 1}, awaited);
   const StreamPosition end = communicator.submit(std::move(collective), on);
-  for (const BufferUse& use : uses) use.buffer->uses.note(use.access, end);
+  for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
 
 }  // namespace
@@ -59,11 +59,12 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
   if (on.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return on.capture.graph().add_replay_callback([devices = group->devices(), calls, site = caller.site](
-                                                      HostDevice& its, HostStream& replaying, MembershipEpoch called) {
-      queue_collective(its, CommunicationGroups::of_process().find_or_open(devices, called, site), calls,
-                       {replaying.place().stream, site});
-    });
+    return on.capture.graph().add_replay_callback(
+        [devices = group->devices(), calls, site = caller.site](HostDevice& its, HostStream& replaying,
+                                                                MembershipEpoch call_epoch) {
+          queue_collective(its, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site), calls,
+                           {replaying.location().stream, site});
+        });
   }
   HostCommunicator* communicator = nullptr;
   try {

@@ -43,8 +43,8 @@ HostDevice::~HostDevice() {
   streams_.each([](HostStream& stream) { stream.drain(); });
   // What nobody came to ask for is not lost (L12).
   streams_.each([this](HostStream& stream) {
-    if (const auto error = stream.take_last_errors(std::source_location::current()))
-      report_task_error({facts_->owner.device, stream.place().stream, error});
+    if (const auto error = stream.take_remaining_errors(std::source_location::current()))
+      report_task_error({facts_->owner.device, stream.location().stream, error});
   });
   facts_->completion_thread->stop();
   log::write(LogSubsystem::Host, LogLevel::Debug, [&] { return facts_->owner.device.to_string() + " was shut down"; });
@@ -65,7 +65,7 @@ CaptureMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& calle
              .label = {caller.site.file_name(), caller.site.line()}}))
       return buffer;
     if (capturing) throw on.capture.no_growth(size, caller.site);
-    throw allocation_error(place(caller), size, memory_.report(), caller.site);
+    throw allocation_error(location(caller), size, memory_.report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
   }
@@ -74,7 +74,7 @@ CaptureMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& calle
 Bytes HostDevice::allocate_pinned(std::size_t size, const Caller& caller) {
   try {
     if (auto bytes = pinned_->allocate(size, {caller.site.file_name(), caller.site.line()})) return std::move(*bytes);
-    throw allocation_error(place(caller), size, pinned_->report(), caller.site);
+    throw allocation_error(location(caller), size, pinned_->report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
   }
@@ -88,7 +88,7 @@ HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const C
                   describe_use(window, facts_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif
   if (!captured_writes_.empty()) [[unlikely]]
-    captured_writes_.require_none(buffer, place(caller), caller.site);
+    captured_writes_.require_none(buffer, location(caller), caller.site);
   uses.push_back({&buffer, access, window.memory});
   std::byte* const data = host_pointer(buffer.address());
   return {data == nullptr ? nullptr : data + window.offset_start, size};
@@ -98,7 +98,7 @@ void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<v
   if (on.capture.capturing()) {
     on.capture.graph().add(uses, std::move(work));
     for (const BufferUse& use : uses)
-      if (use.access == Access::Write) captured_writes_.note(*use.buffer, on.place().stream);
+      if (use.access == Access::Write) captured_writes_.note(*use.buffer, on.location().stream);
     return;
   }
   if (on.capture.preparing()) {
@@ -113,7 +113,7 @@ void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<v
   const StreamPosition position = on.next_position();
   streams_.note_waits(on.awaited, position.position, waits);
   on.submit(streams_.events(waits), std::move(work), name);
-  for (const BufferUse& use : uses) use.buffer->uses.note(use.access, position);
+  for (const BufferUse& use : uses) use.buffer->uses.record(use.access, position);
 }
 
 void HostDevice::wait_for(HostStream& on, const StreamPositions& positions) {
@@ -130,18 +130,18 @@ void HostDevice::note_captured_write(const Binding& memory, const Caller& caller
 
 GraphId HostDevice::end_capture(HostStream& on, const Caller& caller) {
   on.capture.require(CaptureState::Call::Stop, caller.site);
-  captured_writes_.forget(on.place().stream);
+  captured_writes_.forget(on.location().stream);
   auto graph = on.capture.stop(caller.site, [](HostGraph&) {});
   const GraphId id = GraphId::next();
-  graphs_.emplace(id.value, Captured{on.place().stream, std::move(graph)});
+  graphs_.emplace(id.value, Captured{on.location().stream, std::move(graph)});
   return id;
 }
 
-void HostDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller) {
+void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller) {
   const auto found = graphs_.find(id.value);
   if (found == graphs_.end())
     throw ServerError(ServerError::Kind::Graph,
-                      "graph " + std::to_string(id.value) + " does not exist on " + place(caller).to_string(),
+                      "graph " + std::to_string(id.value) + " does not exist on " + location(caller).to_string(),
                       caller.site);
   HostStream& on = stream(found->second.stream);
   on.capture.require_none("a replay", caller.site);
@@ -155,7 +155,7 @@ void HostDevice::replay(GraphId id, MembershipEpoch called, const Caller& caller
           },
           "replay");
     try {
-      if (part.then) part.then(*this, on, called);
+      if (part.replay_callback) part.replay_callback(*this, on, call_epoch);
     } catch (...) {  // of one operation: what comes behind it is queued all the same
       on.fail(std::current_exception());
     }

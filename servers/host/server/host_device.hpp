@@ -44,7 +44,7 @@ class HostDevice {
   [[nodiscard]] HostCommunicators& communicators() noexcept { return communicators_; }
   [[nodiscard]] HostMemory& memory() noexcept { return memory_; }
   [[nodiscard]] HostPinnedMemory& pinned() noexcept { return *pinned_; }
-  [[nodiscard]] Location place(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
+  [[nodiscard]] Location location(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
 
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
@@ -69,7 +69,7 @@ class HostDevice {
   /// Ends the capture on the stream. Throws as GraphCapture::stop.
   [[nodiscard]] GraphId end_capture(HostStream& on, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
-  void replay(GraphId id, MembershipEpoch called, const Caller& caller);
+  void replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller);
   void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }
 
  private:

@@ -22,7 +22,7 @@ CubeCount::Static read_count(const HostRange& range) {
 [[noreturn]] void rethrow_in_cube(const HostLaunch& launch, const KernelContext& context) {
   const auto& index = context.cube_index();
   const std::exception_ptr cause = std::current_exception();
-  const std::string what = launch_name(launch.kernel.name(), launch.place) + " failed in cube (" +
+  const std::string what = launch_name(launch.kernel.name(), launch.location) + " failed in cube (" +
                            std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
                            std::to_string(index[2]) + "): " + describe_cause(cause);
   try {
@@ -39,7 +39,7 @@ CubeCount::Static read_count(const HostRange& range) {
 void HostLaunch::run() {
   if (dynamic_count) {
     count = read_count(*dynamic_count);
-    require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, place, site);
+    require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, location, site);
   }
   SmallVector<KernelContext::Buffer, 8> buffers;
   for (const Argument& argument : arguments)

@@ -30,7 +30,7 @@ struct HostLaunch {
   MetadataBindingInfo info;
   ExecutionMode mode = ExecutionMode::Checked;
   std::shared_ptr<const HardwareProperties> hardware;
-  Location place;
+  Location location;
   std::source_location site;
 
   /// Runs the kernel for every cube, on the calling thread. Throws LaunchError: TooManyResources (dynamic count),

@@ -148,7 +148,7 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
 void HostServer::flush(const Caller& caller) {
   device_->stream(caller.stream).capture.require_none("a flush", caller.site);
   require_healthy(device_->stream(caller.stream), ServerOperation::Flush, caller.site);
-  device_->memory().take_back();
+  device_->memory().collect_returned();
 }
 
 std::vector<Bytes> HostServer::staging(std::span<const std::size_t> sizes, const Caller& caller) {
@@ -189,11 +189,11 @@ void HostServer::allocation_mode(AllocationMode mode, const Caller& caller) {
 }
 
 void HostServer::install_memory_pools(const MemoryPoolLayout& layout, const Caller& caller) {
-  require_valid(layout, device_->place(caller), caller.site);
+  require_valid(layout, device_->location(caller), caller.site);
   if (device_->memory().install(layout)) return;
   const std::uint64_t alive = device_->memory().usage().number_allocs;
   throw ServerError(ServerError::Kind::Validation,
-                    "memory pools cannot be installed on " + device_->place(caller).to_string() + ": " +
+                    "memory pools cannot be installed on " + device_->location(caller).to_string() + ": " +
                         (alive != 0 ? std::to_string(alive) + " allocations are alive"
                                     : std::string("queued work still touches memory")),
                     caller.site);
@@ -238,7 +238,7 @@ ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures fa
         const std::exception_ptr& failure =
             ended.position->failure != nullptr ? ended.position->failure : ended.failure;
         if (failure == nullptr) return promise.set_value(ticks);
-        promise.set_error({std::make_exception_ptr(profile_failure(failure, stream->place(), site)),
+        promise.set_error({std::make_exception_ptr(profile_failure(failure, stream->location(), site)),
                            std::move(ended.position->receipt)});
       },
       "profile ends");
@@ -266,9 +266,9 @@ GraphId HostServer::end_capture(const Caller& caller) {
 
 bool HostServer::capturing(const Caller& caller) { return device_->stream(caller.stream).capture.capturing(); }
 
-void HostServer::replay(GraphId graph, MembershipEpoch called, const Caller& caller) {
+void HostServer::replay(GraphId graph, MembershipEpoch call_epoch, const Caller& caller) {
   try {
-    device_->replay(graph, called, caller);
+    device_->replay(graph, call_epoch, caller);
   } catch (...) {
     device_->stream(caller.stream).fail(std::current_exception());
   }

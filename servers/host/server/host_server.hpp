@@ -79,7 +79,7 @@ class HostServer {
   void begin_capture(const Caller& caller);
   [[nodiscard]] GraphId end_capture(const Caller& caller);
   [[nodiscard]] bool capturing(const Caller& caller);
-  void replay(GraphId graph, MembershipEpoch called, const Caller& caller);
+  void replay(GraphId graph, MembershipEpoch call_epoch, const Caller& caller);
   void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
   void report_failures_to(std::optional<StreamId> stream, const Caller& caller);

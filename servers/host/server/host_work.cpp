@@ -46,7 +46,7 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
                        const KernelArguments& arguments, const Caller& caller, BufferUses& uses) {
   try {
     if (const CubeCount::Static* known = count.as_static()) {
-      require_cube_count({launch.kernel.name(), launch.kernel.cube_dim()}, *known, *launch.hardware, launch.place,
+      require_cube_count({launch.kernel.name(), launch.kernel.cube_dim()}, *known, *launch.hardware, launch.location,
                          caller.site);
       launch.count = *known;
     } else {
@@ -57,7 +57,7 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
       launch.arguments.push_back({device.resolve(buffer, buffer.access, caller, uses), buffer.access});
   } catch (const IoError& error) {
     throw LaunchError(LaunchError::Kind::Io,
-                      launch_name(launch.kernel.name(), launch.place) + " cannot be launched: " + error.brief(),
+                      launch_name(launch.kernel.name(), launch.location) + " cannot be launched: " + error.brief(),
                       caller.site, std::current_exception());
   }
 }
@@ -65,18 +65,18 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
 }  // namespace
 
 void queue_upload(HostDevice& device, Upload upload, const Caller& caller) {
-  const Location place = device.place(caller);
-  const CopyPlan rows = plan_copy(upload.destination, place, caller.site, upload.source.size());
+  const Location location = device.location(caller);
+  const CopyPlan rows = plan_copy(upload.destination, location, caller.site, upload.source.size());
   BufferUses uses;
   const HostRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
   if (rows.size() == 0) return;
   device.submit(
       device.stream(caller.stream), uses,
-      [rows, range, source = std::move(upload.source), place, site = caller.site] {
+      [rows, range, source = std::move(upload.source), location, site = caller.site] {
         try {
           detail::upload(rows, source, range.data);
         } catch (const IoError& error) {
-          throw IoError(error.kind(), std::string(error.what()) + ", for an upload to " + place.to_string(), site,
+          throw IoError(error.kind(), std::string(error.what()) + ", for an upload to " + location.to_string(), site,
                         error.cause(), error.sizes());
         }
       },
@@ -96,7 +96,7 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
   }
   try {
     for (const CopyDescriptor& tensor : downloads)
-      parts.push_back({plan_copy(tensor, device.place(caller), caller.site),
+      parts.push_back({plan_copy(tensor, device.location(caller), caller.site),
                        device.resolve(tensor.binding, Access::Read, caller, uses)});
   } catch (...) {
     failure = std::current_exception();
@@ -125,19 +125,20 @@ void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& coun
                     ExecutionMode mode, const Caller& caller) {
   const auto& facts = device.facts();
   const std::shared_ptr<const HardwareProperties> hardware(facts, &facts->properties.hardware);
-  const Location place = device.place(caller);
+  const Location location = device.location(caller);
   if (!kernel.function())
-    throw LaunchError(LaunchError::Kind::NullFunction, launch_name(kernel.name(), place) + " has no function to run",
+    throw LaunchError(LaunchError::Kind::NullFunction, launch_name(kernel.name(), location) + " has no function to run",
                       caller.site);
   const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
   if (!arguments.tensor_maps.empty())
     throw LaunchError(LaunchError::Kind::ArgumentType,
-                      launch_name(kernel.name(), place) + " was given " + std::to_string(arguments.tensor_maps.size()) +
+                      launch_name(kernel.name(), location) + " was given " +
+                          std::to_string(arguments.tensor_maps.size()) +
                           " tensor maps, which kernels of host devices do not take",
                       caller.site);
-  require_buffer_limit(launched, arguments.buffers.size(), *hardware, place, caller.site);
-  require_buffer_count(launched, kernel.buffer_count(), arguments.buffers.size(), place, caller.site);
-  require_cube_dim(launched, *hardware, place, caller.site);
+  require_buffer_limit(launched, arguments.buffers.size(), *hardware, location, caller.site);
+  require_buffer_count(launched, kernel.buffer_count(), arguments.buffers.size(), location, caller.site);
+  require_cube_dim(launched, *hardware, location, caller.site);
   HostLaunch launch{.kernel = std::move(kernel),
                     .count = {},
                     .dynamic_count = std::nullopt,
@@ -145,7 +146,7 @@ void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& coun
                     .info = std::move(arguments.info),
                     .mode = mode,
                     .hardware = hardware,
-                    .place = place,
+                    .location = location,
                     .site = caller.site};
   BufferUses uses;
   resolve_arguments(launch, device, count, arguments, caller, uses);

@@ -33,7 +33,7 @@ void HostStream::record(std::uint64_t position, std::exception_ptr error,
   } else {
     errors_->add(position, error);
   }
-  report_stream_error(LogSubsystem::Host, {place_, std::move(error)});
+  report_stream_error(LogSubsystem::Host, {location_, std::move(error)});
 }
 
 void HostStream::work() noexcept {
@@ -75,8 +75,8 @@ bool HostStream::waits_for_others(Piece& piece) noexcept {
 void HostStream::run(Piece& piece) noexcept {
   ++started_;
   {
-    const StreamScope scope(place_.stream);
-    trace::Span span(piece.name, trace::Track::stream(place_.device, place_.stream), trace::Category::Stream,
+    const StreamScope scope(location_.stream);
+    trace::Span span(piece.name, trace::Track::stream(location_.device, location_.stream), trace::Category::Stream,
                      piece.origin);
     try {
       piece.work();

@@ -36,14 +36,14 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
                          private Timeline::Waiter {
  public:
   /// `timeline`: of the slot, with nothing under way; the stream counts on from there.
-  HostStream(const Location& place, HostThreads& threads, StreamSlot slot, std::shared_ptr<Timeline> timeline)
-      : capture(place),
-        profiles(place),
-        place_(place),
+  HostStream(const Location& location, HostThreads& threads, StreamSlot slot, std::shared_ptr<Timeline> timeline)
+      : capture(location),
+        profiles(location),
+        location_(location),
         slot_(slot),
         threads_(threads),
         timeline_(std::move(timeline)),
-        errors_(std::make_shared<StreamErrors>(place)),
+        errors_(std::make_shared<StreamErrors>(location)),
         submitted_(timeline_->count()),
         started_(submitted_) {}
 
@@ -70,12 +70,16 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   [[nodiscard]] std::uint64_t failure_position() const noexcept { return 2 * submitted_ + 1; }
   /// All known failures as ServerError Unhealthy, which count as delivered, but for those of open profiles; null if
   /// there are none.
-  [[nodiscard]] std::exception_ptr take_errors(std::source_location site) { return errors_->take_known(place_, site); }
+  [[nodiscard]] std::exception_ptr take_errors(std::source_location site) {
+    return errors_->take_known(location_, site);
+  }
   /// As take_errors, but they stay.
-  [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const { return errors_->peek(place_, site); }
+  [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const {
+    return errors_->peek(location_, site);
+  }
   /// All failures that are left, at the end of the device.
-  [[nodiscard]] std::exception_ptr take_last_errors(std::source_location site) {
-    return errors_->take_last(place_, site);
+  [[nodiscard]] std::exception_ptr take_remaining_errors(std::source_location site) {
+    return errors_->take_remaining(location_, site);
   }
   [[nodiscard]] const std::shared_ptr<StreamErrors>& errors() const noexcept { return errors_; }
   /// Nothing queued, nothing to tell, nothing begun.
@@ -98,7 +102,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
 
   /// The failures of what was queued before that piece, as ServerError Unhealthy for the result of a future.
   [[nodiscard]] TakenError take_errors_before(const HostEvent& event, std::source_location site) {
-    return StreamErrors::take_for_future(errors_, 2 * event.value, place_, site);
+    return StreamErrors::take_for_future(errors_, 2 * event.value, location_, site);
   }
   /// What that piece itself failed with, for the result of a future.
   [[nodiscard]] TakenError failed(const HostEvent& event, std::exception_ptr error) const noexcept {
@@ -123,7 +127,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   // Any thread
   // --------------------------------------------------------------------------------------------------------------
 
-  [[nodiscard]] const Location& place() const noexcept { return place_; }
+  [[nodiscard]] const Location& location() const noexcept { return location_; }
   /// A failure of what was asked for when failure_position() was `position` joins the stream's errors, and goes to
   /// `others`.
   void fail_at(std::uint64_t position, std::exception_ptr error, const std::shared_ptr<FailureReports>& others) {
@@ -164,7 +168,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   // On a thread of the stream that this one waits for.
   void reached() noexcept override { threads_.schedule(*this); }
 
-  Location place_;
+  Location location_;
   StreamSlot slot_;
   HostThreads& threads_;
   std::shared_ptr<Timeline> timeline_;

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 namespace {
 
 Handle memory_on(DeviceId device) {
-  return {ManagedMemoryHandle(ManagedMemory::mint({.device = device, .generation = 1}, 64)), StreamId::current()};
+  return {ManagedMemoryHandle(ManagedMemory::create({.device = device, .generation = 1}, 64)), StreamId::current()};
 }
 
 /// Which threads have submitted the halves of transfers. The first half gives other threads time to come next.
@@ -70,7 +70,7 @@ class Client : public CollectiveCalls<Server, Client> {
   [[nodiscard]] DeviceId device_id() const noexcept { return device_; }
   [[nodiscard]] static StreamId stream_id() { return StreamId::current(); }
   [[nodiscard]] PendingCollectives::Call pending_collective() const {
-    return PendingCollectives::Call(PendingCollectives::of(device_));
+    return PendingCollectives::Call(PendingCollectives::for_device(device_));
   }
   [[nodiscard]] Handle empty(std::size_t /*bytes*/, std::source_location /*site*/) const { return memory_on(device_); }
   [[nodiscard]] static int read_one(const Handle& /*source*/, std::source_location /*site*/) { return 0; }

@@ -21,7 +21,7 @@ constexpr std::array devices{DeviceId{0, 0}, DeviceId{0, 1}, DeviceId{0, 2}};
 
 Handle memory(std::size_t bytes) {
   const MemoryOwner owner{.device = devices[1], .generation = 1};
-  return {ManagedMemoryHandle(ManagedMemory::mint(owner, bytes)), StreamId::current()};
+  return {ManagedMemoryHandle(ManagedMemory::create(owner, bytes)), StreamId::current()};
 }
 
 CollectiveGroup group_of_rank_1() { return {CommunicationId(devices), devices[1], Caller{}}; }

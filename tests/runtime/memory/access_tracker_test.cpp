@@ -17,7 +17,7 @@ struct Uses {
     StreamPositions waits;
     uses.add_waits(access, on, clock, waits);
     uses.prepare(clock);
-    uses.note(access, {on, position});
+    uses.record(access, {on, position});
     return waits;
   }
 

@@ -18,8 +18,8 @@ struct Clock {
 
 struct BlocksFixture {
   BlocksFixture() {
-    blocks.admit(one);
-    blocks.admit(two);
+    blocks.add_stream(one);
+    blocks.add_stream(two);
     blocks.reserve(100);
   }
   MemoryBlockId free_range(MemoryAddress address, std::size_t bytes, StreamSlot owner, std::uint64_t position = 0) {
@@ -37,7 +37,7 @@ struct BlocksFixture {
   }
   [[nodiscard]] std::vector<std::size_t> sizes() const {
     std::vector<std::size_t> found;
-    blocks.each([&](MemoryBlockId, const MemoryBlock& block) { found.push_back(block.size); });
+    blocks.for_each([&](MemoryBlockId, const MemoryBlock& block) { found.push_back(block.size); });
     return found;
   }
 
@@ -86,12 +86,12 @@ TEST_CASE("Free neighbours of different streams stay apart until both are free o
   f.blocks.make_free(a, one, 5);
   f.blocks.make_free(b, two, 6);
   CHECK(f.sizes().size() == 2);
-  CHECK_FALSE(f.blocks.settle(Clock{4}));
-  CHECK(f.blocks.settle(Clock{5}));
+  CHECK_FALSE(f.blocks.share_completed(Clock{4}));
+  CHECK(f.blocks.share_completed(Clock{5}));
   CHECK(f.blocks.is_free_of(a, no_stream));
   CHECK(f.blocks[a].position == 0);
   CHECK(f.sizes().size() == 2);
-  CHECK(f.blocks.settle(Clock{6}));
+  CHECK(f.blocks.share_completed(Clock{6}));
   CHECK(f.sizes() == std::vector<std::size_t>{1024});
   CHECK(f.blocks.consistent());
 }
@@ -104,15 +104,15 @@ TEST_CASE("A stream's free memory is joined with what is free of all beside it w
   const MemoryBlockId apart = f.free_range(1 << 20, 512, no_stream);
   f.blocks.make_free(a, no_stream, 0);
   f.blocks.make_free(b, one, 6);
-  CHECK_FALSE(f.blocks.join_settled(two, 1024));
-  CHECK_FALSE(f.blocks.join_settled(one, 1025));
+  CHECK_FALSE(f.blocks.merge_shared(two, 1024));
+  CHECK_FALSE(f.blocks.merge_shared(one, 1025));
   CHECK(f.blocks.is_free_of(a, no_stream));
-  CHECK(f.blocks.join_settled(one, 1024));
+  CHECK(f.blocks.merge_shared(one, 1024));
   CHECK(f.blocks.is_free_of(a, one));
   CHECK(f.blocks[a].size == 1024);
   CHECK(f.blocks[a].position == 6);
   CHECK(f.blocks.is_free_of(apart, no_stream));
-  CHECK_FALSE(f.blocks.join_settled(one, 1025));
+  CHECK_FALSE(f.blocks.merge_shared(one, 1025));
   CHECK(f.blocks.consistent());
 }
 
@@ -123,58 +123,58 @@ TEST_CASE("A whole run of a stream's and everybody's free memory is joined, howe
   std::vector<MemoryBlockId> parts;
   for (int i = 0; i < 6; ++i) parts.push_back(f.take(512));
   for (std::size_t i = 0; i < 5; ++i) f.blocks.make_free(parts[i], i % 2 == begin ? one : no_stream, 0);
-  CHECK_FALSE(f.blocks.join_settled(one, 6 * 512));
+  CHECK_FALSE(f.blocks.merge_shared(one, 6 * 512));
   CHECK(f.sizes().size() == 6);
-  CHECK(f.blocks.join_settled(one, 4 * 512 + 1));
+  CHECK(f.blocks.merge_shared(one, 4 * 512 + 1));
   CHECK(f.blocks.is_free_of(parts[0], one));
   CHECK(f.blocks[parts[0]].size == 5 * 512);
   CHECK(f.blocks.consistent());
 }
 
-TEST_CASE("A kept block is found by its size alone, and joins others when it is listed", "[memory]") {
+TEST_CASE("A cached block is found by its size alone, and joins others when it is listed", "[memory]") {
   BlocksFixture f;
   f.free_range(8192, 1024, one);
   const MemoryBlockId a = f.take(512);
-  f.blocks.keep(a, one, 9);
+  f.blocks.cache(a, one, 9);
   CHECK(f.sizes().size() == 2);
-  CHECK(f.blocks.take_kept(two, 512) == 0);
-  CHECK(f.blocks.take_kept(one, 1024) == 0);
-  CHECK(f.blocks.take_kept(one, 512) == a);
-  CHECK(f.blocks.take_kept(one, 512) == 0);
-  f.blocks.keep(a, one, 9);
+  CHECK(f.blocks.take_cached(two, 512) == 0);
+  CHECK(f.blocks.take_cached(one, 1024) == 0);
+  CHECK(f.blocks.take_cached(one, 512) == a);
+  CHECK(f.blocks.take_cached(one, 512) == 0);
+  f.blocks.cache(a, one, 9);
   CHECK(f.blocks.find(one, 1024) == 0);
-  CHECK(f.blocks.list_all_kept());
-  CHECK_FALSE(f.blocks.list_all_kept());
+  CHECK(f.blocks.list_all_cached());
+  CHECK_FALSE(f.blocks.list_all_cached());
   CHECK(f.blocks.find(one, 1024) == a);
   CHECK(f.blocks.consistent());
 }
 
-TEST_CASE("A block that is kept after another of its size has the other listed", "[memory]") {
+TEST_CASE("A block that is cached after another of its size has the other listed", "[memory]") {
   BlocksFixture f;
   f.free_range(8192, 1024, one);
   const MemoryBlockId a = f.take(512);
   const MemoryBlockId b = f.take(512);
-  f.blocks.keep(a, one, 1);
-  f.blocks.keep(b, one, 2);
+  f.blocks.cache(a, one, 1);
+  f.blocks.cache(b, one, 2);
   CHECK(f.blocks.find(one, 512) == a);
-  CHECK(f.blocks.take_kept(one, 512) == b);
+  CHECK(f.blocks.take_cached(one, 512) == b);
 }
 
 TEST_CASE("A part cut out of a block leaves what is on either side listed", "[memory]") {
   BlocksFixture f;
   const MemoryBlockId all = f.free_range(4096 - 512, 3 * 4096, one, 2);
-  const MemoryBlockId middle = f.blocks.cut_out(all, {4096, 4096});
+  const MemoryBlockId middle = f.blocks.split_out(all, {4096, 4096});
   CHECK(middle != all);
   CHECK(f.blocks[middle].address == 4096);
   CHECK(f.blocks[middle].size == 4096);
   CHECK(f.blocks.find(one, 512) == all);
   CHECK(f.blocks[all].size == 512);
   CHECK(f.blocks[f.blocks[middle].next].size == 2 * 4096 - 512);
-  f.blocks.make_bare(middle);
-  CHECK(f.blocks.find_bare(4096) == middle);
-  CHECK(f.blocks.find_bare(8192) == 0);
+  f.blocks.make_unmapped(middle);
+  CHECK(f.blocks.find_unmapped(4096) == middle);
+  CHECK(f.blocks.find_unmapped(8192) == 0);
   CHECK(f.blocks.consistent());
-  const MemoryBlockId again = f.blocks.cut_out(middle, {4096, 4096});
+  const MemoryBlockId again = f.blocks.split_out(middle, {4096, 4096});
   CHECK(again == middle);
   f.blocks.make_free(again, one, 0);
   CHECK(f.sizes() == std::vector<std::size_t>{3 * 4096});
@@ -184,7 +184,7 @@ TEST_CASE("A part cut out of a block leaves what is on either side listed", "[me
 TEST_CASE("A dropped block is forgotten, and its record used again", "[memory]") {
   BlocksFixture f;
   const MemoryBlockId id = f.free_range(8192, 4096, no_stream);
-  f.blocks.drop(id);
+  f.blocks.remove(id);
   CHECK(f.sizes().empty());
   CHECK(f.blocks.find(one, 512) == 0);
   CHECK(f.blocks.add({4096, 512}) == id);

@@ -10,7 +10,7 @@ namespace {
 
 struct Fixture {
   ManagedMemory memory_of(std::size_t bytes) {
-    ManagedMemory memory = ManagedMemory::mint({}, 64);
+    ManagedMemory memory = ManagedMemory::create({}, 64);
     auto* const buffer = new DeviceBuffer(returned);
     buffer->bytes = bytes;
     memory.state().resource.reset(buffer);
@@ -51,6 +51,6 @@ TEST_CASE("A capture does not get what somebody still refers to", "[memory]") {
 
 TEST_CASE("Memory that was never had is of no use to a capture", "[memory]") {
   Fixture f;
-  f.warm_up.keep(ManagedMemory::mint({}, 64));
+  f.warm_up.keep(ManagedMemory::create({}, 64));
   CHECK(f.warm_up.take(0) == nullptr);
 }

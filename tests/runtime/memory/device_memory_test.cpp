@@ -23,7 +23,7 @@ struct MemoryFixture {
   }
   void use(const Memory::Buffer& buffer, Access access, StreamPosition at) {
     buffer->uses.prepare(clock);
-    buffer->uses.note(access, at);
+    buffer->uses.record(access, at);
   }
 
   PaperClock clock;
@@ -84,7 +84,7 @@ TEST_CASE("No bytes take no memory, and a failure leaves nothing behind", "[memo
   const auto none = f.take(0);
   REQUIRE(none != nullptr);
   CHECK(none->address() == 0);
-  CHECK(f.memory.alive(*none));
+  CHECK(f.memory.is_live(*none));
   for (int i = 0; i < 100; ++i) CHECK(f.take(1) == nullptr);
   CHECK(f.memory.usage().number_allocs == 1);
 }
@@ -115,13 +115,13 @@ TEST_CASE("A buffer that has been freed is known as such", "[memory]") {
   auto buffer = f.take(granule);
   const DeviceBuffer& known = *buffer;
   const MemoryAllocation allocation = buffer->allocation;
-  CHECK(f.memory.alive(known));
+  CHECK(f.memory.is_live(known));
   buffer.reset();
-  f.memory.take_back();
+  f.memory.collect_returned();
   DeviceBuffer copy(std::make_shared<ReturnedBuffers>());
   copy.bytes = granule;
   copy.allocation = allocation;
-  CHECK_FALSE(f.memory.alive(copy));
+  CHECK_FALSE(f.memory.is_live(copy));
 }
 
 TEST_CASE("L13: buffers may outlive the memory", "[memory]") {
@@ -150,7 +150,7 @@ TEST_CASE("Pools that cannot be installed for want of memory stay as they were",
     if (installed) break;
     REQUIRE(f.memory.capacity() == capacity);
     REQUIRE(f.take(granule) != nullptr);
-    f.memory.take_back();
+    f.memory.collect_returned();
   }
   CHECK(failures > 0);
   CHECK(f.memory.capacity() == 8 * granule);

@@ -13,7 +13,7 @@ namespace {
 
 MemoryBlockId block_of(MemoryBlockTable& blocks, std::size_t size) {
   blocks.reserve(1);
-  const MemoryBlockId id = blocks.take();
+  const MemoryBlockId id = blocks.allocate();
   blocks[id].size = size;
   blocks[id].state = MemoryBlock::State::Free;
   return id;
@@ -36,7 +36,7 @@ TEST_CASE("A free list finds a block that is large enough whenever there is one 
       REQUIRE(blocks[id].size >= size);
       REQUIRE(model.erase({blocks[id].size, id}) == 1);
       list.remove(blocks, id);
-      blocks.give_back(id);
+      blocks.free(id);
     } else {
       // Not found, though there: only in the size's own list, whose blocks are at most a 32nd larger.
       const auto there = model.lower_bound({size + size / 32 + 512, 0});
@@ -51,14 +51,14 @@ TEST_CASE("A free list visits each block once, larger lists first, also when the
   FreeList list(512);
   for (std::size_t i = 1; i <= 1000; ++i) list.insert(blocks, block_of(blocks, 512 * i));
   std::size_t visited = 0;
-  list.each(blocks, [&](MemoryBlockId id) {
+  list.for_each(blocks, [&](MemoryBlockId id) {
     ++visited;
     list.remove(blocks, id);
     return visited < 600;
   });
   CHECK(visited == 600);
   std::size_t left = 0;
-  list.each(blocks, [&](MemoryBlockId id) {
+  list.for_each(blocks, [&](MemoryBlockId id) {
     CHECK(blocks[id].size <= 512 * 416);
     ++left;
     return true;
@@ -66,20 +66,20 @@ TEST_CASE("A free list visits each block once, larger lists first, also when the
   CHECK(left == 400);
 }
 
-TEST_CASE("A free list keeps the block freed last of a size as it is", "[memory]") {
+TEST_CASE("A free list caches the block freed last of a size as it is", "[memory]") {
   MemoryBlockTable blocks;
   FreeList list(512);
   const MemoryBlockId first = block_of(blocks, 4096);
   const MemoryBlockId second = block_of(blocks, 4096);
-  CHECK(list.keep(blocks, first) == 0);
+  CHECK(list.cache(blocks, first) == 0);
   CHECK_FALSE(list.empty());
-  CHECK(list.keep(blocks, second) == first);
-  CHECK(list.take_kept(blocks, 8192) == 0);
-  CHECK(list.take_kept(blocks, 4096) == second);
-  CHECK(list.take_kept(blocks, 4096) == 0);
-  CHECK(list.keep(blocks, first) == 0);
-  CHECK(list.take_any_kept() == first);
-  CHECK(list.take_any_kept() == 0);
+  CHECK(list.cache(blocks, second) == first);
+  CHECK(list.take_cached(blocks, 8192) == 0);
+  CHECK(list.take_cached(blocks, 4096) == second);
+  CHECK(list.take_cached(blocks, 4096) == 0);
+  CHECK(list.cache(blocks, first) == 0);
+  CHECK(list.take_any_cached() == first);
+  CHECK(list.take_any_cached() == 0);
   CHECK(list.empty());
 }
 

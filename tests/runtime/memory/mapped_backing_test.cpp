@@ -12,8 +12,8 @@ namespace {
 
 struct MappedBlocksFixture {
   MappedBlocksFixture() {
-    blocks.admit(one);
-    blocks.admit(two);
+    blocks.add_stream(one);
+    blocks.add_stream(two);
   }
   MemoryBlockId take(std::size_t size, StreamSlot stream = one) {
     const MemoryBlockId id = blocks.find(stream, size);
@@ -86,10 +86,10 @@ TEST_CASE("L11: beyond the limit a stream's own memory is moved, and left behind
   REQUIRE(moved != 0);
   CHECK(f.blocks[moved].position == 4);
   const MemoryAddress first = f.blocks[scattered[0]].address;
-  f.backing.leave_passed(f.clock);
+  f.backing.unmap_passed(f.clock);
   CHECK(f.storage.backs(first, granule));
   f.clock.done[0] = 1;
-  f.backing.leave_passed(f.clock);
+  f.backing.unmap_passed(f.clock);
   CHECK_FALSE(f.storage.backs(first, granule));
   CHECK(f.storage.backs(f.blocks[scattered[3]].address, granule));
   CHECK(f.storage.mapped == 8 * granule);
@@ -136,11 +136,11 @@ TEST_CASE("L13: everything goes back with the backing, whatever its state", "[me
   {
     BlockMap blocks(512, granule);
     ReservedBytes reserved;
-    blocks.admit(one);
+    blocks.add_stream(one);
     MappedBacking<PaperMapping> backing(storage, blocks, reserved, std::size_t{1} << 30U);
     CHECK(storage.calls == 0);
     REQUIRE(backing.grow(4 * granule, one, no_limit));
-    blocks.make_bare(blocks.cut_out(blocks.find(one, 4 * granule), {MemoryAddress{1} << 45U, granule}));
+    blocks.make_unmapped(blocks.split_out(blocks.find(one, 4 * granule), {MemoryAddress{1} << 45U, granule}));
     storage.unmap(MemoryAddress{1} << 45U, granule);
   }
   CHECK(storage.mapped == 0);

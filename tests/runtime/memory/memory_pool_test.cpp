@@ -43,17 +43,17 @@ TEST_CASE("Memory freed on a stream is reused on it at once, and on others when 
   f.free_at(first, one, 7);
   const MemoryAllocation again = f.take(40 * granule);
   CHECK(again.address == first.address);
-  CHECK(again.after == StreamPosition{one, 7});
+  CHECK(again.last_use == StreamPosition{one, 7});
   f.free_at(again, one, 8);
 
   // Another stream may have it before that only if it waits.
   const MemoryAllocation waiting = f.take(40 * granule, two);
-  CHECK(waiting.after == StreamPosition{one, 8});
+  CHECK(waiting.last_use == StreamPosition{one, 8});
   f.free_at(waiting, two, 1);
 
   f.clock.done[1] = 1;
   const MemoryAllocation settled = f.take(40 * granule, one);
-  CHECK(settled.after == StreamPosition{});
+  CHECK(settled.last_use == StreamPosition{});
 }
 
 TEST_CASE("Another stream gets memory of its own before it is made to wait", "[memory]") {
@@ -61,7 +61,7 @@ TEST_CASE("Another stream gets memory of its own before it is made to wait", "[m
   const MemoryAllocation first = f.take(40 * granule);
   f.free_at(first, one, 7);
   const MemoryAllocation other = f.take(40 * granule, two);
-  CHECK(other.after.position == 0);
+  CHECK(other.last_use.position == 0);
   CHECK(other.address != first.address);
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("Memory that several streams use waits for all of them", "[memory]") {
   f.clock.done[0] = 1;
   CHECK_FALSE(f.pool.allocate(granule, one).has_value());
   f.clock.done[1] = 1;
-  CHECK(f.take(8 * granule, one).after == StreamPosition{});
+  CHECK(f.take(8 * granule, one).last_use == StreamPosition{});
 }
 
 TEST_CASE("Joined memory waits for the later of its parts' uses", "[memory]") {
@@ -85,7 +85,7 @@ TEST_CASE("Joined memory waits for the later of its parts' uses", "[memory]") {
   f.free_at(first, one, 1);
   f.free_at(second, one, 5);
   f.clock.done[0] = 1;
-  CHECK(f.take(64 * granule, two).after == StreamPosition{one, 5});
+  CHECK(f.take(64 * granule, two).last_use == StreamPosition{one, 5});
 }
 
 TEST_CASE("Split memory is one piece again when all parts are free", "[memory]") {
@@ -119,7 +119,7 @@ TEST_CASE("L11: scattered memory that a stream has yet to use is used by it at n
   const MemoryAllocation whole = f.take(32 * granule);  // nothing of what is free has been passed
   CHECK(f.storage.mapped == 64 * granule);
   CHECK(f.storage.backs(parts[0].address, granule));  // for the work that is queued
-  CHECK(whole.after == StreamPosition{one, 63});
+  CHECK(whole.last_use == StreamPosition{one, 63});
   CHECK(f.pool.consistent());
 
   f.clock.done[0] = 63;
@@ -179,13 +179,13 @@ TEST_CASE("Cleanup gives back what no work touches any more, and nothing else", 
 TEST_CASE("An allocation is told from a later one of the same block", "[memory]") {
   PoolFixture f;
   const MemoryAllocation first = f.take(granule);
-  CHECK(f.pool.alive(first));
+  CHECK(f.pool.is_live(first));
   f.free_at(first, one, 1);
-  CHECK_FALSE(f.pool.alive(first));
+  CHECK_FALSE(f.pool.is_live(first));
   const MemoryAllocation second = f.take(granule);
   CHECK(second.block == first.block);
-  CHECK_FALSE(f.pool.alive(first));
-  CHECK(f.pool.alive(second));
+  CHECK_FALSE(f.pool.is_live(first));
+  CHECK(f.pool.is_live(second));
 }
 
 TEST_CASE("A storage that refuses leaves the pool as it was", "[memory]") {
@@ -223,18 +223,18 @@ TEST_CASE("An allocation that may not grow the pool is served from what is free,
   CHECK_FALSE(f.pool.allocate(8 * granule, two, {}, Growth::Forbidden).has_value());  // it would have to wait
   const auto own = f.pool.allocate(3 * granule, one, {}, Growth::Forbidden);
   REQUIRE(own.has_value());
-  CHECK(own->after == StreamPosition{one, 7});
+  CHECK(own->last_use == StreamPosition{one, 7});
   CHECK_FALSE(f.pool.allocate(8 * granule, one, {}, Growth::Forbidden).has_value());
 
   f.clock.done[0] = 7;  // what has been passed in the meantime is found by looking
   const auto settled = f.pool.allocate(5 * granule, two, {}, Growth::Forbidden);
   REQUIRE(settled.has_value());
-  CHECK(settled->after == StreamPosition{});
+  CHECK(settled->last_use == StreamPosition{});
   CHECK(f.storage.calls == calls);
   CHECK(f.pool.consistent());
 }
 
-TEST_CASE("An allocation that may not grow the pool joins its stream's memory with settled memory", "[memory]") {
+TEST_CASE("An allocation that may not grow the pool joins its stream's memory with shared memory", "[memory]") {
   PoolFixture f(64 * granule);
   const MemoryAllocation first = f.take(32 * granule);
   const MemoryAllocation second = f.take(32 * granule);
@@ -243,7 +243,7 @@ TEST_CASE("An allocation that may not grow the pool joins its stream's memory wi
   f.clock.done[1] = 1;
   const auto whole = f.pool.allocate(64 * granule, one, {}, Growth::Forbidden);
   REQUIRE(whole.has_value());
-  CHECK(whole->after == StreamPosition{one, 1});
+  CHECK(whole->last_use == StreamPosition{one, 1});
 }
 
 TEST_CASE("An allocation that may not grow the pool leaves moved memory's old addresses alone", "[memory]") {
@@ -284,7 +284,7 @@ TEST_CASE("L7: a capacity below what is reserved lets nothing new be taken until
   CHECK_FALSE(f.pool.allocate(granule, one).has_value());
   f.pool.set_capacity(64 * granule);
   CHECK(f.take(34 * granule).size == 34 * granule);
-  CHECK(f.pool.alive(kept));
+  CHECK(f.pool.is_live(kept));
 }
 
 TEST_CASE("L7: memory can still be moved when the capacity is below what is reserved", "[memory]") {
@@ -293,7 +293,7 @@ TEST_CASE("L7: memory can still be moved when the capacity is below what is rese
   for (int i = 0; i < 64; ++i) parts.push_back(f.take(granule));
   for (std::size_t i = 0; i < parts.size(); i += 2) f.free_at(parts[i], one, 1 + i);
   f.pool.set_capacity(40 * granule);
-  CHECK(f.take(32 * granule).after == StreamPosition{one, 63});
+  CHECK(f.take(32 * granule).last_use == StreamPosition{one, 63});
   CHECK(f.pool.reserved() == 64 * granule);
   CHECK(f.pool.consistent());
 }
@@ -319,7 +319,7 @@ TEST_CASE("Nothing is handed out for a size that no device has", "[memory]") {
   CHECK(f.pool.consistent());
 }
 
-TEST_CASE("Settled memory is not tied to a stream that gains nothing by it", "[memory]") {
+TEST_CASE("Shared memory is not tied to a stream that gains nothing by it", "[memory]") {
   PaperMappingWithoutAliases storage(64 * granule);
   PaperClock clock;
   MemoryPool<PaperMappingWithoutAliases, PaperClock> pool(storage, clock, {.capacity = 64 * granule});
@@ -348,5 +348,5 @@ TEST_CASE("What is free is found, however many blocks of nearly its size are loo
   const auto found = f.pool.allocate(65 * 512, one, {}, Growth::Forbidden);
   REQUIRE(found.has_value());
   CHECK(found->address == parts[0].address);
-  CHECK(f.pool.alive(rest));
+  CHECK(f.pool.is_live(rest));
 }

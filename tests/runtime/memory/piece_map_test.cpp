@@ -29,12 +29,12 @@ PieceMap map_of(const std::vector<std::uint16_t>& sizes) {
 
 TEST_CASE("A piece is behind all of its granules until it is taken away", "[piece_map]") {
   PieceMap map = map_of({1, 4, 2});
-  CHECK(map.at(0) == 1);
-  CHECK(map.at(4) == 2);
+  CHECK(map.piece_at(0) == 1);
+  CHECK(map.piece_at(4) == 2);
   CHECK(map.size_at(4) == 4);
-  map.take(1);
-  for (std::size_t i = 1; i < 5; ++i) CHECK(map.at(i) == PieceMap::none);
-  CHECK(map.at(5) == 3);
+  map.remove(1);
+  for (std::size_t i = 1; i < 5; ++i) CHECK(map.piece_at(i) == PieceMap::none);
+  CHECK(map.piece_at(5) == 3);
 }
 
 TEST_CASE("The last pieces of a range are whole, next to each other, and no more than was asked for", "[piece_map]") {

@@ -44,7 +44,8 @@ class PoolModel {
         if (use.end <= range.begin || range.end <= use.begin || clock_.completed(use.at.stream) >= use.at.position)
           continue;
         // Its first use may be on any stream, which waits for `after` and nothing else.
-        const bool ordered = use.at.stream == allocation->after.stream && use.at.position <= allocation->after.position;
+        const bool ordered =
+            use.at.stream == allocation->last_use.stream && use.at.position <= allocation->last_use.position;
         if (!ordered) return "L11: memory that another stream may still use";
       }
     }
@@ -64,11 +65,11 @@ class PoolModel {
     // What the memory was handed out with is still to be waited for, if nobody has.
     const Live gone = chosen->second;
     const MemoryAllocation& allocation = gone.allocation;
-    if (const StreamPosition after = allocation.after;
+    if (const StreamPosition after = allocation.last_use;
         after.stream != no_stream && positions.empty() && clock_.completed(after.stream) < after.position)
       positions.push_back(after);
     for (const StreamPosition& at : positions) {
-      if (allocation.after.stream != no_stream) waits_.emplace_back(at, allocation.after);
+      if (allocation.last_use.stream != no_stream) waits_.emplace_back(at, allocation.last_use);
       addressed_.push_back({allocation.address, allocation.size, gone.memory, at});
     }
     for (const Range& range : gone.memory) {
@@ -76,9 +77,9 @@ class PoolModel {
       if (!positions.empty()) forget_uses(range);  // these uses came after those
       for (const StreamPosition& at : positions) uses_.push_back({range.begin, range.end, at});
     }
-    if (!pool_.alive(allocation)) return "a live allocation is not alive";
+    if (!pool_.is_live(allocation)) return "a live allocation is not alive";
     pool_.free(allocation, positions);
-    if (pool_.alive(allocation)) return "a freed allocation is alive";
+    if (pool_.is_live(allocation)) return "a freed allocation is alive";
     in_use_ -= gone.bytes;
     padding_ -= allocation.size - gone.bytes;
     live_.erase(chosen);
@@ -135,7 +136,7 @@ class PoolModel {
     for (const auto& [address, live] : live_) {
       if (!storage_.backs(address, live.allocation.size)) return "L11: live memory is not mapped";
       if (storage_.memory_behind(address, live.allocation.size) != live.memory) return "L11: live memory was exchanged";
-      if (!pool_.alive(live.allocation)) return "a live allocation is not alive";
+      if (!pool_.is_live(live.allocation)) return "a live allocation is not alive";
     }
     for (const Addressed& use : addressed_) {
       if (storage_.memory_behind(use.address, use.bytes) != use.memory) return "L11: memory was exchanged under work";
@@ -193,7 +194,7 @@ class PoolModel {
   };
 
   [[nodiscard]] bool waits_for_another(const MemoryAllocation& allocation, StreamSlot stream) const noexcept {
-    const StreamPosition after = allocation.after;
+    const StreamPosition after = allocation.last_use;
     return after.stream != no_stream && after.stream != stream && clock_.completed(after.stream) < after.position;
   }
 

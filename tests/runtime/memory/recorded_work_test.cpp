@@ -20,7 +20,7 @@ using Work = RecordedWork<UniqueFunction<void()>, UniqueFunction<void()>>;
 struct RecordingFixture {
   RecordingFixture() {
     for (ManagedMemory& memory : memories) {
-      memory = ManagedMemory::mint({}, 64);
+      memory = ManagedMemory::create({}, 64);
       memory.state().resource.reset(new DeviceBuffer(returned));
     }
   }
@@ -51,7 +51,7 @@ struct RecordingFixture {
 void replay(Work& work) {
   for (Work::Part& part : work.parts()) {
     for (auto& step : part.steps) step();
-    if (part.then) part.then();
+    if (part.replay_callback) part.replay_callback();
   }
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("Recorded work is replayed in its order, replay callbacks in their pla
   CHECK(f.said == "ab12cab12c");
   REQUIRE(work.parts().size() == 3);
   CHECK(work.parts()[1].steps.empty());
-  CHECK_FALSE(work.parts()[2].then);
+  CHECK_FALSE(work.parts()[2].replay_callback);
 }
 
 TEST_CASE("Each part of recorded work uses each buffer once, as written if any of its steps writes it") {
@@ -127,7 +127,7 @@ TEST_CASE("A step that could not be recorded for want of memory can be recorded 
     const auto& part = work.parts()[0];
     REQUIRE(part.uses.size() >= 3);  // the attempt that failed may have left one of its uses
     for (const BufferUse& use : uses) {
-      const std::size_t place = part.places.at(use.buffer);
+      const std::size_t place = part.use_index.at(use.buffer);
       REQUIRE(place < part.uses.size());
       const BufferUse& noted = part.uses[place];
       CHECK(noted.buffer == use.buffer);

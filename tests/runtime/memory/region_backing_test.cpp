@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
 
 struct RegionsFixture {
-  explicit RegionsFixture(std::size_t memory = no_limit) : storage(memory) { blocks.admit(one); }
+  explicit RegionsFixture(std::size_t memory = no_limit) : storage(memory) { blocks.add_stream(one); }
 
   PaperRegions storage;
   BlockMap blocks{512, 4096};
@@ -75,7 +75,7 @@ TEST_CASE("L13: all regions go back with the backing, in however many blocks the
   {
     BlockMap blocks(512, 4096);
     ReservedBytes reserved;
-    blocks.admit(one);
+    blocks.add_stream(one);
     RegionBacking<PaperRegions> backing(storage, blocks, reserved, 0);
     REQUIRE(backing.grow(512, one, no_limit));
     REQUIRE(backing.grow(100 * mebibyte, one, no_limit));

@@ -214,12 +214,12 @@ TEMPLATE_TEST_CASE("L12: every failure of queued work is told once, at once, wit
   const auto errors = told.get();
   REQUIRE(errors.size() == 3);
   CHECK(cox::stream_error_count() == before + 3);
-  CHECK(errors[0].place.device == device.device());
-  CHECK(errors[0].place.stream == first.stream_id());
+  CHECK(errors[0].location.device == device.device());
+  CHECK(errors[0].location.stream == first.stream_id());
   CHECK(kind_in<LaunchError>(errors[0].error) == TestType::late_kind);
-  CHECK(errors[1].place.stream == second.stream_id());
+  CHECK(errors[1].location.stream == second.stream_id());
   CHECK(kind_in<LaunchError>(errors[1].error) == LaunchError::Kind::ArgumentCount);
-  CHECK(errors[2].place.stream == second.stream_id());
+  CHECK(errors[2].location.stream == second.stream_id());
   CHECK(kind_in<IoError>(errors[2].error) == IoError::Kind::SizeMismatch);
   CHECK(met(second) == ServerError::Kind::Unhealthy);  // who is told takes nothing
   CHECK(told.get().size() == 3);                       // and who takes tells nobody

@@ -146,7 +146,7 @@ class Sabotage {
 
  private:
   static void begin(int k) {
-    detail::RecycledMemory::free_kept();  // with that it would not ask for memory
+    detail::RecycledMemory::free_cached();  // with that it would not ask for memory
     allocations_until_failure = k;
   }
 

@@ -215,7 +215,7 @@ TEST_CASE("L7 L12: a profile that had no memory to begin is not open, and takes 
     return client.device_handle().submit_blocking([&](cox::HostServer& server) {
       std::size_t refused = 0;
       for (; refused < attempts; ++refused) {
-        cox::detail::RecycledMemory::free_kept();  // with that it would not ask for memory
+        cox::detail::RecycledMemory::free_cached();  // with that it would not ask for memory
         allocations_until_failure = k;
         std::optional<cox::ProfilingToken> token;
         const std::exception_ptr refusal = caught([&] { token = server.start_profile(caller); });

@@ -67,9 +67,9 @@ double FaultRates::rate(Fault fault) const noexcept {
 
 Fault FaultRates::pick(Operation operation, Random& random) const noexcept {
   double draw = random.unit();
-  for (const Location& place : places) {
-    draw -= this->*place.rate;
-    if (draw < 0) return can_have(operation, place.fault) ? place.fault : Fault::None;
+  for (const Location& location : places) {
+    draw -= this->*location.rate;
+    if (draw < 0) return can_have(operation, location.fault) ? location.fault : Fault::None;
   }
   return Fault::None;
 }
