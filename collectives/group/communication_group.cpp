@@ -19,9 +19,9 @@
 namespace cox {
 
 template <class F>
-void CommunicationGroup::each_sequence(F&& f) const {
+void CommunicationGroup::for_each_sequence(F&& f) const {
   f(all_);
-  std::optional<Way> last;
+  std::optional<Direction> last;
   for (;;) {
     OperationSequence sequence;
     {
@@ -60,26 +60,26 @@ CommunicationGroup::Ranks CommunicationGroup::ranks_of(DeviceId device, const Co
 CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
   static_cast<void>(devices_.rank_of(from));
   static_cast<void>(devices_.rank_of(to));
-  const Way way{from, to};
+  const Direction direction{from, to};
   for (;;) {
     require_open();
     bool aborted = false;
     std::exception_ptr cause;
     {
       const std::lock_guard lock(mutex_);
-      if (const auto found = transfers_.find(way); found != transfers_.end()) return found->second.number;
+      if (const auto found = transfers_.find(direction); found != transfers_.end()) return found->second.number;
       aborted = aborted_;
       cause = cause_;
     }
-    std::map<Way, OperationSequence> made;
-    const CommunicatorNumber number = (made[way] = open(CommunicationId(std::array{from, to}))).number;
+    std::map<Direction, OperationSequence> made;
+    const CommunicatorNumber number = (made[direction] = open(CommunicationId(std::array{from, to}))).number;
     if (aborted) sequencer_.abort(number, cause);  // before anybody can ask for anything there
     if (add(made, aborted)) return number;
     sequencer_.close(number);
   }
 }
 
-bool CommunicationGroup::add(std::map<Way, OperationSequence>& made, bool aborted) noexcept {
+bool CommunicationGroup::add(std::map<Direction, OperationSequence>& made, bool aborted) noexcept {
   const std::lock_guard lock(mutex_);
   if (closed_ || aborted_ != aborted) return false;
   transfers_.merge(made);
@@ -96,7 +96,7 @@ void CommunicationGroup::require_open() const {
 
 std::exception_ptr CommunicationGroup::broken() const {
   std::exception_ptr first;
-  each_sequence([&](const OperationSequence& sequence) {
+  for_each_sequence([&](const OperationSequence& sequence) {
     if (!first) first = sequencer_.broken(sequence.number);
   });
   return first;
@@ -109,7 +109,8 @@ void CommunicationGroup::abort(const std::exception_ptr& cause) noexcept {
     aborted_ = true;
     cause_ = cause;
   }
-  each_sequence([&](const OperationSequence& sequence) { attempt([&] { sequencer_.abort(sequence.number, cause); }); });
+  for_each_sequence(
+      [&](const OperationSequence& sequence) { attempt([&] { sequencer_.abort(sequence.number, cause); }); });
 }
 
 void CommunicationGroup::close(const std::exception_ptr& cause) noexcept {
@@ -118,7 +119,7 @@ void CommunicationGroup::close(const std::exception_ptr& cause) noexcept {
     if (!aborted_) cause_ = cause;
     aborted_ = closed_ = true;
   }
-  each_sequence([&](const OperationSequence& sequence) {
+  for_each_sequence([&](const OperationSequence& sequence) {
     attempt([&] { sequencer_.abort(sequence.number, cause); });
     attempt([&] { sequencer_.close(sequence.number); });
   });
@@ -160,9 +161,9 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
 }
 
 std::string CommunicationGroup::recorders_to_json() const {
-  detail::DeadlineWatch<NcclClique>::of_process().each([](NcclClique& clique) { clique.note_ended(); });
+  detail::DeadlineWatch<NcclClique>::of_process().for_each([](NcclClique& clique) { clique.poll(); });
   std::string json;
-  each_sequence(
+  for_each_sequence(
       [&](const OperationSequence& sequence) { json += (json.empty() ? "" : ",\n") + sequence.recorder->to_json(); });
   return json;
 }

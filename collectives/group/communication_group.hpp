@@ -19,7 +19,7 @@
 namespace cox {
 
 /// The devices of a communicator, as all its ranks know it: one sequence of operations that all of them do together,
-/// and one of transfers for each way between two of them. Any thread.
+/// and one of transfers for each direction between two of them. Any thread.
 class CommunicationGroup {
  public:
   /// The sequencer must outlive it. An operation times out that long after its first rank has asked for it, if not all
@@ -66,7 +66,7 @@ class CommunicationGroup {
   [[nodiscard]] std::string recorders_to_json() const;
 
  private:
-  using Way = std::pair<DeviceId, DeviceId>;
+  using Direction = std::pair<DeviceId, DeviceId>;
   /// One sequence of operations.
   struct OperationSequence {
     CommunicatorNumber number;
@@ -75,10 +75,10 @@ class CommunicationGroup {
 
   [[nodiscard]] OperationSequence open(const CommunicationId& devices) const;
   /// Adds the lane; false if it is there already, or the group has been ended since it was `aborted` or not.
-  [[nodiscard]] bool add(std::map<Way, OperationSequence>& made, bool aborted) noexcept;
+  [[nodiscard]] bool add(std::map<Direction, OperationSequence>& made, bool aborted) noexcept;
   /// Calls `f(lane)` for each, without the lock. Allocates nothing.
   template <class F>
-  void each_sequence(F&& f) const;
+  void for_each_sequence(F&& f) const;
   /// Calls f(); what it throws is reported.
   template <class F>
   void attempt(F&& f) const noexcept;
@@ -87,9 +87,9 @@ class CommunicationGroup {
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
   const OperationSequence all_;
-  std::mutex pairing_;                          // before all others
-  mutable detail::AdaptiveMutex mutex_;         // not held while the sequencer is called: it may call launches
-  std::map<Way, OperationSequence> transfers_;  // guarded by mutex_, as all below
+  std::mutex pairing_;                                // before all others
+  mutable detail::AdaptiveMutex mutex_;               // not held while the sequencer is called: it may call launches
+  std::map<Direction, OperationSequence> transfers_;  // guarded by mutex_, as all below
   bool aborted_ = false;
   bool closed_ = false;
   std::exception_ptr cause_;     // of being aborted or closed

@@ -53,7 +53,7 @@ CommunicationGroups& CommunicationGroups::of_process() {
     {
       Arrivals& submissions = Arrivals::of_process();
       const std::lock_guard lock(submissions.mutex);
-      for (const auto& [device, generation] : submissions.before_groups) made->arrive(device, generation);
+      for (const auto& [device, generation] : submissions.before_groups) made->join(device, generation);
       made_of_process.store(made, std::memory_order_release);
     }
     static constexpr PendingCollectives::Listener listener{
@@ -66,11 +66,11 @@ CommunicationGroups& CommunicationGroups::of_process() {
   return groups;
 }
 
-void CommunicationGroups::arrive_in_process(DeviceId device, std::uint64_t generation) {
+void CommunicationGroups::join_in_process(DeviceId device, std::uint64_t generation) {
   PendingCollectives::for_device(device).open(generation);
   Arrivals& submissions = Arrivals::of_process();
   const std::lock_guard lock(submissions.mutex);
-  if (CommunicationGroups* const made = made_now()) return made->arrive(device, generation);
+  if (CommunicationGroups* const made = made_now()) return made->join(device, generation);
   submissions.before_groups.emplace_back(device, generation);
 }
 
@@ -104,9 +104,9 @@ MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& de
   for (const DeviceId device : devices.devices()) {
     const auto found = members_.find(device);
     if (found == members_.end()) continue;
-    const bool away = found->second.away;
-    last = std::max(last, found->second.left);
-    if (!away && call_epoch >= found->second.left) continue;
+    const bool away = found->second.has_left;
+    last = std::max(last, found->second.left_epoch);
+    if (!away && call_epoch >= found->second.left_epoch) continue;
     throw CollectiveError(
         CollectiveError::Kind::Aborted,
         "no communicator " + devices.to_string() + ": " + device.to_string() + " was shut down" +
@@ -116,11 +116,11 @@ MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& de
   return last;
 }
 
-void CommunicationGroups::arrive(DeviceId device, std::uint64_t generation) {
+void CommunicationGroups::join(DeviceId device, std::uint64_t generation) {
   const std::lock_guard lock(mutex_);
   Member& member = members_[device];
   member.server = generation;
-  member.away = false;
+  member.has_left = false;
 }
 
 std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId device, std::uint64_t generation) {
@@ -136,8 +136,8 @@ std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId devi
 
 // Under the lock. Its groups are found no more.
 void CommunicationGroups::end_membership(DeviceId device, Member& member) {
-  member.away = true;
-  member.left = MembershipEpoch::begin_next();
+  member.has_left = true;
+  member.left_epoch = MembershipEpoch::begin_next();
   std::erase_if(groups_, [&](const auto& entry) {
     if (!std::ranges::binary_search(entry.first.devices(), device)) return false;
     member.unclosed.push_back(entry.second.group);
@@ -156,7 +156,7 @@ void CommunicationGroups::leave_closing(DeviceId device, std::uint64_t generatio
     {
       const std::lock_guard lock(mutex_);
       Member& member = members_[device];
-      if (member.away || member.server != generation) return;
+      if (member.has_left || member.server != generation) return;
       end_membership(device, member);
     }
     sequencer_.leave(device);

@@ -42,9 +42,9 @@ class CommunicationGroups {
   [[nodiscard]] Group renew(const CommunicationId& devices);
   /// A server of that generation, which no other server has and is not 0, is in service; communicators with its device
   /// can be opened, even if it has left before.
-  void arrive(DeviceId device, std::uint64_t generation);
-  /// Calls arrive() on the groups of the process, also if they are made later.
-  static void arrive_in_process(DeviceId device, std::uint64_t generation);
+  void join(DeviceId device, std::uint64_t generation);
+  /// Calls join() on the groups of the process, also if they are made later.
+  static void join_in_process(DeviceId device, std::uint64_t generation);
   /// The server is being destroyed and will ask for nothing any more: see Sequencer::leave. The groups of its device
   /// are found no more; the caller closes those that are returned when it has waited for what it asked for. Does
   /// nothing if it was never in service, or was abandoned.
@@ -68,8 +68,8 @@ class CommunicationGroups {
 
   struct Member {
     std::uint64_t server = 0;     // the generation of the one in service; 0: there is none
-    bool away = false;            // it has left, and no server has arrived since
-    MembershipEpoch left;         // began when it left last
+    bool has_left = false;        // it has left, and no server has arrived since
+    MembershipEpoch left_epoch;   // began when it left last
     std::vector<Group> unclosed;  // for leave() to return
   };
   void end_membership(DeviceId device, Member& member);

@@ -8,23 +8,24 @@ namespace {
 
 bool has_ended(const NcclOperation& operation) noexcept {
   return std::ranges::all_of(operation.launched, [](const NcclOperation::Launched& part) {
-    return part.over || (part.end != nullptr && part.end->reached());
+    return part.completed || (part.completion != nullptr && part.completion->reached());
   });
 }
 
 }  // namespace
 
-InFlightOperations::InFlightOperations(std::size_t ranks, Tell tell) : tell_(std::move(tell)), ranks_(ranks) {
+InFlightOperations::InFlightOperations(std::size_t ranks, CompletedCallback on_completed)
+    : on_completed_(std::move(on_completed)), ranks_(ranks) {
   for (Rank& each : ranks_) {
-    each.parts.reserve(most_at_a_time);
-    each.sequences.reserve(most_at_a_time);
+    each.parts.reserve(max_batch);
+    each.sequences.reserve(max_batch);
   }
 }
 
-InFlightOperations::Ended::~Ended() {
+InFlightOperations::CompletedBatch::~CompletedBatch() {
   if (rank_) {
-    Rank& own = of_.ranks_[*rank_];
-    if (!own.sequences.empty()) of_.tell_(*rank_, own.sequences);
+    Rank& own = owner_.ranks_[*rank_];
+    if (!own.sequences.empty()) owner_.on_completed_(*rank_, own.sequences);
     own.sequences.clear();
     own.parts.clear();
   }
@@ -32,70 +33,71 @@ InFlightOperations::Ended::~Ended() {
     const NcclOperation& operation = *operations_[i];
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
     for (std::size_t rank = 0; rank < operation.launched.size(); ++rank)
-      if (!operation.launched[rank].over) of_.tell_(rank, {&sequence, 1});
+      if (!operation.launched[rank].completed) owner_.on_completed_(rank, {&sequence, 1});
   }
 }
 
-// The first rank to tell of an operation has told of those before it: they are added in their order.
+// The first rank to add an operation has added those before it: they are added in their order.
 void InFlightOperations::add(std::size_t rank, std::span<Part> parts) {
   const std::size_t known = operations_.size();
   try {
     for (const Part& part : parts)
-      if (!part.operation->begun) operations_.push_back(part.operation);
+      if (!part.operation->is_started) operations_.push_back(part.operation);
   } catch (...) {
     operations_.resize(known);
     throw;
   }
   for (Part& part : parts) {
-    part.operation->begun = true;
+    part.operation->is_started = true;
     part.operation->launched[rank] = std::move(part.launched);
   }
 }
 
-// By what the device threads know of themselves: a look at an event is dear.
-void InFlightOperations::note_ended(std::size_t rank, std::uint64_t ended_before, Ended& ended) noexcept {
-  ranks_[rank].ended_before = ended_before;
-  ended.rank_ = rank;
-  let_go(rank);
+// By what the device threads know themselves: polling an event is expensive.
+void InFlightOperations::note_completed(std::size_t rank, std::uint64_t completed_before,
+                                        CompletedBatch& completed) noexcept {
+  ranks_[rank].completed_before = completed_before;
+  completed.rank_ = rank;
+  release_parts(rank);
   if (rank != 0) return;
-  const std::uint64_t by_all = std::ranges::min_element(ranks_, {}, &Rank::let_go)->let_go;
-  take(ended, [&](const NcclOperation&) { return before_ < by_all; });
+  const std::uint64_t by_all = std::ranges::min_element(ranks_, {}, &Rank::released)->released;
+  pop_completed(completed, [&](const NcclOperation&) { return before_ < by_all; });
 }
 
 // Of its parts of what has ended on all devices.
-void InFlightOperations::let_go(std::size_t rank) noexcept {
+void InFlightOperations::release_parts(std::size_t rank) noexcept {
   Rank& own = ranks_[rank];
-  const std::uint64_t on_all = std::ranges::min_element(ranks_, {}, &Rank::ended_before)->ended_before;
-  while (own.parts.size() < most_at_a_time && own.let_go < before_ + operations_.size()) {
-    NcclOperation& operation = *operations_[own.let_go - before_];
+  const std::uint64_t on_all = std::ranges::min_element(ranks_, {}, &Rank::completed_before)->completed_before;
+  while (own.parts.size() < max_batch && own.released < before_ + operations_.size()) {
+    NcclOperation& operation = *operations_[own.released - before_];
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
     if (sequence > on_all) return;
     own.sequences.push_back(sequence);  // there is room
     own.parts.push_back(std::exchange(operation.launched[rank], {}));
-    operation.launched[rank].over = true;
-    ++own.let_go;
+    operation.launched[rank].completed = true;
+    ++own.released;
   }
 }
 
-bool InFlightOperations::look(Ended& ended) noexcept {
-  take(ended, has_ended);
-  return ended.count_ == ended.operations_.size();
+bool InFlightOperations::poll(CompletedBatch& completed) noexcept {
+  pop_completed(completed, has_ended);
+  return completed.count_ == completed.operations_.size();
 }
 
-void InFlightOperations::give_up(Operations& into) noexcept {
+void InFlightOperations::abandon(Operations& abandoned) noexcept {
   before_ += operations_.size();
-  for (Rank& each : ranks_) each.let_go = before_;
-  into.swap(operations_);
+  for (Rank& each : ranks_) each.released = before_;
+  abandoned.swap(operations_);
 }
 
 template <class HasEnded>
-void InFlightOperations::take(Ended& ended, const HasEnded& has_ended) noexcept {
-  while (ended.count_ < ended.operations_.size() && !operations_.empty() && has_ended(*operations_.front())) {
-    ended.operations_[ended.count_++] = std::move(operations_.front());
+void InFlightOperations::pop_completed(CompletedBatch& completed, const HasEnded& has_ended) noexcept {
+  while (completed.count_ < completed.operations_.size() && !operations_.empty() && has_ended(*operations_.front())) {
+    completed.operations_[completed.count_++] = std::move(operations_.front());
     operations_.pop_front();
     ++before_;
   }
-  for (Rank& each : ranks_) each.let_go = std::max(each.let_go, before_);
+  for (Rank& each : ranks_) each.released = std::max(each.released, before_);
 }
 
 }  // namespace cox::detail

@@ -72,7 +72,7 @@ const FoundNccl& find_nccl() {
 const Nccl& nccl() {
   const FoundNccl& found = find_nccl();
   if (found.nccl != nullptr) return *found.nccl;
-  throw CollectiveError(CollectiveError::Kind::Unsupported, found.why_not);
+  throw CollectiveError(CollectiveError::Kind::Unsupported, found.error);
 }
 
 }  // namespace cox::detail

@@ -40,7 +40,7 @@ struct Nccl {
 
 struct FoundNccl {
   const Nccl* nccl = nullptr;  ///< null: there is none that we can use
-  std::string why_not;         ///< one line; empty if there is one
+  std::string error;           ///< one line; empty if there is one
 };
 
 /// The first of these files that is NCCL. It stays open for good.

@@ -62,7 +62,7 @@ void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& c
 }
 
 // A reduction, and something from each rank to each: NCCL connects pairs of ranks when they first exchange something.
-void meet_by_nccl(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened) {
+void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened) {
   constexpr auto byte = NcclType::Uint8;
   constexpr std::size_t half = NcclDeviceResources::scratch_size / 2;
   const std::size_t ranks = comms.size();

@@ -16,6 +16,6 @@ void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& c
 
 /// A first meeting of all ranks, by rank, after which NCCL has connected each to each. Blocks. Throws as above, and
 /// what NcclDeviceResources::synchronize does.
-void meet_by_nccl(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened);
+void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened);
 
 }  // namespace cox::detail

@@ -27,7 +27,7 @@ namespace {
 // What NCCL may take at least to make a communicator: it takes tenths of a second, after what runs then.
 constexpr std::chrono::seconds patience_with_nccl{60};
 
-// What was launched and is given up: the work before it may still run.
+// What was launched and is abandoned: the work before it may still run.
 constexpr std::chrono::seconds patience_with_kernels{10};
 
 std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, std::source_location site = {},
@@ -37,14 +37,14 @@ std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, st
 
 bool is_reached(const std::shared_ptr<DeviceEvent>& device_event) noexcept { return device_event->reached(); }
 
-bool has_come(const NcclOperation::Launched& part) noexcept {
-  return part.over || (part.end != nullptr && std::ranges::all_of(part.behind, is_reached));
+bool has_arrived(const NcclOperation::Launched& part) noexcept {
+  return part.completed || (part.completion != nullptr && std::ranges::all_of(part.dependencies, is_reached));
 }
 
 }  // namespace
 
-std::shared_ptr<NcclClique> NcclClique::of(CommunicatorNumber number, const NcclDevices& devices,
-                                           std::chrono::milliseconds timeout) {
+std::shared_ptr<NcclClique> NcclClique::find_or_create(CommunicatorNumber number, const NcclDevices& devices,
+                                                       std::chrono::milliseconds timeout) {
   static auto& mutex = *new std::mutex;
   static auto& cliques = *new std::map<CommunicatorNumber, std::weak_ptr<NcclClique>>;
   const std::lock_guard lock(mutex);
@@ -57,30 +57,30 @@ std::shared_ptr<NcclClique> NcclClique::of(CommunicatorNumber number, const Nccl
 }
 
 NcclClique::NcclClique(NcclDevices devices, std::chrono::milliseconds timeout)
-    : devices_(std::move(devices)), timeout_(timeout), under_way_(devices_.ordinals.size(), devices_.ended) {}
+    : devices_(std::move(devices)), timeout_(timeout), in_flight_(devices_.ordinals.size(), devices_.on_completed) {}
 
 // Threads
 // --------------------------------------------------------------------------------------------------------------------
 
 void NcclClique::run_on_helper_thread(const char* name, UniqueFunction<void()> function) {
   const std::lock_guard lock(mutex_);
-  start_apart(name, std::move(function));
+  start_helper(name, std::move(function));
 }
 
 // Under the lock.
-void NcclClique::start_apart(const char* name, UniqueFunction<void()> function) {
-  Apart& started = apart_.emplace_back();
+void NcclClique::start_helper(const char* name, UniqueFunction<void()> function) {
+  HelperThread& started = helpers_.emplace_back();
   try {
     started.thread = std::thread([name, function = std::move(function), &started, held = shared_from_this()]() mutable {
       detail::name_this_thread(name);
       function();
       function.reset();
       const std::lock_guard lock(held->mutex_);
-      started.over = true;
+      started.done = true;
       held->changed_.notify_all();
     });
   } catch (...) {
-    apart_.pop_back();
+    helpers_.pop_back();
     throw;
   }
 }
@@ -88,7 +88,7 @@ void NcclClique::start_apart(const char* name, UniqueFunction<void()> function) 
 // Nobody holds it, so its threads are over; the one that held it last may be here.
 NcclClique::~NcclClique() {
   detail::DeadlineWatch<NcclClique>::of_process().remove(*this);
-  for (Apart& each : apart_) {
+  for (HelperThread& each : helpers_) {
     if (each.thread.get_id() == std::this_thread::get_id()) {
       each.thread.detach();
     } else {
@@ -107,16 +107,16 @@ void NcclClique::watch() {
 // Creation
 // --------------------------------------------------------------------------------------------------------------------
 
-bool NcclClique::created(UniqueFunction<void()> then) {
+bool NcclClique::created(UniqueFunction<void()> callback) {
   if (created()) return true;
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr || state_ >= State::Ready) return true;
-  when_created_.push_back(std::move(then));
+  creation_callbacks_.push_back(std::move(callback));
   if (state_ == State::Creating) return false;
   try {
-    start_apart("cox-nccl-create", [this] { create(); });
+    start_helper("cox-nccl-create", [this] { create(); });
   } catch (...) {
-    when_created_.pop_back();
+    creation_callbacks_.pop_back();
     throw;
   }
   creating_since_ = std::chrono::steady_clock::now();
@@ -132,11 +132,11 @@ void NcclClique::create() noexcept {
   std::vector<std::unique_ptr<Comm>> comms(natives.size());
   try {
     detail::name_this_thread("nccl");  // the names that threads of NCCL's inherit
-    begin_quiet();
+    begin_quiescence();
     for (auto& comm : comms) comm = std::make_unique<Comm>();
     opened = devices_.open();
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
-    detail::meet_by_nccl(natives, *opened);
+    detail::connect_ranks(natives, *opened);
     for (std::size_t rank = 0; rank < comms.size(); ++rank) {
       comms[rank]->native = natives[rank];
       comms[rank]->opened = {std::make_shared<std::shared_ptr<NcclDeviceResources>>(opened), opened.get()};
@@ -144,15 +144,15 @@ void NcclClique::create() noexcept {
   } catch (...) {
     failure = std::current_exception();
     for (NcclComm native : natives)  // that were made before the ranks could not meet
-      if (native != nullptr && !devices_.lost()) COX_NCCL_CHECK(nullptr, abort(native));
+      if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
     comms.clear();
     opened.reset();  // before anybody finds that all is gone
   }
-  std::shared_ptr<void> quiet;
+  std::shared_ptr<void> quiesced;
   std::vector<UniqueFunction<void()>> waiting;
   {
     const std::lock_guard lock(mutex_);
-    quiet.swap(quiet_);
+    quiesced.swap(quiesced_);
     if (failure != nullptr) {
       set_broken(failure);
       unusable_.store(true, std::memory_order_relaxed);
@@ -163,21 +163,21 @@ void NcclClique::create() noexcept {
     }
     state_ = failure == nullptr ? State::Ready : State::Gone;
     if (state_ == State::Ready && broken_ != nullptr) begin_dismantling();  // nobody waits for it any more
-    made_.store(true, std::memory_order_release);
-    waiting.swap(when_created_);
+    created_.store(true, std::memory_order_release);
+    waiting.swap(creation_callbacks_);
     changed_.notify_all();
   }
-  quiet.reset();
+  quiesced.reset();
   for (auto& then : waiting) then();
 }
 
 // Nothing is half launched from here on, until the communicators have been made or aborted. Throws what
-// devices_.quiet() does, and broken_ if they were aborted meanwhile.
-void NcclClique::begin_quiet() {
-  std::shared_ptr<void> quiet = devices_.quiet();
+// devices_.quiesce() does, and broken_ if they were aborted meanwhile.
+void NcclClique::begin_quiescence() {
+  std::shared_ptr<void> quiesced = devices_.quiesce();
   const std::lock_guard lock(mutex_);
   if (aborted_) std::rethrow_exception(broken_);
-  quiet_.swap(quiet);
+  quiesced_.swap(quiesced);
 }
 
 std::exception_ptr NcclClique::broken() const {
@@ -198,7 +198,7 @@ void NcclClique::set_broken(const std::exception_ptr& cause) noexcept {
 // Launches
 // --------------------------------------------------------------------------------------------------------------------
 
-NcclClique::Launching NcclClique::launching(std::size_t rank) const {
+NcclClique::LaunchLock NcclClique::begin_launch(std::size_t rank) const {
   // Relaxed: it may become so right after, too.
   if (unusable_.load(std::memory_order_relaxed)) std::rethrow_exception(broken());
   Comm& comm = *comms_[rank];
@@ -207,50 +207,50 @@ NcclClique::Launching NcclClique::launching(std::size_t rank) const {
   return {std::move(in_use), comm.native, comm.opened};
 }
 
-void NcclClique::launch(const Launching& on, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const {
-  detail::launch_nccl_calls(on.native, devices_.ordinals.size(), calls, on.opened->scratch(rank), stream);
+void NcclClique::launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const {
+  detail::launch_nccl_calls(lock.native, devices_.ordinals.size(), calls, lock.opened->scratch(rank), stream);
 }
 
-void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t ended_before) {
-  InFlightOperations::Ended ended(under_way_);
+void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t completed_before) {
+  InFlightOperations::CompletedBatch completed(in_flight_);
   const std::lock_guard lock(mutex_);
   if (aborted_) std::rethrow_exception(broken_);
   watch();
-  under_way_.add(rank, parts);
-  under_way_.note_ended(rank, ended_before, ended);
+  in_flight_.add(rank, parts);
+  in_flight_.note_completed(rank, completed_before, completed);
   if (state_ == State::Dismantling) changed_.notify_all();
 }
 
 // Watching
 // --------------------------------------------------------------------------------------------------------------------
 
-void NcclClique::note_ended() noexcept {
+void NcclClique::poll() noexcept {
   for (bool more = true; more;) {
-    InFlightOperations::Ended ended(under_way_);
+    InFlightOperations::CompletedBatch completed(in_flight_);
     const std::lock_guard lock(mutex_);
-    more = under_way_.look(ended);
+    more = in_flight_.poll(completed);
   }
 }
 
-std::optional<NcclClique::Time> NcclClique::look(Time now) noexcept {
+std::optional<NcclClique::Time> NcclClique::check_deadlines(Time now) noexcept {
   std::exception_ptr failure;
   bool made = false;
   {
-    InFlightOperations::Ended ended(under_way_);
+    InFlightOperations::CompletedBatch completed(in_flight_);
     const std::lock_guard lock(mutex_);
     made = state_ > State::Creating;
     if (aborted_) {
       watched_ = false;
       return std::nullopt;
     }
-    under_way_.look(ended);
-    if (under_way_.empty() && state_ != State::Creating) {
+    in_flight_.poll(completed);
+    if (in_flight_.empty() && state_ != State::Creating) {
       watched_ = false;
       return std::nullopt;
     }
     try {
       failure = overdue(now);
-      is_abandoned_ = failure != nullptr && state_ == State::Creating;
+      creation_timed_out_ = failure != nullptr && state_ == State::Creating;
     } catch (...) {
       failure = std::current_exception();
     }
@@ -272,19 +272,19 @@ std::exception_ptr NcclClique::overdue(Time now) {
     return error(CollectiveError::Kind::Timeout, fmt::format("NCCL has not made the communicator {} in {} ms",
                                                              devices_.devices.to_string(), patience.count()));
   }
-  NcclOperation& operation = *under_way_.front();
-  const auto came = static_cast<std::size_t>(std::ranges::count_if(operation.launched, has_come));
-  if (came == 0 || came != operation.came) {
-    operation.came = came;
-    operation.since = now;
+  NcclOperation& operation = *in_flight_.front();
+  const auto arrived = static_cast<std::size_t>(std::ranges::count_if(operation.launched, has_arrived));
+  if (arrived == 0 || arrived != operation.arrived) {
+    operation.arrived = arrived;
+    operation.arrived_since = now;
   }
-  if (now - operation.since < timeout_) return nullptr;
-  const CollectiveRequest& request = operation.what.first;
+  if (now - operation.arrived_since < timeout_) return nullptr;
+  const CollectiveRequest& request = operation.summary.first;
   std::string text = fmt::format("operation {}, {}, has all its ranks, but has not {} after {} ms of waiting",
-                                 operation.sequence.load(), to_string(operation.what),
-                                 came < operation.launched.size() ? "begun" : "ended", timeout_.count());
+                                 operation.sequence.load(), to_string(operation.summary),
+                                 arrived < operation.launched.size() ? "begun" : "ended", timeout_.count());
   for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
-    if (has_come(operation.launched[rank])) continue;
+    if (has_arrived(operation.launched[rank])) continue;
     const DeviceId device = devices_.devices.devices()[rank];
     text += fmt::format("; the work before it on {} has not ended, its device thread: {}", device.to_string(),
                         device_activity(device));
@@ -294,7 +294,7 @@ std::exception_ptr NcclClique::overdue(Time now) {
 
 // Null: none.
 std::exception_ptr NcclClique::failure_in_nccl() noexcept {
-  if (devices_.lost()) return nullptr;  // everybody is told that
+  if (devices_.is_lost()) return nullptr;  // everybody is told that
   for (const auto& comm : comms_) {
     const std::unique_lock in_use(comm->in_use, std::try_to_lock);
     if (!in_use || comm->native == nullptr) continue;
@@ -317,7 +317,7 @@ std::exception_ptr NcclClique::failure_in_nccl() noexcept {
 void NcclClique::abort(const std::exception_ptr& cause) noexcept {
   std::vector<std::shared_ptr<NcclWaiter>> tell;
   std::vector<UniqueFunction<void()>> waiting;
-  std::shared_ptr<void> quiet;
+  std::shared_ptr<void> quiesced;
   try {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
@@ -325,19 +325,20 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     broken_ = cause;  // which says more than that it was closed
     unusable_.store(true, std::memory_order_relaxed);
     if (state_ == State::Creating) {  // NCCL may never come back from it
-      made_.store(true, std::memory_order_release);
-      waiting.swap(when_created_);
-      quiet.swap(quiet_);
+      created_.store(true, std::memory_order_release);
+      waiting.swap(creation_callbacks_);
+      quiesced.swap(quiesced_);
     }
-    under_way_.give_up(given_up_);
-    for (const auto& operation : given_up_) {
+    in_flight_.abandon(abandoned_operations_);
+    for (const auto& operation : abandoned_operations_) {
       for (NcclOperation::Launched& part : operation->launched)
-        if (part.end != nullptr && part.told != nullptr && !part.end->reached()) tell.push_back(std::move(part.told));
+        if (part.completion != nullptr && part.waiter != nullptr && !part.completion->reached())
+          tell.push_back(std::move(part.waiter));
     }
   } catch (...) {
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
   }
-  quiet.reset();
+  quiesced.reset();
   for (const auto& each : tell) each->fail(cause);
   for (auto& then : waiting) then();
   const std::lock_guard lock(mutex_);
@@ -361,7 +362,7 @@ void NcclClique::begin_dismantling() noexcept {
   if (state_ != State::Ready) return;
   state_ = State::Dismantling;
   try {
-    start_apart("cox-nccl-end", [this] { dismantle(); });
+    start_helper("cox-nccl-end", [this] { dismantle(); });
   } catch (...) {  // no thread: they stay until the process ends
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
   }
@@ -372,12 +373,12 @@ bool NcclClique::wait_for_launched() noexcept {
   const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
   std::shared_ptr<DeviceEvent> end;
   {
-    InFlightOperations::Ended ended(under_way_);
+    InFlightOperations::CompletedBatch completed(in_flight_);
     std::unique_lock lock(mutex_);
-    under_way_.look(ended);
-    if (aborted_ || under_way_.empty()) return false;
-    for (const NcclOperation::Launched& part : under_way_.front()->launched)
-      if (part.end != nullptr && !part.end->reached()) end = part.end;
+    in_flight_.poll(completed);
+    if (aborted_ || in_flight_.empty()) return false;
+    for (const NcclOperation::Launched& part : in_flight_.front()->launched)
+      if (part.completion != nullptr && !part.completion->reached()) end = part.completion;
     if (end == nullptr) changed_.wait_until(lock, soon);
   }
   if (end != nullptr) static_cast<void>(end->wait_until(soon));
@@ -392,14 +393,14 @@ void NcclClique::dismantle() noexcept {
     const std::lock_guard lock(mutex_);
     aborted = aborted_;
   }
-  if (devices_.lost()) {
+  if (devices_.is_lost()) {
     forget();
   } else if (aborted) {
-    give_up();
+    abort_native();
   } else {
     destroy();
   }
-  const bool ended = wait_for_given_up();
+  const bool ended = wait_for_abandoned();
   std::shared_ptr<NcclDeviceResources> opened;
   {
     const std::lock_guard lock(mutex_);
@@ -413,8 +414,8 @@ void NcclClique::dismantle() noexcept {
 }
 
 // Revoking does not wait and frees nothing, so that launches which are under way end, too.
-void NcclClique::give_up() noexcept {
-  opened()->give_up();
+void NcclClique::abort_native() noexcept {
+  opened()->abort();
   if (detail::nccl().revoke != nullptr)
     for (const auto& comm : comms_) COX_NCCL_CHECK(comm->native, revoke(comm->native, 0));
   std::vector<std::thread> threads;
@@ -432,17 +433,17 @@ void NcclClique::give_up() noexcept {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Whether what was given up has ended, as it should at once.
-bool NcclClique::wait_for_given_up() noexcept {
-  InFlightOperations::Operations given_up;
+// Whether what was abandoned has ended, as it should at once.
+bool NcclClique::wait_for_abandoned() noexcept {
+  InFlightOperations::Operations abandoned;
   {
     const std::lock_guard lock(mutex_);
-    given_up.swap(given_up_);
+    abandoned.swap(abandoned_operations_);
   }
   const Time deadline = std::chrono::steady_clock::now() + patience_with_kernels;
-  for (const auto& operation : given_up)
+  for (const auto& operation : abandoned)
     for (const NcclOperation::Launched& part : operation->launched)
-      if (part.end != nullptr && !part.end->wait_until(deadline)) return false;
+      if (part.completion != nullptr && !part.completion->wait_until(deadline)) return false;
   return true;
 }
 
@@ -467,24 +468,24 @@ NcclComm NcclClique::take_native(Comm& comm) noexcept {
   return std::exchange(comm.native, nullptr);
 }
 
-bool NcclClique::wait_until_gone(Time deadline) noexcept {
+bool NcclClique::wait_until_destroyed(Time deadline) noexcept {
   {
     std::unique_lock lock(mutex_);
     // A thread that hangs in NCCL is not waited for.
     const bool gone = changed_.wait_until(lock, deadline, [this] {
-      if (state_ == State::Creating) return is_abandoned_;
-      return state_ == State::Gone && std::ranges::all_of(apart_, &Apart::over);
+      if (state_ == State::Creating) return creation_timed_out_;
+      return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done);
     });
     if (!gone) return false;
     if (state_ == State::Creating) return true;  // which holds this clique until NCCL returns
   }
   const std::lock_guard joining(joining_);  // of two who wait here each finds all joined
-  std::list<Apart> over;
+  std::list<HelperThread> finished;
   {
     const std::lock_guard lock(mutex_);
-    over.swap(apart_);
+    finished.swap(helpers_);
   }
-  for (Apart& each : over) each.thread.join();
+  for (HelperThread& each : finished) each.thread.join();
   return true;
 }
 

@@ -15,7 +15,7 @@ class NcclDeviceResources {
   virtual ~NcclDeviceResources() = default;
 
   /// What was launched beside NCCL and waits for other ranks ends, with whatever it has. Any thread; does not block.
-  virtual void give_up() noexcept = 0;
+  virtual void abort() noexcept = 0;
   /// A stream of the rank's device, and memory there that means nothing, of scratch_size bytes.
   [[nodiscard]] virtual CUstream_st* stream(std::size_t rank) const noexcept = 0;
   [[nodiscard]] virtual void* scratch(std::size_t rank) const noexcept = 0;

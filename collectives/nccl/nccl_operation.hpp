@@ -44,24 +44,24 @@ struct NcclOperation {
   using Time = std::chrono::steady_clock::time_point;
   /// A rank's part that has been launched.
   struct Launched {
-    /// What is done before it on its device, but for the clique's operations before.
-    SmallVector<std::shared_ptr<DeviceEvent>, 1> behind;
-    std::shared_ptr<DeviceEvent> end;  ///< Null: it has not been launched.
-    std::shared_ptr<NcclWaiter> told;  ///< What becomes of it, if it fails before its end.
-    bool over = false;                 ///< It has ended, and the rank has let go of it: the above is empty.
+    /// What is done before it on its device, except the clique's operations before.
+    SmallVector<std::shared_ptr<DeviceEvent>, 1> dependencies;
+    std::shared_ptr<DeviceEvent> completion;  ///< Null: it has not been launched.
+    std::shared_ptr<NcclWaiter> waiter;       ///< What becomes of it, if it fails before its end.
+    bool completed = false;                   ///< It has ended, and the rank has released it: the above is empty.
   };
-  NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : what(requests) {
+  NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : summary(requests) {
     launched.reserve(world_size);
     for (std::size_t rank = 0; rank < world_size; ++rank) launched.emplace_back();
   }
 
-  const detail::OperationSummary what;
+  const detail::OperationSummary summary;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Nccl;  ///< Set before others know of it.
   std::atomic<std::uint64_t> sequence{0};                     ///< On its communicator. Any thread.
-  bool begun = false;                                         ///< A rank has launched its part.
+  bool is_started = false;                                    ///< A rank has launched its part.
   SmallVector<Launched, 8> launched;                          ///< By rank.
-  std::size_t came = 0;  ///< Ranks whose devices have come to it, when that was last looked at.
-  Time since{};          ///< Since when there are so many.
+  std::size_t arrived = 0;  ///< Ranks whose devices have arrived at it, when that was last polled.
+  Time arrived_since{};     ///< Since when there are so many.
 };
 
 }  // namespace cox

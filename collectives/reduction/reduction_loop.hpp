@@ -32,11 +32,11 @@ class ReductionBlock {
   /// The first ones: there is nothing in the accumulators yet.
   template <std::size_t sources>
   [[gnu::always_inline]] void begin(const From<sources>& from) noexcept {
-    each_step<true>(from);
+    for_each_step<true>(from);
   }
   template <std::size_t sources>
   [[gnu::always_inline]] void add(const From<sources>& from) noexcept {
-    each_step<false>(from);
+    for_each_step<false>(from);
   }
   [[gnu::always_inline]] void finish(std::byte* to, std::size_t ranks) const noexcept {
     std::array<Stored, reduction_step> elements;
@@ -73,7 +73,7 @@ class ReductionBlock {
 
   // The last step is filled up with zeros if need be: a full one is taken as it lies.
   template <bool first, std::size_t sources>
-  [[gnu::always_inline]] void each_step(From<sources> from) noexcept {
+  [[gnu::always_inline]] void for_each_step(From<sources> from) noexcept {
     std::array<std::array<std::byte, reduction_step * sizeof(Stored)>, sources> filled;
     for (std::size_t at = 0; at < count_; at += reduction_step) {
       if (count_ - at < reduction_step)

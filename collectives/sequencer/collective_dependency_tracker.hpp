@@ -19,15 +19,15 @@ class CollectiveDependencyTracker {
     if (clock.completed(collective.stream) >= collective.position) return;
     for (const Entry& entry : entries_)
       if (entry.collective.stream == collective.stream && entry.collective.position >= collective.position) return;
-    std::erase_if(entries_, [&](const Entry& entry) { return done(entry, clock); });
+    std::erase_if(entries_, [&](const Entry& entry) { return is_completed(entry, clock); });
     entries_.push_back({from, collective});
   }
 
   /// Calls `visit(collective)` for each that piece `last` or one before it waits for, and that is not done.
   template <class Clock, class Visit>
-  void each_until(std::uint64_t last, const Clock& clock, Visit&& visit) const {
+  void for_each_until(std::uint64_t last, const Clock& clock, Visit&& visit) const {
     for (const Entry& entry : entries_)
-      if (entry.from <= last && !done(entry, clock)) visit(entry.collective);
+      if (entry.from <= last && !is_completed(entry, clock)) visit(entry.collective);
   }
 
  private:
@@ -36,7 +36,7 @@ class CollectiveDependencyTracker {
     StreamPosition collective;
   };
   template <class Clock>
-  [[nodiscard]] static bool done(const Entry& entry, const Clock& clock) noexcept {
+  [[nodiscard]] static bool is_completed(const Entry& entry, const Clock& clock) noexcept {
     return clock.completed(entry.collective.stream) >= entry.collective.position;
   }
 

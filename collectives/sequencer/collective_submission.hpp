@@ -24,12 +24,12 @@ using CollectiveDependencies = SmallVector<CollectiveDependency, 2>;
 
 /// What one rank hands in for its next operation.
 struct CollectiveSubmission {
-  CollectiveRequests requests;             ///< One, or those of a group: launched as one. Not empty.
-  CollectiveDependencies after = {};       ///< What the rank's launch will wait for on its device.
-  std::exception_ptr failure = nullptr;    ///< Why this rank cannot take part: refused for all ranks then.
-  std::shared_ptr<void> shared = nullptr;  ///< Of rank 0: what the launches of all ranks are given.
-  CollectiveLaunch launch = {};            ///< Not empty.
-  bool on_launch_thread = false;           ///< Called by the device's launch thread: see Sequencer::set_launch_thread.
+  CollectiveRequests requests;               ///< One, or those of a group: launched as one. Not empty.
+  CollectiveDependencies dependencies = {};  ///< What the rank's launch will wait for on its device.
+  std::exception_ptr failure = nullptr;      ///< Why this rank cannot take part: refused for all ranks then.
+  std::shared_ptr<void> shared = nullptr;    ///< Of rank 0: what the launches of all ranks are given.
+  CollectiveLaunch launch = {};              ///< Not empty.
+  bool on_launch_thread = false;  ///< Called by the device's launch thread: see Sequencer::set_launch_thread.
 };
 
 }  // namespace cox

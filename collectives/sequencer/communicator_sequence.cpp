@@ -28,7 +28,7 @@ void CommunicatorSequence::number(QueuedSubmission& submission) const {
   if (rank >= next_.size())
     throw CollectiveError(CollectiveError::Kind::Validation,
                           fmt::format("{} has no rank {}, only {}", name_, rank, next_.size()));
-  submission.turn.sequence = next_[rank];
+  submission.grant.sequence = next_[rank];
   submission.device = devices_.devices()[rank];
   if (ended() || next_[rank] - first_ < max_ahead_) return;
   const auto slowest = static_cast<std::size_t>(std::ranges::min_element(next_) - next_.begin());
@@ -37,20 +37,20 @@ void CommunicatorSequence::number(QueuedSubmission& submission) const {
                               next_[rank] - first_, devices_.devices()[slowest].to_string()));
 }
 
-std::exception_ptr CommunicatorSequence::objection(const QueuedSubmission& submission) const {
-  const std::uint64_t sequence = submission.turn.sequence;
-  const CollectiveRequests& requests = submission.given.requests;
+std::exception_ptr CommunicatorSequence::refusal_for(const QueuedSubmission& submission) const {
+  const std::uint64_t sequence = submission.grant.sequence;
+  const CollectiveRequests& requests = submission.submitted.requests;
   const std::source_location& site = requests.front().caller.site;
-  if (submission.given.failure)
+  if (submission.submitted.failure)
     return std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::RankFailed,
                         fmt::format("operation {} of {}: {} could not take part: {}", sequence, name_,
                                     submission.device.to_string(), submission.why),
-                        site, submission.given.failure));
+                        site, submission.submitted.failure));
   const WaitingOperation* operation = waiting(sequence);
   if (operation == nullptr) return nullptr;
   const QueuedSubmission& first = operation->arrived.front();
-  const std::optional<std::string> difference = mismatch(first.given.requests, requests);
+  const std::optional<std::string> difference = mismatch(first.submitted.requests, requests);
   if (!difference) return nullptr;
   return std::make_exception_ptr(
       CollectiveError(CollectiveError::Kind::Mismatch,
@@ -60,34 +60,34 @@ std::exception_ptr CommunicatorSequence::objection(const QueuedSubmission& submi
 }
 
 void CommunicatorSequence::add(QueuedSubmissions& submission, const std::exception_ptr& refusal, Time now,
-                               QueuedSubmissions& answers) {
+                               QueuedSubmissions& grants) {
   QueuedSubmission& added = submission.front();
-  const std::uint64_t sequence = added.turn.sequence;
+  const std::uint64_t sequence = added.grant.sequence;
   if (begins_operation(added.rank)) begin(sequence, now);
   // Nothing throws from here on: the submission is accepted.
-  recorder_->submitted(sequence, added.rank, added.given.requests);
+  recorder_->submitted(sequence, added.rank, added.submitted.requests);
   ++next_[added.rank];
-  last_[added.rank] = OperationSummary(added.given.requests);
+  last_[added.rank] = OperationSummary(added.submitted.requests);
   if (sequence >= end()) {  // All that comes is refused, and nothing that came before waits.
-    added.turn.refusal = error_;
+    added.grant.refusal = error_;
     recorder_->failed(sequence, added.rank, error_);
-    answers.splice(answers.end(), submission);
+    grants.splice(grants.end(), submission);
     return;
   }
   WaitingOperation& operation = waiting_[sequence - first_];
   ++operation.ranks;
-  if (!operation.turn.refusal) operation.turn.refusal = refusal;
-  if (added.rank == 0) operation.turn.shared = added.given.shared;
+  if (!operation.grant.refusal) operation.grant.refusal = refusal;
+  if (added.rank == 0) operation.grant.shared = added.submitted.shared;
   operation.arrived.splice(operation.arrived.end(), submission);
   if (sequence >= oldest_sequence()) return;
-  tell(operation, answers);
+  resolve(operation, grants);
   drop();
 }
 
 void CommunicatorSequence::begin(std::uint64_t sequence, Time now) {
   WaitingOperation& operation = waiting_.emplace_back();
-  operation.turn.sequence = sequence;
-  operation.turn.refusal = error_;
+  operation.grant.sequence = sequence;
+  operation.grant.refusal = error_;
   operation.deadline = now + timeout_;
 }
 
@@ -95,38 +95,38 @@ const WaitingOperation* CommunicatorSequence::waiting(std::uint64_t sequence) co
   return sequence >= oldest_sequence() && sequence < end() ? &waiting_[sequence - first_] : nullptr;
 }
 
-void CommunicatorSequence::answer_oldest(std::uint64_t order, QueuedSubmissions& answers) noexcept {
-  WaitingOperation& operation = waiting_[answered_++];
-  operation.turn.order = order;
-  tell(operation, answers);
+void CommunicatorSequence::resolve_oldest(std::uint64_t order, QueuedSubmissions& grants) noexcept {
+  WaitingOperation& operation = waiting_[resolved_++];
+  operation.grant.order = order;
+  resolve(operation, grants);
   drop();
 }
 
 // What the ranks share is counted, and each count that two of them touch costs: the last gets what the operation has.
-void CommunicatorSequence::tell(WaitingOperation& operation, QueuedSubmissions& answers) noexcept {
+void CommunicatorSequence::resolve(WaitingOperation& operation, QueuedSubmissions& grants) noexcept {
   const FlightRecorder::Time now = FlightRecorder::clock();
   for (QueuedSubmission& submission : operation.arrived) {
     if (complete(operation) && &submission == &operation.arrived.back()) {
-      submission.turn = std::move(operation.turn);
+      submission.grant = std::move(operation.grant);
     } else {
-      submission.turn = operation.turn;
+      submission.grant = operation.grant;
     }
-    if (submission.turn.refusal)
-      recorder_->failed(submission.turn.sequence, submission.rank, submission.turn.refusal, now);
+    if (submission.grant.refusal)
+      recorder_->failed(submission.grant.sequence, submission.rank, submission.grant.refusal, now);
     else
-      recorder_->released(submission.turn.sequence, submission.rank, now);
+      recorder_->released(submission.grant.sequence, submission.rank, now);
   }
-  answers.splice(answers.end(), operation.arrived);
+  grants.splice(grants.end(), operation.arrived);
 }
 
 // Nothing that users handed in ends here, under the lock: the rank that completed it has just been told, and has it.
 void CommunicatorSequence::drop() noexcept {
-  for (; answered_ > 0 && complete(waiting_.front()); --answered_, ++first_) waiting_.pop_front();
+  for (; resolved_ > 0 && complete(waiting_.front()); --resolved_, ++first_) waiting_.pop_front();
 }
 
 void CommunicatorSequence::refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept {
   for (std::uint64_t place = std::max(sequence, oldest_sequence()); place < end(); ++place) {
-    std::exception_ptr& refusal = waiting_[place - first_].turn.refusal;
+    std::exception_ptr& refusal = waiting_[place - first_].grant.refusal;
     if (!refusal) refusal = error;
   }
   if (!error_) error_ = error;
@@ -141,7 +141,7 @@ std::string CommunicatorSequence::describe(std::uint64_t sequence) const {
   const WaitingOperation* operation = waiting(sequence);
   return fmt::format(
       "operation {} of {}, {}", sequence, name_,
-      operation != nullptr ? to_string(operation->arrived.front().given.requests) : "which nobody has submitted");
+      operation != nullptr ? to_string(operation->arrived.front().submitted.requests) : "which nobody has submitted");
 }
 
 }  // namespace cox::detail

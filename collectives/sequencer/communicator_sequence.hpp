@@ -22,17 +22,17 @@ namespace cox::detail {
 
 /// An operation that waits for ranks or for other operations, or whose refusal not all ranks have asked for yet.
 struct WaitingOperation {
-  QueuedSubmissions arrived;  ///< The ranks that came and are not answered, in the order in which they came.
-  std::size_t ranks = 0;      ///< How many came.
+  QueuedSubmissions arrived;  ///< The ranks that arrived and are not resolved, in the order of arrival.
+  std::size_t ranks = 0;      ///< How many arrived.
   std::chrono::steady_clock::time_point deadline{};
-  LaunchGrant turn{};  ///< What its ranks are told. With a refusal: refused.
+  LaunchGrant grant{};  ///< What its ranks are granted. With a refusal: refused.
 };
 
-/// The operations of one communicator, answered one after the other. No thread of its own and no lock: whoever owns it
-/// has one. Who must be answered is collected, never called.
+/// The operations of one communicator, resolved one after the other: released or refused. No thread of its own and no
+/// lock: the owner has one. Grants are collected, never called.
 ///
-///     first_        first_ + answered_      end()
-///     | refused, ranks to come | not answered | not submitted by anybody
+///     first_        first_ + resolved_      end()
+///     | refused, ranks to come | not resolved | not submitted by anybody
 class CommunicatorSequence {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -47,27 +47,29 @@ class CommunicatorSequence {
   [[nodiscard]] bool begins_operation(std::size_t rank) const noexcept { return !ended() && next_[rank] == end(); }
   /// Why the operation must be refused when this submission, a numbered one, is added: its failure or a mismatch.
   /// nullptr if for neither.
-  [[nodiscard]] std::exception_ptr objection(const QueuedSubmission& submission) const;
+  [[nodiscard]] std::exception_ptr refusal_for(const QueuedSubmission& submission) const;
   /// Takes the numbered submission out of its list, and refuses its operation if there is a refusal
-  /// and was none before. Answers the rank at
-  /// once if all that it asked for is answered. If it throws (std::bad_alloc), nothing has changed.
-  void add(QueuedSubmissions& submission, const std::exception_ptr& refusal, Time now, QueuedSubmissions& answers);
+  /// and was none before. Resolves the submission at once if all that the rank has submitted is resolved. If it throws
+  /// (std::bad_alloc), nothing has changed.
+  void add(QueuedSubmissions& submission, const std::exception_ptr& refusal, Time now, QueuedSubmissions& grants);
 
-  /// The oldest operation that is not answered; nullptr if there is none.
-  [[nodiscard]] const WaitingOperation* oldest() const noexcept { return waiting(first_ + answered_); }
-  [[nodiscard]] std::uint64_t oldest_sequence() const noexcept { return first_ + answered_; }
-  /// nullptr if the operation is answered, or nobody has submitted it.
+  /// The oldest operation that is not resolved; nullptr if there is none.
+  [[nodiscard]] const WaitingOperation* oldest() const noexcept { return waiting(first_ + resolved_); }
+  [[nodiscard]] std::uint64_t oldest_sequence() const noexcept { return first_ + resolved_; }
+  /// nullptr if the operation is resolved, or no rank has submitted it.
   [[nodiscard]] const WaitingOperation* waiting(std::uint64_t sequence) const noexcept;
   [[nodiscard]] bool complete(const WaitingOperation& operation) const noexcept {
     return operation.ranks == next_.size();
   }
   /// Whether nothing waits for this operation any more: it was released, or it is refused.
-  [[nodiscard]] bool answered(std::uint64_t sequence) const noexcept { return sequence < oldest_sequence() || ended(); }
+  [[nodiscard]] bool is_resolved(std::uint64_t sequence) const noexcept {
+    return sequence < oldest_sequence() || ended();
+  }
   /// Releases the oldest operation as the `order`th of all, or tells its refusal.
-  void answer_oldest(std::uint64_t order, QueuedSubmissions& answers) noexcept;
-  /// Marks what is not answered from this number on as refused, and everything that will come. The first error stays.
+  void resolve_oldest(std::uint64_t order, QueuedSubmissions& grants) noexcept;
+  /// Marks what is not resolved from this number on as refused, and everything that will come. The first error stays.
   void refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept;
-  /// Moves the deadlines of all that is not answered.
+  /// Moves the deadlines of all that is not resolved.
   void postpone(Time::duration by) noexcept {
     for (WaitingOperation& operation : waiting_) operation.deadline += by;
   }
@@ -87,7 +89,7 @@ class CommunicatorSequence {
   /// from before error().
   [[nodiscard]] bool refuses_all_of(std::size_t rank) const noexcept {
     const WaitingOperation* const its_next = waiting(next_[rank]);
-    return error_ && (its_next == nullptr || its_next->turn.refusal);
+    return error_ && (its_next == nullptr || its_next->grant.refusal);
   }
   /// The rank's next operation.
   [[nodiscard]] std::uint64_t next(std::size_t rank) const noexcept { return next_[rank]; }
@@ -98,9 +100,9 @@ class CommunicatorSequence {
 
  private:
   [[nodiscard]] std::uint64_t end() const noexcept { return first_ + waiting_.size(); }
-  [[nodiscard]] bool ended() const noexcept { return error_ && answered_ == waiting_.size(); }
+  [[nodiscard]] bool ended() const noexcept { return error_ && resolved_ == waiting_.size(); }
   void begin(std::uint64_t sequence, Time now);
-  void tell(WaitingOperation& operation, QueuedSubmissions& answers) noexcept;
+  void resolve(WaitingOperation& operation, QueuedSubmissions& grants) noexcept;
   void drop() noexcept;
 
   const CommunicatorNumber number_;
@@ -111,7 +113,7 @@ class CommunicatorSequence {
   const std::shared_ptr<FlightRecorder> recorder_;
   std::deque<WaitingOperation> waiting_;
   std::uint64_t first_ = 1;             // the sequence number of waiting_.front()
-  std::size_t answered_ = 0;            // of waiting_, in front
+  std::size_t resolved_ = 0;            // of waiting_, in front
   std::vector<std::uint64_t> next_;     // of each rank
   std::vector<OperationSummary> last_;  // of each rank
   std::uint64_t awaited_ = 0;

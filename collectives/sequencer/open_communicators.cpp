@@ -16,50 +16,50 @@ CommunicatorSequence* OpenCommunicators::find(CommunicatorNumber number) const n
   return found == communicators_.end() ? nullptr : found->second.get();
 }
 
-const CommunicatorSequence* OpenCommunicators::any() const noexcept {
+const CommunicatorSequence* OpenCommunicators::any_open() const noexcept {
   return communicators_.empty() ? nullptr : communicators_.begin()->second.get();
 }
 
-std::vector<CommunicatorNumber> OpenCommunicators::with(DeviceId device) const {
+std::vector<CommunicatorNumber> OpenCommunicators::find_with_device(DeviceId device) const {
   std::vector<CommunicatorNumber> numbers;
   for (const auto& [number, communicator] : communicators_)
     if (std::ranges::binary_search(communicator->devices().devices(), device)) numbers.push_back(number);
   return numbers;
 }
 
-bool OpenCommunicators::answered(const CollectiveDependency& dependency) const noexcept {
+bool OpenCommunicators::is_resolved(const CollectiveDependency& dependency) const noexcept {
   const CommunicatorSequence* communicator = find(dependency.communicator);
-  return communicator == nullptr || communicator->answered(dependency.sequence);
+  return communicator == nullptr || communicator->is_resolved(dependency.sequence);
 }
 
 std::optional<OpenCommunicators::Hold> OpenCommunicators::hold(const WaitingOperation& operation) const noexcept {
   for (const QueuedSubmission& submission : operation.arrived)
-    for (const CollectiveDependency& dependency : submission.given.after)
-      if (!answered(dependency)) return Hold{&submission, dependency};
+    for (const CollectiveDependency& dependency : submission.submitted.dependencies)
+      if (!is_resolved(dependency)) return Hold{&submission, dependency};
   return std::nullopt;
 }
 
-void OpenCommunicators::note(const QueuedSubmission& submission) noexcept {
-  for (const CollectiveDependency& dependency : submission.given.after)
+void OpenCommunicators::record_dependencies(const QueuedSubmission& submission) noexcept {
+  for (const CollectiveDependency& dependency : submission.submitted.dependencies)
     if (CommunicatorSequence* communicator = find(dependency.communicator))
       communicator->note_awaited(dependency.sequence);
 }
 
-void OpenCommunicators::settle(CommunicatorSequence& changed, QueuedSubmissions& answers) noexcept {
-  settle_one(changed, answers);
+void OpenCommunicators::resolve_ready(CommunicatorSequence& changed, QueuedSubmissions& grants) noexcept {
+  resolve_ready_on(changed, grants);
   // Answers on one can let others go, which lets further ones go: until nothing moves.
   const auto free = [this](const CommunicatorSequence* held) { return !hold(*held->oldest()); };
   for (auto next = std::ranges::find_if(held_, free); next != held_.end(); next = std::ranges::find_if(held_, free))
-    settle_one(**next, answers);
+    resolve_ready_on(**next, grants);
 }
 
-void OpenCommunicators::settle_one(CommunicatorSequence& communicator, QueuedSubmissions& answers) noexcept {
+void OpenCommunicators::resolve_ready_on(CommunicatorSequence& communicator, QueuedSubmissions& grants) noexcept {
   std::erase(held_, &communicator);
   while (const WaitingOperation* oldest = communicator.oldest()) {
-    const bool refused = oldest->turn.refusal != nullptr;
+    const bool refused = oldest->grant.refusal != nullptr;
     if (!refused && !communicator.complete(*oldest)) return;
     if (!refused && hold(*oldest)) return held_.push_back(&communicator);
-    communicator.answer_oldest(refused ? 0 : ++order_, answers);
+    communicator.resolve_oldest(refused ? 0 : ++order_, grants);
   }
 }
 

@@ -31,18 +31,18 @@ class OpenCommunicators {
   /// nullptr if there is no such, or no longer.
   [[nodiscard]] CommunicatorSequence* find(CommunicatorNumber number) const noexcept;
   /// Any of those that are open; nullptr if none is.
-  [[nodiscard]] const CommunicatorSequence* any() const noexcept;
-  [[nodiscard]] std::vector<CommunicatorNumber> with(DeviceId device) const;
+  [[nodiscard]] const CommunicatorSequence* any_open() const noexcept;
+  [[nodiscard]] std::vector<CommunicatorNumber> find_with_device(DeviceId device) const;
 
   /// Whether nothing needs to wait for the operation any more. True also where the communicator is closed or unknown.
-  [[nodiscard]] bool answered(const CollectiveDependency& dependency) const noexcept;
-  /// The first unanswered dependency of an operation that is not answered.
+  [[nodiscard]] bool is_resolved(const CollectiveDependency& dependency) const noexcept;
+  /// The first unresolved dependency of an operation that is not resolved.
   [[nodiscard]] std::optional<Hold> hold(const WaitingOperation& operation) const noexcept;
 
   /// Remembers what the submission waits for. To be called for all that are added.
-  void note(const QueuedSubmission& submission) noexcept;
-  /// Answers what can be answered after a change of the communicator, on it and on others.
-  void settle(CommunicatorSequence& changed, QueuedSubmissions& answers) noexcept;
+  void record_dependencies(const QueuedSubmission& submission) noexcept;
+  /// Resolves what can be resolved after a change of the communicator, on it and on others.
+  void resolve_ready(CommunicatorSequence& changed, QueuedSubmissions& grants) noexcept;
   /// Takes one out that refuses everything, and is settled.
   [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number) noexcept;
 
@@ -54,7 +54,7 @@ class OpenCommunicators {
   void postpone(Time::duration by) noexcept;
 
  private:
-  void settle_one(CommunicatorSequence& communicator, QueuedSubmissions& answers) noexcept;
+  void resolve_ready_on(CommunicatorSequence& communicator, QueuedSubmissions& grants) noexcept;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
   std::vector<CommunicatorSequence*> held_;  // whose oldest operation has all its ranks, but must wait; room for all

@@ -41,7 +41,7 @@ CollectiveError overdue_error(const OpenCommunicators& communicators, const Comm
     stall.text += fmt::format("; {} is missing, {}{}", missing.device.to_string(), missing.last,
                               found == activities.end() ? "" : found->second);
   }
-  const CollectiveRequests& requests = communicator.oldest()->arrived.front().given.requests;
+  const CollectiveRequests& requests = communicator.oldest()->arrived.front().submitted.requests;
   return {CollectiveError::Kind::Timeout, stall.text, requests.front().caller.site};
 }
 

@@ -12,13 +12,13 @@
 
 namespace cox::detail {
 
-/// What a rank handed in for an operation, and what it is told.
+/// What a rank submitted for an operation, and what it is granted.
 struct QueuedSubmission {
   CommunicatorNumber communicator;
   std::size_t rank;
   std::string why = {};  ///< The text of what it failed for.
-  CollectiveSubmission given = {};
-  LaunchGrant turn = {};
+  CollectiveSubmission submitted = {};
+  LaunchGrant grant = {};
   DeviceId device = {};
 };
 

@@ -65,7 +65,7 @@ Sequencer::Sequencer(SequencerOptions options)
 
 Sequencer::~Sequencer() {
   watchdog_.stop();
-  while (const CommunicatorSequence* open = communicators_->any()) close(open->number());
+  while (const CommunicatorSequence* open = communicators_->any_open()) close(open->number());
 }
 
 CommunicatorNumber Sequencer::open(CommunicationId devices, std::chrono::milliseconds timeout) {
@@ -95,67 +95,67 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
   return submit(communicator, rank, std::span(&submission, 1)).first;
 }
 
-Sequencer::Taken Sequencer::submit(CommunicatorNumber communicator, std::size_t rank,
-                                   std::span<CollectiveSubmission> submissions) {
-  QueuedSubmissions untaken;  // What is left of it goes with no lock held.
+Sequencer::Accepted Sequencer::submit(CommunicatorNumber communicator, std::size_t rank,
+                                      std::span<CollectiveSubmission> submissions) {
+  QueuedSubmissions unaccepted;  // What is left of it goes with no lock held.
   for (const CollectiveSubmission& given : submissions) {
     if (given.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
-    untaken.push_back({.communicator = communicator,
-                       .rank = rank,
-                       .why = given.failure ? describe_cause(given.failure) : std::string()});
+    unaccepted.push_back({.communicator = communicator,
+                          .rank = rank,
+                          .why = given.failure ? describe_cause(given.failure) : std::string()});
   }
-  Taken taken{0, 0};
-  const bool open = change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
+  Accepted accepted{0, 0};
+  const bool open = change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
     for (CollectiveSubmission& given : submissions) {
       try {
-        take(among, untaken, given, answers);
+        accept(among, unaccepted, given, grants);
       } catch (...) {
-        if (taken.count == 0) throw;
+        if (accepted.count == 0) throw;
         break;  // who comes again with it is told
       }
-      if (taken.count++ == 0) taken.first = among.next(rank) - 1;
+      if (accepted.count++ == 0) accepted.first = among.next(rank) - 1;
     }
   });
   if (!open) throw closed(communicator);
-  return taken;
+  return accepted;
 }
 
 // Under the lock. If it throws, nothing has changed.
-void Sequencer::take(CommunicatorSequence& among, QueuedSubmissions& untaken, CollectiveSubmission& given,
-                     QueuedSubmissions& answers) {
-  QueuedSubmission& arriving = untaken.front();
+void Sequencer::accept(CommunicatorSequence& among, QueuedSubmissions& unaccepted, CollectiveSubmission& given,
+                       QueuedSubmissions& grants) {
+  QueuedSubmission& arriving = unaccepted.front();
   among.number(arriving);
   const Time now = options_.now();
-  arriving.given = std::move(given);
+  arriving.submitted = std::move(given);
   QueuedSubmissions submission;
-  submission.splice(submission.end(), untaken, untaken.begin());
+  submission.splice(submission.end(), unaccepted, unaccepted.begin());
   try {
-    const std::exception_ptr refusal = objection(among, arriving);
+    const std::exception_ptr refusal = refusal_for(among, arriving);
     if (among.begins_operation(arriving.rank)) watchdog_.watch(now + among.timeout());
-    among.add(submission, refusal, now, answers);
+    among.add(submission, refusal, now, grants);
   } catch (...) {
-    given = std::move(arriving.given);
+    given = std::move(arriving.submitted);
     throw;
   }
-  communicators_->note(arriving);
-  communicators_->settle(among, answers);
+  communicators_->record_dependencies(arriving);
+  communicators_->resolve_ready(among, grants);
 }
 
-std::exception_ptr Sequencer::objection(const CommunicatorSequence& among, const QueuedSubmission& submission) const {
-  if (const std::exception_ptr own = among.objection(submission)) return own;
-  if (submission.given.after.empty()) return nullptr;
+std::exception_ptr Sequencer::refusal_for(const CommunicatorSequence& among, const QueuedSubmission& submission) const {
+  if (const std::exception_ptr own = among.refusal_for(submission)) return own;
+  if (submission.submitted.dependencies.empty()) return nullptr;
   const std::optional<std::string> ring = detail::find_wait_cycle(*communicators_, submission);
   if (!ring) return nullptr;
   return std::make_exception_ptr(
-      CollectiveError(Kind::WouldDeadlock, *ring, submission.given.requests.front().caller.site));
+      CollectiveError(Kind::WouldDeadlock, *ring, submission.submitted.requests.front().caller.site));
 }
 
 // Under the lock, for all devices at once: this is what makes it one order.
-void Sequencer::enqueue(QueuedSubmissions& answers) noexcept {
-  while (!answers.empty()) {
-    LaunchQueue& queue = queues_.find(answers.front().device)->second;
-    queue.turns.splice(queue.turns.end(), answers, answers.begin());
-    if (!queue.notified) filled_.splice(filled_.end(), queue.ticket);
+void Sequencer::enqueue(QueuedSubmissions& grants) noexcept {
+  while (!grants.empty()) {
+    LaunchQueue& queue = queues_.find(grants.front().device)->second;
+    queue.grants.splice(queue.grants.end(), grants, grants.begin());
+    if (!queue.notified) filled_.splice(filled_.end(), queue.list_node);
   }
 }
 
@@ -165,10 +165,10 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
     std::list<LaunchQueue*> ticket;
     ticket.splice(ticket.end(), filled_, filled_.begin());
     LaunchQueue& queue = *ticket.front();
-    QueuedSubmissions turns = take_for_any_thread(queue);
-    if (turns.empty()) {
+    QueuedSubmissions grants = take_for_any_thread(queue);
+    if (grants.empty()) {
       queue.notified = true;
-      queue.ticket.splice(queue.ticket.end(), ticket);
+      queue.list_node.splice(queue.list_node.end(), ticket);
       const auto notify = queue.notify;
       lock.unlock();
       (*notify)();
@@ -176,21 +176,22 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
       continue;
     }
     lock.unlock();
-    for (; !turns.empty(); turns.pop_front()) call(turns.front());
+    for (; !grants.empty(); grants.pop_front()) call(grants.front());
     lock.lock();
-    std::list<LaunchQueue*>& next = queue.turns.empty() ? queue.ticket : filled_;
+    std::list<LaunchQueue*>& next = queue.grants.empty() ? queue.list_node : filled_;
     next.splice(next.end(), ticket);
   }
 }
 
 // Those at the front that any thread may call.
 Sequencer::QueuedSubmissions Sequencer::take_for_any_thread(LaunchQueue& queue) noexcept {
-  QueuedSubmissions turns;
-  const auto is_for_launch_thread = [&](const QueuedSubmission& turn) {
-    return queue.notify != nullptr && turn.given.on_launch_thread;
+  QueuedSubmissions grants;
+  const auto is_for_launch_thread = [&](const QueuedSubmission& submission) {
+    return queue.notify != nullptr && submission.submitted.on_launch_thread;
   };
-  turns.splice(turns.end(), queue.turns, queue.turns.begin(), std::ranges::find_if(queue.turns, is_for_launch_thread));
-  return turns;
+  grants.splice(grants.end(), queue.grants, queue.grants.begin(),
+                std::ranges::find_if(queue.grants, is_for_launch_thread));
+  return grants;
 }
 
 void Sequencer::drain_launches(DeviceId device) noexcept {
@@ -199,13 +200,13 @@ void Sequencer::drain_launches(DeviceId device) noexcept {
   if (found == queues_.end()) return;
   LaunchQueue& queue = found->second;
   while (queue.notified) {
-    QueuedSubmissions turns = std::exchange(queue.turns, {});
-    if (turns.empty()) {
+    QueuedSubmissions grants = std::exchange(queue.grants, {});
+    if (grants.empty()) {
       queue.notified = false;
       return;
     }
     lock.unlock();
-    for (; !turns.empty(); turns.pop_front()) call(turns.front());
+    for (; !grants.empty(); grants.pop_front()) call(grants.front());
     lock.lock();
   }
 }
@@ -216,15 +217,15 @@ void Sequencer::set_launch_thread(DeviceId device, std::function<void()> notify)
   std::unique_lock lock(mutex_);
   LaunchQueue& queue = queues_.try_emplace(device).first->second;
   queue.notify.swap(shared);  // the one before goes with no lock held
-  if (queue.notify == nullptr && std::exchange(queue.notified, false) && !queue.turns.empty())
-    filled_.splice(filled_.end(), queue.ticket);
+  if (queue.notify == nullptr && std::exchange(queue.notified, false) && !queue.grants.empty())
+    filled_.splice(filled_.end(), queue.list_node);
   drain_queues(lock);
 }
 
 void Sequencer::call(QueuedSubmission& submission) noexcept {
-  const std::uint64_t sequence = submission.turn.sequence;
+  const std::uint64_t sequence = submission.grant.sequence;
   try {
-    submission.given.launch(std::move(submission.turn));
+    submission.submitted.launch(std::move(submission.grant));
   } catch (...) {
     const std::exception_ptr cause = std::current_exception();
     change(submission.communicator, [&](CommunicatorSequence& among, QueuedSubmissions&) {
@@ -235,39 +236,39 @@ void Sequencer::call(QueuedSubmission& submission) noexcept {
 }
 
 void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr& cause) {
-  change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
+  change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
     refuse_all(among, aborted(among, cause));
-    communicators_->settle(among, answers);
+    communicators_->resolve_ready(among, grants);
   });
 }
 
 void Sequencer::leave(DeviceId device) {
   for (const CommunicatorNumber number : communicators_with(device))
-    change(number, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
+    change(number, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
       const std::uint64_t next = among.next(among.devices().rank_of(device));
       among.refuse_from(next, error([&] {
                           return CollectiveError(Kind::Aborted,
                                                  fmt::format("{} takes nothing after operation {}: {} was shut down",
                                                              among.name(), next - 1, device.to_string()));
                         }));
-      communicators_->settle(among, answers);
+      communicators_->resolve_ready(among, grants);
     });
 }
 
 std::vector<CommunicatorNumber> Sequencer::communicators_with(DeviceId device) const {
   const std::lock_guard lock(mutex_);
-  return communicators_->with(device);
+  return communicators_->find_with_device(device);
 }
 
 void Sequencer::close(CommunicatorNumber communicator) {
   const std::exception_ptr cause = error([&] { return closed(communicator); });
   std::unique_ptr<CommunicatorSequence> extracted;  // Goes with no lock held.
-  change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
+  change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
     refuse_all(among, aborted(among, cause));
-    communicators_->settle(among, answers);
+    communicators_->resolve_ready(among, grants);
     extracted = communicators_->extract(communicator);
   });
-  watchdog_.look_again();  // there may be nothing left to wait for
+  watchdog_.recheck();  // there may be nothing left to wait for
 }
 
 std::exception_ptr Sequencer::broken(CommunicatorNumber communicator) const {
@@ -293,7 +294,7 @@ void Sequencer::thaw() noexcept {
     if (--frozen_ != 0) return;
     communicators_->postpone(options_.now() - frozen_since_);
   }
-  watchdog_.look_again();
+  watchdog_.recheck();
 }
 
 std::optional<Sequencer::Time> Sequencer::expire(Time now) {
@@ -314,10 +315,10 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
 void Sequencer::time_out(const CollectiveDependency& overdue) {
   // The user's code: with no lock held, so all may have changed after it.
   const auto activities = detail::activities_of(stall(overdue.communicator), options_.device_activity);
-  change(overdue.communicator, [&](CommunicatorSequence& among, QueuedSubmissions& answers) {
+  change(overdue.communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
     if (among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
     refuse_all(among, error([&] { return detail::overdue_error(*communicators_, among, activities); }));
-    communicators_->settle(among, answers);
+    communicators_->resolve_ready(among, grants);
   });
 }
 

@@ -50,19 +50,19 @@ struct SequencerOptions {
 ///
 /// - The n-th submission of a rank on a communicator belongs to the n-th of each other rank. When all have come and
 /// agree,
-///   and every operation that any of them is to come after is answered, all their launches are released: nobody
+///   and every operation that any of them is to come after is resolved, all their launches are released: nobody
 ///   launches, and no device waits, for a set that is incomplete.
 /// - Released operations are in one order for the whole process. Every device gets its launches in that
 ///   order, whichever communicators they are of: of two operations, the same is first on every device that takes part
 ///   in both.
 /// - Every launch is called exactly once (L2): launched, or refused with a CollectiveError (with std::bad_alloc where
-///   there is no memory for one). The answers to one rank on one communicator come in the order of its submissions.
+///   there is no memory for one). The grants of one rank on one communicator come in the order of its submissions.
 ///
 /// Why devices with one communication stream each cannot deadlock: of the launched operations that have not ended,
 /// take the first in the one order. Nothing is before it on its devices' streams, so it has begun on all of them; and
 /// what its ranks' compute streams wait for was released before it or refused, so has ended. So it ends, and the next.
 ///
-///     submit --(all are there, all before are answered)--> queue of device 0 --> launch, launch, ...   filled under
+///     submit --(all are there, all before are resolved)--> queue of device 0 --> launch, launch, ...   filled under
 ///     the
 ///                                                          queue of device 1 --> launch, launch, ...   lock, all at
 ///                                                          once
@@ -90,14 +90,14 @@ class Sequencer {
   /// CollectiveError Validation (no such rank, no request) or Aborted (closed), std::system_error (no thread for the
   /// deadlines) and std::bad_alloc; then no number is used, the launch is not called, and nothing has changed.
   std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, CollectiveSubmission submission);
-  /// The rank's operations that were taken: `count` from number `first` on.
-  struct Taken {
+  /// The rank's operations that were accepted: `count` from number `first` on.
+  struct Accepted {
     std::uint64_t first;
     std::size_t count;
   };
-  /// As that for each of them, in their order, up to the first that cannot be taken, under one lock. Throws if that is
-  /// the very first. What is not taken stays as it is.
-  Taken submit(CommunicatorNumber communicator, std::size_t rank, std::span<CollectiveSubmission> submissions);
+  /// As that for each of them, in their order, up to the first that cannot be accepted, under one lock. Throws if that
+  /// is the very first. What is not accepted stays as it is.
+  Accepted submit(CommunicatorNumber communicator, std::size_t rank, std::span<CollectiveSubmission> submissions);
   /// From now on the device's launches that are `on_launch_thread`, and those after them, are called by
   /// drain_launches() alone. So each device thread does its own, whose memory is in its cache, instead of one doing
   /// all. `notify` is called when there are some: it must have drain_launches() called, and neither block nor wait nor
@@ -143,25 +143,25 @@ class Sequencer {
 
   /// What a device has to launch next.
   struct LaunchQueue {
-    QueuedSubmissions turns;
-    std::list<LaunchQueue*> ticket{this};  // its place in filled_: empty while it is there, or a thread drains it
+    QueuedSubmissions grants;
+    std::list<LaunchQueue*> list_node{this};  // its place in filled_: empty while it is there, or a thread drains it
     std::shared_ptr<const std::function<void()>> notify;  // the launch thread; null: there is none
     bool notified = false;                                // drain_launches() alone drains the queue
   };
 
-  /// Calls `change` with the communicator and the list of answers, under the lock, and hands the answers out after. If
-  /// it throws, it has answered nothing. Returns false if the communicator is closed.
+  /// Calls `change` with the communicator and the list of grants, under the lock, and hands the grants out after. If
+  /// it throws, it has resolved nothing. Returns false if the communicator is closed.
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
-  void enqueue(QueuedSubmissions& answers) noexcept;
+  void enqueue(QueuedSubmissions& grants) noexcept;
   void drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
   [[nodiscard]] static QueuedSubmissions take_for_any_thread(LaunchQueue& queue) noexcept;
   void call(detail::QueuedSubmission& submission) noexcept;
-  void take(detail::CommunicatorSequence& among, QueuedSubmissions& untaken, CollectiveSubmission& given,
-            QueuedSubmissions& answers);
+  void accept(detail::CommunicatorSequence& among, QueuedSubmissions& unaccepted, CollectiveSubmission& given,
+              QueuedSubmissions& grants);
   /// Why the operation must be refused when this submission is added; nullptr if for nothing.
-  [[nodiscard]] std::exception_ptr objection(const detail::CommunicatorSequence& among,
-                                             const detail::QueuedSubmission& submission) const;
+  [[nodiscard]] std::exception_ptr refusal_for(const detail::CommunicatorSequence& among,
+                                               const detail::QueuedSubmission& submission) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
   void time_out(const CollectiveDependency& overdue);
   [[nodiscard]] detail::StalledOperation stall(CommunicatorNumber communicator) const noexcept;
@@ -170,7 +170,7 @@ class Sequencer {
   mutable detail::AdaptiveMutex mutex_;  // before the watchdog's and the recorders'
   const std::unique_ptr<detail::OpenCommunicators> communicators_;
   std::map<DeviceId, LaunchQueue> queues_;
-  std::list<LaunchQueue*> filled_;  // lines with turns that no thread is emptying
+  std::list<LaunchQueue*> filled_;  // queues with grants that no thread is draining
   std::uint64_t opened_ = 0;
   std::size_t frozen_ = 0;  // so many times
   Time frozen_since_{};

@@ -8,7 +8,7 @@
 
 namespace cox::detail {
 
-/// Why the oldest operation of a communicator is not answered.
+/// Why the oldest operation of a communicator is not resolved.
 struct StalledOperation {
   struct Missing {
     DeviceId device;

@@ -31,25 +31,25 @@ class RingSearch {
  private:
   // Spares the search where ranks run ahead, and where the others wait for the same.
   [[nodiscard]] bool may_close() const {
-    const auto& after = closing_.given.after;
+    const auto& after = closing_.submitted.dependencies;
     const CommunicatorSequence& among = communicator_of(closing_);
     const auto closes = [this](const CollectiveDependency& dependency) { return is_closing(dependency); };
-    if (among.awaited() < closing_.turn.sequence && std::ranges::none_of(after, closes)) return false;
-    const WaitingOperation* operation = among.waiting(closing_.turn.sequence);
+    if (among.awaited() < closing_.grant.sequence && std::ranges::none_of(after, closes)) return false;
+    const WaitingOperation* operation = among.waiting(closing_.grant.sequence);
     if (operation == nullptr) return true;
-    return !operation->turn.refusal &&
+    return !operation->grant.refusal &&
            !std::ranges::all_of(after, [&](const auto& dependency) { return waits_for(*operation, dependency); });
   }
 
   static bool waits_for(const WaitingOperation& operation, const CollectiveDependency& dependency) {
     for (const QueuedSubmission& submission : operation.arrived)
-      for (const CollectiveDependency& other : submission.given.after)
+      for (const CollectiveDependency& other : submission.submitted.dependencies)
         if (other.communicator == dependency.communicator && other.sequence >= dependency.sequence) return true;
     return false;
   }
 
   [[nodiscard]] bool is_closing(const CollectiveDependency& dependency) const {
-    return dependency.communicator == closing_.communicator && dependency.sequence >= closing_.turn.sequence;
+    return dependency.communicator == closing_.communicator && dependency.sequence >= closing_.grant.sequence;
   }
 
   /// `waits` waits for this, and the operation that the step `before` leads to waits for `waits`.
@@ -60,8 +60,8 @@ class RingSearch {
   };
 
   void follow(const QueuedSubmission& waits, std::size_t before) {
-    for (const CollectiveDependency& dependency : waits.given.after)
-      if (!communicators_.answered(dependency)) steps_.push_back({&waits, dependency, before});
+    for (const CollectiveDependency& dependency : waits.submitted.dependencies)
+      if (!communicators_.is_resolved(dependency)) steps_.push_back({&waits, dependency, before});
   }
 
   // It waits for the ones before it too.
@@ -71,7 +71,7 @@ class RingSearch {
     for (std::uint64_t next = std::max(seen + 1, among.oldest_sequence()); next <= dependency.sequence; ++next) {
       const WaitingOperation* operation = among.waiting(next);
       if (operation == nullptr) break;
-      if (operation->turn.refusal) continue;
+      if (operation->grant.refusal) continue;
       for (const QueuedSubmission& submission : operation->arrived) follow(submission, place);
     }
     seen = std::max(seen, dependency.sequence);
@@ -86,7 +86,7 @@ class RingSearch {
       const bool closes = i + 1 == ring.size();
       const QueuedSubmission& next = closes ? closing_ : *ring[i + 1]->waits;
       text += i == 0 ? " waits for " : ", which waits for ";
-      if (ring[i]->dependency.sequence != next.turn.sequence)
+      if (ring[i]->dependency.sequence != next.grant.sequence)
         text += communicator_of(next).describe(ring[i]->dependency.sequence) + ", which comes after ";
       text += closes ? "the first of them" : name(next);
     }
@@ -94,8 +94,8 @@ class RingSearch {
   }
 
   [[nodiscard]] std::string name(const QueuedSubmission& submission) const {
-    return fmt::format("operation {} of {}, {} by {}", submission.turn.sequence, communicator_of(submission).name(),
-                       to_string(submission.given.requests), submission.device.to_string());
+    return fmt::format("operation {} of {}, {} by {}", submission.grant.sequence, communicator_of(submission).name(),
+                       to_string(submission.submitted.requests), submission.device.to_string());
   }
   [[nodiscard]] const CommunicatorSequence& communicator_of(const QueuedSubmission& submission) const {
     return *communicators_.find(submission.communicator);

@@ -11,10 +11,10 @@
 namespace cox::detail {
 
 /// Looks after the deadlines of all objects of one kind in the process, by one thread that exists only while there is a
-/// deadline. T derives from std::enable_shared_from_this and has `std::optional<Watchdog::Time> look(Time now)
-/// noexcept`, which does what is due at `now` and returns its next deadline. Any thread.
+/// deadline. T derives from std::enable_shared_from_this and has `std::optional<Watchdog::Time> check_deadlines(Time
+/// now) noexcept`, which does what is due at `now` and returns its next deadline. Any thread.
 ///
-/// An object need not say when its deadline changes: it is looked at whenever one of any object is due.
+/// An object need not say when its deadline changes: it is checked whenever one of any object is due.
 template <class T>
 class DeadlineWatch {
  public:
@@ -26,7 +26,7 @@ class DeadlineWatch {
     return watch;
   }
 
-  /// The object is looked at, at `deadline` at the latest. Throws std::bad_alloc, std::system_error (no thread); the
+  /// The object is checked, at `deadline` at the latest. Throws std::bad_alloc, std::system_error (no thread); the
   /// object must be removed in any case. Adding it again moves the deadline forward only.
   void add(T& object, Time deadline) {
     {
@@ -40,12 +40,12 @@ class DeadlineWatch {
     const std::lock_guard lock(mutex_);
     objects_.erase(&object);
   }
-  /// Ends the thread if no object needs it: looks at all of them now.
-  void look_again() { watchdog_.look_again(); }
+  /// Ends the thread if no object needs it: checks all of them now.
+  void recheck() { watchdog_.recheck(); }
 
   /// Calls `f(object)` for each that is not being destroyed, with no lock held. Allocates nothing.
   template <class F>
-  void each(F&& f) noexcept {
+  void for_each(F&& f) noexcept {
     T* last = nullptr;
     while (const std::shared_ptr<T> object = after(last)) {
       last = object.get();
@@ -54,10 +54,10 @@ class DeadlineWatch {
   }
 
  private:
-  std::optional<Time> look(Time now) noexcept {
+  std::optional<Time> check(Time now) noexcept {
     std::optional<Time> next;
-    each([&](T& object) {
-      if (const std::optional<Time> when = object.look(now)) next = std::min(next.value_or(*when), *when);
+    for_each([&](T& object) {
+      if (const std::optional<Time> when = object.check_deadlines(now)) next = std::min(next.value_or(*when), *when);
     });
     return next;
   }
@@ -72,7 +72,7 @@ class DeadlineWatch {
 
   std::mutex mutex_;
   std::set<T*> objects_;  // guarded by mutex_
-  Watchdog watchdog_{[this](Time now) { return look(now); }};
+  Watchdog watchdog_{[this](Time now) { return check(now); }};
 };
 
 }  // namespace cox::detail

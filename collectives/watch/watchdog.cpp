@@ -12,28 +12,28 @@
 namespace cox {
 
 struct Watchdog::State {
-  State(Look looks, std::function<Time()> clock) : look(std::move(looks)), now(std::move(clock)) {}
+  State(Check check_function, std::function<Time()> clock) : check(std::move(check_function)), now(std::move(clock)) {}
 
-  const Look look;
+  const Check check;
   const std::function<Time()> now;
   std::mutex mutex;
   std::condition_variable changed;
   Time next = Time::max();  // guarded by mutex, as all below
   bool running = false;
-  bool look_again = false;
+  bool recheck = false;
   bool stopped = false;
 
-  [[nodiscard]] bool waits() const { return !stopped && !look_again && now() < next; }
+  [[nodiscard]] bool waits() const { return !stopped && !recheck && now() < next; }
 
   void run() {
     std::unique_lock lock(mutex);
-    while (!stopped && (next != Time::max() || look_again)) {
+    while (!stopped && (next != Time::max() || recheck)) {
       while (waits()) changed.wait_until(lock, Time(next));
       if (stopped) break;
-      look_again = false;
-      next = Time::max();  // A deadline that is set during the look counts for the next.
+      recheck = false;
+      next = Time::max();  // A deadline that is set during a check counts for the next.
       lock.unlock();
-      const std::optional<Time> later = look(now());
+      const std::optional<Time> later = check(now());
       lock.lock();
       if (later) next = std::min(next, *later);
     }
@@ -42,9 +42,9 @@ struct Watchdog::State {
   }
 };
 
-Watchdog::Watchdog(Look look, std::function<Time()> now)
+Watchdog::Watchdog(Check check, std::function<Time()> now)
     : state_(std::make_shared<State>(
-          std::move(look), now ? std::move(now) : [] { return std::chrono::steady_clock::now(); })) {}
+          std::move(check), now ? std::move(now) : [] { return std::chrono::steady_clock::now(); })) {}
 
 Watchdog::~Watchdog() { stop(); }
 
@@ -64,10 +64,10 @@ void Watchdog::watch(Time deadline) {
   state.changed.notify_all();
 }
 
-void Watchdog::look_again() {
+void Watchdog::recheck() {
   const std::lock_guard lock(state_->mutex);
   if (!state_->running) return;
-  state_->look_again = true;
+  state_->recheck = true;
   state_->changed.notify_all();
 }
 

@@ -25,7 +25,7 @@ StreamPosition collective(std::uint32_t communicator, std::uint64_t number) {
 std::vector<StreamPosition> awaited_by(const CollectiveDependencyTracker& awaited, std::uint64_t piece,
                                        const Clock& clock) {
   std::vector<StreamPosition> found;
-  awaited.each_until(piece, clock, [&](const StreamPosition& each) { found.push_back(each); });
+  awaited.for_each_until(piece, clock, [&](const StreamPosition& each) { found.push_back(each); });
   return found;
 }
 

@@ -113,7 +113,7 @@ TEST_CASE("A device that leaves is in no group that is found from then on, and e
   CommunicationGroups groups{{}};
   const auto with = groups.find_or_open({a, b});
   const auto without = groups.find_or_open({a, c});
-  groups.arrive(b, 1);
+  groups.join(b, 1);
   const auto left = groups.leave(b, 1);
   CHECK(left == std::vector{with});
   CHECK(groups.find_or_open({a, c}) == without);
@@ -122,7 +122,7 @@ TEST_CASE("A device that leaves is in no group that is found from then on, and e
   for (const Find find : {Find{&CommunicationGroups::find_or_open}, Find{&CommunicationGroups::renew}})
     CHECK(kind_of<CollectiveError>([&] { static_cast<void>((groups.*find)({a, b})); }) ==
           CollectiveError::Kind::Aborted);
-  groups.arrive(b, 2);
+  groups.join(b, 2);
   CHECK(groups.find_or_open({a, b}) != with);
   CHECK(groups.find_or_open({a, b})->usable());
 }
@@ -131,9 +131,9 @@ TEST_CASE("L16: what was called before a device left finds no group with it, eve
   CommunicationGroups groups{{}};
   const auto without = groups.find_or_open({a, c});
   const MembershipEpoch before = MembershipEpoch::current();
-  groups.arrive(b, 1);
+  groups.join(b, 1);
   static_cast<void>(groups.leave(b, 1));
-  groups.arrive(b, 2);
+  groups.join(b, 2);
   const MembershipEpoch after = MembershipEpoch::current();
   const auto with = groups.find_or_open({a, b});
   CHECK(groups.find_or_open({a, b}, after, std::source_location::current()) == with);
@@ -145,13 +145,13 @@ TEST_CASE("L16: what was called before a device left finds no group with it, eve
 
 TEST_CASE("L16: a server that was abandoned does not take leave for the one that has come after it") {
   CommunicationGroups groups{{}};
-  groups.arrive(b, 6);
+  groups.join(b, 6);
   const auto before = groups.find_or_open({a, b});
   groups.leave_abandoned(b);
   CHECK_FALSE(before->usable());
   CHECK(kind_of<CollectiveError>([&] { static_cast<void>(groups.find_or_open({a, b})); }) ==
         CollectiveError::Kind::Aborted);
-  groups.arrive(b, 7);
+  groups.join(b, 7);
   const auto after = groups.find_or_open({a, b});
   CHECK(groups.leave(b, 6).empty());
   CHECK(after->usable());
@@ -161,7 +161,7 @@ TEST_CASE("L16: a server that was abandoned does not take leave for the one that
 
 TEST_CASE("L16: a closing device is refused before its server is gone, which then ends its groups") {
   CommunicationGroups groups{{}};
-  groups.arrive(b, 6);
+  groups.join(b, 6);
   const auto group = groups.find_or_open({a, b});
   groups.leave_closing(b, 5);  // of a server that is gone
   CHECK(groups.find_or_open({a, b}) == group);
@@ -169,7 +169,7 @@ TEST_CASE("L16: a closing device is refused before its server is gone, which the
   CHECK(kind_of<CollectiveError>([&] { static_cast<void>(groups.find_or_open({a, b})); }) ==
         CollectiveError::Kind::Aborted);
   CHECK(groups.leave(b, 6) == std::vector{group});
-  groups.arrive(b, 7);
+  groups.join(b, 7);
   const auto after = groups.find_or_open({a, b});
   groups.leave_closing(b, 6);  // late
   CHECK(groups.find_or_open({a, b}) == after);

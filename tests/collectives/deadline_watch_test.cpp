@@ -20,7 +20,7 @@ struct Watched : std::enable_shared_from_this<Watched> {
   explicit Watched(int looks) : left(looks) {}
   ~Watched() { DeadlineWatch<Watched>::of_process().remove(*this); }
 
-  std::optional<Watchdog::Time> look(Watchdog::Time now) noexcept {
+  std::optional<Watchdog::Time> check_deadlines(Watchdog::Time now) noexcept {
     ++looks;
     if (--left <= 0) return std::nullopt;
     return now + 1ms;
@@ -38,7 +38,7 @@ std::shared_ptr<Watched> add_watched(int looks) {
 
 int count() {
   int objects = 0;
-  DeadlineWatch<Watched>::of_process().each([&](Watched&) { ++objects; });
+  DeadlineWatch<Watched>::of_process().for_each([&](Watched&) { ++objects; });
   return objects;
 }
 

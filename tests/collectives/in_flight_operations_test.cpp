@@ -51,7 +51,7 @@ class LetGoBench {
     for (std::size_t i = before; i < held.size(); ++i) {
       auto waiter = std::make_shared<SilentWaiter>();
       waiters[i][rank] = waiter;
-      parts.push_back({held[i], {.behind = {}, .end = ends[i][rank], .told = std::move(waiter)}});
+      parts.push_back({held[i], {.dependencies = {}, .completion = ends[i][rank], .waiter = std::move(waiter)}});
     }
     under_way.add(rank, parts);
   }
@@ -60,12 +60,12 @@ class LetGoBench {
     held.clear();
   }
   void note_ended(std::size_t rank, std::uint64_t before) {
-    InFlightOperations::Ended ended(under_way);
-    under_way.note_ended(rank, before, ended);
+    InFlightOperations::CompletedBatch completed(under_way);
+    under_way.note_completed(rank, before, completed);
   }
   bool look() {
-    InFlightOperations::Ended ended(under_way);
-    return under_way.look(ended);
+    InFlightOperations::CompletedBatch completed(under_way);
+    return under_way.poll(completed);
   }
   /// Operations whose part the rank has let go of.
   [[nodiscard]] std::size_t let_go(std::size_t rank) const {
@@ -164,10 +164,10 @@ TEST_CASE("What is given up is nobody's to let go of") {
   bench.launch_all();
   for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 1);
   InFlightOperations::Operations given_up;
-  bench.under_way.give_up(given_up);
+  bench.under_way.abandon(given_up);
   CHECK(bench.under_way.empty());
   CHECK(given_up.size() == 4);
-  CHECK(given_up.front()->launched[2].over);
+  CHECK(given_up.front()->launched[2].completed);
   for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 4);
   CHECK(bench.told[0].empty());
   CHECK(bench.told[2] == Numbers{1});
@@ -181,7 +181,7 @@ TEST_CASE("Parts that there is no memory for have not been added") {
     bench.begin(300);
     std::vector<InFlightOperations::Part> parts;
     for (std::size_t i = 0; i < 300; ++i)
-      parts.push_back({bench.held[i], {.behind = {}, .end = bench.ends[i][1], .told = nullptr}});
+      parts.push_back({bench.held[i], {.dependencies = {}, .completion = bench.ends[i][1], .waiter = nullptr}});
     bool added = true;
     cox::test::allocations_until_failure = k;
     try {
@@ -191,7 +191,7 @@ TEST_CASE("Parts that there is no memory for have not been added") {
     }
     cox::test::allocations_until_failure = -1;
     CHECK(bench.under_way.empty() == !added);
-    for (std::size_t i = 0; i < 300; ++i) CHECK(bench.held[i]->begun == added);
+    for (std::size_t i = 0; i < 300; ++i) CHECK(bench.held[i]->is_started == added);
     if (!added) continue;
     CHECK(k > 0);
     return;

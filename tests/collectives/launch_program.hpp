@@ -110,10 +110,10 @@ class Run {
     const DeviceId device = program_.device_of(submission);
     CollectiveSubmission arrival{
         .requests = {{.count = count}},
-        .launch = [this, device, &submission](const LaunchGrant& turn) { answer(device, submission, turn); }};
+        .launch = [this, device, &submission](const LaunchGrant& grant) { answer(device, submission, grant); }};
     if (keep_waits_)
       for (const auto& [communicator, sequence] : submission.after)
-        arrival.after.push_back({numbers_[communicator], sequence});
+        arrival.dependencies.push_back({numbers_[communicator], sequence});
     return sequencer_.submit(numbers_[submission.communicator], submission.rank, std::move(arrival));
   }
   void abort(std::size_t communicator) { sequencer_.abort(numbers_[communicator], nullptr); }
@@ -141,15 +141,15 @@ class Run {
 
  private:
   // No lock: the sequencer promises one launch at a time on one device.
-  void answer(DeviceId device, const Submission& submission, const LaunchGrant& turn) {
+  void answer(DeviceId device, const Submission& submission, const LaunchGrant& grant) {
     ++answered_;
-    const LaunchModel::Operation operation{submission.communicator, turn.sequence};
-    if (turn.refusal) {
-      if (would_deadlock(turn.refusal)) ++in_rings_;
+    const LaunchModel::Operation operation{submission.communicator, grant.sequence};
+    if (grant.refusal) {
+      if (would_deadlock(grant.refusal)) ++in_rings_;
       return model_.refuse(device, operation);
     }
     model_.launch(device, operation, submission.after);
-    orders_[device.index].push_back(turn.order);
+    orders_[device.index].push_back(grant.order);
   }
   static bool would_deadlock(const std::exception_ptr& refusal) {
     try {

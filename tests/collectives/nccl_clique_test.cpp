@@ -47,7 +47,7 @@ const std::string& fake_nccl_file() {
 /// The stand-in, as nothing had happened yet.
 test::FakeNccl& fresh_nccl() {
   set_settings({{"collectives.nccl", fake_nccl_file()}});
-  if (detail::find_nccl().nccl == nullptr) throw std::runtime_error(detail::find_nccl().why_not);
+  if (detail::find_nccl().nccl == nullptr) throw std::runtime_error(detail::find_nccl().error);
   void* const library = ::dlopen(fake_nccl_file().c_str(), RTLD_NOW | RTLD_NOLOAD);
   auto* const state = reinterpret_cast<test::FakeNccl* (*)()>(::dlsym(library, "cox_fake_nccl"));
   test::FakeNccl& fake = *state();
@@ -74,9 +74,9 @@ class Bench {
                               if (opening_fails) throw std::runtime_error("no device to be had");
                               return std::make_shared<Opened>(*this);
                             },
-                        .quiet = [this] { return quiet; },
-                        .lost = lost,
-                        .ended =
+                        .quiesce = [this] { return quiet; },
+                        .is_lost = lost,
+                        .on_completed =
                             [this](std::size_t rank, std::span<const std::uint64_t> sequences) {
                               const std::lock_guard lock(begun);
                               for (const std::uint64_t sequence : sequences)
@@ -138,11 +138,12 @@ class Bench {
       for (Operation* const of : all) {
         NcclCalls calls;
         for (const CollectiveRequest& request : requests_of(requests)) calls.push_back({.request = request});
-        const NcclClique::Launching launching = clique->launching(rank);
+        const NcclClique::LaunchLock launching = clique->begin_launch(rank);
         clique->launch(launching, rank, calls, nullptr);
         Part& part = of->parts[rank];
-        launched.push_back({of->operation, {.behind = {}, .end = part.end, .told = {std::shared_ptr<void>(), &part}}});
-        launched.back().launched.behind.push_back(part.before);
+        launched.push_back(
+            {of->operation, {.dependencies = {}, .completion = part.end, .waiter = {std::shared_ptr<void>(), &part}}});
+        launched.back().launched.dependencies.push_back(part.before);
       }
       clique->add(rank, launched, ended_before[rank]);
       return true;
@@ -165,7 +166,7 @@ class Bench {
     const std::lock_guard lock(begun);
     for (const auto& operation : operations) end(*operation);
   }
-  bool wait_until_gone() { return clique->wait_until_gone(std::chrono::steady_clock::now() + patience); }
+  bool wait_until_gone() { return clique->wait_until_destroyed(std::chrono::steady_clock::now() + patience); }
   std::size_t count(Kind kind) {
     const std::lock_guard lock(fake.mutex);
     return fake.count(kind);
@@ -195,7 +196,7 @@ class Bench {
     explicit Opened(Bench& bench) : bench_(bench) { ++bench_.opened; }
     ~Opened() override { --bench_.opened; }
     // Kernels that wait for other ranks end.
-    void give_up() noexcept override {
+    void abort() noexcept override {
       ++bench_.given_up;
       bench_.end_all();
     }
@@ -251,7 +252,7 @@ TEST_CASE("NCCL's communicators are made once, and destroyed when what was launc
   auto& operation = bench.begin();
   bench.launch_all(operation);
   bench.clique->close();
-  CHECK_FALSE(bench.clique->wait_until_gone(std::chrono::steady_clock::now() + 20ms));
+  CHECK_FALSE(bench.clique->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
   CHECK(bench.live() == ranks);
   Bench::end(operation);
   REQUIRE(bench.wait_until_gone());
@@ -275,7 +276,7 @@ TEST_CASE("L13: a clique is gone when what it does on threads of its own is over
                                      [&go_on, function = std::move(function)] { go_on.get_future().wait(); });
   bench.clique->run_on_helper_thread("cox-nccl-test", [] {});
   bench.clique->close();
-  CHECK_FALSE(bench.clique->wait_until_gone(std::chrono::steady_clock::now() + 20ms));
+  CHECK_FALSE(bench.clique->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
   go_on.set_value();
   auto other = std::async(std::launch::async, [&] { return bench.wait_until_gone(); });
   CHECK(bench.wait_until_gone());
@@ -294,22 +295,23 @@ TEST_CASE("What a rank has launched before it closes is launched by the others a
     bench.clique->close();
     for (std::size_t rank = 1; rank < ranks; ++rank) REQUIRE(bench.launch(operation, rank));
   } else {  // in between
-    const NcclClique::Launching launching = bench.clique->launching(1);
+    const NcclClique::LaunchLock launching = bench.clique->begin_launch(1);
     bench.clique->close();
     bench.clique->launch(launching, 1, {{.request = {.count = 4}}}, nullptr);
-    NcclClique::Part part{
-        operation.operation,
-        {.behind = {}, .end = operation.parts[1].end, .told = {std::shared_ptr<void>(), &operation.parts[1]}}};
+    NcclClique::Part part{operation.operation,
+                          {.dependencies = {},
+                           .completion = operation.parts[1].end,
+                           .waiter = {std::shared_ptr<void>(), &operation.parts[1]}}};
     bench.clique->add(1, {&part, 1}, 0);
     REQUIRE(bench.launch(operation, 2));
   }
-  CHECK_FALSE(bench.clique->wait_until_gone({}));
+  CHECK_FALSE(bench.clique->wait_until_destroyed({}));
   Bench::end(operation);
   REQUIRE(bench.wait_until_gone());
   CHECK(operation.ended(1));
   CHECK(bench.count(Kind::Destroy) == ranks);
   CHECK(bench.misuse().empty());
-  CHECK_THROWS(bench.clique->launching(0));
+  CHECK_THROWS(bench.clique->begin_launch(0));
   for (const auto& part : operation.parts) CHECK(part.told == 0);
 }
 
@@ -343,7 +345,7 @@ TEST_CASE("Operations that have ended are let go of while more are launched") {
   }
   const auto ended = std::ranges::count_if(bench.operations, [](const auto& each) { return each->ended(1); });
   CHECK(ended >= static_cast<std::ptrdiff_t>(count) - 32);  // with no look of the watch
-  bench.clique->note_ended();
+  bench.clique->poll();
   CHECK(std::ranges::all_of(bench.operations, [](const auto& each) { return each->ended(1); }));
 }
 
@@ -359,7 +361,7 @@ TEST_CASE("What one rank has not ended is kept, whatever the others have") {
       bench.ended_before[rank] = i;
     }
   }
-  bench.clique->note_ended();
+  bench.clique->poll();
   CHECK(std::ranges::all_of(bench.operations, [](const auto& each) { return each->ended(0); }));
 }
 
@@ -373,7 +375,7 @@ TEST_CASE("Parts that a rank launches together end, or are told, one by one") {
     for (Bench::Operation* const of : all) REQUIRE(bench.launch(*of, rank));
   Bench::end(*all[0]);
   Bench::end(*all[1]);
-  bench.clique->note_ended();
+  bench.clique->poll();
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->ended(i < 2 ? 1 : 0));
   bench.clique->abort(std::make_exception_ptr(std::runtime_error("enough")));
   for (std::size_t i = 0; i < all.size(); ++i)
@@ -401,7 +403,7 @@ TEST_CASE("A creation that fails is told to all who wait for it, and leaves noth
   CHECK(bench.wait_until_gone());
   CHECK(bench.live() == 0);
   CHECK(bench.opened == 0);
-  CHECK_THROWS(bench.clique->launching(0));
+  CHECK_THROWS(bench.clique->begin_launch(0));
   CHECK(bench.misuse().empty());
 }
 
@@ -419,7 +421,7 @@ TEST_CASE("What is closed or given up while NCCL makes it is ended when it is th
   } else {
     bench.clique->abort(std::make_exception_ptr(std::runtime_error("changed my mind")));
   }
-  CHECK_FALSE(bench.clique->wait_until_gone({}));
+  CHECK_FALSE(bench.clique->wait_until_destroyed({}));
   {
     const std::lock_guard lock(bench.fake.mutex);
     bench.fake.hold_creation = false;
@@ -484,7 +486,7 @@ TEST_CASE("Operations that wait behind long work are not overdue as long as no r
   REQUIRE(bench.create());
   auto& operation = bench.begin();
   bench.launch_all(operation);
-  CHECK_FALSE(bench.clique->wait_until_gone(std::chrono::steady_clock::now() + 200ms));
+  CHECK_FALSE(bench.clique->wait_until_destroyed(std::chrono::steady_clock::now() + 200ms));
   CHECK(bench.clique->broken() == nullptr);
 }
 
@@ -502,7 +504,7 @@ TEST_CASE("NCCL is not called any more when the process has lost its GPUs") {
   bench.clique->abort(std::make_exception_ptr(std::runtime_error("a kernel has trapped")));
   bench.end_all();
   REQUIRE(bench.wait_until_gone());
-  CHECK_THROWS(bench.clique->launching(0));
+  CHECK_THROWS(bench.clique->begin_launch(0));
   const std::lock_guard lock(bench.fake.mutex);
   CHECK(bench.fake.calls.size() == before);
   bench.fake.live = 0;  // they are lost with the GPUs
@@ -584,15 +586,15 @@ TEST_CASE("L10 L12: NCCL that does not come back from making a communicator is g
   REQUIRE_FALSE(bench.clique->created([&] { told = true; }));
   REQUIRE(comes_true([&] { return bench.opened == 1; }));
   REQUIRE(bench.quiet.use_count() > 1);  // nobody else launches meanwhile
-  REQUIRE(bench.clique->look(std::chrono::steady_clock::now() + 59s).has_value());
+  REQUIRE(bench.clique->check_deadlines(std::chrono::steady_clock::now() + 59s).has_value());
   CHECK_FALSE(told);
-  CHECK_FALSE(bench.clique->look(std::chrono::steady_clock::now() + 61s).has_value());
+  CHECK_FALSE(bench.clique->check_deadlines(std::chrono::steady_clock::now() + 61s).has_value());
   CHECK(told);
   CHECK(bench.clique->created());
   CHECK(bench.quiet.use_count() == 1);
   CHECK_THAT(text_of(bench.clique->broken()), ContainsSubstring("has not made the communicator"));
   CHECK(kind_of(bench.clique->broken()) == CollectiveError::Kind::Timeout);
-  CHECK_THROWS_AS(static_cast<void>(bench.clique->launching(0)), CollectiveError);
+  CHECK_THROWS_AS(static_cast<void>(bench.clique->begin_launch(0)), CollectiveError);
   CHECK(bench.wait_until_gone());  // a device can be shut down
   hold(false);                     // NCCL comes back after all
   REQUIRE(comes_true([&] { return bench.opened == 0; }));

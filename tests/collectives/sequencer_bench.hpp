@@ -41,7 +41,7 @@ struct Told {
 
   Told() { turns.reserve(64); }
   CollectiveLaunch launch() {
-    return [this](const LaunchGrant& turn) { turns.push_back(turn); };
+    return [this](const LaunchGrant& grant) { turns.push_back(grant); };
   }
   [[nodiscard]] std::size_t times() const { return turns.size(); }
   void refused() const {
@@ -67,7 +67,7 @@ struct Bench {
   std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, const CollectiveRequest& request,
                        CollectiveLaunch launch, Dependencies after = {}) {
     return sequencer.submit(communicator, rank,
-                            {.requests = {request}, .after = std::move(after), .launch = std::move(launch)});
+                            {.requests = {request}, .dependencies = std::move(after), .launch = std::move(launch)});
   }
 };
 

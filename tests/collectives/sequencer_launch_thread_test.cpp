@@ -138,7 +138,7 @@ TEST_CASE("Attendants of several threads get every launch once, in one order") {
           for (std::size_t i = 0; i < std::min<std::uint64_t>(left[c], 1 + rank); ++i)
             arrivals.push_back(
                 {.requests = {of_count(1)},
-                 .launch = [&orders, rank](const LaunchGrant& turn) { orders[rank].push_back(turn.order); },
+                 .launch = [&orders, rank](const LaunchGrant& grant) { orders[rank].push_back(grant.order); },
                  .on_launch_thread = true});
           try {
             if (!arrivals.empty()) left[c] -= sequencer.submit(communicators[c], rank, arrivals).count;

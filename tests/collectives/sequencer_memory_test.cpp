@@ -40,7 +40,7 @@ struct Case {
 };
 
 CollectiveSubmission of(Told& told, CollectiveRequests requests, Dependencies after = {}) {
-  return {.requests = std::move(requests), .after = std::move(after), .launch = told.launch()};
+  return {.requests = std::move(requests), .dependencies = std::move(after), .launch = told.launch()};
 }
 CollectiveSubmission one(WideOverlap& t) { return of(t.a, {of_count(1)}); }
 void first(WideOverlap& t) { t.sequencer.submit(t.pair, 0, one(t)); }

@@ -149,8 +149,8 @@ TEST_CASE("L10: the watchdog times out by itself, and ends when nothing is left 
   const CommunicatorNumber pair = sequencer.open(among({0, 1}), 1ms);
   CHECK_FALSE(sequencer.watching());
   std::promise<std::exception_ptr> refused;
-  sequencer.submit(pair, 0, {.requests = {of_count(1)}, .launch = [&](const LaunchGrant& turn) {
-                               refused.set_value(turn.refusal);
+  sequencer.submit(pair, 0, {.requests = {of_count(1)}, .launch = [&](const LaunchGrant& grant) {
+                               refused.set_value(grant.refusal);
                              }});
   const std::exception_ptr refusal = refused.get_future().get();
   CHECK(kind_of<CollectiveError>([&] { std::rethrow_exception(refusal); }) == Kind::Timeout);

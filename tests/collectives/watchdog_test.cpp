@@ -48,9 +48,9 @@ TEST_CASE("A watchdog has a thread only while there is a deadline, and looks whe
     CHECK(watchdog.running());
     CHECK(looks == before);
     clock.advance(2);
-    watchdog.look_again();
+    watchdog.recheck();
     await_end(watchdog);
-    CHECK(looks > before);  // twice, if the thread has begun so late that it needs no look_again()
+    CHECK(looks > before);  // twice, if the thread has begun so late that it needs no recheck()
     CHECK(looks <= before + 2);
   }
   CHECK(looks_on_time == looks);

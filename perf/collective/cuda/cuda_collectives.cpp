@@ -354,7 +354,7 @@ int measure_cuda_collectives(Options options, const CudaCollectives& measured) {
     return ranks > there ? 2 : 0;
   }
   if (detail::find_nccl().nccl == nullptr) {
-    std::fprintf(stderr, "nothing is measured: %s\n", detail::find_nccl().why_not.c_str());
+    std::fprintf(stderr, "nothing is measured: %s\n", detail::find_nccl().error.c_str());
     return 0;
   }
   const bool quick = options.quick;

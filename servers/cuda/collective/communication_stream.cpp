@@ -28,7 +28,7 @@ void NcclRankOperation::issue(const IssueTarget& target) noexcept {
   try {
     of->recorder->started(sequence, of->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
-    NcclClique::Launching launching = of->clique->launching(of->rank);
+    NcclClique::LaunchLock launching = of->clique->begin_launch(of->rank);
     if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
       opened_ = std::move(launching.opened);
@@ -168,11 +168,11 @@ void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation
   if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < parts.size()) timeline.poll();
   launched_.clear();
   for (const auto& part : parts) {
-    NcclOperation::Launched launched{.behind = {}, .end = part->event_, .told = part};
+    NcclOperation::Launched launched{.dependencies = {}, .completion = part->event_, .waiter = part};
     awaited_.clear();
     if (last_end_ != nullptr && last_communicator_ != of.number) awaited_.push_back(last_end_);
     streams_.add_events(part->others_, awaited_);
-    for (const auto& awaited : awaited_) launched.behind.push_back(awaited);
+    for (const auto& awaited : awaited_) launched.dependencies.push_back(awaited);
     last_communicator_ = of.number;
     launched_.push_back({part->operation_, std::move(launched)});
   }

@@ -27,13 +27,14 @@ constexpr std::chrono::seconds patience_with_others{1};
 NcclDevices nccl_devices(const CommunicationId& devices, const std::shared_ptr<FlightRecorder>& recorder) {
   std::vector<int> ordinals;
   for (const DeviceId device : devices.devices()) ordinals.push_back(device.index);
-  return {.devices = devices,
-          .ordinals = ordinals,
-          .open = [devices, ordinals] { return std::make_shared<CudaNcclResources>(devices, ordinals); },
-          .quiet = [] { return LaunchGate::of_process().quiet(); },
-          .lost = gpu_faulted,
-          .ended = [recorder](std::size_t rank,
-                              std::span<const std::uint64_t> sequences) { recorder->completed(sequences, rank); }};
+  return {
+      .devices = devices,
+      .ordinals = ordinals,
+      .open = [devices, ordinals] { return std::make_shared<CudaNcclResources>(devices, ordinals); },
+      .quiesce = [] { return LaunchGate::of_process().quiet(); },
+      .is_lost = gpu_faulted,
+      .on_completed = [recorder](std::size_t rank,
+                                 std::span<const std::uint64_t> sequences) { recorder->completed(sequences, rank); }};
 }
 
 }  // namespace
@@ -43,16 +44,16 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
                                    std::shared_ptr<const CudaCommunication> communication)
     : Communicator(std::move(among), its_number, std::move(its_devices), device),
       slot_(slot),
-      context_(std::make_shared<RankContext>(
-          RankContext{.group = group(),
-                      .number = number(),
-                      .rank = rank(),
-                      .recorder = recorder(),
-                      .communication = std::move(communication),
-                      .clique = number() == group()->number()
-                                    ? NcclClique::of(number(), nccl_devices(devices(), recorder()), group()->timeout())
-                                    : nullptr,
-                      .launched = {}})),
+      context_(std::make_shared<RankContext>(RankContext{
+          .group = group(),
+          .number = number(),
+          .rank = rank(),
+          .recorder = recorder(),
+          .communication = std::move(communication),
+          .clique = number() == group()->number()
+                        ? NcclClique::find_or_create(number(), nccl_devices(devices(), recorder()), group()->timeout())
+                        : nullptr,
+          .launched = {}})),
       begin_(context_->communication->streams.timeline(slot).submitted()),
       last_(begin_),
       self_(std::make_shared<CudaCommunicator*>(this)),
@@ -74,13 +75,13 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
                                                     " operations wait for their communicator to be made already");
   const std::shared_ptr<RankOperation> part = make_part(collective, on);
   part->position = {slot_, last_ + 1};
-  CollectiveLaunch launch = [part](LaunchGrant&& turn) {
-    part->sequence = turn.sequence;
-    if (turn.refusal == nullptr) return part->on_release(std::move(turn.shared));
-    part->of->communication->posts->post([part, refusal = turn.refusal] { part->refuse(refusal); });
+  CollectiveLaunch launch = [part](LaunchGrant&& grant) {
+    part->sequence = grant.sequence;
+    if (grant.refusal == nullptr) return part->on_release(std::move(grant.shared));
+    part->of->communication->posts->post([part, refusal = grant.refusal] { part->refuse(refusal); });
   };
   unsubmitted_.push({.requests = std::move(collective.requests),
-                     .after = std::move(collective.after),
+                     .dependencies = std::move(collective.dependencies),
                      .failure = std::move(collective.failure),
                      .launch = std::move(launch),
                      .on_launch_thread = clique() != nullptr},

@@ -36,8 +36,8 @@ struct CudaCollective {
   StreamPositions waits;          ///< what must be done before
   /// The same as events, if all of it has been issued and they are transfers.
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready = std::nullopt;
-  CollectiveDependencies after;  ///< the collectives among that, and before it
-  std::exception_ptr failure;    ///< why the rank cannot take part
+  CollectiveDependencies dependencies;  ///< the collectives among that, and before it
+  std::exception_ptr failure;           ///< why the rank cannot take part
 };
 
 /// One rank of a communicator on GPUs: what NCCL calls an ncclComm_t. Its operations are issued when the sequencer says

@@ -56,7 +56,7 @@ void CudaCommunicators::note_each(const StreamPosition& position, const StreamPo
     if (wait.stream == position.stream) continue;
     if (at(wait.stream) != nullptr) add(wait);
     const auto other = static_cast<std::size_t>(wait.stream);
-    if (other < awaited_.size()) awaited_[other].each_until(wait.position, streams_, add);
+    if (other < awaited_.size()) awaited_[other].for_each_until(wait.position, streams_, add);
   }
 }
 
@@ -156,7 +156,7 @@ void CudaCommunicators::close() noexcept {
   }
   const auto deadline = std::chrono::steady_clock::now() + patience_with_nccl;
   for (const auto& clique : old_cliques_) {
-    if (clique->wait_until_gone(deadline)) continue;
+    if (clique->wait_until_destroyed(deadline)) continue;
     report_task_error({device_, StreamId::current(),
                        std::make_exception_ptr(CollectiveError(
                            CollectiveError::Kind::Backend, "NCCL does not let go of a communicator with " +
@@ -165,7 +165,7 @@ void CudaCommunicators::close() noexcept {
 }
 
 void CudaCommunicators::reap() {
-  std::erase_if(old_cliques_, [](const auto& clique) { return clique->wait_until_gone({}); });
+  std::erase_if(old_cliques_, [](const auto& clique) { return clique->wait_until_destroyed({}); });
   old_cliques_.reserve(old_cliques_.size() + communicators_.size());
   std::erase_if(communicators_, [this](const auto& entry) {
     const StreamSlot slot = entry.second->last_position().stream;

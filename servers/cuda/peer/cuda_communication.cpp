@@ -33,7 +33,7 @@ std::vector<CudaRoute> explain_cuda_communication(const std::vector<DeviceId>& d
   if (found.nccl != nullptr) {
     facts.nccl = "NCCL " + detail::nccl_version_text(found.nccl->version) + " (" + found.nccl->file + ")";
   } else {
-    facts.why_no_nccl = found.why_not;
+    facts.why_no_nccl = found.error;
   }
   if (devices.size() < 2) return {};
   return detail::communication_routes(facts);

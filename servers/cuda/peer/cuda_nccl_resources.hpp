@@ -21,8 +21,8 @@ class CudaNcclResources final : public NcclDeviceResources {
   /// All that was launched has ended.
   ~CudaNcclResources() override;
 
-  void give_up() noexcept override {
-    if (peer_kernels_ != nullptr) peer_kernels_->give_up();
+  void abort() noexcept override {
+    if (peer_kernels_ != nullptr) peer_kernels_->abort();
   }
   [[nodiscard]] CUstream_st* stream(std::size_t rank) const noexcept override { return ranks_[rank].stream; }
   [[nodiscard]] void* scratch(std::size_t rank) const noexcept override;

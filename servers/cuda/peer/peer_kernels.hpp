@@ -85,7 +85,7 @@ class PeerKernels {
   void launch(CollectiveAlgorithm algorithm, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
               const Count& count, const Launch& launch) const;
   /// Kernels that wait for other ranks end, with whatever they have.
-  void give_up() noexcept;
+  void abort() noexcept;
 
  private:
   /// The kernels' struct Peers, with as many as there can be: the kernels take the first of them.
@@ -137,7 +137,7 @@ class PeerKernels {
   const std::vector<DeviceId> devices_;
   const std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  void* given_up_ = nullptr;  // a word of page-locked memory that all devices can read
+  void* abort_flag_ = nullptr;  // a word of page-locked memory that all devices can read
   std::mutex mutex_;
   std::condition_variable changed_;                   // preparing_ became false
   bool preparing_ = false;                            // guarded by mutex_: a call of prepare() compiles or loads

@@ -73,7 +73,7 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
     use.buffer->uses.prepare(streams);
   }
   const StreamPosition next{slot, communicator.last_position().position + 1};
-  collective.after = device.communicators().note_collective(next, waits);
+  collective.dependencies = device.communicators().note_collective(next, waits);
   if (transfers && collective.failure == nullptr && streams.issued(waits))
     streams.add_events(waits, collective.ready.emplace());
   collective.waits = std::move(waits);

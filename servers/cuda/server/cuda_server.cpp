@@ -125,7 +125,7 @@ CudaServer::~CudaServer() = default;
 void CudaServer::attach(ThreadContext& thread) { device_->attach(thread); }
 
 std::shared_ptr<const ServerUtilities<CudaServer>> CudaServer::utilities() const {
-  CommunicationGroups::arrive_in_process(utilities_->owner.device, utilities_->owner.generation);
+  CommunicationGroups::join_in_process(utilities_->owner.device, utilities_->owner.generation);
   return utilities_;
 }
 

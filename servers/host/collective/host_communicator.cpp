@@ -151,7 +151,7 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
   on.collectives_under_way.fetch_add(1, std::memory_order_relaxed);
   try {
     last_ = begin_ + submit_to_sequencer({.requests = std::move(collective.requests),
-                                          .after = std::move(collective.after),
+                                          .dependencies = std::move(collective.dependencies),
                                           .failure = std::move(collective.failure),
                                           .shared = std::move(meeting),
                                           .launch = std::move(launch)});
@@ -187,16 +187,16 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
   for (std::size_t i = 1; i < streams_->size() && HostMeeting::wants_helpers(collective.requests); ++i)
     help.push_back(HostStream::make_piece({}, [part] { part->meeting->work(); }, name));
   return [part = std::move(part), arrive = std::move(arrive), work = std::move(work), end = std::move(end),
-          help = std::move(help), streams = streams_](const LaunchGrant& turn) mutable noexcept {
+          help = std::move(help), streams = streams_](const LaunchGrant& grant) mutable noexcept {
     HostStream& communication = *streams->front();
-    part->sequence = turn.sequence;
-    part->refusal = turn.refusal;
-    if (turn.refusal != nullptr) {
+    part->sequence = grant.sequence;
+    part->refusal = grant.refusal;
+    if (grant.refusal != nullptr) {
       part->waits = std::move(arrive->waits);
     } else {
-      part->meeting = std::static_pointer_cast<HostMeeting>(turn.shared);
+      part->meeting = std::static_pointer_cast<HostMeeting>(grant.shared);
       HostMeeting& meeting = *part->meeting;
-      meeting.open(turn.sequence);
+      meeting.open(grant.sequence);
       meeting.bring(part->place, part->buffers);
       const HostEvent all_have_arrived{std::shared_ptr<Timeline>(part->meeting, &meeting.arrived), meeting.ranks()};
       work->waits.push_back(all_have_arrived);

@@ -21,10 +21,10 @@ namespace cox::detail {
 /// What a rank has for an operation, or a group of them, and when it may begin.
 struct HostCollective {
   CollectiveRequests requests;
-  std::vector<RankBuffers> buffers;  ///< of each request
-  HostEvents waits;                  ///< what must be done before
-  CollectiveDependencies after;      ///< the collectives among that, and before it
-  std::exception_ptr failure;        ///< why the rank cannot take part
+  std::vector<RankBuffers> buffers;     ///< of each request
+  HostEvents waits;                     ///< what must be done before
+  CollectiveDependencies dependencies;  ///< the collectives among that, and before it
+  std::exception_ptr failure;           ///< why the rank cannot take part
 };
 
 /// The streams of a device that its communicators share: the communication stream, and others that help with large

@@ -32,7 +32,7 @@ HostCommunicator& HostCommunicators::of(const std::shared_ptr<CommunicationGroup
 
 CollectiveDependencies HostCommunicators::dependencies(const CollectiveDependencyTracker& awaited) const {
   CollectiveDependencies dependencies;
-  awaited.each_until(std::numeric_limits<std::uint64_t>::max(), streams_, [&](const StreamPosition& collective) {
+  awaited.for_each_until(std::numeric_limits<std::uint64_t>::max(), streams_, [&](const StreamPosition& collective) {
     for (const auto& [number, communicator] : communicators_)
       if (communicator->last_position().stream == collective.stream)
         dependencies.push_back(communicator->operation_at(collective.position));
@@ -68,7 +68,7 @@ void HostCommunicators::leave(std::uint64_t generation) noexcept {
     static_cast<void>(communicator->abort(cause));
     communicator->wait();
   }
-  if (!communicators_.empty()) DeadlineWatch<HostMeeting>::of_process().look_again();
+  if (!communicators_.empty()) DeadlineWatch<HostMeeting>::of_process().recheck();
 }
 
 // No buffer is ever used on them, so they need no slots that others could name.

@@ -92,7 +92,7 @@ HostMeeting::Time HostMeeting::deadline() const {
   return missing_ == ranks() ? std::chrono::steady_clock::now() + timeout_ : deadline_;
 }
 
-std::optional<HostMeeting::Time> HostMeeting::look(Time now) noexcept {
+std::optional<HostMeeting::Time> HostMeeting::check_deadlines(Time now) noexcept {
   if (deadline() <= now) give_up(overdue());
   return deadline();
 }

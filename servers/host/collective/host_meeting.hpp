@@ -64,7 +64,7 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   [[nodiscard]] Time deadline() const;
   /// If the deadline has come by `now`: as give_up(), with a CollectiveError Timeout that names who did not arrive.
   /// Returns the deadline from here on. See DeadlineWatch.
-  std::optional<Time> look(Time now) noexcept;
+  std::optional<Time> check_deadlines(Time now) noexcept;
   /// Ends it with that failure, for all ranks. Does nothing if all have arrived, or it was given up before.
   void give_up(const std::exception_ptr& why) noexcept;
 

@@ -45,7 +45,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   CollectiveDependencyTracker awaited;
   streams.note_waits(awaited, 0, waits);
   collective.waits = streams.events(waits);
-  collective.after = device.communicators().dependencies(awaited);
+  collective.dependencies = device.communicators().dependencies(awaited);
   streams.note_collective({slot, communicator.last_position().position + 1}, awaited);
   const StreamPosition end = communicator.submit(std::move(collective), on);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);

@@ -77,7 +77,7 @@ HostServer& HostServer::operator=(HostServer&&) noexcept = default;
 HostServer::~HostServer() = default;
 
 std::shared_ptr<const ServerUtilities<HostServer>> HostServer::utilities() const {
-  CommunicationGroups::arrive_in_process(utilities_->owner.device, utilities_->owner.generation);
+  CommunicationGroups::join_in_process(utilities_->owner.device, utilities_->owner.generation);
   return utilities_;
 }
 

@@ -40,13 +40,13 @@ void HostStreams::note_waits(CollectiveDependencyTracker& awaited, std::uint64_t
     const Slot& slot = slots_[static_cast<std::size_t>(wait.stream)];
     if (slot.stream == nullptr) add(wait);
     const CollectiveDependencyTracker& its = slot.stream != nullptr ? slot.stream->awaited : slot.awaited;
-    its.each_until(wait.position, *this, add);
+    its.for_each_until(wait.position, *this, add);
   }
 }
 
 void HostStreams::note_collective(const StreamPosition& end, const CollectiveDependencyTracker& awaited) {
   CollectiveDependencyTracker& its = slots_[static_cast<std::size_t>(end.stream)].awaited;
-  awaited.each_until(std::numeric_limits<std::uint64_t>::max(), *this, [&](const StreamPosition& collective) {
+  awaited.for_each_until(std::numeric_limits<std::uint64_t>::max(), *this, [&](const StreamPosition& collective) {
     if (collective.stream != end.stream) its.add(end.position, collective, *this);
   });
 }

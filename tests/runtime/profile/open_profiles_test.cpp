@@ -118,9 +118,9 @@ TEST_CASE("A profile can be ended for both, where it began and what became of it
   OpenProfiles<int> profiles(place);
   const ProfilingToken fine = profiles.open(1);
   const ProfilingToken failed = profiles.open(2);
-  const auto ended = profiles.end(fine);
-  REQUIRE(ended.position == 1);
-  REQUIRE(ended.failure == nullptr);
+  const auto completed = profiles.end(fine);
+  REQUIRE(completed.position == 1);
+  REQUIRE(completed.failure == nullptr);
   const auto error = launch_error();
   profiles.mark_all(error);
   const auto failure = profiles.end(failed);

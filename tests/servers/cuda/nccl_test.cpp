@@ -88,20 +88,20 @@ TEST_CASE("A version of NCCL is shown as people know it") {
 TEST_CASE("A missing NCCL is told in one line, which names the setting") {
   const FoundNccl found = open_nccl({"/nowhere/libnccl.so.2"});
   REQUIRE(found.nccl == nullptr);
-  CHECK_THAT(found.why_not, ContainsSubstring("collectives.nccl") && ContainsSubstring("/nowhere/libnccl.so.2"));
-  CHECK(found.why_not.find('\n') == std::string::npos);
+  CHECK_THAT(found.error, ContainsSubstring("collectives.nccl") && ContainsSubstring("/nowhere/libnccl.so.2"));
+  CHECK(found.error.find('\n') == std::string::npos);
 }
 
 TEST_CASE("What is not NCCL is not taken for it") {
   const FoundNccl found = open_nccl({"libm.so.6"});
   REQUIRE(found.nccl == nullptr);
-  CHECK_THAT(found.why_not, ContainsSubstring("libm.so.6 has no nccl"));
+  CHECK_THAT(found.error, ContainsSubstring("libm.so.6 has no nccl"));
 }
 
 TEST_CASE("NCCL is found, says its version, and its errors have code and text") {
   const FoundNccl& found = find_nccl();
   if (found.nccl == nullptr) {
-    WARN("skipped: needs NCCL. " + found.why_not);
+    WARN("skipped: needs NCCL. " + found.error);
     return;
   }
   CHECK(found.nccl->version >= 21403);
@@ -117,7 +117,7 @@ TEST_CASE("NCCL is found, says its version, and its errors have code and text") 
 
 TEST_CASE("NVLink multicast is off unless it is asked for") {
   if (find_nccl().nccl == nullptr) {
-    WARN("skipped: needs NCCL. " + find_nccl().why_not);
+    WARN("skipped: needs NCCL. " + find_nccl().error);
     return;
   }
   REQUIRE(::getenv("NCCL_NVLS_ENABLE") != nullptr);

@@ -119,7 +119,7 @@ class RanksOfOneGpu {
         std::this_thread::yield();
         ended = std::chrono::steady_clock::now() < deadline;
       }
-      if (!ended) kernels_.give_up();
+      if (!ended) kernels_.abort();
       COX_CUDA_TRY(stream_synchronize(stream));
       COX_CUDA_TRY(event_destroy(event));
     }
@@ -132,7 +132,7 @@ class RanksOfOneGpu {
   /// The word that the rank's last kernel has set.
   [[nodiscard]] std::uint32_t counter(std::size_t rank) { return numbers(client().read_one(counters_.handle()))[rank]; }
   [[nodiscard]] std::uint32_t counted() const noexcept { return counted_; }
-  void give_up() { kernels_.give_up(); }
+  void give_up() { kernels_.abort(); }
 
  private:
   [[nodiscard]] CollectiveAlgorithm algorithm_of(const NcclCalls& calls) const {
