@@ -77,7 +77,7 @@ class CudaCommunicator : public Communicator {
     return context_->communication->streams.timeline(slot_).issued() >= last_;
   }
   /// Nothing is under way, and nothing more will be.
-  [[nodiscard]] bool over() const {
+  [[nodiscard]] bool is_finished() const {
     return context_->communication->streams.completed(slot_) >= last_ && refuses_all();
   }
   /// NCCL's communicators; null where the operations are transfers.

@@ -31,7 +31,7 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
   std::size_t rank = 0;
   std::size_t place = 0;
   std::vector<RankBuffers> buffers;
-  std::shared_ptr<HostStream> asked_on;
+  std::shared_ptr<HostStream> origin_stream;
   std::uint64_t failure_position = 0;
   std::shared_ptr<FailureReports> reports;  // of that stream
   std::shared_ptr<FlightRecorder> recorder;
@@ -48,19 +48,19 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
 
   // What follows an operation that was given up is not waited for either: one deadline for all that is under way.
   void arrive() noexcept {
-    if (*ended != nullptr) meeting->give_up(*ended);
+    if (*ended != nullptr) meeting->abort(*ended);
     meeting->arrive(place);
   }
   void work() noexcept {
     recorder->started(sequence, rank);
-    meeting->work();
+    meeting->run_shares();
   }
   // The error comes before the end: who waits for that finds it. Whatever happens, the end comes.
   void end() noexcept {
     if (refusal != nullptr) {
       fail(refusal);
       self_ = shared_from_this();
-      return end_behind_waits();
+      return complete_after_waits();
     }
     if (const std::exception_ptr failure = meeting->failure()) {
       recorder->failed(sequence, rank, failure);
@@ -76,23 +76,24 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
  private:
   struct Waiter final : Timeline::Waiter {
     explicit Waiter(Part& part) noexcept : of(part) {}
-    void reached() noexcept override { of.end_behind_waits(); }
+    void reached() noexcept override { of.complete_after_waits(); }
     Part& of;
   };
 
   // Others use its memory behind it, and what used that before has to be over. Not on the communication stream: what it
   // was to wait for may itself wait for operations that come to stand there later.
-  void end_behind_waits() noexcept {
+  void complete_after_waits() noexcept {
     while (!waits.empty()) {
       awaited_ = std::move(waits.back());
       waits.pop_back();
-      if (awaited_.timeline != nullptr && awaited_.timeline->tell(awaited_.value, waiter_)) return;  // goes on there
+      if (awaited_.timeline != nullptr && awaited_.timeline->notify_at(awaited_.value, waiter_))
+        return;  // goes on there
     }
     const std::shared_ptr<Part> self = std::move(self_);
     note_end();
   }
   void note_end() noexcept {
-    asked_on->collectives_under_way.fetch_sub(1, std::memory_order_release);  // pairs with HostStream::idle
+    origin_stream->collectives_in_flight.fetch_sub(1, std::memory_order_release);  // pairs with HostStream::idle
     ends->add(shared_from_this());
   }
   void end_communicator(const std::exception_ptr& cause) noexcept {
@@ -103,7 +104,7 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
     }
   }
   void fail(const std::exception_ptr& error) {
-    asked_on->fail_at(failure_position, error, reports);
+    origin_stream->fail_at(failure_position, error, reports);
     group->report_failure(error);
   }
 
@@ -142,13 +143,13 @@ HostCommunicator::HostCommunicator(std::shared_ptr<CommunicationGroup> group, Co
       ends_(std::make_shared<Ends>(timeline_, begin_)),
       ended_(std::make_shared<std::exception_ptr>()) {}
 
-StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& on) {
+StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& stream) {
   const CollectiveRequest& request = collective.requests.front();
   std::shared_ptr<HostMeeting> meeting;
   if (rank() == 0 && collective.failure == nullptr)
     meeting = HostMeeting::make(collective.requests, devices_in_order(request), group()->timeout());
-  CollectiveLaunch launch = make_launch(collective, on);
-  on.collectives_under_way.fetch_add(1, std::memory_order_relaxed);
+  CollectiveLaunch launch = make_launch(collective, stream);
+  stream.collectives_in_flight.fetch_add(1, std::memory_order_relaxed);
   try {
     last_ = begin_ + submit_to_sequencer({.requests = std::move(collective.requests),
                                           .dependencies = std::move(collective.dependencies),
@@ -157,14 +158,14 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& o
                                           .launch = std::move(launch)});
     ++submitted_;
   } catch (...) {
-    on.collectives_under_way.fetch_sub(1, std::memory_order_relaxed);
+    stream.collectives_in_flight.fetch_sub(1, std::memory_order_relaxed);
     throw;
   }
   return last_position();
 }
 
 // All that needs memory is made here, so that a turn cannot fail: the other ranks would wait.
-CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostStream& on) const {
+CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostStream& stream) const {
   const CollectiveRequest& request = collective.requests.front();
   auto part = std::make_shared<Part>();
   part->group = group();
@@ -172,9 +173,9 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
   part->rank = rank();
   part->place = place(request);
   part->buffers = std::move(collective.buffers);
-  part->asked_on = on.shared_from_this();
-  part->failure_position = on.failure_position();
-  part->reports = on.reports;
+  part->origin_stream = stream.shared_from_this();
+  part->failure_position = stream.failure_position();
+  part->reports = stream.reports;
   part->recorder = recorder();
   part->ends = ends_;
   part->ended = ended_;
@@ -185,7 +186,7 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
   auto end = HostStream::make_piece({}, [part] { part->end(); }, name);
   std::vector<std::unique_ptr<HostStream::Piece>> help;
   for (std::size_t i = 1; i < streams_->size() && HostMeeting::wants_helpers(collective.requests); ++i)
-    help.push_back(HostStream::make_piece({}, [part] { part->meeting->work(); }, name));
+    help.push_back(HostStream::make_piece({}, [part] { part->meeting->run_shares(); }, name));
   return [part = std::move(part), arrive = std::move(arrive), work = std::move(work), end = std::move(end),
           help = std::move(help), streams = streams_](const LaunchGrant& grant) mutable noexcept {
     HostStream& communication = *streams->front();
@@ -197,7 +198,7 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
       part->meeting = std::static_pointer_cast<HostMeeting>(grant.shared);
       HostMeeting& meeting = *part->meeting;
       meeting.open(grant.sequence);
-      meeting.bring(part->place, part->buffers);
+      meeting.set_buffers(part->place, part->buffers);
       const HostEvent all_have_arrived{std::shared_ptr<Timeline>(part->meeting, &meeting.arrived), meeting.ranks()};
       work->waits.push_back(all_have_arrived);
       end->waits.push_back({std::shared_ptr<Timeline>(part->meeting, &meeting.done), meeting.shares()});

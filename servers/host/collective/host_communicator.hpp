@@ -49,7 +49,7 @@ class HostCommunicator : public Communicator {
 
   /// Asks for it on behalf of a stream, whose errors get what becomes of it. Returns where its end will be. Device
   /// thread. Throws as Sequencer::submit, and std::bad_alloc; then nothing was asked for.
-  StreamPosition submit(HostCollective collective, HostStream& on);
+  StreamPosition submit(HostCollective collective, HostStream& stream);
 
   /// The operation whose end is at that position.
   [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
@@ -61,13 +61,13 @@ class HostCommunicator : public Communicator {
   bool wait_until(std::chrono::steady_clock::time_point deadline) { return timeline_->wait_until(last_, deadline); }
   void wait() { timeline_->wait(last_); }
   /// Nothing is under way, and nothing more will be.
-  [[nodiscard]] bool over() const { return timeline_->reached(last_) && refuses_all(); }
+  [[nodiscard]] bool is_finished() const { return timeline_->reached(last_) && refuses_all(); }
 
  private:
   struct Part;
   class Ends;
 
-  [[nodiscard]] CollectiveLaunch make_launch(HostCollective& collective, HostStream& on) const;
+  [[nodiscard]] CollectiveLaunch make_launch(HostCollective& collective, HostStream& stream) const;
 
   const StreamSlot slot_;
   const std::shared_ptr<Timeline> timeline_;

@@ -13,19 +13,19 @@
 
 namespace cox::detail {
 
-HostCommunicator& HostCommunicators::of(const std::shared_ptr<CommunicationGroup>& group,
-                                        const CollectiveRequest& request) {
+HostCommunicator& HostCommunicators::find_or_create(const std::shared_ptr<CommunicationGroup>& group,
+                                                    const CollectiveRequest& request) {
   CommunicationGroup::Ranks ranks = group->ranks_of(device_, request);
   if (const auto found = communicators_.find(ranks.number); found != communicators_.end()) return *found->second;
   reap();
   std::shared_ptr<const HostStreamList> streams = communication();
-  const HostStreams::TakenSlot slot = streams_.take_slot();
+  const HostStreams::TakenSlot slot = streams_.acquire_slot();
   try {
     auto made = std::make_unique<HostCommunicator>(group, ranks.number, std::move(ranks.devices), device_, slot,
                                                    std::move(streams));
     return *communicators_.emplace(ranks.number, std::move(made)).first->second;
   } catch (...) {
-    streams_.give_back(slot.slot);
+    streams_.release_slot(slot.slot);
     throw;
   }
 }
@@ -85,8 +85,8 @@ const std::shared_ptr<const HostStreamList>& HostCommunicators::communication() 
 
 void HostCommunicators::reap() {
   std::erase_if(communicators_, [this](const auto& entry) {
-    if (!entry.second->over()) return false;
-    streams_.give_back(entry.second->last_position().stream);
+    if (!entry.second->is_finished()) return false;
+    streams_.release_slot(entry.second->last_position().stream);
     return true;
   });
 }

@@ -28,8 +28,8 @@ class HostCommunicators {
 
   /// The rank that an operation is for: a transfer has other ranks than what all do together. Throws CollectiveError
   /// Aborted (the group is closed), std::bad_alloc.
-  [[nodiscard]] HostCommunicator& of(const std::shared_ptr<CommunicationGroup>& group,
-                                     const CollectiveRequest& request);
+  [[nodiscard]] HostCommunicator& find_or_create(const std::shared_ptr<CommunicationGroup>& group,
+                                                 const CollectiveRequest& request);
   /// The operations that are awaited, as the sequencer knows them. Throws std::bad_alloc.
   [[nodiscard]] CollectiveDependencies dependencies(const CollectiveDependencyTracker& awaited) const;
   /// Where all that was asked for so far ends. Throws std::bad_alloc.

@@ -37,7 +37,7 @@ HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> devi
       timeout_(timeout),
       shares_(shares_of(requests_, places_.size())),
       buffers_(requests_.size() * places_.size()),
-      came_(places_.size()),
+      has_arrived_(places_.size()),
       missing_(places_.size()) {}
 
 std::shared_ptr<HostMeeting> HostMeeting::make(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
@@ -54,7 +54,7 @@ void HostMeeting::open(std::uint64_t sequence) noexcept {
   sequence_ = sequence;
 }
 
-void HostMeeting::bring(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept {
+void HostMeeting::set_buffers(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept {
   for (std::size_t i = 0; i < buffers.size(); ++i) buffers_[i * ranks() + place] = buffers[i];
 }
 
@@ -64,15 +64,15 @@ void HostMeeting::arrive(std::size_t place) noexcept {
     const std::lock_guard lock(mutex_);
     if (failure_ != nullptr) return;
     if (missing_ == ranks()) deadline_ = std::chrono::steady_clock::now() + timeout_;
-    came_[place] = true;
+    has_arrived_[place] = true;
     --missing_;
     last = missing_ == 0;
   }
-  if (last && shares_ == 1) work();
+  if (last && shares_ == 1) run_shares();
   arrived.advance();
 }
 
-void HostMeeting::work() noexcept {
+void HostMeeting::run_shares() noexcept {
   if (failure_ != nullptr) return;
   // Relaxed: shares are given out once each; `arrived` and `done` order the memory.
   for (std::size_t share = 0; (share = next_share_.fetch_add(1, std::memory_order_relaxed)) < shares_;) {
@@ -93,11 +93,11 @@ HostMeeting::Time HostMeeting::deadline() const {
 }
 
 std::optional<HostMeeting::Time> HostMeeting::check_deadlines(Time now) noexcept {
-  if (deadline() <= now) give_up(overdue());
+  if (deadline() <= now) abort(overdue());
   return deadline();
 }
 
-void HostMeeting::give_up(const std::exception_ptr& why) noexcept {
+void HostMeeting::abort(const std::exception_ptr& why) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (missing_ == 0 || failure_ != nullptr) return;
@@ -122,7 +122,7 @@ std::string HostMeeting::overdue_text() const {
   std::uint64_t sequence = 0;
   {
     const std::lock_guard lock(mutex_);
-    came = came_;
+    came = has_arrived_;
     sequence = sequence_;
   }
   std::string text = fmt::format("operation {}, {}, has all its ranks, but has not begun after {} ms of waiting",

@@ -23,7 +23,7 @@ namespace cox::detail {
 /// transfer the sender's place is 0 and the receiver's 1; else a rank's place is the rank.
 ///
 /// All ranks have asked for it, but the work that a rank has to do before may last. From when the first rank came the
-/// others have the communicator's timeout for that (L10); then the meeting is given up: the ranks that came go on
+/// others have the communicator's timeout for that (L10); then the meeting is aborted: the ranks that came go on
 /// without it, and so do the others later. As long as nobody has come, nobody waits for anybody, however long that
 /// lasts: operations that are asked for far ahead have all the time that those before them take.
 class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
@@ -45,28 +45,28 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   /// Which operation of its communicator it is. Each rank says so before it arrives.
   void open(std::uint64_t sequence) noexcept;
   /// The memory that a rank has for each operation. Before its stream arrives.
-  void bring(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept;
+  void set_buffers(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept;
   /// The rank's stream has come to it. The first to come sets the deadline.
   void arrive(std::size_t place) noexcept;
   /// When all have arrived: does shares until none is left to begin. Any number of threads. Where there is little to do
   /// the last one to arrive has done all of them.
-  void work() noexcept;
+  void run_shares() noexcept;
   /// Whether more threads than one of each rank are of use.
   [[nodiscard]] static bool wants_helpers(const CollectiveRequests& requests) noexcept;
   /// When all shares are done: why they were not.
   [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
 
-  Timeline arrived;  ///< has come to ranks() when all have, or it was given up
+  Timeline arrived;  ///< has come to ranks() when all have, or it was aborted
   Timeline done;     ///< has come to shares() when all shares are done
 
-  /// When it is given up, if not all have arrived by then. Always ahead while nobody has come, so that it is asked
+  /// When it is aborted, if not all have arrived by then. Always ahead while nobody has come, so that it is asked
   /// again; Time::max() when nobody is waited for any more.
   [[nodiscard]] Time deadline() const;
-  /// If the deadline has come by `now`: as give_up(), with a CollectiveError Timeout that names who did not arrive.
+  /// If the deadline has come by `now`: as abort(), with a CollectiveError Timeout that names who did not arrive.
   /// Returns the deadline from here on. See DeadlineWatch.
   std::optional<Time> check_deadlines(Time now) noexcept;
-  /// Ends it with that failure, for all ranks. Does nothing if all have arrived, or it was given up before.
-  void give_up(const std::exception_ptr& why) noexcept;
+  /// Ends it with that failure, for all ranks. Does nothing if all have arrived, or it was aborted before.
+  void abort(const std::exception_ptr& why) noexcept;
 
  private:
   [[nodiscard]] std::exception_ptr overdue() const noexcept;
@@ -81,7 +81,7 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   mutable std::mutex mutex_;
   Time deadline_;  // once somebody has come; guarded by mutex_, as all below
   std::uint64_t sequence_ = 0;
-  std::vector<bool> came_;
+  std::vector<bool> has_arrived_;
   std::size_t missing_;
   std::exception_ptr failure_;  // written before `arrived` has come to ranks(), read after
 };

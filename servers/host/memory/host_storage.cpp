@@ -55,13 +55,13 @@ MemoryAddress HostStorage::reserve(std::size_t bytes) {
 
 void HostStorage::release(MemoryAddress address, std::size_t bytes) noexcept {
   munmap(pointer(address), bytes);
-  behind_.clear();
+  mapped_.clear();
 }
 
 bool HostStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
   try {
-    const std::vector<Piece> pieces = take_pieces(bytes / granularity_);
-    if (put(address, pieces)) return true;
+    const std::vector<Piece> pieces = allocate_pieces(bytes / granularity_);
+    if (map_pieces(address, pieces)) return true;
     for (const Piece piece : pieces) free_.push_back(piece);
   } catch (const std::bad_alloc&) {
   }
@@ -70,8 +70,8 @@ bool HostStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
 
 bool HostStorage::alias(MemoryAddress from, MemoryAddress to, std::size_t bytes) noexcept {
   try {
-    const auto first = behind_.begin() + static_cast<std::ptrdiff_t>(index_of(from));
-    return put(to, {first, first + static_cast<std::ptrdiff_t>(bytes / granularity_)});
+    const auto first = mapped_.begin() + static_cast<std::ptrdiff_t>(index_of(from));
+    return map_pieces(to, {first, first + static_cast<std::ptrdiff_t>(bytes / granularity_)});
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -82,8 +82,8 @@ void HostStorage::unmap(MemoryAddress address, std::size_t bytes) noexcept {
   leave_bare(address, bytes);
   const std::size_t first = index_of(address);
   for (std::size_t i = first; i < first + bytes / granularity_; ++i) {
-    if (--users_[behind_[i]] == 0) drop(behind_[i]);
-    behind_[i] = none;
+    if (--users_[mapped_[i]] == 0) release_piece(mapped_[i]);
+    mapped_[i] = none;
   }
 }
 
@@ -95,9 +95,9 @@ void HostStorage::unguard([[maybe_unused]] MemoryAddress address, [[maybe_unused
   ASAN_UNPOISON_MEMORY_REGION(pointer(address), bytes);
 }
 
-bool HostStorage::put(MemoryAddress address, const std::vector<Piece>& pieces) {
+bool HostStorage::map_pieces(MemoryAddress address, const std::vector<Piece>& pieces) {
   const std::size_t first = index_of(address);
-  if (behind_.size() < first + pieces.size()) behind_.resize(first + pieces.size(), none);
+  if (mapped_.size() < first + pieces.size()) mapped_.resize(first + pieces.size(), none);
   for (std::size_t begin = 0; begin < pieces.size();) {
     std::size_t end = begin + 1;
     while (end < pieces.size() && pieces[end] == pieces[end - 1] + 1) ++end;
@@ -111,13 +111,13 @@ bool HostStorage::put(MemoryAddress address, const std::vector<Piece>& pieces) {
     begin = end;
   }
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    behind_[first + i] = pieces[i];
+    mapped_[first + i] = pieces[i];
     ++users_[pieces[i]];
   }
   return true;
 }
 
-std::vector<HostStorage::Piece> HostStorage::take_pieces(std::size_t count) {
+std::vector<HostStorage::Piece> HostStorage::allocate_pieces(std::size_t count) {
   std::vector<Piece> pieces;
   pieces.reserve(count);
   const std::size_t fresh = count - std::min(count, free_.size());
@@ -137,7 +137,7 @@ std::vector<HostStorage::Piece> HostStorage::take_pieces(std::size_t count) {
   return pieces;
 }
 
-void HostStorage::drop(Piece piece) noexcept {
+void HostStorage::release_piece(Piece piece) noexcept {
   const auto offset = static_cast<off_t>(std::size_t{piece} * granularity_);
   fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, static_cast<off_t>(granularity_));
   free_.push_back(piece);

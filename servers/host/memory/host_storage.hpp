@@ -37,15 +37,15 @@ class HostStorage {
 
   [[nodiscard]] std::size_t index_of(MemoryAddress address) const noexcept { return (address - base_) / granularity_; }
   // Puts these pieces behind successive addresses. Nothing has changed if it returns false.
-  [[nodiscard]] bool put(MemoryAddress address, const std::vector<Piece>& pieces);
-  [[nodiscard]] std::vector<Piece> take_pieces(std::size_t count);
-  void drop(Piece piece) noexcept;
+  [[nodiscard]] bool map_pieces(MemoryAddress address, const std::vector<Piece>& pieces);
+  [[nodiscard]] std::vector<Piece> allocate_pieces(std::size_t count);
+  void release_piece(Piece piece) noexcept;
 
   std::size_t granularity_;
   int file_ = -1;
   MemoryAddress base_ = 0;
-  std::vector<Piece> behind_;         // by index of the address
-  std::vector<std::uint32_t> users_;  // by piece: the addresses it is behind
+  std::vector<Piece> mapped_;         // by index of the address
+  std::vector<std::uint32_t> users_;  // by piece: the addresses it is mapped at
   std::vector<Piece> free_;           // with room for all pieces
 };
 

@@ -23,13 +23,13 @@ RankBuffers resolve(const HostDevice& device, const CollectiveCall& call, const 
 }
 
 void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCallList& calls, const Caller& caller) {
-  HostStream& on = device.stream(caller.stream);
+  HostStream& stream = device.stream(caller.stream);
   HostStreams& streams = device.streams();
   HostCollective collective;
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
   try {
-    require_healthy(on, server_operation(calls.front().request.operation), caller.site);
+    require_healthy(stream, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) collective.buffers.push_back(resolve(device, call, caller, uses));
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
@@ -37,7 +37,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
     uses.clear();
   }
   const StreamSlot slot = communicator.last_position().stream;
-  StreamPositions waits{on.last_position()};
+  StreamPositions waits{stream.last_position()};
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, slot, streams, waits);
     use.buffer->uses.prepare(streams);
@@ -47,7 +47,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   collective.waits = streams.events(waits);
   collective.dependencies = device.communicators().dependencies(awaited);
   streams.note_collective({slot, communicator.last_position().position + 1}, awaited);
-  const StreamPosition end = communicator.submit(std::move(collective), on);
+  const StreamPosition end = communicator.submit(std::move(collective), stream);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
 
@@ -55,11 +55,11 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
 
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
-  HostStream& on = device.stream(caller.stream);
-  if (on.capture.capturing()) {
+  HostStream& stream = device.stream(caller.stream);
+  if (stream.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return on.capture.graph().add_replay_callback(
+    return stream.capture.graph().add_replay_callback(
         [devices = group->devices(), calls, site = caller.site](HostDevice& its, HostStream& replaying,
                                                                 MembershipEpoch call_epoch) {
           queue_collective(its, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site), calls,
@@ -68,7 +68,7 @@ void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGro
   }
   HostCommunicator* communicator = nullptr;
   try {
-    communicator = &device.communicators().of(group, calls.front().request);
+    communicator = &device.communicators().find_or_create(group, calls.front().request);
     ask(device, *communicator, calls, caller);
   } catch (...) {
     abort_pending(*group, communicator);

@@ -40,9 +40,9 @@ HostDevice::HostDevice(Facts facts, const HostOptions& options)
 
 HostDevice::~HostDevice() {
   communicators_.leave(facts_->owner.generation);
-  streams_.each([](HostStream& stream) { stream.drain(); });
+  streams_.for_each([](HostStream& stream) { stream.drain(); });
   // What nobody came to ask for is not lost (L12).
-  streams_.each([this](HostStream& stream) {
+  streams_.for_each([this](HostStream& stream) {
     if (const auto error = stream.take_remaining_errors(std::source_location::current()))
       report_task_error({facts_->owner.device, stream.location().stream, error});
   });
@@ -51,20 +51,20 @@ HostDevice::~HostDevice() {
 }
 
 CaptureMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& caller) {
-  HostStream& on = stream(caller.stream);
-  const bool capturing = on.capture.capturing();
+  HostStream& stream = this->stream(caller.stream);
+  const bool capturing = stream.capture.capturing();
   if (capturing) {
-    if (auto buffer = on.capture.take_warm_up(size)) return buffer;
+    if (auto buffer = stream.capture.take_warm_up(size)) return buffer;
   }
   try {
     if (auto buffer = memory_.allocate(
             {.bytes = size,
-             .stream = on.slot(),
-             .home = on.persistent_windows != 0 ? DeviceBuffer::Home::Persistent : DeviceBuffer::Home::Automatic,
+             .stream = stream.slot(),
+             .home = stream.persistent_windows != 0 ? DeviceBuffer::Home::Persistent : DeviceBuffer::Home::Automatic,
              .growth = capturing ? Growth::Forbidden : Growth::Allowed,
              .label = {caller.site.file_name(), caller.site.line()}}))
       return buffer;
-    if (capturing) throw on.capture.no_growth(size, caller.site);
+    if (capturing) throw stream.capture.no_growth(size, caller.site);
     throw allocation_error(location(caller), size, memory_.report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
@@ -94,32 +94,32 @@ HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const C
   return {data == nullptr ? nullptr : data + window.offset_start, size};
 }
 
-void HostDevice::submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name) {
-  if (on.capture.capturing()) {
-    on.capture.graph().add(uses, std::move(work));
+void HostDevice::submit(HostStream& stream, const BufferUses& uses, UniqueFunction<void()> work, const char* name) {
+  if (stream.capture.capturing()) {
+    stream.capture.graph().add(uses, std::move(work));
     for (const BufferUse& use : uses)
-      if (use.access == Access::Write) captured_writes_.note(*use.buffer, on.location().stream);
+      if (use.access == Access::Write) captured_writes_.note(*use.buffer, stream.location().stream);
     return;
   }
-  if (on.capture.preparing()) {
+  if (stream.capture.preparing()) {
     for (const BufferUse& use : uses)
-      if (use.memory) on.capture.keep(ManagedMemory(use.memory));
+      if (use.memory) stream.capture.keep(ManagedMemory(use.memory));
   }
   StreamPositions waits;
   for (const BufferUse& use : uses) {
-    use.buffer->uses.add_waits(use.access, on.slot(), streams_, waits);
+    use.buffer->uses.add_waits(use.access, stream.slot(), streams_, waits);
     use.buffer->uses.prepare(streams_);
   }
-  const StreamPosition position = on.next_position();
-  streams_.note_waits(on.awaited, position.position, waits);
-  on.submit(streams_.events(waits), std::move(work), name);
+  const StreamPosition position = stream.next_position();
+  streams_.note_waits(stream.awaited, position.position, waits);
+  stream.submit(streams_.events(waits), std::move(work), name);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, position);
 }
 
-void HostDevice::wait_for(HostStream& on, const StreamPositions& positions) {
+void HostDevice::wait_for(HostStream& stream, const StreamPositions& positions) {
   if (positions.empty()) return;
-  streams_.note_waits(on.awaited, on.next_position().position, positions);
-  on.submit(streams_.events(positions), [] {}, "sync_collective");
+  streams_.note_waits(stream.awaited, stream.next_position().position, positions);
+  stream.submit(streams_.events(positions), [] {}, "sync_collective");
 }
 
 void HostDevice::note_captured_write(const Binding& memory, const Caller& caller) {
@@ -128,12 +128,12 @@ void HostDevice::note_captured_write(const Binding& memory, const Caller& caller
   captured_writes_.note(*uses.front().buffer, caller.stream);
 }
 
-GraphId HostDevice::end_capture(HostStream& on, const Caller& caller) {
-  on.capture.require(CaptureState::Call::Stop, caller.site);
-  captured_writes_.forget(on.location().stream);
-  auto graph = on.capture.stop(caller.site, [](HostGraph&) {});
+GraphId HostDevice::end_capture(HostStream& stream, const Caller& caller) {
+  stream.capture.require(CaptureState::Call::Stop, caller.site);
+  captured_writes_.forget(stream.location().stream);
+  auto graph = stream.capture.stop(caller.site, [](HostGraph&) {});
   const GraphId id = GraphId::next();
-  graphs_.emplace(id.value, Captured{on.location().stream, std::move(graph)});
+  graphs_.emplace(id.value, Captured{stream.location().stream, std::move(graph)});
   return id;
 }
 
@@ -143,21 +143,21 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
     throw ServerError(ServerError::Kind::Graph,
                       "graph " + std::to_string(id.value) + " does not exist on " + location(caller).to_string(),
                       caller.site);
-  HostStream& on = stream(found->second.stream);
-  on.capture.require_none("a replay", caller.site);
+  HostStream& stream = this->stream(found->second.stream);
+  stream.capture.require_none("a replay", caller.site);
   const auto graph = found->second.graph;
   for (HostGraph::Part& part : graph->parts()) {
     if (!part.steps.empty())
       submit(
-          on, part.uses,
+          stream, part.uses,
           [graph, &part] {
             for (UniqueFunction<void()>& step : part.steps) step();
           },
           "replay");
     try {
-      if (part.replay_callback) part.replay_callback(*this, on, call_epoch);
+      if (part.replay_callback) part.replay_callback(*this, stream, call_epoch);
     } catch (...) {  // of one operation: what comes behind it is queued all the same
-      on.fail(std::current_exception());
+      stream.fail(std::current_exception());
     }
   }
 }

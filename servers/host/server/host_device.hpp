@@ -39,7 +39,7 @@ class HostDevice {
   ~HostDevice();
 
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
-  [[nodiscard]] HostStream& stream(StreamId id) { return streams_.of(id); }
+  [[nodiscard]] HostStream& stream(StreamId id) { return streams_.find_or_create(id); }
   [[nodiscard]] HostStreams& streams() noexcept { return streams_; }
   [[nodiscard]] HostCommunicators& communicators() noexcept { return communicators_; }
   [[nodiscard]] HostMemory& memory() noexcept { return memory_; }
@@ -58,16 +58,16 @@ class HostDevice {
   /// Queues `work` behind everything on any stream that its uses must wait for; during a capture adds it to the graph.
   /// `work` may be run many times then. Throws std::bad_alloc; then nothing has changed.
   /// `name`: for traces, of static storage.
-  void submit(HostStream& on, const BufferUses& uses, UniqueFunction<void()> work, const char* name);
+  void submit(HostStream& stream, const BufferUses& uses, UniqueFunction<void()> work, const char* name);
   /// What is queued on the stream from now on comes after these positions. Throws std::bad_alloc.
-  void wait_for(HostStream& on, const StreamPositions& positions);
+  void wait_for(HostStream& stream, const StreamPositions& positions);
 
   /// The capture on the stream has begun. Throws std::bad_alloc.
   void begin_capture(StreamId stream) { captured_writes_.begin(stream); }
   /// The capture on the stream writes this memory in what is no step of its graph. Throws as resolve().
   void note_captured_write(const Binding& memory, const Caller& caller);
   /// Ends the capture on the stream. Throws as GraphCapture::stop.
-  [[nodiscard]] GraphId end_capture(HostStream& on, const Caller& caller);
+  [[nodiscard]] GraphId end_capture(HostStream& stream, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
   void replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller);
   void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }

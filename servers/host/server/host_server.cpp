@@ -93,9 +93,9 @@ std::vector<DeviceId> HostServer::enumerate_devices(std::uint16_t type) {
 bool HostServer::initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller) {
   MemoryState& state = memory.state();
   try {
-    HostStream& on = device_->stream(caller.stream);
-    if (on.capture.capturing()) on.capture.graph().keep(memory);
-    if (on.capture.preparing()) on.capture.keep(memory);
+    HostStream& stream = device_->stream(caller.stream);
+    if (stream.capture.capturing()) stream.capture.graph().keep(memory);
+    if (stream.capture.preparing()) stream.capture.keep(memory);
     state.resource = device_->allocate(size, caller);
     return true;
   } catch (...) {
@@ -128,15 +128,15 @@ void HostServer::launch(HostKernel kernel, const CubeCount& count, KernelArgumen
 }
 
 void HostServer::sync(const Caller& caller, Promise<void> promise) {
-  HostStream& on = device_->stream(caller.stream);
+  HostStream& stream = device_->stream(caller.stream);
   try {
-    on.capture.require_none("a sync", caller.site);
+    stream.capture.require_none("a sync", caller.site);
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
-  on.submit(
+  stream.submit(
       {},
-      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, facts = device_->facts(),
+      [stream = stream.shared_from_this(), event = stream.next_event(), site = caller.site, facts = device_->facts(),
        promise = std::move(promise)]() mutable {
         facts->profiler.summarise();  // whoever waits finds the table of all launches before
         if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
@@ -200,39 +200,39 @@ void HostServer::install_memory_pools(const MemoryPoolLayout& layout, const Call
 }
 
 ProfilingToken HostServer::start_profile(const Caller& caller) {
-  HostStream& on = device_->stream(caller.stream);
-  on.capture.require_none("a profile", caller.site);
+  HostStream& stream = device_->stream(caller.stream);
+  stream.capture.require_none("a profile", caller.site);
   auto profile = std::make_shared<HostProfile>();
-  profile->begin_piece = on.next_position().position;
+  profile->begin_piece = stream.next_position().position;
   const std::uint64_t begin = 2 * profile->begin_piece;
-  const ProfilingToken token = on.profiles.open(profile, caller.site);
+  const ProfilingToken token = stream.profiles.open(profile, caller.site);
   try {
-    on.errors()->begin_profile(begin);
-    on.submit(
+    stream.errors()->begin_profile(begin);
+    stream.submit(
         {},
-        [stream = on.shared_from_this(), profile = std::move(profile)]() mutable {
+        [stream = stream.shared_from_this(), profile = std::move(profile)]() mutable {
           stream->begin_profile(std::move(profile));
         },
         "profile begins");
   } catch (...) {
     // The profile has not begun: close it, so that it takes no failures of the stream.
-    on.errors()->end_profile(begin);
-    static_cast<void>(on.profiles.end(token, caller.site));
+    stream.errors()->end_profile(begin);
+    static_cast<void>(stream.profiles.end(token, caller.site));
     throw;
   }
   return token;
 }
 
 ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) {
-  HostStream& on = device_->stream(caller.stream);
+  HostStream& stream = device_->stream(caller.stream);
   Promise<ProfileTicks> promise(device_->facts()->completion_thread);
   ProfileDuration duration(promise.future(), TimingMethod::System);
-  auto ended = on.profiles.end(token, caller.site);
-  on.errors()->bound_profile(2 * ended.position->begin_piece, 2 * on.next_position().position);
-  on.submit(
+  auto ended = stream.profiles.end(token, caller.site);
+  stream.errors()->bound_profile(2 * ended.position->begin_piece, 2 * stream.next_position().position);
+  stream.submit(
       {},
-      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, ended = std::move(ended), failures,
-       promise = std::move(promise)]() mutable {
+      [stream = stream.shared_from_this(), event = stream.next_event(), site = caller.site, ended = std::move(ended),
+       failures, promise = std::move(promise)]() mutable {
         const ProfileTicks ticks = stream->end_profile(ended.position, event, failures);
         // What a profile within this one has taken is known from when the work was queued.
         const std::exception_ptr& failure =
@@ -246,18 +246,18 @@ ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures fa
 }
 
 void HostServer::graph_prepare(const Caller& caller) {
-  HostStream& on = device_->stream(caller.stream);
-  on.capture.require(CaptureState::Call::Prepare, caller.site);
+  HostStream& stream = device_->stream(caller.stream);
+  stream.capture.require(CaptureState::Call::Prepare, caller.site);
   require_healthy(device_->stream(caller.stream), ServerOperation::GraphPrepare, caller.site);
-  on.capture.prepare(caller.site);
+  stream.capture.prepare(caller.site);
 }
 
 void HostServer::begin_capture(const Caller& caller) {
-  HostStream& on = device_->stream(caller.stream);
-  on.capture.require(CaptureState::Call::Start, caller.site);
+  HostStream& stream = device_->stream(caller.stream);
+  stream.capture.require(CaptureState::Call::Start, caller.site);
   require_healthy(device_->stream(caller.stream), ServerOperation::BeginCapture, caller.site);
   device_->begin_capture(caller.stream);
-  on.capture.start(caller.site);
+  stream.capture.start(caller.site);
 }
 
 GraphId HostServer::end_capture(const Caller& caller) {
@@ -297,15 +297,15 @@ void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
 }
 
 void HostServer::sync_collective(const Caller& caller) {
-  HostStream& on = device_->stream(caller.stream);
+  HostStream& stream = device_->stream(caller.stream);
   try {
     const auto wait = [](detail::HostDevice& device, detail::HostStream& waiting, MembershipEpoch) {
       device.wait_for(waiting, device.communicators().last_positions());
     };
-    if (on.capture.capturing()) return on.capture.graph().add_replay_callback(wait);
-    wait(*device_, on, {});
+    if (stream.capture.capturing()) return stream.capture.graph().add_replay_callback(wait);
+    wait(*device_, stream, {});
   } catch (...) {
-    on.fail(std::current_exception());
+    stream.fail(std::current_exception());
   }
 }
 
@@ -317,10 +317,10 @@ void HostServer::report_failures_to(std::optional<StreamId> stream, const Caller
   if (!stream) return device_->stream(caller.stream).reports.reset();
   HostStream& target = device_->stream(*stream);
   const auto errors = target.errors();  // with it the target stays, whatever the next line forgets
-  HostStream& on = device_->stream(caller.stream);
+  HostStream& helper = device_->stream(caller.stream);
   try {
-    if (on.reports == nullptr) on.reports = std::make_shared<detail::FailureReports>();
-    on.reports->add(errors, target.failure_position());
+    if (helper.reports == nullptr) helper.reports = std::make_shared<detail::FailureReports>();
+    helper.reports->add(errors, target.failure_position());
     target.capture.require_none("work on another stream on its behalf", caller.site);
   } catch (...) {
     target.fail(std::current_exception());

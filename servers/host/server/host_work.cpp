@@ -85,12 +85,12 @@ void queue_upload(HostDevice& device, Upload upload, const Caller& caller) {
 
 void queue_download(HostDevice& device, Downloads downloads, const Caller& caller,
                     Promise<std::vector<Bytes>> promise) {
-  HostStream& on = device.stream(caller.stream);
+  HostStream& stream = device.stream(caller.stream);
   BufferUses uses;
   Parts parts;
   std::exception_ptr failure;
   try {
-    on.capture.require_none("a read", caller.site);
+    stream.capture.require_none("a read", caller.site);
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
@@ -104,9 +104,9 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
     uses.clear();
   }
   device.submit(
-      on, uses,
-      [stream = on.shared_from_this(), event = on.next_event(), site = caller.site, parts = std::move(parts), failure,
-       promise = std::move(promise)]() mutable {
+      stream, uses,
+      [stream = stream.shared_from_this(), event = stream.next_event(), site = caller.site, parts = std::move(parts),
+       failure, promise = std::move(promise)]() mutable {
         TakenError error = stream->take_errors_before(event, site);
         if (!error && failure != nullptr) error = stream->failed(event, failure);
         if (error) return promise.set_error(std::move(error));

@@ -36,7 +36,7 @@ void HostStream::record(std::uint64_t position, std::exception_ptr error,
   report_stream_error(LogSubsystem::Host, {location_, std::move(error)});
 }
 
-void HostStream::work() noexcept {
+void HostStream::execute() noexcept {
   for (int i = 0; i < most_at_once; ++i) {
     Piece* const piece = front();
     // Nothing of this stream is touched after either: it may be gone, or at work on another thread.
@@ -67,7 +67,7 @@ std::unique_ptr<HostStream::Piece> HostStream::pop() noexcept {
 bool HostStream::waits_for_others(Piece& piece) noexcept {
   for (; !piece.waits.empty(); piece.waits.pop_back()) {
     const HostEvent& event = piece.waits.back();
-    if (!event.reached() && event.timeline->tell(event.value, *this)) return true;
+    if (!event.reached() && event.timeline->notify_at(event.value, *this)) return true;
   }
   return false;
 }

@@ -84,7 +84,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   [[nodiscard]] const std::shared_ptr<StreamErrors>& errors() const noexcept { return errors_; }
   /// Nothing queued, nothing to tell, nothing begun.
   [[nodiscard]] bool idle() const {
-    return timeline_->reached(submitted_) && collectives_under_way.load(std::memory_order_acquire) == 0 &&
+    return timeline_->reached(submitted_) && collectives_in_flight.load(std::memory_order_acquire) == 0 &&
            errors_->empty() && errors_.use_count() == 1 && persistent_windows == 0 && capture.idle() &&
            profiles.empty() && reports == nullptr;
   }
@@ -134,7 +134,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
     record(position, std::move(error), others);
   }
   /// Collectives that were asked for on this stream and have not ended. Only the device thread adds.
-  std::atomic<std::size_t> collectives_under_way{0};
+  std::atomic<std::size_t> collectives_in_flight{0};
 
   /// Work that has been made ready to be queued.
   struct Piece {
@@ -160,7 +160,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   void record(std::uint64_t position, std::exception_ptr error, const std::shared_ptr<FailureReports>& others);
 
   // On one of the threads, one at a time. Nothing there allocates but the work itself: nobody could be told.
-  void work() noexcept override;
+  void execute() noexcept override;
   [[nodiscard]] Piece* front() noexcept;
   [[nodiscard]] std::unique_ptr<Piece> pop() noexcept;
   [[nodiscard]] bool waits_for_others(Piece& piece) noexcept;
@@ -174,8 +174,8 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   std::shared_ptr<Timeline> timeline_;
   const std::shared_ptr<StreamErrors> errors_;  // with the futures that have taken some
   std::uint64_t submitted_;                     // device thread only
-  std::uint64_t started_;                       // work() only
-  RunningProfiles running_profiles_;            // work() only
+  std::uint64_t started_;                       // execute() only
+  RunningProfiles running_profiles_;            // execute() only
   std::mutex mutex_;
   std::unique_ptr<Piece> first_;  // guarded by mutex_, as all below
   Piece* last_ = nullptr;

@@ -6,23 +6,23 @@
 
 namespace cox::detail {
 
-HostStream& HostStreams::of(StreamId id) {
+HostStream& HostStreams::find_or_create(StreamId id) {
   if (const auto found = streams_.find(id); found != streams_.end()) return *found->second;
   if (streams_.size() >= sweep_at_) forget_idle();
-  const TakenSlot taken = take_slot();
+  const TakenSlot taken = acquire_slot();
   std::shared_ptr<HostStream> made;
   try {
     made = std::make_shared<HostStream>(Location{device_, id}, threads_, taken.slot, taken.timeline);
     streams_.emplace(id, made);
   } catch (...) {
-    give_back(taken.slot);
+    release_slot(taken.slot);
     throw;
   }
   slots_[static_cast<std::size_t>(taken.slot)].stream = made.get();
   return *made;
 }
 
-HostStreams::TakenSlot HostStreams::take_slot() {
+HostStreams::TakenSlot HostStreams::acquire_slot() {
   if (free_slots_.empty()) {
     free_slots_.reserve(slots_.size() + 1);
     slots_.push_back({.timeline = std::make_shared<Timeline>(), .stream = nullptr, .awaited = {}});

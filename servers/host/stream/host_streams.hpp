@@ -24,7 +24,7 @@ class HostStreams {
   HostStreams& operator=(const HostStreams&) = delete;
 
   /// Finds the stream or makes it. Throws std::bad_alloc.
-  [[nodiscard]] HostStream& of(StreamId id);
+  [[nodiscard]] HostStream& find_or_create(StreamId id);
   /// As StreamClock says.
   [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
     return slots_[static_cast<std::size_t>(slot)].timeline->count();
@@ -37,11 +37,13 @@ class HostStreams {
     StreamSlot slot;
     std::shared_ptr<Timeline> timeline;  ///< counts on from where it is
   };
-  [[nodiscard]] TakenSlot take_slot();
+  [[nodiscard]] TakenSlot acquire_slot();
   /// When nothing that was counted there is under way.
-  void give_back(StreamSlot slot) noexcept { free_slots_.push_back(slot); }
+  void release_slot(StreamSlot slot) noexcept { free_slots_.push_back(slot); }
   /// The stream of the slot; null if it is none.
-  [[nodiscard]] HostStream* at(StreamSlot slot) const noexcept { return slots_[static_cast<std::size_t>(slot)].stream; }
+  [[nodiscard]] HostStream* stream_at(StreamSlot slot) const noexcept {
+    return slots_[static_cast<std::size_t>(slot)].stream;
+  }
   /// From piece `from` on these positions are waited for: adds to `awaited` the collectives among them and those that
   /// they and their streams wait for there. Throws std::bad_alloc.
   void note_waits(CollectiveDependencyTracker& awaited, std::uint64_t from, const StreamPositions& waits) const;
@@ -51,7 +53,7 @@ class HostStreams {
 
   /// Calls `visit(stream)` for each.
   template <class Visit>
-  void each(Visit&& visit) const {
+  void for_each(Visit&& visit) const {
     for (const auto& [id, stream] : streams_) visit(*stream);
   }
 

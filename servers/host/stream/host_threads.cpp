@@ -42,7 +42,7 @@ void HostThreads::run() {
     first_ = worker.next_;
     if (first_ == nullptr) last_ = nullptr;
     lock.unlock();
-    worker.work();
+    worker.execute();
     lock.lock();
   }
 }

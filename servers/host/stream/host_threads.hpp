@@ -25,7 +25,7 @@ class HostThreads {
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
     /// On one of the threads, once for each schedule(). May schedule itself again, or be destroyed in it.
-    virtual void work() noexcept = 0;
+    virtual void execute() noexcept = 0;
 
    protected:
     ~Worker() = default;

@@ -5,13 +5,13 @@
 
 namespace cox::detail {
 
-void Timeline::count_on(std::uint64_t more, std::uint64_t at_least) noexcept {
+void Timeline::raise(std::uint64_t more, std::uint64_t at_least) noexcept {
   Waiter* due = nullptr;
   {
     const std::lock_guard lock(mutex_);
     const std::uint64_t count = std::max(at_least, count_.load(std::memory_order_relaxed) + more);
     count_.store(count, std::memory_order_release);  // pairs with the acquire in count
-    for (Waiter** link = &waiting_; *link != nullptr;) {
+    for (Waiter** link = &waiters_; *link != nullptr;) {
       Waiter& waiter = **link;
       if (waiter.value_ > count) {
         link = &waiter.next_;
@@ -25,11 +25,11 @@ void Timeline::count_on(std::uint64_t more, std::uint64_t at_least) noexcept {
   while (due != nullptr) std::exchange(due, due->next_)->reached();
 }
 
-bool Timeline::tell(std::uint64_t value, Waiter& waiter) noexcept {
+bool Timeline::notify_at(std::uint64_t value, Waiter& waiter) noexcept {
   const std::lock_guard lock(mutex_);
   if (reached(value)) return false;
   waiter.value_ = value;
-  waiter.next_ = std::exchange(waiting_, &waiter);
+  waiter.next_ = std::exchange(waiters_, &waiter);
   return true;
 }
 

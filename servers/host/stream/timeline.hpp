@@ -15,7 +15,7 @@ namespace cox::detail {
 /// semaphore is on a GPU. Nothing here allocates or throws. Any thread, unless said otherwise.
 class Timeline {
  public:
-  /// Somebody who is to be told when a value is reached. Stays where it is until then.
+  /// An object that is notified when a value is reached. Stays where it is until then.
   class Waiter {
    public:
     Waiter() = default;
@@ -39,24 +39,24 @@ class Timeline {
     return count_.load(std::memory_order_acquire);
   }
   [[nodiscard]] bool reached(std::uint64_t value) const noexcept { return count() >= value; }
-  /// One more piece is done. Tells those who waited for it, on this thread.
-  void advance() noexcept { count_on(1, 0); }
-  /// At least so many pieces are done; nothing happens if there were as many already. Tells as advance().
-  void advance_to(std::uint64_t value) noexcept { count_on(0, value); }
-  /// Returns true if `waiter` will be told; false if `value` is reached already.
-  [[nodiscard]] bool tell(std::uint64_t value, Waiter& waiter) noexcept;
+  /// One more piece is done. Notifies those that waited for it, on this thread.
+  void advance() noexcept { raise(1, 0); }
+  /// At least so many pieces are done; nothing happens if there were as many already. Notifies as advance().
+  void advance_to(std::uint64_t value) noexcept { raise(0, value); }
+  /// Returns true if `waiter` will be notified; false if `value` is reached already.
+  [[nodiscard]] bool notify_at(std::uint64_t value, Waiter& waiter) noexcept;
   /// Blocks until `value` is reached.
   void wait(std::uint64_t value);
   /// As that, until `deadline` at the latest. Returns whether it is reached.
   bool wait_until(std::uint64_t value, std::chrono::steady_clock::time_point deadline);
 
  private:
-  void count_on(std::uint64_t more, std::uint64_t at_least) noexcept;
+  void raise(std::uint64_t more, std::uint64_t at_least) noexcept;
 
   std::atomic<std::uint64_t> count_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
-  Waiter* waiting_ = nullptr;  // linked, in no order: streams, each at most once; guarded by mutex_
+  Waiter* waiters_ = nullptr;  // linked, in no order: streams, each at most once; guarded by mutex_
 };
 
 /// The completion of one piece of a stream's work.

@@ -23,13 +23,13 @@ struct Listener final : Timeline::Waiter {
 TEST_CASE("A timeline tells those who wait for a value when it reaches it, once") {
   Timeline timeline;
   std::array<Listener, 3> listeners;
-  REQUIRE(timeline.tell(2, listeners[2]));
-  REQUIRE(timeline.tell(1, listeners[1]));
-  REQUIRE_FALSE(timeline.tell(0, listeners[0]));  // is there already
+  REQUIRE(timeline.notify_at(2, listeners[2]));
+  REQUIRE(timeline.notify_at(1, listeners[1]));
+  REQUIRE_FALSE(timeline.notify_at(0, listeners[0]));  // is there already
   timeline.advance();
   REQUIRE(listeners[1].told == 1);
   REQUIRE(listeners[2].told == 0);
-  REQUIRE(timeline.tell(2, listeners[1]));  // who was told may wait again
+  REQUIRE(timeline.notify_at(2, listeners[1]));  // who was told may wait again
   timeline.advance();
   REQUIRE(listeners[0].told == 0);
   REQUIRE(listeners[1].told == 2);
@@ -43,7 +43,7 @@ TEST_CASE("A timeline tells those who wait for a value when it reaches it, once"
 TEST_CASE("A timeline that is to come to a value passes those before it, and never goes back") {
   Timeline timeline;
   std::array<Listener, 4> listeners;
-  for (std::uint64_t value = 1; value <= 4; ++value) REQUIRE(timeline.tell(value, listeners[value - 1]));
+  for (std::uint64_t value = 1; value <= 4; ++value) REQUIRE(timeline.notify_at(value, listeners[value - 1]));
   timeline.advance_to(3);
   REQUIRE(timeline.count() == 3);
   for (std::size_t i = 0; i < 3; ++i) REQUIRE(listeners[i].told == 1);
@@ -65,7 +65,7 @@ TEST_CASE("Nobody who waits is forgotten, however close the value is") {
   int there = 0;
   for (std::uint64_t value = 1; value <= last; ++value) {
     Listener listener;
-    if (timeline.tell(value, listener)) {
+    if (timeline.notify_at(value, listener)) {
       while (listener.told == 0) std::this_thread::yield();
       ++told;
     } else {
