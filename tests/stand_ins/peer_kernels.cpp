@@ -21,7 +21,7 @@ namespace {
 
 using Run = FakeCuda::Run;
 using Data = std::vector<std::byte>;  // whole units
-using Peers = std::array<std::byte*, detail::PeerKernels::most_ranks>;
+using Peers = std::array<std::byte*, detail::PeerKernels::max_ranks>;
 
 constexpr std::size_t unit = detail::two_shot_unit;
 

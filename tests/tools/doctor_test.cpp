@@ -26,8 +26,8 @@ namespace {
 // A machine with nothing to find fault with.
 Facts good_machine() {
   Facts facts;
-  facts.driver = {.found = true, .version = 13000, .why_not = {}};
-  facts.nvrtc = {.found = true, .version = 13000, .why_not = {}};
+  facts.driver = {.found = true, .version = 13000, .error = {}};
+  facts.nvrtc = {.found = true, .version = 13000, .error = {}};
   facts.nccl = {.found = true, .version = 22809, .file = "libnccl.so.2", .why_not = {}};
   for (const char* bus : {"0000:3b:00.0", "0000:5e:00.0"}) {
     CudaDeviceFacts gpu;
@@ -89,7 +89,7 @@ TEST_CASE("Of a good machine there is nothing but good to say") {
 
 TEST_CASE("Without a driver that is all that is said of GPUs and their libraries") {
   Facts facts = good_machine();
-  facts.driver = {.found = false, .version = 0, .why_not = "there is no CUDA driver here"};
+  facts.driver = {.found = false, .version = 0, .error = "there is no CUDA driver here"};
   facts.gpus.clear();
   facts.peers.clear();
   facts.nvrtc.found = false;

@@ -13,31 +13,31 @@
 namespace cox::detail {
 
 void NcclRankOperation::on_release(std::shared_ptr<void> shared) {
-  LaunchGate::of_process().add_part();
+  LaunchGate::of_process().add_launch();
   reserve_slot();
   operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
   // The same from all ranks. Only read by those that come after the first: the line is all ranks'.
   if (operation_->sequence.load(std::memory_order_relaxed) != sequence)
     operation_->sequence.store(sequence, std::memory_order_relaxed);
-  of->communication->nccl->submit(shared_from_this());
+  context->communication->nccl->submit(shared_from_this());
 }
 
 // What the stream waits for has been issued.
 void NcclRankOperation::issue(const IssueTarget& target) noexcept {
-  CommunicationStream& line = *of->communication->nccl;
+  CommunicationStream& line = *context->communication->nccl;
   try {
-    of->recorder->started(sequence, of->rank);
+    context->recorder->started(sequence, context->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
-    NcclClique::LaunchLock launching = of->clique->begin_launch(of->rank);
+    NcclClique::LaunchLock launching = context->clique->begin_launch(context->rank);
     if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
       opened_ = std::move(launching.opened);
       return line.launch_kernels(*this);
     }
     opened_ = launching.opened;
-    of->clique->launch(launching, of->rank, calls, target.stream());
+    context->clique->launch(launching, context->rank, calls, target.stream());
     launching.in_use.unlock();
-    event_ = target.queue->mark(of->communication->streams.events());
+    event_ = target.queue->mark(context->communication->streams.events());
     const std::shared_ptr<NcclRankOperation> self = shared_from_this();
     line.note({&self, 1});
   } catch (...) {
@@ -47,17 +47,18 @@ void NcclRankOperation::issue(const IssueTarget& target) noexcept {
 
 // It may have kernels that run: they need their memory until they have ended.
 void NcclRankOperation::fail_launch(const std::exception_ptr& error) noexcept {
-  if (over_) return;
+  if (is_launched_or_failed_) return;
   std::shared_ptr<CudaEvent> end;
   try {
     if (opened_ != nullptr) {
-      end = of->communication->nccl->end_of_all();
+      end = context->communication->nccl->end_of_all();
       end->notify([opened = std::move(opened_)] {});
     }
   } catch (...) {
-    report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
+    report_task_error(
+        {context->group->devices().devices()[context->rank], StreamId::current(), std::current_exception()});
   }
-  give_up(error, end);
+  abort(error, end);
 }
 
 std::exception_ptr NcclRankOperation::launch_failure() const noexcept {
@@ -69,20 +70,20 @@ std::exception_ptr NcclRankOperation::launch_failure() const noexcept {
 }
 
 // The others wait for this rank, perhaps on their devices.
-void NcclRankOperation::give_up(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept {
-  if (std::exchange(over_, true)) return;
-  of->clique->abort(error);
+void NcclRankOperation::abort(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept {
+  if (std::exchange(is_launched_or_failed_, true)) return;
+  context->clique->abort(error);
   close(error, end);
 }
 
 // It has been launched, and ends with `event`; or has failed.
 void NcclRankOperation::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
-  over_ = true;
+  is_launched_or_failed_ = true;
   operation_ = nullptr;
   opened_ = nullptr;
-  end(error, event);
+  complete(error, event);
   retire();
-  LaunchGate::of_process().remove_part();
+  LaunchGate::of_process().remove_launch();
 }
 
 // Nothing has the driver wait for parts that are on the stream before: several can be given it together.
@@ -90,7 +91,7 @@ void CommunicationStream::submit(const std::shared_ptr<NcclRankOperation>& part)
   try {
     open();
   } catch (...) {
-    return part->give_up(std::current_exception());
+    return part->abort(std::current_exception());
   }
   LaunchGuard turn(part, *stream_);
   try {
@@ -99,14 +100,14 @@ void CommunicationStream::submit(const std::shared_ptr<NcclRankOperation>& part)
     taken_of(part->position.stream) = part->position.position;
     streams_.submit(*stream_, part->others_, {nullptr, nullptr, part->site}, std::move(turn));
   } catch (...) {
-    part->give_up(std::current_exception());  // which says more than its turn would
+    part->abort(std::current_exception());  // which says more than its turn would
   }
 }
 
 void CommunicationStream::open() {
   if (stream_ != nullptr) return;
   stream_ = streams_.create_dedicated_stream();
-  stream_->queue().native().when_flushed([weak = weak_from_this()] {
+  stream_->queue().native().set_flush_callback([weak = weak_from_this()] {
     if (const auto line = weak.lock()) line->note_launched();
   });
 }
@@ -120,8 +121,8 @@ void CommunicationStream::launch_kernels(NcclRankOperation& part) {
     if (part.result_ == CUDA_SUCCESS) part.result_ = result;
   };
   const PeerKernels& kernels = *static_cast<const CudaNcclResources&>(*part.opened_).peer_kernels();
-  kernels.launch(part.operation_->algorithm, part.of->rank, part.calls,
-                 part.of->launched[static_cast<std::size_t>(part.operation_->algorithm)],
+  kernels.launch(part.operation_->algorithm, part.context->rank, part.calls,
+                 part.context->launched[static_cast<std::size_t>(part.operation_->algorithm)],
                  {.counter = streams_.events().counter(), .value = counted_},
                  [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
   part.count_ = ++counted_;
@@ -141,10 +142,11 @@ void CommunicationStream::note_launched() noexcept {
     queue.mark(last_unlaunched_.issued, last_unlaunched_.issued_on_native, end);
     const bool all_count = std::ranges::all_of(parts, [](const auto& part) { return part->result_ == CUDA_SUCCESS; });
     for (const auto& part : parts)
-      part->event_ = all_count && part != parts.back() ? events.counted(end, part->count_) : end;
+      part->event_ = all_count && part != parts.back() ? events.make_counted(end, part->count_) : end;
     for (std::span<const std::shared_ptr<NcclRankOperation>> left(parts); !left.empty();) {
-      const auto other = std::ranges::find_if(
-          left, [&](const auto& part) { return part->of != left.front()->of || part->result_ != CUDA_SUCCESS; });
+      const auto other = std::ranges::find_if(left, [&](const auto& part) {
+        return part->context != left.front()->context || part->result_ != CUDA_SUCCESS;
+      });
       const auto alike = static_cast<std::size_t>(other - left.begin());
       if (alike == 0) {
         left.front()->fail_launch(left.front()->launch_failure());
@@ -163,28 +165,28 @@ void CommunicationStream::note_launched() noexcept {
 // Parts of one rank, whose ends are known.
 void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation>> parts) {
   NcclRankOperation& last = *parts.back();
-  const RankContext& of = *last.of;
+  const RankContext& context = *last.context;
   CudaTimeline& timeline = streams_.timeline(last.position.stream);
   if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < parts.size()) timeline.poll();
   launched_.clear();
   for (const auto& part : parts) {
     NcclOperation::Launched launched{.dependencies = {}, .completion = part->event_, .waiter = part};
     awaited_.clear();
-    if (last_end_ != nullptr && last_communicator_ != of.number) awaited_.push_back(last_end_);
+    if (last_end_ != nullptr && last_communicator_ != context.number) awaited_.push_back(last_end_);
     streams_.add_events(part->others_, awaited_);
     for (const auto& awaited : awaited_) launched.dependencies.push_back(awaited);
-    last_communicator_ = of.number;
+    last_communicator_ = context.number;
     launched_.push_back({part->operation_, std::move(launched)});
   }
   last_end_ = last.event_;
   const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part ends there + n
   std::exception_ptr error;
   try {
-    of.clique->add(of.rank, launched_, std::max(timeline.completed(), begin) - begin);
+    context.clique->add(context.rank, launched_, std::max(timeline.completed(), begin) - begin);
   } catch (...) {
     error = std::current_exception();                 // given up meanwhile; what has been launched still has to end
     last.event_->notify([opened = last.opened_] {});  // and has its memory until then
-    of.clique->abort(error);                          // nobody would notice if it did not
+    context.clique->abort(error);                     // nobody would notice if it did not
   }
   launched_.clear();
   awaited_.clear();

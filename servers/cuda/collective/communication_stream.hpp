@@ -33,11 +33,11 @@ class NcclRankOperation final : public RankOperation,
   void issue(const IssueTarget& target) noexcept;
   void fail_launch(const std::exception_ptr& error) noexcept;
   [[nodiscard]] std::exception_ptr launch_failure() const noexcept;
-  void give_up(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end = nullptr) noexcept;
+  void abort(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end = nullptr) noexcept;
   void close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
 
-  StreamPositions others_;  // of its waits: those that are not on its line before it
-  bool over_ = false;       // it has been launched, or given up; until then, from its turn:
+  StreamPositions others_;              // of its waits: those that are not on its line before it
+  bool is_launched_or_failed_ = false;  // it has been launched, or given up; until then, from its turn:
   std::shared_ptr<NcclOperation> operation_;
   std::shared_ptr<NcclDeviceResources> opened_;  // what its kernels use, from when it is issued
   std::shared_ptr<CudaEvent> event_;             // its end, from when it has been launched

@@ -5,15 +5,15 @@
 
 namespace cox::detail {
 
-void CompletionOrder::expect() {
-  const std::size_t expected = expected_.load(std::memory_order_acquire);  // pairs with take(): before taken_
+void CompletionOrder::reserve() {
+  const std::size_t expected = reserved_.load(std::memory_order_acquire);  // pairs with take(): before taken_
   if (taken_.load(std::memory_order_acquire) - issued_ + expected >= ahead_.size()) {
     std::vector<bool> larger(std::max<std::size_t>(2 * ahead_.size(), 64));
     for (std::uint64_t turn = issued_ + 1; turn <= issued_ + ahead_.size(); ++turn)
       larger[turn % larger.size()] = ahead_[turn % ahead_.size()];
     ahead_.swap(larger);
   }
-  expected_.fetch_add(1, std::memory_order_relaxed);
+  reserved_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void CompletionOrder::issued(std::uint64_t turn) noexcept {

@@ -22,13 +22,13 @@ namespace cox::detail {
 class CompletionOrder {
  public:
   /// Makes room for a turn: before each take(). Device thread. Throws std::bad_alloc; then nothing has changed.
-  void expect();
+  void reserve();
   /// The turn that was expected will not come. Any thread.
-  void forget() noexcept { expected_.fetch_sub(1, std::memory_order_relaxed); }
+  void cancel() noexcept { reserved_.fetch_sub(1, std::memory_order_relaxed); }
   /// The next turn, of what will be issued later: counted from 1. In the order of the turns; any thread.
   [[nodiscard]] std::uint64_t take() noexcept {
     const std::uint64_t turn = taken_.fetch_add(1, std::memory_order_acq_rel) + 1;
-    expected_.fetch_sub(1, std::memory_order_release);  // after it: expect() finds the one or the other
+    reserved_.fetch_sub(1, std::memory_order_release);  // after it: reserve() finds the one or the other
     return turn;
   }
   /// The last turn so far, of what will be. In the order of the turns; any thread.
@@ -44,7 +44,7 @@ class CompletionOrder {
 
  private:
   std::atomic<std::uint64_t> taken_{0};
-  std::atomic<std::size_t> expected_{0};  // turns that have not been taken
+  std::atomic<std::size_t> reserved_{0};  // turns that have not been taken
   std::uint64_t issued_ = 0;              // all up to here
   std::vector<bool> ahead_;  // whether those after it have been: by turn modulo the size, for all taken and expected
   std::multimap<std::uint64_t, UniqueFunction<void()>> waiting_;

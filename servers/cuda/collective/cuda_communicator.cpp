@@ -31,7 +31,7 @@ NcclDevices nccl_devices(const CommunicationId& devices, const std::shared_ptr<F
       .devices = devices,
       .ordinals = ordinals,
       .open = [devices, ordinals] { return std::make_shared<CudaNcclResources>(devices, ordinals); },
-      .quiesce = [] { return LaunchGate::of_process().quiet(); },
+      .quiesce = [] { return LaunchGate::of_process().quiesce(); },
       .is_lost = gpu_faulted,
       .on_completed = [recorder](std::size_t rank,
                                  std::span<const std::uint64_t> sequences) { recorder->completed(sequences, rank); }};
@@ -67,18 +67,18 @@ CudaCommunicator::~CudaCommunicator() {
 }
 
 // The operation's number is that of the position: a rank's n-th.
-StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& on) {
+StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& stream) {
   if (unsubmitted_.size() >= most_put_off &&
       unsubmitted_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
     throw CallError(CallError::Kind::QueueFull, devices().devices()[rank()].to_string() + ": " +
                                                     std::to_string(unsubmitted_.size()) +
                                                     " operations wait for their communicator to be made already");
-  const std::shared_ptr<RankOperation> part = make_part(collective, on);
+  const std::shared_ptr<RankOperation> part = make_part(collective, stream);
   part->position = {slot_, last_ + 1};
   CollectiveLaunch launch = [part](LaunchGrant&& grant) {
     part->sequence = grant.sequence;
     if (grant.refusal == nullptr) return part->on_release(std::move(grant.shared));
-    part->of->communication->posts->post([part, refusal = grant.refusal] { part->refuse(refusal); });
+    part->context->communication->posts->post([part, refusal = grant.refusal] { part->refuse(refusal); });
   };
   unsubmitted_.push({.requests = std::move(collective.requests),
                      .dependencies = std::move(collective.dependencies),
@@ -95,27 +95,27 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& o
 void CudaCommunicator::submit_to_sequencer() noexcept {
   while (!unsubmitted_.empty()) {
     try {
-      if (called_later_ || !submit_some()) return;
+      if (retry_pending_ || !submit_some()) return;
       ahead_since_.reset();
     } catch (const CallError& error) {
       if (error.kind() == CallError::Kind::QueueFull && held_up_ && wait_for_others()) return;
-      return refuse_unsubmitted(give_up());
+      return refuse_unsubmitted(abort_all_ranks());
     } catch (...) {
-      return refuse_unsubmitted(give_up());
+      return refuse_unsubmitted(abort_all_ranks());
     }
   }
   held_up_ = false;
   rest_.reset();
 }
 
-// Returns false if none may be asked for yet: then ask() will be called. Transfers pass the gate, too: whoever asks may
-// be the one who takes another's turn.
+// Returns false if none may be asked for yet: then submit_to_sequencer() will be called. Transfers pass the gate, too:
+// whoever asks may be the one who takes another's turn.
 bool CudaCommunicator::submit_some() {
   LaunchGate& gate = LaunchGate::of_process();
   const std::size_t count = prepare();
   if (count == 0) return false;
-  if (!gate.try_enter() && (called_later_ || !gate.try_enter(later()))) {
-    called_later_ = held_up_ = true;
+  if (!gate.try_enter() && (retry_pending_ || !gate.try_enter(make_retry()))) {
+    retry_pending_ = held_up_ = true;
     return false;
   }
   struct Leave {
@@ -129,19 +129,20 @@ bool CudaCommunicator::submit_some() {
   return true;
 }
 
-// Returns how many of those that have been submitted first can be asked for. If it is not all, ask() will be called.
+// Returns how many of those that have been submitted first can be asked for. If it is not all, submit_to_sequencer()
+// will be called.
 std::size_t CudaCommunicator::prepare() {
   std::size_t prepared = 0;
-  for (CollectiveSubmission& submission : unsubmitted_.front(most_at_a_time)) {
+  for (CollectiveSubmission& submission : unsubmitted_.front(max_batch)) {
     if (clique() == nullptr) {
       if (rank() == 0 && submission.failure == nullptr) submission.shared = make_recycled<PeerCopy>();
     } else {
       const std::optional<CollectiveAlgorithm> algorithm = choose_algorithm(submission.requests);
       if (!algorithm) {
-        called_later_ = held_up_ = true;
+        retry_pending_ = held_up_ = true;
         return prepared;
       }
-      if (submission.failure == nullptr) submission.failure = objection(submission.requests, *algorithm);
+      if (submission.failure == nullptr) submission.failure = refusal_for(submission.requests, *algorithm);
       if (rank() == 0 && submission.failure == nullptr)
         submission.shared = make_shared_part(submission.requests, *algorithm);
     }
@@ -153,7 +154,7 @@ std::size_t CudaCommunicator::prepare() {
 // How the operations will be done: the same on all ranks. Nothing as long as NCCL's communicator has not been made, or
 // the code for them is not there.
 std::optional<CollectiveAlgorithm> CudaCommunicator::choose_algorithm(const CollectiveRequests& requests) {
-  if (!clique()->created() && !clique()->created(later())) return std::nullopt;
+  if (!clique()->created() && !clique()->created(make_retry())) return std::nullopt;
   const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, world_size());
   if (algorithm == CollectiveAlgorithm::Nccl) return algorithm;
   bool usable = true;
@@ -174,9 +175,9 @@ std::optional<bool> CudaCommunicator::has_code(const CollectiveRequest& request)
   if (peers == nullptr || peers->prepared(request))
     return has_code_.emplace(code, peers != nullptr && peers->usable(request)).first->second;
   clique()->run_on_helper_thread("cox-nccl-code",
-                                 [clique = clique(), devices, peers, request, then = later()]() mutable {
+                                 [clique = clique(), devices, peers, request, then = make_retry()]() mutable {
                                    try {
-                                     peers->prepare(request, [] { return LaunchGate::of_process().quiet(); });
+                                     peers->prepare(request, [] { return LaunchGate::of_process().quiesce(); });
                                    } catch (...) {
                                      clique->abort(std::current_exception());
                                    }
@@ -186,8 +187,8 @@ std::optional<bool> CudaCommunicator::has_code(const CollectiveRequest& request)
 }
 
 // Why nobody can do the operations; null: NCCL or we can.
-std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& requests,
-                                               CollectiveAlgorithm algorithm) const {
+std::exception_ptr CudaCommunicator::refusal_for(const CollectiveRequests& requests,
+                                                 CollectiveAlgorithm algorithm) const {
   if (algorithm != CollectiveAlgorithm::Nccl) return nullptr;
   for (const CollectiveRequest& request : requests) {
     if (!facts_of(request.operation).reduces || request.count == 0) continue;
@@ -205,11 +206,11 @@ std::exception_ptr CudaCommunicator::objection(const CollectiveRequests& request
   return nullptr;
 }
 
-UniqueFunction<void()> CudaCommunicator::later() {
+UniqueFunction<void()> CudaCommunicator::make_retry() {
   return [posts = context_->communication->posts, self = self_] {
     posts->post([self] {
       if (*self == nullptr) return;
-      (*self)->called_later_ = false;
+      (*self)->retry_pending_ = false;
       (*self)->submit_to_sequencer();
     });
   };
@@ -220,13 +221,13 @@ bool CudaCommunicator::wait_for_others() {
   const auto now = std::chrono::steady_clock::now();
   if (!ahead_since_) ahead_since_ = now;
   if (now - *ahead_since_ > patience_with_others) return false;
-  later()();
-  called_later_ = true;
+  make_retry()();
+  retry_pending_ = true;
   return true;
 }
 
 // Where what hinders it is caught.
-std::exception_ptr CudaCommunicator::give_up() noexcept {
+std::exception_ptr CudaCommunicator::abort_all_ranks() noexcept {
   try {
     abort_pending(*group(), this);
   } catch (...) {
@@ -247,7 +248,7 @@ std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequest
   return operation;
 }
 
-std::shared_ptr<RankOperation> CudaCommunicator::make_part(CudaCollective& collective, CudaStream& on) const {
+std::shared_ptr<RankOperation> CudaCommunicator::make_part(CudaCollective& collective, CudaStream& stream) const {
   const CollectiveRequest& request = collective.requests.front();
   std::shared_ptr<RankOperation> part;
   if (clique() == nullptr) {
@@ -263,9 +264,9 @@ std::shared_ptr<RankOperation> CudaCommunicator::make_part(CudaCollective& colle
     part = std::move(all);
   }
   part->waits = std::move(collective.waits);
-  part->asked_on = on.shared_from_this();
-  part->error_sequence = on.next_sequence();
-  part->reports = on.reports;
+  part->origin_stream = stream.shared_from_this();
+  part->error_sequence = stream.next_sequence();
+  part->reports = stream.reports;
   part->site = request.caller.site;
   return part;
 }

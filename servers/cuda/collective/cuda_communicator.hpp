@@ -53,16 +53,16 @@ class CudaCommunicator : public Communicator {
   ~CudaCommunicator();
 
   /// The rank's next operation, on behalf of a stream, whose errors get what becomes of it. Returns where its end will
-  /// be; then ask() must be called. Throws CallError QueueFull (too much waits to be asked for), std::bad_alloc; then
-  /// nothing was submitted.
-  StreamPosition submit(CudaCollective collective, CudaStream& on);
+  /// be; then submit_to_sequencer() must be called. Throws CallError QueueFull (too much waits to be asked for),
+  /// std::bad_alloc; then nothing was submitted.
+  StreamPosition submit(CudaCollective collective, CudaStream& stream);
   /// Asks for what has been submitted; or for some of it, and for the rest by itself when NCCL has made the
   /// communicator, the code is there, and the gate is open. If that fails, the communicator is given up for all ranks.
   void submit_to_sequencer() noexcept;
   /// There is something to ask for.
   [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
   /// As much as is asked for at a time.
-  [[nodiscard]] bool batch_full() const noexcept { return unsubmitted_.size() >= most_at_a_time; }
+  [[nodiscard]] bool batch_full() const noexcept { return unsubmitted_.size() >= max_batch; }
   /// What was submitted will not be asked for.
   void refuse_unsubmitted(const std::exception_ptr& refusal) noexcept;
 
@@ -84,19 +84,19 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return context_->clique; }
 
  private:
-  static constexpr std::size_t most_at_a_time = LaunchBatch::most;  // its device can be given their kernels together
+  static constexpr std::size_t max_batch = LaunchBatch::max_kernels;  // its device can be given their kernels together
 
-  [[nodiscard]] std::shared_ptr<RankOperation> make_part(CudaCollective& collective, CudaStream& on) const;
+  [[nodiscard]] std::shared_ptr<RankOperation> make_part(CudaCollective& collective, CudaStream& stream) const;
   [[nodiscard]] std::shared_ptr<void> make_shared_part(const CollectiveRequests& requests,
                                                        CollectiveAlgorithm algorithm) const;
-  [[nodiscard]] std::exception_ptr objection(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const;
+  [[nodiscard]] std::exception_ptr refusal_for(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const;
   [[nodiscard]] std::optional<CollectiveAlgorithm> choose_algorithm(const CollectiveRequests& requests);
   [[nodiscard]] std::optional<bool> has_code(const CollectiveRequest& request);
   [[nodiscard]] std::size_t prepare();
   [[nodiscard]] bool submit_some();
   [[nodiscard]] bool wait_for_others();
-  [[nodiscard]] std::exception_ptr give_up() noexcept;
-  [[nodiscard]] UniqueFunction<void()> later();
+  [[nodiscard]] std::exception_ptr abort_all_ranks() noexcept;
+  [[nodiscard]] UniqueFunction<void()> make_retry();
 
   const StreamSlot slot_;
   const std::shared_ptr<RankContext> context_;
@@ -104,8 +104,8 @@ class CudaCommunicator : public Communicator {
   std::uint64_t last_;
   std::map<PeerKernels::Code, bool> has_code_;  // whether PeerKernels has that for such operations, where that is known
   PendingSubmissions unsubmitted_;
-  bool called_later_ = false;  // what later() has given will be called: it asks
-  bool held_up_ = false;       // since there was nothing unasked, something had to be asked for later
+  bool retry_pending_ = false;  // what make_retry() has given will be called: it asks
+  bool held_up_ = false;        // since there was nothing unasked, something had to be asked for later
   std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more unasked
   const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
   PendingCollectives& pending_;

@@ -20,15 +20,15 @@ Sequencer& sequencer() { return CommunicationGroups::of_process().sequencer(); }
 
 }  // namespace
 
-CudaCommunicator& CudaCommunicators::of(const std::shared_ptr<CommunicationGroup>& group,
-                                        const CollectiveRequest& request) {
+CudaCommunicator& CudaCommunicators::find_or_create(const std::shared_ptr<CommunicationGroup>& group,
+                                                    const CollectiveRequest& request) {
   if (!is_transfer(request.operation))
     if (const auto found = communicators_.find(group->number()); found != communicators_.end()) return *found->second;
   CommunicationGroup::Ranks ranks = group->ranks_of(device_, request);
   if (const auto found = communicators_.find(ranks.number); found != communicators_.end()) return *found->second;
   reap();
   const std::shared_ptr<const CudaCommunication> on = communication();
-  const StreamSlot slot = streams_.take_slot();
+  const StreamSlot slot = streams_.acquire_slot();
   try {
     const auto index = static_cast<std::size_t>(slot);
     if (by_slot_.size() <= index) by_slot_.resize(index + 1);
@@ -37,7 +37,7 @@ CudaCommunicator& CudaCommunicators::of(const std::shared_ptr<CommunicationGroup
     by_slot_[index] = &kept;
     return kept;
   } catch (...) {
-    streams_.give_back(slot);
+    streams_.release_slot(slot);
     throw;
   }
 }
@@ -54,7 +54,7 @@ void CudaCommunicators::note_each(const StreamPosition& position, const StreamPo
   };
   for (const StreamPosition& wait : waits) {
     if (wait.stream == position.stream) continue;
-    if (at(wait.stream) != nullptr) add(wait);
+    if (communicator_at(wait.stream) != nullptr) add(wait);
     const auto other = static_cast<std::size_t>(wait.stream);
     if (other < awaited_.size()) awaited_[other].for_each_until(wait.position, streams_, add);
   }
@@ -68,7 +68,7 @@ CollectiveDependencies CudaCommunicators::note_collective(const StreamPosition& 
                                                           const StreamPositions& waits) {
   CollectiveDependencies dependencies;
   note_each(position, waits, [&](const StreamPosition& collective) {
-    if (const CudaCommunicator* const communicator = at(collective.stream))
+    if (const CudaCommunicator* const communicator = communicator_at(collective.stream))
       dependencies.push_back(communicator->operation_at(collective.position));
   });
   return dependencies;
@@ -94,7 +94,7 @@ bool CudaCommunicators::copies_in_flight() const noexcept {
   });
 }
 
-void CudaCommunicators::leave(std::uint64_t generation, const std::function<void()>& look) noexcept {
+void CudaCommunicators::leave(std::uint64_t generation, const std::function<void()>& poll) noexcept {
   std::exception_ptr cause;
   try {
     cause = std::make_exception_ptr(
@@ -102,13 +102,13 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
     const auto has_unsubmitted = [](const auto& entry) { return entry.second->has_unsubmitted(); };
     const auto asked_by = std::chrono::steady_clock::now() + patience_with_nccl;
     while (std::ranges::any_of(communicators_, has_unsubmitted) && std::chrono::steady_clock::now() < asked_by) {
-      look();
+      poll();
       std::this_thread::yield();
     }
     const auto groups = CommunicationGroups::of_process().leave(device_, generation);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!all_issued() && std::chrono::steady_clock::now() < deadline) {
-      look();
+      poll();
       std::this_thread::yield();
     }
     for (const auto& group : groups) group->close(cause);
@@ -120,7 +120,7 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
   for (const auto& [number, communicator] : communicators_)
     communicator->refuse_unsubmitted(communicator->abort(cause));
   while (!all_issued()) {
-    look();
+    poll();
     std::this_thread::yield();
   }
   if (communication_ == nullptr) return;
@@ -138,10 +138,10 @@ const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication
   // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
   posts_->set_coalesced([device = device_] {
     sequencer().drain_launches(device);
-    LaunchGate::of_process().remove_part();
+    LaunchGate::of_process().remove_launch();
   });
   sequencer().set_launch_thread(device_, [posts = posts_] {
-    LaunchGate::of_process().add_part();
+    LaunchGate::of_process().add_launch();
     posts->post_coalesced();
   });
   communication_ = std::move(made);
@@ -170,13 +170,13 @@ void CudaCommunicators::reap() {
   std::erase_if(communicators_, [this](const auto& entry) {
     const StreamSlot slot = entry.second->last_position().stream;
     streams_.timeline(slot).poll();
-    if (!entry.second->over()) return false;
+    if (!entry.second->is_finished()) return false;
     if (const auto& clique = entry.second->clique()) {
       clique->close();
       old_cliques_.push_back(clique);
     }
     by_slot_[static_cast<std::size_t>(slot)] = nullptr;
-    streams_.give_back(slot);
+    streams_.release_slot(slot);
     return true;
   });
 }

@@ -28,8 +28,8 @@ class CudaCommunicators {
 
   /// The rank that an operation is for: a transfer has other ranks than what all do together. Throws CollectiveError
   /// Aborted (the group is closed), CudaError, std::bad_alloc.
-  [[nodiscard]] CudaCommunicator& of(const std::shared_ptr<CommunicationGroup>& group,
-                                     const CollectiveRequest& request);
+  [[nodiscard]] CudaCommunicator& find_or_create(const std::shared_ptr<CommunicationGroup>& group,
+                                                 const CollectiveRequest& request);
   /// What is at `position` waits for these: notes the collectives among them, and those that they wait for themselves.
   /// Throws std::bad_alloc.
   void note_waits(const StreamPosition& position, const StreamPositions& waits) {
@@ -40,10 +40,10 @@ class CudaCommunicators {
   [[nodiscard]] CollectiveDependencies note_collective(const StreamPosition& position, const StreamPositions& waits);
   /// Where all that was asked for so far ends. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
-  /// The device asks for nothing any more. Calls `look()` again and again until all it has asked for has been issued:
+  /// The device asks for nothing any more. Calls `poll()` again and again until all it has asked for has been issued:
   /// what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been, is
   /// known not to come.
-  void leave(std::uint64_t generation, const std::function<void()>& look) noexcept;
+  void leave(std::uint64_t generation, const std::function<void()>& poll) noexcept;
   /// Copies of transfers, from or to the device, are not known to be complete.
   [[nodiscard]] bool copies_in_flight() const noexcept;
   /// Blocks until NCCL has nothing on the device any more, but for `patience_with_nccl` at most. When all work of the
@@ -57,7 +57,7 @@ class CudaCommunicators {
   void note(const StreamPosition& position, const StreamPositions& waits);
   template <class Visit>
   void note_each(const StreamPosition& position, const StreamPositions& waits, Visit&& visit);
-  [[nodiscard]] const CudaCommunicator* at(StreamSlot slot) const noexcept {
+  [[nodiscard]] const CudaCommunicator* communicator_at(StreamSlot slot) const noexcept {
     const auto index = static_cast<std::size_t>(slot);
     return index < by_slot_.size() ? by_slot_[index] : nullptr;
   }

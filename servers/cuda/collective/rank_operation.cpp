@@ -9,15 +9,16 @@ namespace cox::detail {
 namespace {
 
 // Not before all that had its turn up to there has been issued.
-void end_in_turn(const RankContext& of, const StreamPosition& position, std::uint64_t behind,
-                 const std::shared_ptr<CudaEvent>& event) noexcept {
-  CudaTimeline& timeline = of.communication->streams.timeline(position.stream);
-  CompletionOrder& turns = *of.communication->turns;
+void complete_in_order(const RankContext& context, const StreamPosition& position, std::uint64_t behind,
+                       const std::shared_ptr<CudaEvent>& event) noexcept {
+  CudaTimeline& timeline = context.communication->streams.timeline(position.stream);
+  CompletionOrder& turns = *context.communication->turns;
   if (turns.all_issued(behind)) return timeline.end(position.position, event);
   try {
     turns.when_issued(behind, [&timeline, at = position.position, event] { timeline.end(at, event); });
   } catch (...) {  // no memory to keep the order
-    report_task_error({of.group->devices().devices()[of.rank], StreamId::current(), std::current_exception()});
+    report_task_error(
+        {context.group->devices().devices()[context.rank], StreamId::current(), std::current_exception()});
     timeline.end(position.position, event);
   }
 }
@@ -25,55 +26,57 @@ void end_in_turn(const RankContext& of, const StreamPosition& position, std::uin
 }  // namespace
 
 // The error comes before the end: who waits for that finds it.
-void RankOperation::end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
+void RankOperation::complete(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   if (error != nullptr) fail(error);
-  if (event == nullptr) return end_behind_waits();
-  end_in_turn(*of, position, behind_, event);
+  if (event == nullptr) return complete_after_waits();
+  complete_in_order(*context, position, behind_, event);
 }
 
-void RankOperation::end_behind_waits() noexcept {
+void RankOperation::complete_after_waits() noexcept {
   try {
-    of->communication->streams.when_complete(
-        waits, [of = of, at = position, behind = behind_] { end_in_turn(*of, at, behind, nullptr); });
+    context->communication->streams.when_complete(
+        waits, [owner = context, at = position, behind = behind_] { complete_in_order(*owner, at, behind, nullptr); });
   } catch (...) {  // no memory to wait
-    report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
-    end_in_turn(*of, position, behind_, nullptr);
+    report_task_error(
+        {context->group->devices().devices()[context->rank], StreamId::current(), std::current_exception()});
+    complete_in_order(*context, position, behind_, nullptr);
   }
 }
 
-RankOperation::RankOperation(std::shared_ptr<RankContext> whose) : of(std::move(whose)) {
-  of->communication->turns->expect();
+RankOperation::RankOperation(std::shared_ptr<RankContext> whose) : context(std::move(whose)) {
+  context->communication->turns->reserve();
 }
 
 RankOperation::~RankOperation() {
-  if (is_expected_) of->communication->turns->forget();
+  if (is_expected_) context->communication->turns->cancel();
 }
 
 void RankOperation::retire() noexcept {
   const std::uint64_t turn = std::exchange(turn_, 0);
   if (turn == 0) return;
-  of->communication->turns->issued(turn);
+  context->communication->turns->issued(turn);
 }
 
 void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
-  tell(refusal);
-  end_behind_waits();
+  report(refusal);
+  complete_after_waits();
 }
 
 void RankOperation::fail(const std::exception_ptr& error) noexcept {
   if (failed_.exchange(true)) return;
-  of->recorder->failed(sequence, of->rank, error);
+  context->recorder->failed(sequence, context->rank, error);
   try {
-    of->group->sequencer().abort(of->number, error);
+    context->group->sequencer().abort(context->number, error);
   } catch (...) {
-    report_task_error({of->group->devices().devices()[of->rank], StreamId::current(), std::current_exception()});
+    report_task_error(
+        {context->group->devices().devices()[context->rank], StreamId::current(), std::current_exception()});
   }
-  tell(error);
+  report(error);
 }
 
-void RankOperation::tell(const std::exception_ptr& error) noexcept {
-  asked_on->fail_at(error_sequence, error, reports);
-  of->group->report_failure(error);
+void RankOperation::report(const std::exception_ptr& error) noexcept {
+  origin_stream->fail_at(error_sequence, error, reports);
+  context->group->report_failure(error);
 }
 
 }  // namespace cox::detail

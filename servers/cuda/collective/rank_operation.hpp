@@ -67,37 +67,37 @@ class RankOperation {
   virtual void on_release(std::shared_ptr<void> shared) = 0;
   /// Device thread. The part has been issued, and ends with `event`; or, without one, it never will be, and ends behind
   /// what it was to wait for: others use its memory behind it.
-  void end(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
+  void complete(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
   /// Device thread. The operation was refused; it ends as without an event.
   void refuse(const std::exception_ptr& refusal) noexcept;
   /// The operation has failed: told to the stream that asked for it, and the communicator ends, since the ranks no
   /// longer agree on what comes next. Any thread.
   void fail(const std::exception_ptr& error) noexcept;
 
-  const std::shared_ptr<RankContext> of;
-  StreamPosition position;                  ///< of the end
-  StreamPositions waits;                    ///< what must be done before
-  std::shared_ptr<CudaStream> asked_on;     ///< whose errors get what becomes of it
-  std::uint64_t error_sequence = 0;         ///< among these
-  std::shared_ptr<FailureReports> reports;  ///< of that stream
+  const std::shared_ptr<RankContext> context;
+  StreamPosition position;                    ///< of the end
+  StreamPositions waits;                      ///< what must be done before
+  std::shared_ptr<CudaStream> origin_stream;  ///< whose errors get what becomes of it
+  std::uint64_t error_sequence = 0;           ///< among these
+  std::shared_ptr<FailureReports> reports;    ///< of that stream
   std::source_location site;
   std::uint64_t sequence = 0;  ///< known when it is its turn
 
  protected:
   /// The part has its turn, and will be issued later.
   void reserve_slot() noexcept {
-    turn_ = of->communication->turns->take();
+    turn_ = context->communication->turns->take();
     is_expected_ = false;
     behind_ = turn_ - 1;
   }
   /// The part has its turn, and all that it waits for is known as events: it holds nobody up.
-  void skip_slot() noexcept { behind_ = of->communication->turns->last(); }
+  void skip_slot() noexcept { behind_ = context->communication->turns->last(); }
   /// Device thread. The part has been issued, or never will be. Idempotent.
   void retire() noexcept;
 
  private:
-  void tell(const std::exception_ptr& error) noexcept;
-  void end_behind_waits() noexcept;
+  void report(const std::exception_ptr& error) noexcept;
+  void complete_after_waits() noexcept;
 
   bool is_expected_ = true;   // to take a place
   std::uint64_t turn_ = 0;    // among those that others' ends come behind; 0: none, or it has been issued
@@ -106,17 +106,17 @@ class RankOperation {
   std::atomic<bool> failed_{false};
 };
 
-/// A part's turn while it waits to be issued on the stream `on`: then part->issue(target), on the device thread; or, if
-/// it is dropped without that, part->give_up(error), since the others wait for it: with the error that the stream was
-/// told of before.
+/// A part's turn while it waits to be issued on the stream `stream`: then part->issue(target), on the device thread;
+/// or, if it is dropped without that, part->abort(error), since the others wait for it: with the error that the stream
+/// was told of before.
 template <class Part>
 class LaunchGuard {
  public:
-  LaunchGuard(std::shared_ptr<Part> part, CudaStream& on) noexcept : part_(std::move(part)), on_(&on) {}
+  LaunchGuard(std::shared_ptr<Part> part, CudaStream& stream) noexcept : part_(std::move(part)), stream_(&stream) {}
   LaunchGuard(LaunchGuard&&) noexcept = default;
   LaunchGuard& operator=(LaunchGuard&&) = delete;
   ~LaunchGuard() {
-    if (part_ != nullptr) part_->give_up(why());
+    if (part_ != nullptr) part_->abort(why());
   }
   void operator()(const IssueTarget& target) { std::exchange(part_, nullptr)->issue(target); }
 
@@ -124,7 +124,7 @@ class LaunchGuard {
   // The stream is that of collectives or transfers, whose errors nobody else asks for.
   [[nodiscard]] std::exception_ptr why() const noexcept {
     try {
-      if (auto error = on_->remove_errors_between(0, ~std::uint64_t{0})) return error;
+      if (auto error = stream_->remove_errors_between(0, ~std::uint64_t{0})) return error;
       return std::make_exception_ptr(
           CollectiveError(CollectiveError::Kind::Backend, "there was no memory to have it issued", part_->site));
     } catch (...) {
@@ -133,7 +133,7 @@ class LaunchGuard {
   }
 
   std::shared_ptr<Part> part_;
-  CudaStream* on_;  // which the part keeps
+  CudaStream* stream_;  // which the part keeps
 };
 
 }  // namespace detail

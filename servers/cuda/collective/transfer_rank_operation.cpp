@@ -15,31 +15,31 @@ constexpr std::uint64_t most_in_flight = 256;
 
 // If all that the rank waits for has been issued, its device's thread need not be woken before the end.
 void TransferRankOperation::on_release(std::shared_ptr<void> shared) {
-  meeting_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
-  if (place == 0) of->communication->copies->add(meeting_);
+  peer_copy_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
+  if (place == 0) context->communication->copies->add(peer_copy_);
   if (ready) {
     skip_slot();
-    return come(std::move(*ready), nullptr);
+    return arrive(std::move(*ready), nullptr);
   }
   reserve_slot();
-  of->communication->posts->post([part = shared_from_this()] { part->wait_for_issue(); });
+  context->communication->posts->post([part = shared_from_this()] { part->wait_for_issue(); });
 }
 
 // On the device thread: comes when the driver can be told what the rank waits for.
 void TransferRankOperation::wait_for_issue() {
-  CudaStream& stream = *of->communication->stream;
+  CudaStream& stream = *context->communication->stream;
   LaunchGuard turn(shared_from_this(), stream);
   try {
-    of->communication->streams.submit(stream, waits, {nullptr, nullptr, site}, std::move(turn), room());
+    context->communication->streams.submit(stream, waits, {nullptr, nullptr, site}, std::move(turn), room());
   } catch (...) {
-    give_up(std::current_exception());  // which says more than its turn would
+    abort(std::current_exception());  // which says more than its turn would
   }
 }
 
 // The other side waits for it. Idempotent.
-void TransferRankOperation::give_up(const std::exception_ptr& error) noexcept {
+void TransferRankOperation::abort(const std::exception_ptr& error) noexcept {
   try {
-    come({}, error);
+    arrive({}, error);
   } catch (...) {
     fail(std::current_exception());
   }
@@ -52,17 +52,17 @@ void TransferRankOperation::issue(const IssueTarget& target) {
   std::exception_ptr failure;
   try {
     if (gpu_faulted()) throw_gpu_fault(site);
-    behind.push_back(target.queue->mark(of->communication->streams.events()));
+    behind.push_back(target.queue->mark(context->communication->streams.events()));
   } catch (...) {
     failure = std::current_exception();
   }
-  come(std::move(behind), failure);
+  arrive(std::move(behind), failure);
   retire();
 }
 
 // What must have been reached before the driver is given another copy.
 std::shared_ptr<CudaEvent> TransferRankOperation::room() const {
-  CudaTimeline& timeline = of->communication->streams.timeline(position.stream);
+  CudaTimeline& timeline = context->communication->streams.timeline(position.stream);
   if (has_room(timeline)) return nullptr;
   return timeline.covering(timeline.completed() + most_in_flight / 2)->event;
 }
@@ -72,22 +72,24 @@ bool TransferRankOperation::has_room(CudaTimeline& timeline) noexcept {
   return timeline.in_flight() < most_in_flight;
 }
 
-void TransferRankOperation::come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
-  if (std::exchange(came_, true)) return;
-  of->recorder->started(sequence, of->rank);
-  const auto at = std::exchange(meeting_, nullptr);  // which will refer to this part
-  at->come(place, {.memory = std::move(memory),
-                   .ready = std::move(behind),
-                   .line = place == 0 ? of->communication->copies : nullptr,
-                   .events = &of->communication->streams.events(),
-                   .failure = std::move(failure),
-                   .end = [part = shared_from_this()](const std::exception_ptr& error,
-                                                      const std::shared_ptr<CudaEvent>& event) {
-                     if (event != nullptr && error == nullptr)
-                       event->notify_lazily(
-                           [of = part->of, sequence = part->sequence] { of->recorder->completed(sequence, of->rank); });
-                     part->of->communication->posts->post([part, error, event] { part->end(error, event); });
-                   }});
+void TransferRankOperation::arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
+  if (std::exchange(has_arrived_, true)) return;
+  context->recorder->started(sequence, context->rank);
+  const auto at = std::exchange(peer_copy_, nullptr);  // which will refer to this part
+  at->arrive(place,
+             {.memory = std::move(memory),
+              .ready = std::move(behind),
+              .stream = place == 0 ? context->communication->copies : nullptr,
+              .events = &context->communication->streams.events(),
+              .failure = std::move(failure),
+              .on_completed = [part = shared_from_this()](const std::exception_ptr& error,
+                                                          const std::shared_ptr<CudaEvent>& event) {
+                if (event != nullptr && error == nullptr)
+                  event->notify_lazily([owner = part->context, sequence = part->sequence] {
+                    owner->recorder->completed(sequence, owner->rank);
+                  });
+                part->context->communication->posts->post([part, error, event] { part->complete(error, event); });
+              }});
 }
 
 }  // namespace cox::detail

@@ -31,12 +31,12 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
 
   void wait_for_issue();
   void issue(const IssueTarget& target);
-  void give_up(const std::exception_ptr& error) noexcept;
+  void abort(const std::exception_ptr& error) noexcept;
   [[nodiscard]] std::shared_ptr<CudaEvent> room() const;
-  void come(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
+  void arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
 
-  std::shared_ptr<PeerCopy> meeting_;
-  bool came_ = false;
+  std::shared_ptr<PeerCopy> peer_copy_;
+  bool has_arrived_ = false;
 };
 
 }  // namespace cox::detail

@@ -32,7 +32,7 @@ std::string name_of(int architecture) { return "sm_" + std::to_string(architectu
 
 }  // namespace
 
-KernelImage KernelImage::look_at(std::span<const std::byte> image) noexcept {
+KernelImage KernelImage::inspect(std::span<const std::byte> image) noexcept {
   if (read<std::uint32_t>(image, 0) == fatbin_magic) return {Kind::Fatbin, 0};
   const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
   if (text.starts_with("\x7f"

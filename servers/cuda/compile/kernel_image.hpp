@@ -14,7 +14,7 @@ struct KernelImage {
   Kind kind = Kind::Unknown;
   int architecture = 0;  ///< of a cubin, as 90 for 9.0; 0: not known
 
-  [[nodiscard]] static KernelImage look_at(std::span<const std::byte> image) noexcept;
+  [[nodiscard]] static KernelImage inspect(std::span<const std::byte> image) noexcept;
 
   /// Why a device of compute capability `major`.`minor` cannot run it; nothing if, as far as can be seen, it can.
   [[nodiscard]] std::optional<std::string> refusal(int major, int minor) const;

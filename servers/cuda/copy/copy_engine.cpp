@@ -73,7 +73,7 @@ class CopyEngine::Copier {
   /// An event behind all of these.
   std::shared_ptr<CudaEvent> join(const std::vector<std::shared_ptr<CudaEvent>>& ends) {
     if (ends.size() == 1) return ends.front();
-    for (const auto& end : ends) end->delay(stream_);
+    for (const auto& end : ends) end->enqueue_wait(stream_);
     return events_.record(stream_);
   }
 
@@ -185,9 +185,9 @@ void CopyEngine::add(CopyTask&& task) {
       if (threads_.empty()) throw;
     }
   }
-  const std::vector<std::shared_ptr<CudaEvent>> after = std::move(task.after);
+  const std::vector<std::shared_ptr<CudaEvent>> after = std::move(task.dependencies);
   job->task = std::move(task);
-  if (job->pieces.empty()) return job->task.done(job->task, nullptr, nullptr);
+  if (job->pieces.empty()) return job->task.on_completed(job->task, nullptr, nullptr);
   for (const std::shared_ptr<CudaEvent>& event : after) {
     if (event->reached()) continue;
     job->awaited.fetch_add(1, std::memory_order_relaxed);
@@ -267,7 +267,8 @@ void CopyEngine::finish(Job& job, Copier* copier) noexcept {
   if (end == nullptr)  // there is no event behind all: what the copies use must stay until they are over
     for (const auto& each : job.ends) each->wait();
   job.ends.clear();
-  if (job.task.done) job.task.done(job.task, job.error, std::move(end));  // else it has become another job
+  if (job.task.on_completed)
+    job.task.on_completed(job.task, job.error, std::move(end));  // else it has become another job
 }
 
 }  // namespace cox::detail

@@ -31,13 +31,13 @@ struct CopyTask {
 
   Direction direction = Direction::ToDevice;
   std::vector<Part> parts;
-  std::vector<std::shared_ptr<CudaEvent>> after;  ///< must have been reached before
+  std::vector<std::shared_ptr<CudaEvent>> dependencies;  ///< must have been reached before
   /// To the host: makes page-locked memory for the parts, which then need not go through that of the engine. Called on
   /// a thread that copies, since it may take long. False: there is none, and `host` of each part is heap memory.
   UniqueFunction<bool(std::vector<Part>& parts)> make_direct;
   /// Called once, on a thread that copies, when the device has been given all (then `end` is reached when it has done
   /// it), or the host has all (`end` is null); with the first error, if there was one. Must not throw.
-  UniqueFunction<void(CopyTask& task, std::exception_ptr error, std::shared_ptr<CudaEvent> end)> done;
+  UniqueFunction<void(CopyTask& task, std::exception_ptr error, std::shared_ptr<CudaEvent> end)> on_completed;
 };
 
 struct CopyEngineOptions {

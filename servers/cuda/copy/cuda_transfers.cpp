@@ -20,14 +20,14 @@ StreamSlot CudaTransfers::next_slot() {
   }
   slots_.reserve(slots_.size() + 1);
   turn_ = slots_.size();
-  slots_.push_back(streams_.take_slot());
+  slots_.push_back(streams_.acquire_slot());
   return slots_.back();
 }
 
 StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task) {
   const StreamSlot slot = next_slot();
-  task.done = [this, slot, posts = posts_, done = std::move(task.done)](CopyTask& ending, std::exception_ptr error,
-                                                                        std::shared_ptr<CudaEvent> end) mutable {
+  task.on_completed = [this, slot, posts = posts_, done = std::move(task.on_completed)](
+                          CopyTask& ending, std::exception_ptr error, std::shared_ptr<CudaEvent> end) mutable {
     const auto note_end = [&] { posts->post([this, slot, end] { this->end(slot, end); }); };
     // Who has what was read finds the memory used no more; who waits for an upload finds its failure.
     if (ending.direction == CopyTask::Direction::ToHost) note_end();
@@ -36,17 +36,17 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
     if (ending.direction == CopyTask::Direction::ToDevice) note_end();
   };
   if (streams_.issued(waits)) {
-    hand_over(waits, std::move(task));
+    start(waits, std::move(task));
   } else {
     waiting_.push_back({waits, std::move(task)});
   }
-  ++under_way_;
+  ++in_flight_;
   return {slot, streams_.timeline(slot).submit()};
 }
 
 // On failure the task is as it was.
-void CudaTransfers::hand_over(const StreamPositions& waits, CopyTask&& task) {
-  streams_.add_events(waits, task.after);
+void CudaTransfers::start(const StreamPositions& waits, CopyTask&& task) {
+  streams_.add_events(waits, task.dependencies);
   engine_.add(std::move(task));
 }
 
@@ -60,7 +60,7 @@ bool CudaTransfers::advance() {
     Waiting first = std::move(*next);
     next = waiting_.erase(next);
     try {
-      hand_over(first.waits, std::move(first.task));
+      start(first.waits, std::move(first.task));
     } catch (...) {
       fail(std::move(first), std::current_exception());
     }
@@ -74,22 +74,22 @@ void CudaTransfers::fail(Waiting transfer, const std::exception_ptr& error) noex
   std::shared_ptr<CopyTask> task;
   try {
     task = std::make_shared<CopyTask>(std::move(transfer.task));
-    streams_.when_complete(transfer.waits, [task, error] { task->done(*task, error, nullptr); });
+    streams_.when_complete(transfer.waits, [task, error] { task->on_completed(*task, error, nullptr); });
   } catch (...) {  // no memory to wait
     CopyTask& left = task != nullptr ? *task : transfer.task;
-    left.done(left, error, nullptr);
+    left.on_completed(left, error, nullptr);
   }
 }
 
 void CudaTransfers::end(StreamSlot slot, std::shared_ptr<CudaEvent> event) {
   CudaTimeline& timeline = streams_.timeline(slot);
   timeline.end(timeline.submitted(), std::move(event));  // one at a time
-  --under_way_;
+  --in_flight_;
 }
 
 void CudaTransfers::abandon() noexcept {
   for (Waiting& waiting : waiting_)
-    waiting.task.done(waiting.task, gpu_fault_error(std::source_location::current()), nullptr);
+    waiting.task.on_completed(waiting.task, gpu_fault_error(std::source_location::current()), nullptr);
   waiting_.clear();
 }
 

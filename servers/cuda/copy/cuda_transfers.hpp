@@ -31,7 +31,7 @@ class CudaTransfers {
   /// Hands over what can begin by now. Returns whether there was anything.
   bool advance();
   /// Some have not ended.
-  [[nodiscard]] bool under_way() const noexcept { return under_way_ != 0; }
+  [[nodiscard]] bool in_flight() const noexcept { return in_flight_ != 0; }
   /// Ends what has not been handed over. After a fault of the GPU.
   void abandon() noexcept;
 
@@ -42,7 +42,7 @@ class CudaTransfers {
   };
   /// Notes the end on the device thread.
   void end(StreamSlot slot, std::shared_ptr<CudaEvent> event);
-  void hand_over(const StreamPositions& waits, CopyTask&& task);
+  void start(const StreamPositions& waits, CopyTask&& task);
   void fail(Waiting transfer, const std::exception_ptr& error) noexcept;
 
   CudaStreams& streams_;
@@ -51,7 +51,7 @@ class CudaTransfers {
   std::list<Waiting> waiting_;
   std::vector<StreamSlot> slots_;  // all that are ours
   std::size_t turn_ = 0;
-  std::size_t under_way_ = 0;
+  std::size_t in_flight_ = 0;
 };
 
 }  // namespace cox::detail

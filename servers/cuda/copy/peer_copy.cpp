@@ -53,14 +53,14 @@ std::shared_ptr<CudaEvent> end_of_queued(CUstream stream, CudaEvents& events) no
 
 }  // namespace
 
-void PeerCopy::come(std::size_t place, Side side) {
+void PeerCopy::arrive(std::size_t place, Side side) {
   {
     const std::lock_guard lock(mutex_);
     sides_[place] = std::move(side);
-    if (!std::exchange(one_is_there_, true)) return;
+    if (!std::exchange(first_arrived_, true)) return;
   }
-  const std::shared_ptr<PeerCopyStream> line = sides_[0].line;  // nobody else comes
-  line->complete(*this);
+  const std::shared_ptr<PeerCopyStream> stream = sides_[0].stream;  // nobody else comes
+  stream->complete(*this);
 }
 
 void PeerCopy::issue() noexcept {
@@ -69,10 +69,10 @@ void PeerCopy::issue() noexcept {
   std::shared_ptr<CudaEvent> end;
   if (error == nullptr) {
     const CurrentContext current(sender.events->context());
-    const CUstream stream = sender.line->stream_->queue().native().native();
+    const CUstream stream = sender.stream->stream_->queue().native().native();
     try {
       for (const Side* waited_for : {&sender, &receiver})
-        for (const auto& event : waited_for->ready) event->delay(stream);
+        for (const auto& event : waited_for->ready) event->enqueue_wait(stream);
       for (std::size_t i = 0; i < std::min(sender.memory.size(), receiver.memory.size()); ++i)
         copy(sender.memory[i], sender.events->context().native(), receiver.memory[i],
              receiver.events->context().native(), stream);
@@ -82,24 +82,24 @@ void PeerCopy::issue() noexcept {
       end = end_of_queued(stream, *sender.events);
     }
   }
-  receiver.end(error, end);  // first: there somebody may wait for it
-  sender.end(error, end);
+  receiver.on_completed(error, end);  // first: there somebody may wait for it
+  sender.on_completed(error, end);
 }
 
 void PeerCopyStream::add(std::shared_ptr<PeerCopy> copy) noexcept {
   const std::lock_guard lock(mutex_);
   PeerCopy* const added = copy.get();
-  (first_ == nullptr ? first_ : last_->behind_) = std::move(copy);
+  (first_ == nullptr ? first_ : last_->next_) = std::move(copy);
   last_ = added;
 }
 
 // One thread at a time, and with no lock held: it calls the driver, and whoever is told.
 void PeerCopyStream::complete(PeerCopy& copy) noexcept {
   std::unique_lock lock(mutex_);
-  copy.both_are_there_ = true;
+  copy.both_arrived_ = true;
   if (std::exchange(issuing_, true)) return;
-  while (first_ != nullptr && first_->both_are_there_) {
-    const std::shared_ptr<PeerCopy> next = std::exchange(first_, std::move(first_->behind_));
+  while (first_ != nullptr && first_->both_arrived_) {
+    const std::shared_ptr<PeerCopy> next = std::exchange(first_, std::move(first_->next_));
     lock.unlock();
     next->issue();
     lock.lock();

@@ -31,19 +31,19 @@ class PeerCopy {
  public:
   /// Told how it ended: the error, or the event of the end. Called once, on the thread of whoever issues it; must not
   /// throw.
-  using End = UniqueFunction<void(std::exception_ptr, std::shared_ptr<CudaEvent>)>;
+  using CompletionCallback = UniqueFunction<void(std::exception_ptr, std::shared_ptr<CudaEvent>)>;
 
   struct Side {
     std::vector<PeerRange> memory;  ///< of each request of the group
     std::vector<std::shared_ptr<CudaEvent>> ready;
-    std::shared_ptr<PeerCopyStream> line;  ///< of the sender, which it is in; null: of the receiver
-    CudaEvents* events = nullptr;          ///< of the side's device
-    std::exception_ptr failure;            ///< why this side cannot take part
-    End end;
+    std::shared_ptr<PeerCopyStream> stream;  ///< of the sender, which it is in; null: of the receiver
+    CudaEvents* events = nullptr;            ///< of the side's device
+    std::exception_ptr failure;              ///< why this side cannot take part
+    CompletionCallback on_completed;
   };
 
-  /// `place`: 0 sends, 1 receives. The second to come has the line issue what it can.
-  void come(std::size_t place, Side side);
+  /// `place`: 0 sends, 1 receives. The second to arrive has the sender's stream issue what it can.
+  void arrive(std::size_t place, Side side);
 
  private:
   friend class PeerCopyStream;
@@ -51,10 +51,10 @@ class PeerCopy {
   void issue() noexcept;
 
   std::mutex mutex_;
-  std::array<Side, 2> sides_;         // guarded by mutex_ until both have come
-  bool one_is_there_ = false;         // guarded by mutex_
-  bool both_are_there_ = false;       // guarded by the line's mutex
-  std::shared_ptr<PeerCopy> behind_;  // the next in the line; guarded by the line's mutex
+  std::array<Side, 2> sides_;       // guarded by mutex_ until both have come
+  bool first_arrived_ = false;      // guarded by mutex_
+  bool both_arrived_ = false;       // guarded by the stream's mutex
+  std::shared_ptr<PeerCopy> next_;  // the next on the stream; guarded by the stream's mutex
 };
 
 /// The copies that a device sends, in the order of their turns, on a stream that has nothing else. That order agrees
@@ -70,7 +70,7 @@ class PeerCopyStream {
  private:
   friend class PeerCopy;
 
-  /// Both sides are there: issues the first of the line up to one that is not complete.
+  /// Both sides are there: issues the first of the stream up to one that is not complete.
   void complete(PeerCopy& copy) noexcept;
 
   const std::shared_ptr<CudaStream> stream_;

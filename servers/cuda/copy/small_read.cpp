@@ -18,7 +18,7 @@ template <class Word, class F>
 bool all_words_of(std::span<std::byte> bytes, const F& function) {
   auto* const words = reinterpret_cast<Word*>(bytes.data());
   for (std::size_t i = 0; i < bytes.size() / sizeof(Word); ++i)
-    if (!function(std::atomic_ref<Word>(words[i]), static_cast<Word>(SmallRead::unlikely >> (32 - 8 * sizeof(Word)))))
+    if (!function(std::atomic_ref<Word>(words[i]), static_cast<Word>(SmallRead::sentinel >> (32 - 8 * sizeof(Word)))))
       return false;
   return true;
 }
@@ -35,29 +35,29 @@ bool all_words(std::span<std::byte> bytes, std::size_t word_size, const F& funct
 }  // namespace
 
 void SmallRead::begin(CUdeviceptr address, CUstream stream) {
-  all_words(to_, word_size(to_.size()), [](auto word, auto value) {
+  all_words(destination_, word_size(destination_.size()), [](auto word, auto value) {
     word.store(value, std::memory_order_release);
     return true;
   });
-  COX_CUDA_TRY(copy_to_host(to_.data(), address, to_.size(), stream));
+  COX_CUDA_TRY(copy_to_host(destination_.data(), address, destination_.size(), stream));
 }
 
 // Acquire: what the device did before is there.
-bool SmallRead::has_come() noexcept {
-  const bool come = all_words(to_, word_size(to_.size()),
+bool SmallRead::has_arrived() noexcept {
+  const bool come = all_words(destination_, word_size(destination_.size()),
                               [](auto word, auto value) { return word.load(std::memory_order_acquire) != value; });
-  if (come) event_->note_reached();
+  if (come) event_->mark_reached();
   return come;
 }
 
-bool SmallRead::reached() noexcept { return has_come() || event_->reached(); }
+bool SmallRead::reached() noexcept { return has_arrived() || event_->reached(); }
 
 void SmallRead::wait() noexcept { static_cast<void>(wait_until(std::chrono::steady_clock::time_point::max())); }
 
 bool SmallRead::wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
   const auto begin = std::chrono::steady_clock::now();
   for (auto now = begin; now < deadline && now - begin < look_for; now = std::chrono::steady_clock::now())
-    if (has_come() || (now - begin >= words_alone && event_->look())) return true;
+    if (has_arrived() || (now - begin >= words_alone && event_->poll())) return true;
   return event_->wait_until(deadline);
 }
 

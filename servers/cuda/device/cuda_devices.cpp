@@ -58,7 +58,7 @@ std::vector<DeviceId> enumerate_cuda_devices() {
 
 std::string why_no_cuda() {
   const detail::FoundDriver& found = detail::find_driver();
-  if (found.driver == nullptr) return found.why_not;
+  if (found.driver == nullptr) return found.error;
   const DeviceCount devices = count_devices();
   if (devices.result != CUDA_SUCCESS) return "the CUDA driver counts no devices: " + detail::describe(devices.result);
   return devices.count > 0 ? "" : "the CUDA driver shows no device to this process";
@@ -98,13 +98,13 @@ CudaPeerFacts describe_cuda_peer(DeviceId device, DeviceId peer) {
 CudaLibraryFacts describe_cuda_driver() {
   const detail::FoundDriver& found = detail::find_driver();
   const bool there = found.driver != nullptr;
-  return {.found = there, .version = there ? found.driver->version : 0, .why_not = found.why_not};
+  return {.found = there, .version = there ? found.driver->version : 0, .error = found.error};
 }
 
 CudaLibraryFacts describe_nvrtc() {
   const detail::FoundNvrtc& found = detail::find_nvrtc();
   const bool there = found.nvrtc != nullptr;
-  return {.found = there, .version = there ? found.nvrtc->version : 0, .why_not = found.why_not};
+  return {.found = there, .version = there ? found.nvrtc->version : 0, .error = found.error};
 }
 
 }  // namespace cox

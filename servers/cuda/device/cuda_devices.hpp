@@ -50,8 +50,8 @@ struct CudaPeerFacts {
 /// A library that is opened at run time.
 struct CudaLibraryFacts {
   bool found = false;
-  int version = 0;      ///< of CUDA: 13000 is 13.0
-  std::string why_not;  ///< one line; empty if it was found
+  int version = 0;    ///< of CUDA: 13000 is 13.0
+  std::string error;  ///< one line; empty if it was found
 };
 
 /// The driver, which the first call opens. Any thread. Throws ConfigError.

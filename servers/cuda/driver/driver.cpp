@@ -28,14 +28,14 @@ std::vector<std::string> driver_files() {
 void* look_up(const Driver& driver, const char* function, int signature) {
   void* found = nullptr;
   CUdriverProcAddressQueryResult status{};
-  const CUresult result = driver.look_up(function, &found, signature, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+  const CUresult result = driver.get_proc_address(function, &found, signature, CU_GET_PROC_ADDRESS_DEFAULT, &status);
   return result == CUDA_SUCCESS ? found : nullptr;
 }
 
 /// Fills `driver` in. Returns what is wrong, or nothing.
 std::string load(const SharedLibrary& library, Driver& driver) {
-  driver.look_up = reinterpret_cast<PFN_cuGetProcAddress_v12000>(library.find("cuGetProcAddress_v2"));
-  if (driver.look_up == nullptr) return library.file() + " is older than CUDA 12.0";
+  driver.get_proc_address = reinterpret_cast<PFN_cuGetProcAddress_v12000>(library.find("cuGetProcAddress_v2"));
+  if (driver.get_proc_address == nullptr) return library.file() + " is older than CUDA 12.0";
   std::string missing;
   const auto find = [&](const char* name, int version) {
     void* const found = look_up(driver, name, version);
@@ -86,7 +86,7 @@ bool process_is_ending() noexcept { return ending.load(std::memory_order_relaxed
 
 const Driver& driver() {
   const FoundDriver& found = find_driver();
-  if (found.driver == nullptr) throw CudaError(CudaError::Kind::Unsupported, 0, found.why_not);
+  if (found.driver == nullptr) throw CudaError(CudaError::Kind::Unsupported, 0, found.error);
   return *found.driver;
 }
 

@@ -18,13 +18,13 @@ struct Driver {
 
   /// Another function, in the version of a signature. Throws CudaError Unsupported if the driver has none.
   [[nodiscard]] void* find(const char* function, int signature) const;
-  PFN_cuGetProcAddress_v12000 look_up = nullptr;
+  PFN_cuGetProcAddress_v12000 get_proc_address = nullptr;
 };
 
 /// What came of opening the driver, which the first call does, once in the process. Any thread.
 struct FoundDriver {
   const Driver* driver = nullptr;  ///< null: there is none that we can use
-  std::string why_not;             ///< one line; empty if there is one
+  std::string error;               ///< one line; empty if there is one
 };
 [[nodiscard]] const FoundDriver& find_driver();
 

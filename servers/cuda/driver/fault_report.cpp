@@ -114,11 +114,11 @@ void throw_gpu_fault(std::source_location site) { std::rethrow_exception(gpu_fau
 void forget_gpu_fault() noexcept { FaultState::instance().forget(); }
 
 FaultListener::FaultListener(std::function<void(std::vector<GpuFault::Suspect>&)> suspects,
-                             std::function<void()> told) {
+                             std::function<void()> on_fault) {
   Listeners& all = listeners();
   const std::scoped_lock lock(all.mutex);
   id_ = all.next++;
-  all.by_id.emplace(id_, Listener{std::move(suspects), std::move(told)});
+  all.by_id.emplace(id_, Listener{std::move(suspects), std::move(on_fault)});
 }
 
 FaultListener::~FaultListener() {

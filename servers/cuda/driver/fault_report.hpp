@@ -34,9 +34,9 @@ void forget_gpu_fault() noexcept;
 class FaultListener {
  public:
   /// `suspects`: adds what is not known to be complete on the device; called once, on the thread that found the fault,
-  /// before anybody is told; must not call the driver. `told`: the fault is known; called once, on that thread, and
+  /// before anybody is told; must not call the driver. `on_fault`: the fault is known; called once, on that thread, and
   /// must not block. Neither may throw, or make or destroy a listener.
-  FaultListener(std::function<void(std::vector<GpuFault::Suspect>&)> suspects, std::function<void()> told);
+  FaultListener(std::function<void(std::vector<GpuFault::Suspect>&)> suspects, std::function<void()> on_fault);
   FaultListener(const FaultListener&) = delete;
   FaultListener& operator=(const FaultListener&) = delete;
   ~FaultListener();

@@ -117,8 +117,8 @@ const FoundNvrtc& find_nvrtc() {
 const Nvrtc& nvrtc() {
   const FoundNvrtc& found = find_nvrtc();
   if (found.nvrtc != nullptr) return *found.nvrtc;
-  throw LaunchError(LaunchError::Kind::Compilation, found.why_not, std::source_location::current(),
-                    std::make_exception_ptr(CudaError(CudaError::Kind::Unsupported, 0, found.why_not)));
+  throw LaunchError(LaunchError::Kind::Compilation, found.error, std::source_location::current(),
+                    std::make_exception_ptr(CudaError(CudaError::Kind::Unsupported, 0, found.error)));
 }
 
 }  // namespace cox::detail

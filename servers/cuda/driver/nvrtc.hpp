@@ -20,10 +20,10 @@ struct Nvrtc {
 
 struct FoundNvrtc {
   const Nvrtc* nvrtc = nullptr;  ///< null: there is none that we can use
-  std::string why_not;           ///< one line; empty if there is one
+  std::string error;             ///< one line; empty if there is one
 };
 
-/// The first of these files that is NVRTC. It stays open for good. `names`: what was looked for, for why_not.
+/// The first of these files that is NVRTC. It stays open for good. `names`: what was looked for, for `error`.
 [[nodiscard]] FoundNvrtc open_nvrtc(const std::vector<std::string>& files, const std::string& names);
 
 /// That of the process, which the first call opens. Any thread. Throws ConfigError.

@@ -26,10 +26,10 @@ constexpr int rests_in_wait = 512;  // a rest is at most this part of the wait s
 }  // namespace
 
 CudaEvent::~CudaEvent() {
-  if (native_ != nullptr) events_->give_back(*native_);
+  if (native_ != nullptr) events_->release(*native_);
 }
 
-void CudaEvent::delay(CUstream stream) const {
+void CudaEvent::enqueue_wait(CUstream stream) const {
   if (native_ != nullptr) {
     COX_CUDA_TRY(stream_wait_event(stream, native_->event, CU_EVENT_WAIT_DEFAULT));
   } else {
@@ -38,9 +38,9 @@ void CudaEvent::delay(CUstream stream) const {
 }
 
 bool CudaEvent::reached() noexcept {
-  if (found_reached() || process_is_ending()) return true;
+  if (known_reached() || process_is_ending()) return true;
   if (native_ == nullptr) {
-    if (!events_->has_counted(count_) && !later_->reached()) return false;  // which finds a fault
+    if (!events_->counter_reached(count_) && !later_->reached()) return false;  // which finds a fault
     reached_.store(true, std::memory_order_release);
     return true;
   }
@@ -52,9 +52,9 @@ bool CudaEvent::reached() noexcept {
 }
 
 // In the driver, threads that look at the same time put each other to sleep.
-bool CudaEvent::look() noexcept {
+bool CudaEvent::poll() noexcept {
   // Loaded first: who looks writes there, and must not find the line taken again and again.
-  if (looked_at_.load(std::memory_order_relaxed) || !begin_watch()) return found_reached();
+  if (polling_.load(std::memory_order_relaxed) || !begin_watch()) return known_reached();
   const bool found = reached();
   end_watch();
   return found;
@@ -65,7 +65,7 @@ void CudaEvent::wait() noexcept { static_cast<void>(wait_until(std::chrono::stea
 bool CudaEvent::wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
   const auto begin = std::chrono::steady_clock::now();
   // Now and then by itself: whoever else looks may have lost its processor.
-  for (unsigned looks = 1; looks % 1024 == 0 ? !reached() : !look(); ++looks) {
+  for (unsigned looks = 1; looks % 1024 == 0 ? !reached() : !poll(); ++looks) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return reached();
     if (now - begin >= look_for) {
@@ -99,7 +99,7 @@ CudaEvents::~CudaEvents() {
   if (counter_ != nullptr) COX_CUDA_CHECK(host_free(counter_));
 }
 
-std::shared_ptr<CudaEvent> CudaEvents::take() {
+std::shared_ptr<CudaEvent> CudaEvents::acquire() {
   NativeEvent* native = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -121,13 +121,13 @@ std::shared_ptr<CudaEvent> CudaEvents::take() {
   try {
     return make_recycled<CudaEvent>(shared_from_this(), *native);
   } catch (...) {
-    give_back(*native);
+    release(*native);
     throw;
   }
 }
 
 std::shared_ptr<CudaEvent> CudaEvents::record(CUstream stream) {
-  auto event = take();
+  auto event = acquire();
   COX_CUDA_TRY(event_record(event->native(), stream));
   return event;
 }
@@ -141,11 +141,11 @@ CUdeviceptr CudaEvents::counter() {
   return reinterpret_cast<CUdeviceptr>(counter_);  // one address for all: unified addressing
 }
 
-std::shared_ptr<CudaEvent> CudaEvents::counted(std::shared_ptr<CudaEvent> later, std::uint32_t count) {
+std::shared_ptr<CudaEvent> CudaEvents::make_counted(std::shared_ptr<CudaEvent> later, std::uint32_t count) {
   return make_recycled<CudaEvent>(shared_from_this(), std::move(later), count);
 }
 
-void CudaEvents::give_back(NativeEvent& event) noexcept {
+void CudaEvents::release(NativeEvent& event) noexcept {
   event.next = given_back_.load(std::memory_order_relaxed);
   while (!given_back_.compare_exchange_weak(event.next, &event, std::memory_order_release, std::memory_order_relaxed)) {
   }

@@ -25,7 +25,8 @@ struct NativeEvent {
 };
 
 /// A place in a stream: an event of the driver, recorded once, which goes back to the device's other events when nobody
-/// refers to it any more; or a piece of work before such an event that counts itself (CudaEvents::counted). Any thread.
+/// refers to it any more; or a piece of work before such an event that counts itself (CudaEvents::make_counted). Any
+/// thread.
 class CudaEvent final : public DeviceEvent, public Polled, public std::enable_shared_from_this<CudaEvent> {
  public:
   CudaEvent(std::shared_ptr<CudaEvents> events, NativeEvent& native) noexcept
@@ -35,22 +36,22 @@ class CudaEvent final : public DeviceEvent, public Polled, public std::enable_sh
   ~CudaEvent() override;
 
   /// What is given to the stream from here on comes behind the event. Throws CudaError.
-  void delay(CUstream stream) const;
+  void enqueue_wait(CUstream stream) const;
   /// Precondition: it is none that counts itself.
   [[nodiscard]] CUevent native() const noexcept { return native_->event; }
 
   // As DeviceEvent says. After a fault of the GPU everything counts as reached.
   [[nodiscard]] bool reached() noexcept override;
   /// Whether somebody has found it reached. No call of the driver.
-  [[nodiscard]] bool found_reached() const noexcept { return reached_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool known_reached() const noexcept { return reached_.load(std::memory_order_acquire); }
   /// The caller knows by other ways that the device has come there.
-  void note_reached() noexcept { reached_.store(true, std::memory_order_release); }
+  void mark_reached() noexcept { reached_.store(true, std::memory_order_release); }
   /// As reached(), for who looks again and again: where another thread looks just now, what that one finds will do.
-  [[nodiscard]] bool look() noexcept override;
-  /// The caller looks by reached() from here to end_watch(), and look() leaves it to him; false: somebody else looks
+  [[nodiscard]] bool poll() noexcept override;
+  /// The caller looks by reached() from here to end_watch(), and poll() leaves it to him; false: somebody else looks
   /// just now.
-  [[nodiscard]] bool begin_watch() noexcept { return !looked_at_.exchange(true, std::memory_order_acquire); }
-  void end_watch() noexcept { looked_at_.store(false, std::memory_order_release); }
+  [[nodiscard]] bool begin_watch() noexcept { return !polling_.exchange(true, std::memory_order_acquire); }
+  void end_watch() noexcept { polling_.store(false, std::memory_order_release); }
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;
   void notify(UniqueFunction<void()> function) override;
@@ -63,7 +64,7 @@ class CudaEvent final : public DeviceEvent, public Polled, public std::enable_sh
   std::shared_ptr<CudaEvent> later_;  // null: it does not
   std::uint32_t count_ = 0;           // which says that it is over
   std::atomic<bool> reached_{false};
-  std::atomic<bool> looked_at_{false};
+  std::atomic<bool> polling_{false};
 };
 
 class CudaPoller;
@@ -82,7 +83,7 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
   ~CudaEvents();
 
   /// An event, to be recorded before anybody else knows of it. Throws CudaError, std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<CudaEvent> take();
+  [[nodiscard]] std::shared_ptr<CudaEvent> acquire();
   /// The same, recorded on `stream`.
   [[nodiscard]] std::shared_ptr<CudaEvent> record(CUstream stream);
 
@@ -91,16 +92,16 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
   [[nodiscard]] CUdeviceptr counter();
   /// The end of the kernel that comes before what sets the counter to `count`, on the stream where that and then
   /// `later` come. Throws std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<CudaEvent> counted(std::shared_ptr<CudaEvent> later, std::uint32_t count);
+  [[nodiscard]] std::shared_ptr<CudaEvent> make_counted(std::shared_ptr<CudaEvent> later, std::uint32_t count);
 
   [[nodiscard]] const CudaContext& context() const noexcept { return *context_; }
   [[nodiscard]] CudaPoller& poller() noexcept { return *poller_; }
 
  private:
   friend class CudaEvent;
-  void give_back(NativeEvent& event) noexcept;
+  void release(NativeEvent& event) noexcept;
   // Acquire: what the device did before is there.
-  [[nodiscard]] bool has_counted(std::uint32_t count) const noexcept {
+  [[nodiscard]] bool counter_reached(std::uint32_t count) const noexcept {
     return static_cast<std::int32_t>(counter_->load(std::memory_order_acquire) - count) >= 0;
   }
 

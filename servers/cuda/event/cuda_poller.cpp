@@ -97,7 +97,7 @@ void CudaPoller::take_added(std::vector<Entry>& entries) noexcept {
 bool CudaPoller::serve(std::vector<Entry>& entries) noexcept {
   auto waiting = entries.begin();
   for (Entry& entry : entries) {
-    if (entry.event->look()) {
+    if (entry.event->poll()) {
       entry.function();
       entry.function.reset();
     } else {

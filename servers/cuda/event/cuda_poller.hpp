@@ -15,7 +15,7 @@ namespace cox::detail {
 class Polled {
  public:
   /// Whether it is reached; it may be told late.
-  [[nodiscard]] virtual bool look() noexcept = 0;
+  [[nodiscard]] virtual bool poll() noexcept = 0;
   /// Blocks until it is reached.
   virtual void wait() noexcept = 0;
 

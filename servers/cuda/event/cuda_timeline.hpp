@@ -73,7 +73,7 @@ class CudaTimeline {
   }
   /// Calls `visit(mark)` for all marks up to the first that covers `position`.
   template <class Visit>
-  void each_mark_until(std::uint64_t position, Visit&& visit) const {
+  void for_each_mark_until(std::uint64_t position, Visit&& visit) const {
     for (const Mark& mark : marks_) {
       visit(mark);
       if (mark.position >= position) return;
@@ -88,10 +88,10 @@ class CudaTimeline {
     while (!marks_.empty() && marks_.front().event->reached()) complete(marks_.begin());
   }
   /// Notes what somebody who has waited found reached: that costs no look.
-  void note_found() noexcept {
+  void collect_known() noexcept {
     if (marks_.empty()) return;
-    if (in_order_ && marks_.back().event->found_reached()) return complete(std::prev(marks_.end()));
-    while (!marks_.empty() && marks_.front().event->found_reached()) complete(marks_.begin());
+    if (in_order_ && marks_.back().event->known_reached()) return complete(std::prev(marks_.end()));
+    while (!marks_.empty() && marks_.front().event->known_reached()) complete(marks_.begin());
   }
 
  private:

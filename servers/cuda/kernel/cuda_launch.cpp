@@ -50,14 +50,14 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
 
 }  // namespace
 
-void CudaLaunch::issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Location& location,
+void CudaLaunch::issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, const Location& location,
                        const char* name, std::source_location site) const {
-  if (target.queue != nullptr && can_be_together()) return issue_together(*target.queue, on, sequence, name, site);
-  issue_alone(target.stream(), location, name, site);
+  if (target.queue != nullptr && can_batch()) return issue_batched(*target.queue, stream, sequence, name, site);
+  issue_single(target.stream(), location, name, site);
 }
 
-void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, std::uint64_t sequence, const char* name,
-                                std::source_location site) const {
+void CudaLaunch::issue_batched(StreamQueue& queue, CudaStream& stream, std::uint64_t sequence, const char* name,
+                               std::source_location site) const {
   SmallVector<KernelLaunch::Argument, 12> arguments;
   arguments.reserve(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -69,18 +69,18 @@ void CudaLaunch::issue_together(StreamQueue& queue, CudaStream& on, std::uint64_
                          .block = {dim.x, dim.y, dim.z},
                          .shared_memory = static_cast<unsigned>(options->dynamic_shared_memory),
                          .arguments = {arguments.data(), arguments.size()}},
-                        [&on, sequence, name, site](CUresult result) {
+                        [&stream, sequence, name, site](CUresult result) {
                           if (result == CUDA_SUCCESS) return;
                           try {
-                            throw_launch_error(result, on.location(), name, site);
+                            throw_launch_error(result, stream.location(), name, site);
                           } catch (...) {
-                            on.fail_after_submit(sequence, std::current_exception());
+                            stream.fail_after_submit(sequence, std::current_exception());
                           }
                         });
 }
 
-void CudaLaunch::issue_alone(CUstream stream, const Location& location, const char* name,
-                             std::source_location site) const {
+void CudaLaunch::issue_single(CUstream stream, const Location& location, const char* name,
+                              std::source_location site) const {
   SmallVector<void*, 16> values;
   values.reserve(parameters.size());
   for (const Parameter& parameter : parameters) {

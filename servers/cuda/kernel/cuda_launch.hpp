@@ -38,20 +38,20 @@ struct CudaLaunch {
     words.push_back(value);
   }
   /// Gives the launch to the driver, or to the stream's other launches, which it is given together: then what it makes
-  /// of it may become known later, as an error of `on` at `sequence`. In a capture `on` need not be there any more.
-  /// Throws LaunchError, std::bad_alloc.
-  void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, const Location& location,
+  /// of it may become known later, as an error of `stream` at `sequence`. In a capture `stream` need not be there any
+  /// more. Throws LaunchError, std::bad_alloc.
+  void issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, const Location& location,
              const char* name, std::source_location site) const;
 
  private:
   /// As the others, which have attributes or tensor maps, are not.
-  [[nodiscard]] bool can_be_together() const noexcept {
+  [[nodiscard]] bool can_batch() const noexcept {
     return tensor_maps.empty() && !has_clusters && options->cluster_dim[0] == 0 && !options->cooperative &&
            !options->programmatic_launch;
   }
-  void issue_together(StreamQueue& queue, CudaStream& on, std::uint64_t sequence, const char* name,
-                      std::source_location site) const;
-  void issue_alone(CUstream stream, const Location& location, const char* name, std::source_location site) const;
+  void issue_batched(StreamQueue& queue, CudaStream& stream, std::uint64_t sequence, const char* name,
+                     std::source_location site) const;
+  void issue_single(CUstream stream, const Location& location, const char* name, std::source_location site) const;
 };
 
 }  // namespace cox::detail

@@ -64,7 +64,7 @@ std::string name_of(ComputeCapability device) {
 
 KernelLibrary load(std::span<const std::byte> image, std::string function, ComputeCapability device) {
   KernelLibrary loaded{nullptr, nullptr, std::move(function)};
-  if (KernelImage::look_at(image).kind == KernelImage::Kind::Ptx) loaded.log = std::make_shared<CompilerLog>();
+  if (KernelImage::inspect(image).kind == KernelImage::Kind::Ptx) loaded.log = std::make_shared<CompilerLog>();
   CompilerLog* const log = loaded.log.get();
   const CUresult result =
       driver().library_load(&loaded.library, image.data(), log != nullptr ? log->options.data() : nullptr,
@@ -87,7 +87,7 @@ KernelLibrary of_source(const KernelDefinition& definition, const std::string& t
 }
 
 KernelLibrary of_image(std::span<const std::byte> image, ComputeCapability device) {
-  if (const auto refusal = KernelImage::look_at(image).refusal(device.major, device.minor))
+  if (const auto refusal = KernelImage::inspect(image).refusal(device.major, device.minor))
     throw LaunchError(LaunchError::Kind::Compilation, *refusal);
   return libraries().get(key_of(image), [&] { return load(image, {}, device); });
 }

@@ -17,8 +17,8 @@ class MemoryOver final : public CudaMemory {
       : memory_(streams, options, storage...) {}
 
   Buffer allocate(const MemoryRequest& request) override { return memory_.allocate(request); }
-  void take_back() override { memory_.collect_returned(); }
-  bool alive(const DeviceBuffer& buffer) const noexcept override { return memory_.is_live(buffer); }
+  void collect_returned() override { memory_.collect_returned(); }
+  bool is_live(const DeviceBuffer& buffer) const noexcept override { return memory_.is_live(buffer); }
   void cleanup() override { memory_.cleanup(); }
   MemoryUsage usage() override { return memory_.usage(); }
   MemoryReport report() override { return memory_.report(); }

@@ -22,8 +22,8 @@ class CudaMemory {
   virtual ~CudaMemory() = default;
 
   [[nodiscard]] virtual Buffer allocate(const MemoryRequest& request) = 0;
-  virtual void take_back() = 0;
-  [[nodiscard]] virtual bool alive(const DeviceBuffer& buffer) const noexcept = 0;
+  virtual void collect_returned() = 0;
+  [[nodiscard]] virtual bool is_live(const DeviceBuffer& buffer) const noexcept = 0;
   virtual void cleanup() = 0;
   [[nodiscard]] virtual MemoryUsage usage() = 0;
   [[nodiscard]] virtual MemoryReport report() = 0;

@@ -41,7 +41,7 @@ CudaStorage::CudaStorage(const std::shared_ptr<CudaContext>& context)
     : context_(context), access_(access_for(*context)) {}
 
 MemoryAddress CudaStorage::reserve(std::size_t bytes) {
-  behind_.reset(bytes / granule);
+  mapped_.reset(bytes / granule);
   CUdeviceptr found = 0;
   if (driver().address_reserve(&found, bytes, granule, 0, 0) != CUDA_SUCCESS) throw std::bad_alloc();
   base_ = found;
@@ -50,7 +50,7 @@ MemoryAddress CudaStorage::reserve(std::size_t bytes) {
 
 void CudaStorage::release(MemoryAddress address, std::size_t bytes) noexcept {
   COX_CUDA_CHECK(address_free(address, bytes));
-  behind_.reset(0);
+  mapped_.reset(0);
 }
 
 bool CudaStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
@@ -59,8 +59,8 @@ bool CudaStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
   while (mapped < bytes) {
     const PieceIndex piece = make_piece(std::min(wanted, std::bit_floor((bytes - mapped) / granule)));
     if (piece == PieceMap::none) break;
-    if (!put(address + mapped, piece)) {
-      drop(piece);
+    if (!map_piece(address + mapped, piece)) {
+      release_piece(piece);
       break;
     }
     mapped += pieces_[piece].granules * granule;
@@ -74,8 +74,8 @@ bool CudaStorage::alias(MemoryAddress from, MemoryAddress to, std::size_t bytes)
   std::size_t mapped = 0;
   while (mapped < bytes) {
     const std::size_t first = index_of(from + mapped);
-    if (!put(to + mapped, behind_.piece_at(first))) break;
-    mapped += behind_.size_at(first) * granule;
+    if (!map_piece(to + mapped, mapped_.piece_at(first))) break;
+    mapped += mapped_.size_at(first) * granule;
   }
   if (mapped == bytes && give_access(to, bytes)) return true;
   unmap(to, mapped);
@@ -87,10 +87,10 @@ void CudaStorage::unmap(MemoryAddress address, std::size_t bytes) noexcept {
   COX_CUDA_CHECK(physical_unmap(address, bytes));  // as many pieces as there are
   const std::size_t end = index_of(address + bytes);
   for (std::size_t first = index_of(address); first < end;) {
-    const std::size_t size = behind_.size_at(first);
-    const PieceIndex piece = behind_.piece_at(first);
-    behind_.remove(first);
-    drop(piece);
+    const std::size_t size = mapped_.size_at(first);
+    const PieceIndex piece = mapped_.piece_at(first);
+    mapped_.remove(first);
+    release_piece(piece);
     first += size;
   }
 }
@@ -102,7 +102,7 @@ MemoryRange CudaStorage::last_pieces(const MemoryRange& range, std::size_t most,
                                    ? most / granule + 1  // no sum
                                    : most / granule;
   const PieceMap::Run run =
-      behind_.last_whole(index_of(range.address), index_of(range.address + range.bytes), granules, excess);
+      mapped_.last_whole(index_of(range.address), index_of(range.address + range.bytes), granules, excess);
   return {base_ + run.first * granule, run.count * granule};
 }
 
@@ -137,15 +137,15 @@ CudaStorage::PieceIndex CudaStorage::make_piece(std::size_t most) noexcept {
   return PieceMap::none;
 }
 
-bool CudaStorage::put(MemoryAddress address, PieceIndex piece) noexcept {
+bool CudaStorage::map_piece(MemoryAddress address, PieceIndex piece) noexcept {
   Piece& behind = pieces_[piece];
   if (!COX_CUDA_CHECK(physical_map(address, behind.granules * granule, 0, behind.handle, 0))) return false;
   ++behind.users;
-  behind_.put(index_of(address), piece, behind.granules);
+  mapped_.put(index_of(address), piece, behind.granules);
   return true;
 }
 
-void CudaStorage::drop(PieceIndex piece) noexcept {
+void CudaStorage::release_piece(PieceIndex piece) noexcept {
   Piece& dropped = pieces_[piece];
   if (dropped.users > 1) {
     --dropped.users;

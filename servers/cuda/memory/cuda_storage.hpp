@@ -53,14 +53,14 @@ class CudaStorage {
 
   [[nodiscard]] std::size_t index_of(MemoryAddress address) const noexcept { return (address - base_) / granule; }
   [[nodiscard]] PieceIndex make_piece(std::size_t most) noexcept;
-  [[nodiscard]] bool put(MemoryAddress address, PieceIndex piece) noexcept;
-  void drop(PieceIndex piece) noexcept;
+  [[nodiscard]] bool map_piece(MemoryAddress address, PieceIndex piece) noexcept;
+  void release_piece(PieceIndex piece) noexcept;
   [[nodiscard]] bool give_access(MemoryAddress address, std::size_t bytes) noexcept;
 
   const std::shared_ptr<CudaContext> context_;
   std::vector<CUmemAccessDesc> access_;  // the device, and its peers
   MemoryAddress base_ = 0;
-  PieceMap behind_;
+  PieceMap mapped_;
   std::vector<Piece> pieces_{1};  // the first is none
   std::vector<PieceIndex> free_;  // places in pieces_, with room for all
 };

@@ -48,7 +48,7 @@ class SmallReadSlots {
   /// One that nobody has, or a new one with the memory that `allocate()` returns. Throws what that throws, and
   /// std::bad_alloc.
   template <class Allocate>
-  [[nodiscard]] Slot take(const Allocate& allocate) {
+  [[nodiscard]] Slot acquire(const Allocate& allocate) {
     if (spare_ == nullptr) spare_ = take_returned();
     if (spare_ == nullptr) return Slot(new SmallReadSlot(returned_, allocate()));
     return Slot(std::exchange(spare_, spare_->next_returned));
@@ -60,12 +60,12 @@ class SmallReadSlots {
   }
 
  private:
-  static constexpr std::size_t most_spare = 64;
+  static constexpr std::size_t max_spare = 64;
 
   [[nodiscard]] SmallReadSlot* take_returned() const noexcept {
     SmallReadSlot* const first = returned_->take_all();
     SmallReadSlot* last = first;
-    for (std::size_t count = 1; last != nullptr && count < most_spare; ++count) last = last->next_returned;
+    for (std::size_t count = 1; last != nullptr && count < max_spare; ++count) last = last->next_returned;
     if (last != nullptr) delete_all(std::exchange(last->next_returned, nullptr));
     return first;
   }

@@ -25,8 +25,8 @@ CudaRoute transfer_way(const CommunicationFacts& facts, std::size_t a, std::size
 
 std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& facts) {
   if (!facts.peer_memory) return "the setting collectives.peer_memory is false";
-  if (facts.devices.size() > PeerKernels::most_ranks)
-    return "kernels of our own are for at most " + std::to_string(PeerKernels::most_ranks) + " GPUs";
+  if (facts.devices.size() > PeerKernels::max_ranks)
+    return "kernels of our own are for at most " + std::to_string(PeerKernels::max_ranks) + " GPUs";
   for (std::size_t from = 0; from < facts.devices.size(); ++from)
     for (std::size_t to = 0; to < facts.devices.size(); ++to)
       if (from != to && !facts.peers[from][to].access)
@@ -43,12 +43,12 @@ std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts) {
     return ways;
   }
   const auto why_not = why_not_in_peer_memory(facts);
-  const std::string one_shot = std::to_string(PeerKernels::most_in_one_shot >> 10U) + " KiB";
-  const std::string two_shots = std::to_string(PeerKernels::most_in_two_shots >> 20U) + " MiB";
+  const std::string one_shot = std::to_string(PeerKernels::max_one_shot_bytes >> 10U) + " KiB";
+  const std::string two_shots = std::to_string(PeerKernels::max_two_shots_bytes >> 20U) + " MiB";
   const std::string in_one = "all_reduce up to " + one_shot;
   const std::string in_two = "all_reduce up to " + two_shots + ", and of groups that are no more together";
   const std::string in_blocks = "all_gather and reduce_scatter up to " + two_shots + " in all, broadcast up to " +
-                                std::to_string(PeerKernels::most_in_broadcast >> 20U) + " MiB";
+                                std::to_string(PeerKernels::max_broadcast_bytes >> 20U) + " MiB";
   const std::string not_nccls = "reductions of 16-bit integers, means of integers";
   if (why_not) {
     ways.push_back({not_nccls, "refused", "NCCL does not do them, or not exactly, and " + *why_not});

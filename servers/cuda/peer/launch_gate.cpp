@@ -26,12 +26,12 @@ LaunchGate::Count& LaunchGate::count_of_this_thread() noexcept {
 
 // Nobody is there if as many had gone before the first look as have come at the second: in between, nobody can have
 // been.
-bool LaunchGate::is_quiet() const noexcept {
-  std::uint64_t went = 0;
-  for (const Count& count : counts_) went += count.went.load(std::memory_order_seq_cst);
-  std::uint64_t came = 0;
-  for (const Count& count : counts_) came += count.came.load(std::memory_order_seq_cst);
-  return came == went;
+bool LaunchGate::is_quiescent() const noexcept {
+  std::uint64_t left = 0;
+  for (const Count& count : counts_) left += count.left.load(std::memory_order_seq_cst);
+  std::uint64_t entered = 0;
+  for (const Count& count : counts_) entered += count.entered.load(std::memory_order_seq_cst);
+  return entered == left;
 }
 
 bool LaunchGate::try_enter() noexcept {
@@ -54,21 +54,21 @@ bool LaunchGate::try_enter(UniqueFunction<void()> then) {
 }
 
 void LaunchGate::count_down() noexcept {
-  count_of_this_thread().went.fetch_add(1, std::memory_order_seq_cst);
+  count_of_this_thread().left.fetch_add(1, std::memory_order_seq_cst);
   if (closed_.load(std::memory_order_seq_cst) == 0) [[likely]]
     return;
   const std::lock_guard lock(mutex_);  // who waits has looked before, or waits already
   changed_.notify_all();
 }
 
-std::shared_ptr<void> LaunchGate::quiet() {
+std::shared_ptr<void> LaunchGate::quiesce() {
   std::unique_lock lock(mutex_);
   closed_.fetch_add(1, std::memory_order_seq_cst);
   CommunicationGroups::of_process().sequencer().freeze();
-  const bool quiet = changed_.wait_for(lock, patience, [this] { return is_quiet(); });
+  const bool quiescent = changed_.wait_for(lock, patience, [this] { return is_quiescent(); });
   lock.unlock();
   std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });  // on failure it is opened, too
-  if (quiet) return held;
+  if (quiescent) return held;
   throw CollectiveError(CollectiveError::Kind::Timeout,
                         "a communicator could not be made: collectives that were under way have not been launched on "
                         "all their devices for a minute");

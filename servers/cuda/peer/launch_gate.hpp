@@ -15,8 +15,8 @@ namespace cox::detail {
 
 /// Keeps two things of the process apart (T1): collectives that some devices have been given and others not, and what
 /// may wait for running kernels, perhaps with a lock of the driver held: making a communicator, loading code. While
-/// somebody wants it quiet, no rank asks for an operation, and no deadline of the sequencer's passes; what has been
-/// released by then is launched on all its devices first. Any thread.
+/// a caller holds what quiesce() returned, no rank submits an operation, and no deadline of the sequencer's passes;
+/// what has been released by then is launched on all its devices first. Any thread.
 class LaunchGate {
  public:
   /// The process's. Never destroyed.
@@ -28,26 +28,27 @@ class LaunchGate {
   [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
   void leave() noexcept { count_down(); }
   /// A part has been released, or a device told of some: by a rank that has entered, or by one that waits for it.
-  void add_part() noexcept { count_up(); }
+  void add_launch() noexcept { count_up(); }
   /// It has been launched, or never will be; the device has taken up what it was told of.
-  void remove_part() noexcept { count_down(); }
+  void remove_launch() noexcept { count_down(); }
 
   /// Nothing is asked for as long as somebody holds what is returned. Blocks until all that was released has been
   /// launched; not on a device thread, which has to do that. Throws CollectiveError Timeout if it takes a minute.
-  [[nodiscard]] std::shared_ptr<void> quiet();
+  [[nodiscard]] std::shared_ptr<void> quiesce();
 
  private:
-  // Of the ranks that ask, and of parts: how many came and went, by threads that share this place. All device threads
-  // count for each operation, so each has a line of memory of its own; one thread may count up and another down.
+  // Of the ranks that ask, and of parts: how many entered and left, by threads that share this place. All device
+  // threads count for each operation, so each has a line of memory of its own; one thread may count up and another
+  // down.
   struct alignas(64) Count {
-    std::atomic<std::uint64_t> came{0};
-    std::atomic<std::uint64_t> went{0};
+    std::atomic<std::uint64_t> entered{0};
+    std::atomic<std::uint64_t> left{0};
   };
 
   [[nodiscard]] Count& count_of_this_thread() noexcept;
-  void count_up() noexcept { count_of_this_thread().came.fetch_add(1, std::memory_order_seq_cst); }
+  void count_up() noexcept { count_of_this_thread().entered.fetch_add(1, std::memory_order_seq_cst); }
   void count_down() noexcept;
-  [[nodiscard]] bool is_quiet() const noexcept;
+  [[nodiscard]] bool is_quiescent() const noexcept;
   void open() noexcept;
 
   // Who enters counts himself, then looks whether it is closed; who closes does so, then looks at the counts: in one

@@ -24,17 +24,17 @@
 namespace cox::detail {
 namespace {
 
-constexpr std::size_t most_ranks = PeerKernels::most_ranks;
+constexpr std::size_t most_ranks = PeerKernels::max_ranks;
 
 // Where things are in a rank's memory. Lines of even and odd epochs; flags of two meetings.
-constexpr std::size_t lines_of_rank = PeerKernels::most_in_one_shot / one_shot_unit * one_shot_line;
+constexpr std::size_t lines_of_rank = PeerKernels::max_one_shot_bytes / one_shot_unit * one_shot_line;
 constexpr std::size_t lines_of_epoch = most_ranks * lines_of_rank;
 constexpr std::size_t flags_at = 2 * lines_of_epoch;
 constexpr std::size_t flags_size = std::size_t{2} * peer_kernel_blocks * most_ranks * sizeof(std::uint32_t);
 constexpr std::size_t inputs_at = (flags_at + flags_size + 4095) / 4096 * 4096;
 // Shares are of whole units: the last may lie beyond the data.
-constexpr std::size_t results_at = inputs_at + PeerKernels::most_in_two_shots + most_ranks * two_shot_unit;
-constexpr std::size_t results_size = PeerKernels::most_in_two_shots + most_ranks * two_shot_unit;
+constexpr std::size_t results_at = inputs_at + PeerKernels::max_two_shots_bytes + most_ranks * two_shot_unit;
+constexpr std::size_t results_size = PeerKernels::max_two_shots_bytes + most_ranks * two_shot_unit;
 constexpr std::size_t granule = CudaStorage::granule;
 constexpr std::size_t memory_size = (results_at + results_size + granule - 1) / granule * granule;
 
@@ -94,10 +94,10 @@ bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size
   const std::size_t bytes = size_of(request);
   if (bytes == 0) return false;
   switch (request.operation) {
-    case CollectiveOperation::AllGather: return bytes <= PeerKernels::most_in_two_shots / world_size;
+    case CollectiveOperation::AllGather: return bytes <= PeerKernels::max_two_shots_bytes / world_size;
     case CollectiveOperation::ReduceScatter:
-      return has_peer_kernels(request.element_type) && bytes <= PeerKernels::most_in_two_shots / world_size;
-    case CollectiveOperation::Broadcast: return bytes <= PeerKernels::most_in_broadcast;
+      return has_peer_kernels(request.element_type) && bytes <= PeerKernels::max_two_shots_bytes / world_size;
+    case CollectiveOperation::Broadcast: return bytes <= PeerKernels::max_broadcast_bytes;
     default: return false;
   }
 }
@@ -111,11 +111,11 @@ bool are_small_together(std::size_t count, const Request& request) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     const CollectiveRequest& each = request(i);
     if (!is_all_reduce(each) || each.element_type != first.element_type ||
-        each.reduce_operation != first.reduce_operation || size_of(each) > PeerKernels::most_in_two_shots)
+        each.reduce_operation != first.reduce_operation || size_of(each) > PeerKernels::max_two_shots_bytes)
       return false;
     bytes += two_shot_units(size_of(each)) * two_shot_unit;
   }
-  return bytes != 0 && bytes <= PeerKernels::most_in_two_shots;
+  return bytes != 0 && bytes <= PeerKernels::max_two_shots_bytes;
 }
 
 /// A kernel whose arguments are these values, of the kernel's types.
@@ -146,13 +146,13 @@ bool PeerKernels::is_needed(const CollectiveRequest& request) noexcept {
 }
 
 CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
-  if (world_size > most_ranks) return CollectiveAlgorithm::Nccl;
+  if (world_size > max_ranks) return CollectiveAlgorithm::Nccl;
   if (requests.size() == 1 && is_of_small_blocks(requests.front(), world_size)) return CollectiveAlgorithm::TwoShots;
   const auto has_kernels = [](const CollectiveRequest& request) {
     return facts_of(request.operation).reduces && has_peer_kernels(request.element_type);
   };
   if (!std::ranges::all_of(requests, has_kernels)) return CollectiveAlgorithm::Nccl;
-  if (requests.size() == 1 && is_all_reduce(requests.front()) && size_of(requests.front()) <= most_in_one_shot)
+  if (requests.size() == 1 && is_all_reduce(requests.front()) && size_of(requests.front()) <= max_one_shot_bytes)
     return size_of(requests.front()) == 0 ? CollectiveAlgorithm::Nccl : CollectiveAlgorithm::OneShot;
   if (are_small_together(requests.size(), [&](std::size_t i) -> const auto& { return requests[i]; }))
     return CollectiveAlgorithm::TwoShots;
@@ -208,7 +208,7 @@ PeerKernels::~PeerKernels() {
   COX_CUDA_CHECK(host_free(abort_flag_));
 }
 
-void PeerKernels::prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet) {
+void PeerKernels::prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiesce) {
   std::unique_lock lock(mutex_);
   // One compilation at a time. The end of one releases at once all ranks that need its code, before the next begins to
   // compile: a rank that waited for that, too, would be missing in an operation that its peers have begun.
@@ -234,7 +234,7 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
     failure = std::current_exception();
   }
   if (failure == nullptr) {
-    const std::shared_ptr<void> held = quiet();
+    const std::shared_ptr<void> held = quiesce();
     try {
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) load(*made, code_of(request), images[rank], rank);
       made->usable = true;
@@ -336,8 +336,8 @@ void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint
   auto* const destination = gets ? static_cast<std::byte*>(call.destination) : nullptr;
   const CUfunction function = find(request)->two_shots[rank];
   const std::size_t size = size_of(request);
-  for (std::size_t at = 0; at < size; at += most_in_two_shots) {
-    const Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_in_two_shots)};
+  for (std::size_t at = 0; at < size; at += max_two_shots_bytes) {
+    const Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, max_two_shots_bytes)};
     launch_two_shots(function, rank, data, two_shot_units(data.bytes), next_epoch(launched), count, launch);
   }
 }

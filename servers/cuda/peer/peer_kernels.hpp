@@ -31,12 +31,12 @@ namespace cox::detail {
 /// launched in one order on all of them. Any thread.
 class PeerKernels {
  public:
-  static constexpr std::size_t most_ranks = 8;
+  static constexpr std::size_t max_ranks = 8;
   /// Bytes at most: of one shot (data goes to all ranks, in one meeting), and of two (each rank reduces a share).
-  static constexpr std::size_t most_in_one_shot = std::size_t{64} << 10U;
-  static constexpr std::size_t most_in_two_shots = std::size_t{8} << 20U;
+  static constexpr std::size_t max_one_shot_bytes = std::size_t{64} << 10U;
+  static constexpr std::size_t max_two_shots_bytes = std::size_t{8} << 20U;
   /// Bytes at most of a broadcast: its root writes them to each other rank.
-  static constexpr std::size_t most_in_broadcast = std::size_t{1} << 20U;
+  static constexpr std::size_t max_broadcast_bytes = std::size_t{1} << 20U;
 
   /// Whether NCCL does not do such an operation, or not exactly: 16-bit integers, and the mean of integers. It is done
   /// here then, whatever its size.
@@ -61,11 +61,10 @@ class PeerKernels {
   /// All that was launched has ended.
   ~PeerKernels();
 
-  /// Compiles the kernels of such operations and loads them on all devices, while what `quiet` returns is held: loading
-  /// may wait for running kernels. Blocks for all that, the first time; while other kernels are prepared, only if these
-  /// are not. What hinders it is logged. Throws what `quiet`
-  /// throws, std::bad_alloc.
-  void prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiet);
+  /// Compiles the kernels of such operations and loads them on all devices, while what `quiesce` returns is held:
+  /// loading may wait for running kernels. Blocks for all that, the first time; while other kernels are prepared, only
+  /// if these are not. What hinders it is logged. Throws what `quiesce` throws, std::bad_alloc.
+  void prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiesce);
   /// Whether that has been done.
   [[nodiscard]] bool prepared(const CollectiveRequest& request) const noexcept { return find(request) != nullptr; }
   /// Whether such an operation can be launched: it has been prepared, and that has succeeded on all devices.
@@ -89,7 +88,7 @@ class PeerKernels {
 
  private:
   /// The kernels' struct Peers, with as many as there can be: the kernels take the first of them.
-  using Peers = std::array<CUdeviceptr, most_ranks>;
+  using Peers = std::array<CUdeviceptr, max_ranks>;
   struct Kernels {
     std::vector<CudaKernel> kept;  // whose functions these are, by rank:
     std::vector<CUfunction> one_shots;

@@ -43,7 +43,7 @@ NcclCall resolve(const CudaDevice& device, const CollectiveCall& call, const Cal
   return resolved;
 }
 
-void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, const CollectiveCallList& calls,
+void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicator, const CollectiveCallList& calls,
             const Caller& caller) {
   CudaStreams& streams = device.streams();
   const bool transfers = is_transfer(calls.front().request.operation);
@@ -52,7 +52,7 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
   BufferUses uses;
   try {
     if (!transfers) static_cast<void>(nccl());
-    require_healthy(on, server_operation(calls.front().request.operation), caller.site);
+    require_healthy(stream, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) {
       if (transfers) {
         collective.memory.push_back(resolve_transfer(device, call, caller, uses));
@@ -66,8 +66,8 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
     uses.clear();
   }
   const StreamSlot slot = communicator.last_position().stream;
-  StreamPositions waits = on.pending_waits(streams);
-  waits.push_back(on.queue().last_position());
+  StreamPositions waits = stream.pending_waits(streams);
+  waits.push_back(stream.queue().last_position());
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, slot, streams, waits);
     use.buffer->uses.prepare(streams);
@@ -77,18 +77,18 @@ void submit(CudaDevice& device, CudaStream& on, CudaCommunicator& communicator, 
   if (transfers && collective.failure == nullptr && streams.issued(waits))
     streams.add_events(waits, collective.ready.emplace());
   collective.waits = std::move(waits);
-  const StreamPosition end = communicator.submit(std::move(collective), on);
+  const StreamPosition end = communicator.submit(std::move(collective), stream);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
 
 }  // namespace
 
-void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
+void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller, SubmitMode when) {
-  if (on.capture.capturing()) {
+  if (stream.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return on.capture.graph().add_replay_callback(
+    return stream.capture.graph().add_replay_callback(
         [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying,
                                                                 MembershipEpoch call_epoch) {
           queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site),
@@ -98,15 +98,15 @@ void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<
   const PostQueue::HoldNotify hold = device.hold_notify();
   CudaCommunicator* communicator = nullptr;
   try {
-    communicator = &device.communicators().of(group, calls.front().request);
-    submit(device, on, *communicator, calls, caller);
+    communicator = &device.communicators().find_or_create(group, calls.front().request);
+    submit(device, stream, *communicator, calls, caller);
   } catch (...) {
     abort_pending(*group, communicator);
   }
   // Both ends of a transfer are asked for one by one as a rule, and wait for each other.
   device.submit_to_sequencer(*communicator,
                              is_transfer(calls.front().request.operation) ? SubmitMode::Immediate : when);
-  device.make_calls();
+  device.run_calls();
 }
 
 }  // namespace cox::detail

@@ -16,7 +16,7 @@ class CudaStream;
 /// of the memory. What is wrong with them is told to all ranks, and ends with the stream's errors. Device thread; does
 /// not wait. Throws CollectiveError Aborted, or std::bad_alloc, if they could not even be noted (no memory, closed, too
 /// many wait already): their communicator has then been given up for all ranks.
-void queue_collective(CudaDevice& device, CudaStream& on, const std::shared_ptr<CommunicationGroup>& group,
+void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller, SubmitMode when);
 
 }  // namespace cox::detail

@@ -40,15 +40,16 @@ std::optional<Bytes> to_pinned(CudaDevice& device, const Bytes& source, const Ca
   }
 }
 
-void upload_from_pinned(CudaDevice& device, CudaStream& on, const BufferUses& uses, CUdeviceptr address,
+void upload_from_pinned(CudaDevice& device, CudaStream& stream, const BufferUses& uses, CUdeviceptr address,
                         const CopyPlan& rows, Bytes source, const Caller& caller) {
-  device.submit(on, uses, {"write", nullptr, caller.site},
+  device.submit(stream, uses, {"write", nullptr, caller.site},
                 [address, rows, source = std::move(source)](const IssueTarget& target) mutable {
                   const std::byte* const host = std::as_const(source).data();
                   target.hold(std::move(source));  // first: where there is no memory for that, nothing is copied
                   copy_rows_to_device(address, host, rows.rows, rows.row_bytes, rows.pitch, target.stream());
                 });
-  if (!on.capture.capturing()) device.streams().mark(on);  // readers on other streams wait for this, and no more
+  if (!stream.capture.capturing())
+    device.streams().mark(stream);  // readers on other streams wait for this, and no more
 }
 
 /// A failure of a copy, with what it was for.
@@ -64,15 +65,15 @@ std::exception_ptr failed_upload(const std::exception_ptr& error, const Location
   }
 }
 
-void upload_by_threads(CudaDevice& device, CudaStream& on, const BufferUses& uses, CUdeviceptr address,
+void upload_by_threads(CudaDevice& device, CudaStream& stream, const BufferUses& uses, CUdeviceptr address,
                        const CopyPlan& rows, Bytes source, const Caller& caller) {
   CopyTask task;
   task.parts.push_back({address, rows, std::move(source)});
-  task.done = [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site](
-                  CopyTask&, const std::exception_ptr& error, const std::shared_ptr<CudaEvent>&) {
+  task.on_completed = [stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site](
+                          CopyTask&, const std::exception_ptr& error, const std::shared_ptr<CudaEvent>&) {
     if (error != nullptr) stream->fail_at(sequence, failed_upload(error, stream->location(), site));
   };
-  device.transfer(on, uses, std::move(task));
+  device.transfer(stream, uses, std::move(task));
 }
 
 struct Download {
@@ -95,7 +96,7 @@ struct Download {
 bool take_pinned(CudaDevice& device, Download& download, const Caller& caller) {
   try {
     if (download.is_small()) {
-      download.slot = device.small_reads().take([&] { return device.allocate_pinned(SmallRead::most, caller); });
+      download.slot = device.small_reads().acquire([&] { return device.allocate_pinned(SmallRead::max_size, caller); });
       return true;
     }
     for (CopyTask::Part& part : download.parts) part.host = device.allocate_pinned(part.plan.size(), caller);
@@ -127,14 +128,14 @@ void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::P
     read->begin(part.device, target.stream());
     std::vector<Bytes> bytes;  // the result, put together here, meanwhile: who waits for it has it at once
     bytes.push_back(Bytes::uninitialized(part.plan.size()));
-    read->ends_at(target.queue->mark(device.events()));
+    read->set_end_event(target.queue->mark(device.events()));
     promise.settle_at(read, [read, bytes = std::move(bytes), end = std::move(end)]() mutable {
       end.complete();
       read->copy_to(bytes.front().span());
       return std::move(bytes);
     });
   } catch (...) {
-    part.host = read->give_up();
+    part.host = read->abandon();
     throw;
   }
 }
@@ -162,37 +163,40 @@ void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyT
 }
 
 // Earlier failures are taken when the read is issued, and those that come later, but of work before it, at its end.
-void download_to_pinned(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
+void download_to_pinned(CudaDevice& device, CudaStream& stream, Download download, const Caller& caller,
                         Promise<std::vector<Bytes>> promise) {
   const BufferUses uses = std::move(download.uses);
-  device.submit_behind_all(on, uses, {"read", nullptr, caller.site},
-                           [&device, parts = std::move(download.parts), slot = std::move(download.slot),
-                            stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
-                            promise = std::move(promise)](const IssueTarget& target) mutable {
-                             target.flush_launches();
-                             if (auto error = stream->take_errors_before(sequence, site))
-                               return promise.set_error(std::move(error));
-                             try {
-                               SyncPoint end{std::move(stream), sequence, site, target.queue->held()};
-                               if (slot != nullptr) {
-                                 issue_small_read(device, target, parts.front(), std::move(slot), std::move(end),
-                                                  promise);
-                               } else {
-                                 issue_read(device, target, parts, std::move(end), promise);
-                               }
-                             } catch (...) {
-                               keep(target, parts);
-                               promise.set_error(std::current_exception());
-                             }
-                           });
+  device.submit_after_all(stream, uses, {"read", nullptr, caller.site},
+                          [&device, parts = std::move(download.parts), slot = std::move(download.slot),
+                           stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site,
+                           promise = std::move(promise)](const IssueTarget& target) mutable {
+                            target.flush_launches();
+                            if (auto error = stream->take_errors_before(sequence, site))
+                              return promise.set_error(std::move(error));
+                            try {
+                              SyncPoint end{std::move(stream), sequence, site, target.queue->held()};
+                              if (slot != nullptr) {
+                                issue_small_read(device, target, parts.front(), std::move(slot), std::move(end),
+                                                 promise);
+                              } else {
+                                issue_read(device, target, parts, std::move(end), promise);
+                              }
+                            } catch (...) {
+                              keep(target, parts);
+                              promise.set_error(std::current_exception());
+                            }
+                          });
 }
 
 /// A read that the copy threads make, and its turn among the reads and syncs of its stream, each of which takes the
 /// failures before it. When both have come, the promise is settled.
 class ReadInTurn {
  public:
-  ReadInTurn(CudaStream& on, std::source_location site, Promise<std::vector<Bytes>> promise)
-      : stream_(on.shared_from_this()), sequence_(on.next_sequence()), site_(site), promise_(std::move(promise)) {}
+  ReadInTurn(CudaStream& stream, std::source_location site, Promise<std::vector<Bytes>> promise)
+      : stream_(stream.shared_from_this()),
+        sequence_(stream.next_sequence()),
+        site_(site),
+        promise_(std::move(promise)) {}
 
   /// All that comes before the read in its stream has been issued.
   void come_to_turn() noexcept { arrive(); }
@@ -226,11 +230,11 @@ class ReadInTurn {
   std::atomic<int> awaited_{2};
 };
 
-void download_by_threads(CudaDevice& device, CudaStream& on, Download download, const Caller& caller,
+void download_by_threads(CudaDevice& device, CudaStream& stream, Download download, const Caller& caller,
                          Promise<std::vector<Bytes>> promise) {
   std::vector<Bytes> results;
   results.reserve(download.parts.size());
-  const auto read = std::make_shared<ReadInTurn>(on, caller.site, std::move(promise));
+  const auto read = std::make_shared<ReadInTurn>(stream, caller.site, std::move(promise));
   CopyTask task;
   task.direction = CopyTask::Direction::ToHost;
   task.parts = std::move(download.parts);
@@ -248,14 +252,14 @@ void download_by_threads(CudaDevice& device, CudaStream& on, Download download, 
     }
     return true;
   };
-  task.done = [read, results = std::move(results)](CopyTask& done, std::exception_ptr error,
-                                                   const std::shared_ptr<CudaEvent>&) mutable {
+  task.on_completed = [read, results = std::move(results)](CopyTask& done, std::exception_ptr error,
+                                                           const std::shared_ptr<CudaEvent>&) mutable {
     move_contents(done.parts, results);
     read->end(std::move(results), std::move(error));
   };
-  device.in_turn(on, caller.site, [read] { read->come_to_turn(); });
+  device.in_turn(stream, caller.site, [read] { read->come_to_turn(); });
   try {
-    device.transfer(on, download.uses, std::move(task));
+    device.transfer(stream, download.uses, std::move(task));
   } catch (...) {
     read->end({}, std::current_exception());
   }
@@ -263,48 +267,48 @@ void download_by_threads(CudaDevice& device, CudaStream& on, Download download, 
 
 }  // namespace
 
-void queue_upload(CudaDevice& device, CudaStream& on, Upload upload, const Caller& caller) {
+void queue_upload(CudaDevice& device, CudaStream& stream, Upload upload, const Caller& caller) {
   const CopyPlan rows = plan_copy(upload.destination, device.location(caller), caller.site, upload.source.size());
   BufferUses uses;
   const CudaRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
   if (rows.size() == 0) return;
   Bytes source = std::move(upload.source);
   if (source.property() == AllocationProperty::Pinned)
-    return upload_from_pinned(device, on, uses, range.address, rows, std::move(source), caller);
+    return upload_from_pinned(device, stream, uses, range.address, rows, std::move(source), caller);
   // A graph copies the same bytes again and again: they stay with it.
-  if (on.capture.capturing())
-    return upload_from_pinned(device, on, uses, range.address, rows, pinned_copy(device, source, caller), caller);
+  if (stream.capture.capturing())
+    return upload_from_pinned(device, stream, uses, range.address, rows, pinned_copy(device, source, caller), caller);
   if (source.size() <= small_upload && source.is_resident())
     if (auto pinned = to_pinned(device, source, caller))
-      return upload_from_pinned(device, on, uses, range.address, rows, std::move(*pinned), caller);
-  upload_by_threads(device, on, uses, range.address, rows, std::move(source), caller);
+      return upload_from_pinned(device, stream, uses, range.address, rows, std::move(*pinned), caller);
+  upload_by_threads(device, stream, uses, range.address, rows, std::move(source), caller);
 }
 
-void queue_download(CudaDevice& device, CudaStream& on, Downloads downloads, const Caller& caller,
+void queue_download(CudaDevice& device, CudaStream& stream, Downloads downloads, const Caller& caller,
                     Promise<std::vector<Bytes>> promise) {
   Download download;
   bool direct = false;
   try {
     if (gpu_faulted()) throw_gpu_fault(caller.site);
-    on.capture.require_none("a read", caller.site);
+    stream.capture.require_none("a read", caller.site);
     for (const CopyDescriptor& tensor : downloads)
       download.parts.push_back({device.resolve(tensor.binding, Access::Read, caller, download.uses).address,
                                 plan_copy(tensor, device.location(caller), caller.site), Bytes()});
     direct = download.size() <= direct_download && take_pinned(device, download, caller);
   } catch (...) {
-    if (on.capture.capturing()) return promise.set_error(std::current_exception());
+    if (stream.capture.capturing()) return promise.set_error(std::current_exception());
     // What has failed before comes first: in the read's turn, for what fails belongs to the first read or sync after
     // it.
-    return device.in_turn(on, caller.site,
-                          [stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+    return device.in_turn(stream, caller.site,
+                          [stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site,
                            error = std::current_exception(), promise = std::move(promise)]() mutable {
                             if (auto earlier = stream->take_errors_before(sequence, site))
                               return promise.set_error(std::move(earlier));
                             promise.set_error(StreamErrors::of_operation(stream->errors(), sequence, std::move(error)));
                           });
   }
-  if (direct) return download_to_pinned(device, on, std::move(download), caller, std::move(promise));
-  download_by_threads(device, on, std::move(download), caller, std::move(promise));
+  if (direct) return download_to_pinned(device, stream, std::move(download), caller, std::move(promise));
+  download_by_threads(device, stream, std::move(download), caller, std::move(promise));
 }
 
 }  // namespace cox::detail

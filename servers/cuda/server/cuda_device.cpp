@@ -91,7 +91,7 @@ CudaDevice::~CudaDevice() {
   drain();
   communicators_.close();
   // What nobody came to ask for is not lost (L12).
-  streams_.each([this](CudaStream& stream) {
+  streams_.for_each([this](CudaStream& stream) {
     if (const auto error = stream.take_remaining_errors(std::source_location::current()))
       report_task_error({facts_->owner.device, stream.location().stream, error});
   });
@@ -106,7 +106,7 @@ CudaDevice::~CudaDevice() {
 // Issues all there is and waits for it: also for copies to memory of this device, which are on streams of other
 // devices.
 void CudaDevice::drain() noexcept {
-  while (streams_.waiting() || transfers_.under_way() || communicators_.copies_in_flight()) {
+  while (streams_.has_pending() || transfers_.in_flight() || communicators_.copies_in_flight()) {
     streams_.on_notify();
     advance();
     streams_.poll();
@@ -124,7 +124,7 @@ void CudaDevice::attach(ThreadContext& thread) {
   thread.spin_at_least(settings().get<std::chrono::nanoseconds>("cuda.device_thread_spin"));
 }
 
-void CudaDevice::make_calls() noexcept {
+void CudaDevice::run_calls() noexcept {
   try {
     if (posts_->run_calls()) advance();
   } catch (...) {
@@ -133,14 +133,14 @@ void CudaDevice::make_calls() noexcept {
 }
 
 void CudaDevice::submit_to_sequencer(CudaCommunicator& communicator, SubmitMode when) noexcept {
-  if (gathering_ != &communicator) submit_gathered();
-  if (when == SubmitMode::Immediate || communicator.batch_full() || !will_end_batch())
+  if (batching_ != &communicator) submit_batched();
+  if (when == SubmitMode::Immediate || communicator.batch_full() || !request_batch_end())
     return communicator.submit_to_sequencer();
-  gathering_ = &communicator;
+  batching_ = &communicator;
 }
 
-void CudaDevice::give_launches(SubmitMode when) noexcept {
-  if (!streams_.has_launches() || (when == SubmitMode::Batched && will_end_batch())) return;
+void CudaDevice::flush_launches(SubmitMode when) noexcept {
+  if (!streams_.has_launches() || (when == SubmitMode::Batched && request_batch_end())) return;
   streams_.flush_launches();
 }
 
@@ -149,14 +149,14 @@ void CudaDevice::end_batch() noexcept {
     if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));  // a task may have changed it
     streams_.flush_launches();
   }
-  submit_gathered();
+  submit_batched();
 }
 
-void CudaDevice::submit_gathered() noexcept {
-  if (gathering_ == nullptr) return;
+void CudaDevice::submit_batched() noexcept {
+  if (batching_ == nullptr) return;
   const PostQueue::HoldNotify hold = hold_notify();
-  std::exchange(gathering_, nullptr)->submit_to_sequencer();
-  make_calls();
+  std::exchange(batching_, nullptr)->submit_to_sequencer();
+  run_calls();
 }
 
 void CudaDevice::advance() {
@@ -185,20 +185,20 @@ CudaMemory::Buffer CudaDevice::try_allocate(const MemoryRequest& request) {
 }
 
 CaptureMemory::Buffer CudaDevice::allocate(std::size_t size, const Caller& caller) {
-  CudaStream& on = streams_.of(caller.stream);
-  const bool capturing = on.capture.capturing();
+  CudaStream& stream = streams_.find_or_create(caller.stream);
+  const bool capturing = stream.capture.capturing();
   if (capturing) {
-    if (auto buffer = on.capture.take_warm_up(size)) return buffer;
+    if (auto buffer = stream.capture.take_warm_up(size)) return buffer;
   }
   try {
     if (auto buffer = try_allocate(
             {.bytes = size,
-             .stream = on.slot(),
-             .home = on.persistent_windows != 0 ? DeviceBuffer::Home::Persistent : DeviceBuffer::Home::Automatic,
+             .stream = stream.slot(),
+             .home = stream.persistent_windows != 0 ? DeviceBuffer::Home::Persistent : DeviceBuffer::Home::Automatic,
              .growth = capturing ? Growth::Forbidden : Growth::Allowed,
              .label = {caller.site.file_name(), caller.site.line()}}))
       return buffer;
-    if (capturing) throw on.capture.no_growth(size, caller.site);
+    if (capturing) throw stream.capture.no_growth(size, caller.site);
     throw allocation_error(location(caller), size, memory_->report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
@@ -222,49 +222,49 @@ void CudaDevice::require_not_captured(const DeviceBuffer& buffer, const Caller& 
   captured_writes_.require_none(buffer, location(caller), caller.site);
 }
 
-StreamPositions CudaDevice::waits_of(CudaStream& on, const BufferUses& uses) {
-  if (on.capture.preparing()) {
+StreamPositions CudaDevice::waits_of(CudaStream& stream, const BufferUses& uses) {
+  if (stream.capture.preparing()) {
     for (const BufferUse& use : uses)
-      if (use.memory) on.capture.keep(ManagedMemory(use.memory));
+      if (use.memory) stream.capture.keep(ManagedMemory(use.memory));
   }
-  StreamPositions waits = on.pending_waits(streams_);
+  StreamPositions waits = stream.pending_waits(streams_);
   for (const BufferUse& use : uses) {
-    use.buffer->uses.add_waits(use.access, on.slot(), streams_, waits);
+    use.buffer->uses.add_waits(use.access, stream.slot(), streams_, waits);
     use.buffer->uses.prepare(streams_);
   }
   return waits;
 }
 
-StreamPositions CudaDevice::waits_behind_all(CudaStream& on, const BufferUses& uses) {
-  StreamPositions waits = waits_of(on, uses);
-  for (const StreamPosition& transfer : on.transfers(streams_)) waits.push_back(transfer);
+StreamPositions CudaDevice::waits_for_all(CudaStream& stream, const BufferUses& uses) {
+  StreamPositions waits = waits_of(stream, uses);
+  for (const StreamPosition& transfer : stream.transfers(streams_)) waits.push_back(transfer);
   return waits;
 }
 
-void CudaDevice::transfer(CudaStream& on, const BufferUses& uses, CopyTask task) {
+void CudaDevice::transfer(CudaStream& stream, const BufferUses& uses, CopyTask task) {
   const StreamSlot slot = transfers_.next_slot();
   StreamPositions waits;
   for (const BufferUse& use : uses) {
     use.buffer->uses.add_waits(use.access, slot, streams_, waits);
     use.buffer->uses.prepare(streams_);
-    if (on.capture.preparing() && use.memory) on.capture.keep(ManagedMemory(use.memory));
+    if (stream.capture.preparing() && use.memory) stream.capture.keep(ManagedMemory(use.memory));
   }
-  on.make_room_for_transfer();
+  stream.make_room_for_transfer();
   const StreamPosition position = transfers_.begin(waits, std::move(task));
-  on.add_transfer(position);
+  stream.add_transfer(position);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, position);
   communicators_.note_waits(position, waits);
 }
 
-void CudaDevice::clear_pending_waits(CudaStream& on, const Caller& caller) {
-  if (on.capture.capturing() || on.pending_waits(streams_).empty()) return;
-  submit(on, {}, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
+void CudaDevice::clear_pending_waits(CudaStream& stream, const Caller& caller) {
+  if (stream.capture.capturing() || stream.pending_waits(streams_).empty()) return;
+  submit(stream, {}, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
 }
 
-void CudaDevice::capture(CudaStream& on, const BufferUses& uses, CudaIssue step) {
-  on.capture.graph().add(uses, std::move(step));
+void CudaDevice::capture(CudaStream& stream, const BufferUses& uses, CudaIssue step) {
+  stream.capture.graph().add(uses, std::move(step));
   for (const BufferUse& use : uses)
-    if (use.access == Access::Write) captured_writes_.note(*use.buffer, on.location().stream);
+    if (use.access == Access::Write) captured_writes_.note(*use.buffer, stream.location().stream);
 }
 
 void CudaDevice::note_captured_write(const Binding& memory, const Caller& caller) {
@@ -273,12 +273,12 @@ void CudaDevice::note_captured_write(const Binding& memory, const Caller& caller
   captured_writes_.note(*uses.front().buffer, caller.stream);
 }
 
-GraphId CudaDevice::end_capture(CudaStream& on, const Caller& caller) {
-  on.capture.require(CaptureState::Call::Stop, caller.site);
-  captured_writes_.forget(on.location().stream);
-  auto graph = on.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_); });
+GraphId CudaDevice::end_capture(CudaStream& stream, const Caller& caller) {
+  stream.capture.require(CaptureState::Call::Stop, caller.site);
+  captured_writes_.forget(stream.location().stream);
+  auto graph = stream.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_); });
   const GraphId id = GraphId::next();
-  graphs_.emplace(id.value, Captured{on.location().stream, std::move(graph)});
+  graphs_.emplace(id.value, Captured{stream.location().stream, std::move(graph)});
   return id;
 }
 
@@ -288,19 +288,19 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
     throw ServerError(ServerError::Kind::Graph,
                       "graph " + std::to_string(id.value) + " does not exist on " + location(caller).to_string(),
                       caller.site);
-  CudaStream& on = streams_.of(found->second.stream);
-  on.capture.require_none("a replay", caller.site);
+  CudaStream& stream = streams_.find_or_create(found->second.stream);
+  stream.capture.require_none("a replay", caller.site);
   const auto graph = found->second.graph;
   graph->replay(
       [&](CUgraphExec native, const BufferUses& uses) {
-        submit(on, uses, {"replay", nullptr, caller.site},
+        submit(stream, uses, {"replay", nullptr, caller.site},
                [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream())); });
       },
       [&](CudaReplayCallback& replay_callback) {
         try {
-          replay_callback(*this, on, call_epoch);
+          replay_callback(*this, stream, call_epoch);
         } catch (...) {  // of one operation: what comes behind it is queued all the same
-          on.fail(std::current_exception());
+          stream.fail(std::current_exception());
         }
       });
 }
@@ -310,9 +310,9 @@ void CudaDevice::remove_graph(GraphId id) {
   if (found == graphs_.end()) return;
   // Replays may be in flight, or pending. The host memory that they copy from is released after them, in the order of
   // the stream; device memory is in that order anyway.
-  CudaStream& on = streams_.of(found->second.stream);
+  CudaStream& stream = streams_.find_or_create(found->second.stream);
   static_cast<void>(streams_.submit(
-      on, {}, {nullptr, nullptr, std::source_location::current()},
+      stream, {}, {nullptr, nullptr, std::source_location::current()},
       [graph = found->second.graph](const IssueTarget& target) { graph->release_host_memory(target); }, nullptr,
       PieceKind::Notice));
   graphs_.erase(found);

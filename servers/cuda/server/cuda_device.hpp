@@ -59,21 +59,21 @@ class CudaDevice final : private BatchHook {
   [[nodiscard]] CudaStream& enter(const Caller& caller) {
     if (!gpu_faulted()) [[likely]]                              // else no call of the driver would come of it
       COX_CUDA_CHECK(context_set_current(context_->native()));  // a fault it finds is told by the operation
-    return streams_.of(caller.stream);
+    return streams_.find_or_create(caller.stream);
   }
   /// The thread on which all of this is called from now on. Once.
   void attach(ThreadContext& thread);
-  /// What the device thread posts for itself while this lives waits for make_calls().
+  /// What the device thread posts for itself while this lives waits for run_calls().
   [[nodiscard]] PostQueue::HoldNotify hold_notify() noexcept { return PostQueue::HoldNotify(*posts_); }
   /// Makes the calls that have been left for the device thread, and issues what they make possible. It need not wait
   /// for the posts, behind all that clients have submitted meanwhile. What fails is reported, as there.
-  void make_calls() noexcept;
+  void run_calls() noexcept;
   /// The rank asks for what it has submitted: now; or at the end of this thread's batch of tasks, with what it will
-  /// have submitted by then, and sooner if that is much. What has its turn by that is launched by make_calls().
+  /// have submitted by then, and sooner if that is much. What has its turn by that is launched by run_calls().
   void submit_to_sequencer(CudaCommunicator& communicator, SubmitMode when) noexcept;
   /// The driver is given the launches so far: now; or at the end of this thread's batch of tasks, with those that come
   /// by then.
-  void give_launches(SubmitMode when) noexcept;
+  void flush_launches(SubmitMode when) noexcept;
   [[nodiscard]] EventWatch& watch() noexcept { return watch_; }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
   [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }
@@ -112,41 +112,41 @@ class CudaDevice final : private BatchHook {
   /// `issue(IssueTarget)` comes behind everything on any stream that its uses must wait for; in a capture it joins the
   /// graph. Throws as CudaStreams::submit.
   template <class F>
-  void submit(CudaStream& on, const BufferUses& uses, const OperationName& name, F&& issue,
+  void submit(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue,
               std::shared_ptr<CudaEvent> ready = nullptr) {
-    if (on.capture.capturing()) [[unlikely]]
-      return capture(on, uses, to_issue_later(std::forward<F>(issue)));
-    const StreamPositions waits = waits_of(on, uses);
-    const StreamPosition before = on.queue().last_position();
+    if (stream.capture.capturing()) [[unlikely]]
+      return capture(stream, uses, to_issue_later(std::forward<F>(issue)));
+    const StreamPositions waits = waits_of(stream, uses);
+    const StreamPosition before = stream.queue().last_position();
     try {
-      const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue), std::move(ready));
-      on.clear_pending_waits();
-      note(on, uses, position);
+      const StreamPosition position = streams_.submit(stream, waits, name, std::forward<F>(issue), std::move(ready));
+      stream.clear_pending_waits();
+      note(stream, uses, position);
       communicators_.note_waits(position, waits);
     } catch (...) {
-      note_failed(on, uses, before);
+      note_failed(stream, uses, before);
       throw;
     }
   }
   /// As that, behind the stream's transfers, too: for what tells that all work is done.
   template <class F>
-  void submit_behind_all(CudaStream& on, const BufferUses& uses, const OperationName& name, F&& issue) {
-    const StreamPositions waits = waits_behind_all(on, uses);
-    const StreamPosition position = streams_.submit(on, waits, name, std::forward<F>(issue));
-    on.clear_pending_waits();
-    note(on, uses, position);
+  void submit_after_all(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue) {
+    const StreamPositions waits = waits_for_all(stream, uses);
+    const StreamPosition position = streams_.submit(stream, waits, name, std::forward<F>(issue));
+    stream.clear_pending_waits();
+    note(stream, uses, position);
     communicators_.note_waits(position, waits);
   }
-  /// `tell(IssueTarget, StreamPositions)` when all work of the stream so far has been issued, its transfers and what it
-  /// owes too. It is complete when that of the queue is, and these positions are: the stream does not wait for them.
+  /// `notify(IssueTarget, StreamPositions)` when all work of the stream so far has been issued, its transfers and what
+  /// it owes too. It is complete when that of the queue is, and these positions are: the stream does not wait for them.
   template <class F>
-  void tell_when_issued(CudaStream& on, const std::source_location& site, F&& tell) {
-    const StreamPositions waits = waits_behind_all(on, {});
+  void notify_when_issued(CudaStream& stream, const std::source_location& site, F&& notify) {
+    const StreamPositions waits = waits_for_all(stream, {});
     const StreamPosition position = streams_.submit(
-        on, waits, {nullptr, nullptr, site},
-        [waits, tell = std::forward<F>(tell)](const IssueTarget& target) mutable {
+        stream, waits, {nullptr, nullptr, site},
+        [waits, notify = std::forward<F>(notify)](const IssueTarget& target) mutable {
           target.flush_launches();
-          tell(target, waits);
+          notify(target, waits);
         },
         nullptr, PieceKind::Notice);
     communicators_.note_waits(position, waits);
@@ -154,9 +154,9 @@ class CudaDevice final : private BatchHook {
   /// `call()` when all that comes before it in the stream has been issued, and what the driver refuses of it is known.
   /// Throws as CudaStreams::submit.
   template <class F>
-  void in_turn(CudaStream& on, const std::source_location& site, F&& call) {
+  void in_turn(CudaStream& stream, const std::source_location& site, F&& call) {
     static_cast<void>(streams_.submit(
-        on, {}, {nullptr, nullptr, site},
+        stream, {}, {nullptr, nullptr, site},
         [call = std::forward<F>(call)](const IssueTarget& target) mutable {
           target.flush_launches();
           call();
@@ -164,10 +164,10 @@ class CudaDevice final : private BatchHook {
         nullptr, PieceKind::Notice));
   }
   /// A copy that the threads of the device make, as work of the stream. Throws as CudaTransfers::begin.
-  void transfer(CudaStream& on, const BufferUses& uses, CopyTask task);
+  void transfer(CudaStream& stream, const BufferUses& uses, CopyTask task);
 
   /// Tells the driver what the stream owes, for who issues work on it himself. Throws CudaError, std::bad_alloc.
-  void clear_pending_waits(CudaStream& on, const Caller& caller);
+  void clear_pending_waits(CudaStream& stream, const Caller& caller);
 
   /// Makes the calls that other threads have left, and issues what can be issued by now; after a fault, everything.
   void advance();
@@ -176,7 +176,7 @@ class CudaDevice final : private BatchHook {
   void begin_capture(StreamId stream) { captured_writes_.begin(stream); }
   /// The capture on the stream writes this memory in what is no step of its graph. Throws as resolve().
   void note_captured_write(const Binding& memory, const Caller& caller);
-  [[nodiscard]] GraphId end_capture(CudaStream& on, const Caller& caller);
+  [[nodiscard]] GraphId end_capture(CudaStream& stream, const Caller& caller);
   /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
   void replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller);
   void remove_graph(GraphId id);
@@ -184,29 +184,29 @@ class CudaDevice final : private BatchHook {
  private:
   // An event behind a use lets other streams wait for it, and not for what comes later; one for each would cost too
   // much.
-  void note(CudaStream& on, const BufferUses& uses, const StreamPosition& position) noexcept {
+  void note(CudaStream& stream, const BufferUses& uses, const StreamPosition& position) noexcept {
     bool shared = false;
     for (const BufferUse& use : uses) {
       use.buffer->uses.record(use.access, position);
       shared = shared || use.buffer->uses.is_shared();
     }
-    if (shared) streams_.mark(on);
+    if (shared) streams_.mark(stream);
   }
-  void capture(CudaStream& on, const BufferUses& uses, CudaIssue step);
+  void capture(CudaStream& stream, const BufferUses& uses, CudaIssue step);
   void require_not_captured(const DeviceBuffer& buffer, const Caller& caller) const;
   // A submission has failed. If it has come behind what it waits for, a part of it may be in flight.
-  static void note_failed(CudaStream& on, const BufferUses& uses, const StreamPosition& before) noexcept {
-    const StreamPosition last = on.queue().last_position();
+  static void note_failed(CudaStream& stream, const BufferUses& uses, const StreamPosition& before) noexcept {
+    const StreamPosition last = stream.queue().last_position();
     if (last.position == before.position) return;
     for (const BufferUse& use : uses) use.buffer->uses.record(use.access, last);
   }
-  [[nodiscard]] StreamPositions waits_of(CudaStream& on, const BufferUses& uses);
+  [[nodiscard]] StreamPositions waits_of(CudaStream& stream, const BufferUses& uses);
   // And behind the stream's transfers.
-  [[nodiscard]] StreamPositions waits_behind_all(CudaStream& on, const BufferUses& uses);
+  [[nodiscard]] StreamPositions waits_for_all(CudaStream& stream, const BufferUses& uses);
   [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
-  void submit_gathered() noexcept;
+  void submit_batched() noexcept;
   // Has end_batch() called when the device thread's batch of tasks ends. Returns false where that is not possible.
-  [[nodiscard]] bool will_end_batch() noexcept { return thread_ != nullptr && thread_->at_batch_end(*this); }
+  [[nodiscard]] bool request_batch_end() noexcept { return thread_ != nullptr && thread_->at_batch_end(*this); }
   void end_batch() noexcept override;
   void drain() noexcept;
 
@@ -222,7 +222,7 @@ class CudaDevice final : private BatchHook {
   CudaTransfers transfers_;
   CudaCommunicators communicators_;
   EventWatch watch_;
-  CudaCommunicator* gathering_ = nullptr;  // which may have submitted what it has not asked for
+  CudaCommunicator* batching_ = nullptr;  // which may have submitted what it has not asked for
   const std::unique_ptr<CudaMemory> memory_;
   std::shared_ptr<CudaPinnedMemory> pinned_;  // with the bytes that it gave out
   std::shared_ptr<CudaPinnedMemory> results_;

@@ -21,7 +21,7 @@ namespace {
 /// A launch while it is put together.
 struct Preparation {
   CudaDevice& device;
-  CudaStream& on;
+  CudaStream& stream;
   const CudaKernel& kernel;
   const LoadedKernel& loaded;
   const KernelArguments& arguments;
@@ -34,17 +34,17 @@ struct Preparation {
 
 [[noreturn]] void throw_argument_error(const Preparation& preparation, LaunchError::Kind kind,
                                        const std::string& what) {
-  throw LaunchError(kind, launch_name(preparation.kernel.name(), preparation.on.location()) + " " + what,
+  throw LaunchError(kind, launch_name(preparation.kernel.name(), preparation.stream.location()) + " " + what,
                     preparation.caller.site);
 }
 
-const LoadedKernel& require_loaded(CudaDevice& device, const CudaKernel& kernel, const CudaStream& on,
+const LoadedKernel& require_loaded(CudaDevice& device, const CudaKernel& kernel, const CudaStream& stream,
                                    const Caller& caller) {
   const LoadedKernel* const loaded = kernel.loaded(device.facts()->owner.device.index);
   if (loaded == nullptr)
     throw LaunchError(
         LaunchError::Kind::NullFunction,
-        launch_name(kernel.name(), on.location()) + " was not prepared: the client does that before it launches",
+        launch_name(kernel.name(), stream.location()) + " was not prepared: the client does that before it launches",
         caller.site);
   if (loaded->failure != nullptr) std::rethrow_exception(loaded->failure);
   return *loaded;
@@ -55,7 +55,7 @@ void require_limits(const Preparation& preparation) {
   const CudaKernel& kernel = preparation.kernel;
   const LoadedKernel& loaded = preparation.loaded;
   const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
-  const Location& location = preparation.on.location();
+  const Location& location = preparation.stream.location();
   require_buffer_limit(launched, preparation.arguments.buffers.size(), hardware, location, preparation.caller.site);
   require_cube_dim(launched, hardware, location, preparation.caller.site);
   if (kernel.cube_dim().unit_count() > loaded.max_threads_per_block)
@@ -80,7 +80,7 @@ void add_tensor_map(Preparation& preparation, const TensorMapArgument& argument)
   CudaLaunch& launch = preparation.launch;
   launch.parameters.push_back({static_cast<std::uint32_t>(launch.tensor_maps.size()), true});
   launch.tensor_maps.push_back(
-      encode_tensor_map(argument.descriptor, range.address, preparation.on.location(), preparation.caller.site));
+      encode_tensor_map(argument.descriptor, range.address, preparation.stream.location(), preparation.caller.site));
 }
 
 /// The kernel's own signature: each parameter takes the next argument of its kind.
@@ -91,7 +91,7 @@ void add_by_signature(Preparation& preparation, const std::vector<KernelParamete
     return static_cast<std::size_t>(std::ranges::count(parameters, kind, &KernelParameter::kind));
   };
   require_buffer_count({preparation.kernel.name(), preparation.kernel.cube_dim()},
-                       wanted(KernelParameter::Kind::Buffer), arguments.buffers.size(), preparation.on.location(),
+                       wanted(KernelParameter::Kind::Buffer), arguments.buffers.size(), preparation.stream.location(),
                        preparation.caller.site);
   if (wanted(KernelParameter::Kind::TensorMap) != arguments.tensor_maps.size())
     throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
@@ -181,7 +181,7 @@ void resolve_arguments(Preparation& preparation) {
   } catch (const IoError& error) {
     throw LaunchError(
         LaunchError::Kind::Io,
-        launch_name(preparation.kernel.name(), preparation.on.location()) + " cannot be launched: " + error.brief(),
+        launch_name(preparation.kernel.name(), preparation.stream.location()) + " cannot be launched: " + error.brief(),
         preparation.caller.site, std::current_exception());
   }
   require_parameters(preparation);
@@ -194,22 +194,23 @@ class LaunchIssue {
   LaunchIssue(Preparation& preparation, Count count) : preparation_(preparation), count_(std::move(count)) {}
 
   void operator()(const IssueTarget& target) {
-    issue(target, preparation_.on, preparation_.on.next_sequence(), preparation_.launch, preparation_.metadata_source,
-          metadata_address(), count_, preparation_.on.location(), preparation_.kernel.label(),
-          preparation_.caller.site);
+    issue(target, preparation_.stream, preparation_.stream.next_sequence(), preparation_.launch,
+          preparation_.metadata_source, metadata_address(), count_, preparation_.stream.location(),
+          preparation_.kernel.label(), preparation_.caller.site);
   }
   [[nodiscard]] auto later() && {
     return [launch = std::move(preparation_.launch), kernel = preparation_.kernel,
             metadata = std::move(preparation_.metadata_source), address = metadata_address(), count = std::move(count_),
-            &on = preparation_.on, sequence = preparation_.on.next_sequence(), location = preparation_.on.location(),
+            &stream = preparation_.stream, sequence = preparation_.stream.next_sequence(),
+            location = preparation_.stream.location(),
             site = preparation_.caller.site](const IssueTarget& target) mutable {
-      issue(target, on, sequence, launch, metadata, address, count, location, kernel.label(), site);
+      issue(target, stream, sequence, launch, metadata, address, count, location, kernel.label(), site);
     };
   }
 
  private:
-  // `sequence`: the launch's place among the errors of `on`, before that of a read which is queued after it.
-  static void issue(const IssueTarget& target, CudaStream& on, std::uint64_t sequence, CudaLaunch& launch,
+  // `sequence`: the launch's place among the errors of `stream`, before that of a read which is queued after it.
+  static void issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, CudaLaunch& launch,
                     Bytes& metadata, CUdeviceptr address, Count& count, const Location& location, const char* name,
                     const std::source_location& site) {
     launch.count = count();
@@ -219,7 +220,7 @@ class LaunchIssue {
       target.hold(std::move(metadata));  // first: where there is no memory for that, nothing is copied
       COX_CUDA_TRY(copy_to_device(address, info.data(), info.size(), target.stream()));
     }
-    launch.issue(target, on, sequence, location, name, site);
+    launch.issue(target, stream, sequence, location, name, site);
   }
   [[nodiscard]] CUdeviceptr metadata_address() const {
     return preparation_.metadata == nullptr ? 0 : static_cast<DeviceBuffer&>(*preparation_.metadata).address();
@@ -232,15 +233,15 @@ class LaunchIssue {
 template <class Count>
 void enqueue_resolved_launch(Preparation& preparation, std::shared_ptr<CudaEvent> ready, Count count) {
   const OperationName name{"launch", preparation.kernel.label(), preparation.caller.site};
-  preparation.device.submit(preparation.on, preparation.uses, name, LaunchIssue(preparation, std::move(count)),
+  preparation.device.submit(preparation.stream, preparation.uses, name, LaunchIssue(preparation, std::move(count)),
                             std::move(ready));
-  if (preparation.metadata != nullptr && preparation.on.capture.capturing())
-    preparation.on.capture.graph().keep(std::move(preparation.metadata));
+  if (preparation.metadata != nullptr && preparation.stream.capture.capturing())
+    preparation.stream.capture.graph().keep(std::move(preparation.metadata));
 }
 
 /// The count is copied to the host, and the stream goes on when it is there: nobody waits but the stream.
 void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window) {
-  preparation.on.capture.require_none("a launch with a dynamic cube count", preparation.caller.site);
+  preparation.stream.capture.require_none("a launch with a dynamic cube count", preparation.caller.site);
   BufferUses uses;
   const CudaRange range = preparation.device.resolve(window, Access::Read, preparation.caller, uses);
   constexpr std::size_t size = 3 * sizeof(std::uint32_t);
@@ -252,10 +253,10 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
   Bytes on_host = preparation.device.allocate_pinned(size, preparation.caller);
   std::byte* const written = on_host.data();
   Bytes read = on_host.share();
-  const std::shared_ptr<CudaEvent> there = preparation.device.events().take();
+  const std::shared_ptr<CudaEvent> there = preparation.device.events().acquire();
   const auto is_there = std::make_shared<bool>(false);  // `there` has been recorded
   preparation.device.submit(
-      preparation.on, uses, {"read of a cube count", nullptr, preparation.caller.site},
+      preparation.stream, uses, {"read of a cube count", nullptr, preparation.caller.site},
       [written, held = std::move(on_host), there, is_there,
        address = range.address](const IssueTarget& target) mutable {
         target.hold(std::move(held));  // first: where there is no memory for that, nothing is copied
@@ -266,7 +267,7 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
   enqueue_resolved_launch(
       preparation, there,
       [read = std::move(read), is_there, hardware = &preparation.device.facts()->properties.hardware,
-       kernel = preparation.kernel, location = preparation.on.location(), site = preparation.caller.site] {
+       kernel = preparation.kernel, location = preparation.stream.location(), site = preparation.caller.site] {
         if (!*is_there) return CubeCount::Static{0, 0, 0};  // the read has failed, and said so
         std::array<std::uint32_t, 3> values{};
         std::memcpy(values.data(), std::as_const(read).data(), size);
@@ -278,10 +279,10 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
 
 }  // namespace
 
-void enqueue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel, const CubeCount& count,
+void enqueue_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
                     const KernelArguments& arguments, const Caller& caller) {
-  const LoadedKernel& loaded = require_loaded(device, kernel, on, caller);
-  Preparation preparation{device, on, kernel, loaded, arguments, caller};
+  const LoadedKernel& loaded = require_loaded(device, kernel, stream, caller);
+  Preparation preparation{device, stream, kernel, loaded, arguments, caller};
   preparation.launch.function = loaded.function;
   preparation.launch.has_clusters = loaded.has_clusters;
   preparation.launch.dim = kernel.cube_dim();
@@ -294,11 +295,11 @@ void enqueue_launch(CudaDevice& device, CudaStream& on, const CudaKernel& kernel
       return submit_dynamic_launch(preparation, *count.as_dynamic());
     } catch (const IoError& error) {
       throw LaunchError(LaunchError::Kind::Io,
-                        launch_name(kernel.name(), on.location()) + " cannot be launched: " + error.brief(),
+                        launch_name(kernel.name(), stream.location()) + " cannot be launched: " + error.brief(),
                         caller.site, std::current_exception());
     }
   }
-  require_cube_count({kernel.name(), kernel.cube_dim()}, *known, device.facts()->properties.hardware, on.location(),
+  require_cube_count({kernel.name(), kernel.cube_dim()}, *known, device.facts()->properties.hardware, stream.location(),
                      caller.site);
   enqueue_resolved_launch(preparation, nullptr, [known = *known] { return known; });
 }

@@ -135,27 +135,27 @@ std::vector<DeviceId> CudaServer::enumerate_devices(std::uint16_t type) {
 
 bool CudaServer::initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller) {
   MemoryState& state = memory.state();
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   try {
     if (detail::gpu_faulted()) detail::throw_gpu_fault(caller.site);
-    if (on.capture.capturing()) on.capture.graph().keep(memory);
-    if (on.capture.preparing()) on.capture.keep(memory);
+    if (stream.capture.capturing()) stream.capture.graph().keep(memory);
+    if (stream.capture.preparing()) stream.capture.keep(memory);
     state.resource = device_->allocate(size, caller);
     return true;
   } catch (...) {
     state.failure = std::current_exception();
-    on.fail(state.failure);
+    stream.fail(state.failure);
     return false;
   }
 }
 
 void CudaServer::write(Uploads uploads, const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;  // as whoever waits for the stream is told
   try {
-    for (Upload& upload : uploads) detail::queue_upload(*device_, on, std::move(upload), caller);
+    for (Upload& upload : uploads) detail::queue_upload(*device_, stream, std::move(upload), caller);
   } catch (...) {
-    on.fail(std::current_exception());
+    stream.fail(std::current_exception());
   }
 }
 
@@ -166,14 +166,14 @@ void CudaServer::read(Downloads downloads, const Caller& caller, Promise<std::ve
 void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const KernelArguments& arguments,
                         ExecutionMode, const Caller& caller, SubmitMode when) {
   if (count.is_empty()) return;
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    detail::enqueue_launch(*device_, on, kernel, count, arguments, caller);
+    detail::enqueue_launch(*device_, stream, kernel, count, arguments, caller);
   } catch (...) {
-    on.fail(std::current_exception());
+    stream.fail(std::current_exception());
   }
-  device_->give_launches(when);
+  device_->flush_launches(when);
 }
 
 void CudaServer::sync(const Caller& caller, Promise<void> promise) {
@@ -181,12 +181,12 @@ void CudaServer::sync(const Caller& caller, Promise<void> promise) {
 }
 
 void CudaServer::flush(const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
-  on.capture.require_none("a flush", caller.site);
-  require_healthy(on, ServerOperation::Flush, caller.site);
-  device_->clear_pending_waits(on, caller);
+  CudaStream& stream = device_->enter(caller);
+  stream.capture.require_none("a flush", caller.site);
+  require_healthy(stream, ServerOperation::Flush, caller.site);
+  device_->clear_pending_waits(stream, caller);
   device_->streams().poll();
-  device_->memory().take_back();
+  device_->memory().collect_returned();
 }
 
 std::vector<Bytes> CudaServer::staging(std::span<const std::size_t> sizes, const Caller& caller) {
@@ -198,11 +198,11 @@ std::vector<Bytes> CudaServer::staging(std::span<const std::size_t> sizes, const
 }
 
 CudaResource CudaServer::get_resource(const Binding& binding, const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   BufferUses uses;
   const detail::CudaRange range = device_->resolve(binding, Access::Write, caller, uses);
-  device_->clear_pending_waits(on, caller);
-  return {range.address, range.size, on.queue().native().native()};
+  device_->clear_pending_waits(stream, caller);
+  return {range.address, range.size, stream.queue().native().native()};
 }
 
 MemoryUsage CudaServer::memory_usage(const Caller& caller) {
@@ -223,11 +223,11 @@ void CudaServer::memory_cleanup(const Caller& caller) {
 }
 
 void CudaServer::allocation_mode(AllocationMode mode, const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   if (mode == AllocationMode::Persistent) {
-    ++on.persistent_windows;
-  } else if (on.persistent_windows != 0) {
-    --on.persistent_windows;
+    ++stream.persistent_windows;
+  } else if (stream.persistent_windows != 0) {
+    --stream.persistent_windows;
   }
 }
 
@@ -245,41 +245,41 @@ void CudaServer::install_memory_pools(const MemoryPoolLayout& layout, const Call
 }
 
 ProfilingToken CudaServer::start_profile(const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
-  on.capture.require_none("a profile", caller.site);
+  CudaStream& stream = device_->enter(caller);
+  stream.capture.require_none("a profile", caller.site);
   auto profile = std::make_shared<CudaProfile>();
-  profile->begin = device_->timed_events().take();
-  profile->begin_sequence = on.next_sequence();
-  const ProfilingToken token = on.profiles.open(profile, caller.site);
+  profile->begin = device_->timed_events().acquire();
+  profile->begin_sequence = stream.next_sequence();
+  const ProfilingToken token = stream.profiles.open(profile, caller.site);
   try {
-    on.errors()->begin_profile(profile->begin_sequence);
-    device_->submit(on, {}, {nullptr, nullptr, caller.site},
-                    [profile, stream = on.shared_from_this()](const IssueTarget& target) {
+    stream.errors()->begin_profile(profile->begin_sequence);
+    device_->submit(stream, {}, {nullptr, nullptr, caller.site},
+                    [profile, stream = stream.shared_from_this()](const IssueTarget& target) {
                       stream->running_profiles.push_back(profile);
                       COX_CUDA_TRY(event_record(profile->begin->native(), target.stream()));
                     });
   } catch (...) {
     // The profile has not begun: close it, so that it takes no failures of the stream.
-    std::erase(on.running_profiles, profile);
-    on.errors()->end_profile(profile->begin_sequence);
-    static_cast<void>(on.profiles.end(token, caller.site));
+    std::erase(stream.running_profiles, profile);
+    stream.errors()->end_profile(profile->begin_sequence);
+    static_cast<void>(stream.profiles.end(token, caller.site));
     throw;
   }
   return token;
 }
 
 ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   Promise<ProfileTicks> promise(device_->facts()->completion_thread);
   ProfileDuration duration(promise.future(), TimingMethod::Device);
-  auto ended = on.profiles.end(token, caller.site);
+  auto ended = stream.profiles.end(token, caller.site);
   std::shared_ptr<CudaProfile> profile = std::move(ended.position);
-  profile->end = device_->timed_events().take();
-  const std::uint64_t sequence = on.next_sequence();
-  on.errors()->bound_profile(profile->begin_sequence, sequence);
-  device_->submit_behind_all(
-      on, {}, {nullptr, nullptr, caller.site},
-      [profile, failure = detail::TakenError{std::move(ended.failure)}, stream = on.shared_from_this(), sequence,
+  profile->end = device_->timed_events().acquire();
+  const std::uint64_t sequence = stream.next_sequence();
+  stream.errors()->bound_profile(profile->begin_sequence, sequence);
+  device_->submit_after_all(
+      stream, {}, {nullptr, nullptr, caller.site},
+      [profile, failure = detail::TakenError{std::move(ended.failure)}, stream = stream.shared_from_this(), sequence,
        site = caller.site, failures, promise = std::move(promise)](const IssueTarget& target) mutable {
         target.flush_launches();
         std::erase(stream->running_profiles, profile);
@@ -308,18 +308,18 @@ ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures fa
 }
 
 void CudaServer::graph_prepare(const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
-  on.capture.require(CaptureState::Call::Prepare, caller.site);
-  require_healthy(on, ServerOperation::GraphPrepare, caller.site);
-  on.capture.prepare(caller.site);
+  CudaStream& stream = device_->enter(caller);
+  stream.capture.require(CaptureState::Call::Prepare, caller.site);
+  require_healthy(stream, ServerOperation::GraphPrepare, caller.site);
+  stream.capture.prepare(caller.site);
 }
 
 void CudaServer::begin_capture(const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
-  on.capture.require(CaptureState::Call::Start, caller.site);
-  require_healthy(on, ServerOperation::BeginCapture, caller.site);
+  CudaStream& stream = device_->enter(caller);
+  stream.capture.require(CaptureState::Call::Start, caller.site);
+  require_healthy(stream, ServerOperation::BeginCapture, caller.site);
   device_->begin_capture(caller.stream);
-  on.capture.start(caller.site);
+  stream.capture.start(caller.site);
 }
 
 GraphId CudaServer::end_capture(const Caller& caller) { return device_->end_capture(device_->enter(caller), caller); }
@@ -327,13 +327,13 @@ GraphId CudaServer::end_capture(const Caller& caller) { return device_->end_capt
 bool CudaServer::capturing(const Caller& caller) { return device_->enter(caller).capture.capturing(); }
 
 void CudaServer::replay(GraphId graph, MembershipEpoch call_epoch, const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
     device_->replay(graph, call_epoch, caller);
     device_->advance();  // as behind a collective
   } catch (...) {
-    on.fail(std::current_exception());
+    stream.fail(std::current_exception());
   }
 }
 
@@ -343,17 +343,17 @@ void CudaServer::graph_destroy(GraphId graph, const Caller& caller) {
 }
 
 void CudaServer::on_task_error(std::exception_ptr error, StreamId stream) {
-  device_->streams().of(stream).fail(std::move(error));
+  device_->streams().find_or_create(stream).fail(std::move(error));
 }
 
 void CudaServer::report_failures_to(std::optional<StreamId> stream, const Caller& caller) {
   if (!stream) return device_->enter(caller).reports.reset();
-  CudaStream& target = device_->streams().of(*stream);
+  CudaStream& target = device_->streams().find_or_create(*stream);
   const auto errors = target.errors();  // with it the target stays, whatever the next line forgets
-  CudaStream& on = device_->enter(caller);
+  CudaStream& helper = device_->enter(caller);
   try {
-    if (on.reports == nullptr) on.reports = std::make_shared<detail::FailureReports>();
-    on.reports->add(errors, target.next_sequence());
+    if (helper.reports == nullptr) helper.reports = std::make_shared<detail::FailureReports>();
+    helper.reports->add(errors, target.next_sequence());
     target.capture.require_none("work on another stream on its behalf", caller.site);
   } catch (...) {
     target.fail(std::current_exception());
@@ -372,26 +372,26 @@ std::shared_ptr<CommunicationGroup> CudaServer::renew_communication_group(const 
 
 void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
                              const Caller& caller, SubmitMode when) {
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   try {
-    detail::queue_collective(*device_, on, group, calls, caller, when);
+    detail::queue_collective(*device_, stream, group, calls, caller, when);
     device_->advance();  // if this was the last rank it is the operation's turn
   } catch (...) {
-    on.fail(std::current_exception());
+    stream.fail(std::current_exception());
   }
 }
 
 void CudaServer::sync_collective(const Caller& caller) {
-  CudaStream& on = device_->enter(caller);
+  CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
     const auto add_pending_waits = [](CudaDevice& device, CudaStream& waiting, MembershipEpoch) {
       waiting.add_pending_waits(device.communicators().last_positions());
     };
-    if (on.capture.capturing()) return on.capture.graph().add_replay_callback(add_pending_waits);
-    add_pending_waits(*device_, on, {});
+    if (stream.capture.capturing()) return stream.capture.graph().add_replay_callback(add_pending_waits);
+    add_pending_waits(*device_, stream, {});
   } catch (...) {
-    on.fail(std::current_exception());
+    stream.fail(std::current_exception());
   }
 }
 

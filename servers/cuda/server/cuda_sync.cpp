@@ -47,16 +47,16 @@ void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event,
 
 }  // namespace
 
-void queue_sync(CudaDevice& device, CudaStream& on, const Caller& caller, Promise<void> promise) {
+void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Promise<void> promise) {
   try {
     if (gpu_faulted()) throw_gpu_fault(caller.site);
-    on.capture.require_none("a sync", caller.site);
+    stream.capture.require_none("a sync", caller.site);
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
-  device.tell_when_issued(
-      on, caller.site,
-      [&device, stream = on.shared_from_this(), sequence = on.next_sequence(), site = caller.site,
+  device.notify_when_issued(
+      stream, caller.site,
+      [&device, stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site,
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         std::vector<std::shared_ptr<CudaEvent>> events;

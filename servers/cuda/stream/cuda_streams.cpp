@@ -27,10 +27,10 @@ CudaStream& CudaStreams::find_or_make(StreamId id) {
 NativeStream& CudaStreams::native_for_new(StreamPriority priority) {
   NativeStream* least = nullptr;
   for (const auto& native : natives_) {
-    if (native->apart || native->priority() != priority) continue;
+    if (native->is_dedicated || native->priority() != priority) continue;
     if (least == nullptr || native->users < least->users) least = native.get();
   }
-  if (least != nullptr && (least->users == 0 || natives_.size() - apart_ >= options_.streams)) return *least;
+  if (least != nullptr && (least->users == 0 || natives_.size() - dedicated_ >= options_.streams)) return *least;
   return make_native(priority);
 }
 
@@ -42,14 +42,14 @@ NativeStream& CudaStreams::make_native(StreamPriority priority) {
 
 std::shared_ptr<CudaStream> CudaStreams::create_dedicated_stream() {
   const auto left = std::ranges::find_if(  // by one that could not be made
-      natives_, [](const auto& native) { return native->apart && native->users == 0; });
+      natives_, [](const auto& native) { return native->is_dedicated && native->users == 0; });
   NativeStream& native = left != natives_.end() ? **left : make_native(StreamPriority::High);
-  if (!std::exchange(native.apart, true)) ++apart_;
+  if (!std::exchange(native.is_dedicated, true)) ++dedicated_;
   return make_stream(StreamId::allocate(), native);
 }
 
 std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& native) {
-  const StreamSlot slot = take_slot();
+  const StreamSlot slot = acquire_slot();
   try {
     auto made = std::make_shared<CudaStream>(Location{device_, id}, slot, timeline(slot), native);
     queue_of(slot) = &made->queue();
@@ -57,12 +57,12 @@ std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& 
     ++native.users;
     return made;
   } catch (...) {
-    give_back(slot);
+    release_slot(slot);
     throw;
   }
 }
 
-StreamSlot CudaStreams::take_slot() {
+StreamSlot CudaStreams::acquire_slot() {
   if (free_slots_.empty()) {
     free_slots_.reserve(timelines_.size() + 1);
     queues_.resize(timelines_.size() + 1);
@@ -87,7 +87,7 @@ void CudaStreams::forget_idle() noexcept {
     if (!entry.second->idle() || entry.second.use_count() != 1) return false;
     const StreamSlot slot = entry.second->slot();
     queue_of(slot) = nullptr;
-    give_back(slot);
+    release_slot(slot);
     --entry.second->queue().native().users;
     return true;
   });
@@ -98,23 +98,23 @@ void CudaStreams::wait_for(NativeStream& native, const StreamPosition& wait) {
   if (const StreamQueue* const other = queue_of(wait.stream); other != nullptr && &other->native() == &native) return;
   std::uint64_t& waited = native.waited_for(wait.stream);
   if (waited >= wait.position) return;
-  waited = each_event(wait, [&](const std::shared_ptr<CudaEvent>& event) { event->delay(native.native()); });
+  waited = for_each_event(wait, [&](const std::shared_ptr<CudaEvent>& event) { event->enqueue_wait(native.native()); });
 }
 
 void CudaStreams::add_events(const StreamPositions& positions, std::vector<std::shared_ptr<CudaEvent>>& events) {
   for (const StreamPosition& position : positions)
-    each_event(position, [&](const std::shared_ptr<CudaEvent>& event) { events.push_back(event); });
+    for_each_event(position, [&](const std::shared_ptr<CudaEvent>& event) { events.push_back(event); });
 }
 
-StreamPosition CudaStreams::put_off(CudaStream& on, const StreamPositions& waits, const OperationName& name,
-                                    CudaIssue issue, std::shared_ptr<CudaEvent> ready, PieceKind kind) {
-  StreamQueue& queue = on.queue();
+StreamPosition CudaStreams::defer(CudaStream& stream, const StreamPositions& waits, const OperationName& name,
+                                  CudaIssue issue, std::shared_ptr<CudaEvent> ready, PieceKind kind) {
+  StreamQueue& queue = stream.queue();
   if (!queue.is_listed) {
-    waiting_.push_back(&queue);
+    pending_queues_.push_back(&queue);
     queue.is_listed = true;
   }
   queue.pending.push_back(
-      {waits, std::move(ready), std::move(issue), name, on.shared_from_this(), on.next_sequence(), kind});
+      {waits, std::move(ready), std::move(issue), name, stream.shared_from_this(), stream.next_sequence(), kind});
   const StreamPosition position{queue.slot(), queue.timeline().submit()};
   if (queue.pending.size() == 1) static_cast<void>(advance());  // else the first has the thread notified
   return position;
@@ -122,7 +122,7 @@ StreamPosition CudaStreams::put_off(CudaStream& on, const StreamPositions& waits
 
 // Whether the first pending piece can be issued. If it waits for the device, the device thread is notified when that is
 // over.
-bool CudaStreams::can_go_on(StreamQueue& queue) noexcept {
+bool CudaStreams::can_issue(StreamQueue& queue) noexcept {
   try {
     return try_to_go_on(queue);
   } catch (...) {  // the next look tries again
@@ -141,22 +141,22 @@ bool CudaStreams::try_to_go_on(StreamQueue& queue) {
     return false;
   }
   if (first.ready != nullptr && !first.ready->reached()) {
-    ring_when(queue, first.ready);
+    notify_when(queue, first.ready);
     return false;
   }
   NativeStream& native = queue.native();
   if (has_room(native)) return true;
   const CudaTimeline& timeline = native.timeline();
   const std::uint64_t enough = timeline.completed() + std::max<std::uint64_t>(timeline.in_flight() / 2, 1);
-  ring_when(queue, native.event_behind(enough, *events_));
+  notify_when(queue, native.event_after(enough, *events_));
   return false;
 }
 
-void CudaStreams::ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event) {
+void CudaStreams::notify_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event) {
   if (event == nullptr) return posts_->notify();
-  if (queue.wake_up_is_due) return;
+  if (queue.notification_pending) return;
   event->notify([posts = posts_] { posts->notify(); });
-  queue.wake_up_is_due = true;
+  queue.notification_pending = true;
 }
 
 // Has the driver wait for what the first pending piece comes behind. If that fails, the piece has failed: it does
@@ -178,7 +178,7 @@ bool CudaStreams::wait_for_first(StreamQueue& queue) noexcept {
 
 bool CudaStreams::issue_pending(StreamQueue& queue) {
   bool any = false;
-  while (!queue.pending.empty() && can_go_on(queue)) {
+  while (!queue.pending.empty() && can_issue(queue)) {
     if (!wait_for_first(queue)) continue;
     StreamQueue::Pending first = std::move(queue.pending.front());
     queue.pending.pop_front();
@@ -188,7 +188,7 @@ bool CudaStreams::issue_pending(StreamQueue& queue) {
     try {
       first.issue(queue.target());
       note_launches(queue.native());
-      mark_now_and_then(queue);
+      mark_periodically(queue);
     } catch (...) {
       first.owner->fail_after_submit(first.sequence, std::current_exception());
     }
@@ -252,20 +252,20 @@ bool CudaStreams::flush_launches() noexcept {
 bool CudaStreams::advance() {
   bool issued = flush_launches();
   issued = call_awaiting() || issued;
-  if (waiting_.empty()) return issued;
+  if (pending_queues_.empty()) return issued;
   for (bool any = true; any;) {  // what one stream issues, another may have waited for
     any = false;
-    for (std::size_t i = 0; i < waiting_.size(); ++i) any = issue_pending(*waiting_[i]) || any;
+    for (std::size_t i = 0; i < pending_queues_.size(); ++i) any = issue_pending(*pending_queues_[i]) || any;
     any = flush_launches() || any;
     issued = issued || any;
   }
-  std::erase_if(waiting_, [](StreamQueue* queue) {
+  std::erase_if(pending_queues_, [](StreamQueue* queue) {
     if (!queue->pending.empty()) return false;
-    queue->is_listed = queue->wake_up_is_due = false;
+    queue->is_listed = queue->notification_pending = false;
     return true;
   });
   // Those that share a stream of the driver come first in turns: each may use up the room there is.
-  if (waiting_.size() > 1) std::ranges::rotate(waiting_, waiting_.begin() + 1);
+  if (pending_queues_.size() > 1) std::ranges::rotate(pending_queues_, pending_queues_.begin() + 1);
   return issued;
 }
 
@@ -290,8 +290,8 @@ void CudaStreams::synchronize() noexcept {
 }
 
 void CudaStreams::abandon() noexcept {
-  for (std::size_t i = 0; i < waiting_.size(); ++i) {
-    StreamQueue& queue = *waiting_[i];
+  for (std::size_t i = 0; i < pending_queues_.size(); ++i) {
+    StreamQueue& queue = *pending_queues_[i];
     while (!queue.pending.empty()) {
       StreamQueue::Pending first = std::move(queue.pending.front());
       queue.pending.pop_front();
@@ -312,7 +312,7 @@ void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {
   constexpr std::size_t most = mark_interval;  // of a stream: as many as may lie between two marks
   const std::size_t count = native_count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < count; ++i) {
-    natives_[i]->each_suspect(most, [&](OperationHistory::Operation& operation) {
+    natives_[i]->for_each_suspect(most, [&](OperationHistory::Operation& operation) {
       suspects.push_back(
           {std::move(operation.name), Location{device_, operation.stream}.to_string(), std::move(operation.site)});
     });

@@ -25,7 +25,7 @@ struct CudaStreamOptions {
   std::size_t streams = 16;  ///< of the driver, at most; one more if none of them has the priority that is asked for
   std::size_t in_flight =
       512;  ///< pieces that a stream is given at a time: the driver's own queue must not fill up (T3)
-  std::size_t launches_at_a_time = LaunchBatch::most;  ///< kernels, at most, that the driver is given together
+  std::size_t launches_at_a_time = LaunchBatch::max_kernels;  ///< kernels, at most, that the driver is given together
 };
 
 /// The streams of a device, and how far they have come. Work is issued at once where that is possible; else it waits in
@@ -43,7 +43,7 @@ class CudaStreams {
   CudaStreams& operator=(const CudaStreams&) = delete;
 
   /// Finds the stream or makes it. Throws CudaError, std::bad_alloc.
-  [[nodiscard]] CudaStream& of(StreamId id) {
+  [[nodiscard]] CudaStream& find_or_create(StreamId id) {
     if (last_ != nullptr && last_->location().stream == id) return *last_;
     return find_or_make(id);
   }
@@ -55,8 +55,8 @@ class CudaStreams {
   }
 
   /// A slot of its own for work that is counted like a stream's, but is on none of them. Throws std::bad_alloc.
-  [[nodiscard]] StreamSlot take_slot();
-  void give_back(StreamSlot slot) noexcept { free_slots_.push_back(slot); }
+  [[nodiscard]] StreamSlot acquire_slot();
+  void release_slot(StreamSlot slot) noexcept { free_slots_.push_back(slot); }
   [[nodiscard]] CudaTimeline& timeline(StreamSlot slot) noexcept { return *timelines_[static_cast<std::size_t>(slot)]; }
   [[nodiscard]] CudaEvents& events() noexcept { return *events_; }
 
@@ -73,33 +73,34 @@ class CudaStreams {
   /// As that, of the work that the queue has issued. Throws CudaError, std::bad_alloc.
   void add_event(StreamQueue& queue, std::vector<std::shared_ptr<CudaEvent>>& events) {
     const StreamPosition issued{queue.slot(), queue.timeline().issued()};
-    each_event(issued, [&](const std::shared_ptr<CudaEvent>& event) { events.push_back(event); });
+    for_each_event(issued, [&](const std::shared_ptr<CudaEvent>& event) { events.push_back(event); });
   }
 
   /// `issue(IssueTarget)` comes behind all work of the stream so far and behind `waits`. Returns where it is. Throws
-  /// what it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `on`.
+  /// what it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `stream`.
   /// `ready`: which must have been reached before.
   template <class F>
-  StreamPosition submit(CudaStream& on, const StreamPositions& waits, const OperationName& name, F&& issue,
+  StreamPosition submit(CudaStream& stream, const StreamPositions& waits, const OperationName& name, F&& issue,
                         std::shared_ptr<CudaEvent> ready = nullptr, PieceKind kind = PieceKind::Work) {
-    StreamQueue& queue = on.queue();
+    StreamQueue& queue = stream.queue();
     NativeStream& native = queue.native();
     if (ready != nullptr || !queue.pending.empty() || !has_room(native) || !issued(waits)) [[unlikely]]
-      return put_off(on, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready), kind);
+      return defer(stream, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready), kind);
     if (kind == PieceKind::Work) wait_for(native, waits);
     const StreamPosition position{queue.slot(), queue.timeline().submit()};
-    begin_issue(queue, kind, name, on);
+    begin_issue(queue, kind, name, stream);
     issue(queue.target());
     note_launches(native);
-    mark_now_and_then(queue);
+    mark_periodically(queue);
     return position;
   }
 
   /// Records an event behind the last piece, if that has been issued. If that fails, who waits for the piece records a
   /// later one.
-  void mark(CudaStream& on) noexcept {
-    const CudaTimeline& timeline = on.queue().timeline();
-    if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued()) try_to_mark(on.queue());
+  void mark(CudaStream& stream) noexcept {
+    const CudaTimeline& timeline = stream.queue().timeline();
+    if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued())
+      try_to_mark(stream.queue());
   }
   /// Calls `then`, which must not throw, when all of these are complete: now, if they are. Throws std::bad_alloc; then
   /// it is never called.
@@ -112,10 +113,10 @@ class CudaStreams {
   bool flush_launches() noexcept;
   /// The device thread was notified: what still waits for the device has it notified anew.
   void on_notify() noexcept {
-    for (StreamQueue* const queue : waiting_) queue->wake_up_is_due = false;
+    for (StreamQueue* const queue : pending_queues_) queue->notification_pending = false;
   }
   /// Anything waits to be issued, or to be called.
-  [[nodiscard]] bool waiting() const noexcept { return !waiting_.empty() || !awaiting_.empty(); }
+  [[nodiscard]] bool has_pending() const noexcept { return !pending_queues_.empty() || !awaiting_.empty(); }
   /// Looks how far the device has come, on all streams; those without an event under way get one, so that the next look
   /// finds more.
   void poll() noexcept;
@@ -124,7 +125,7 @@ class CudaStreams {
   void synchronize() noexcept;
   /// Calls `visit(stream)` for each.
   template <class Visit>
-  void each(Visit&& visit) const {
+  void for_each(Visit&& visit) const {
     for (const auto& [id, stream] : streams_) visit(*stream);
   }
   /// Issues all that waits, whatever it waits for: after a fault of the GPU, when it will only be refused, so that
@@ -162,14 +163,14 @@ class CudaStreams {
   // Calls `visit(event)` for each event behind which the position is complete; returns how far that is. What is on a
   // stream is complete in its order; else each piece has an event of its own.
   template <class Visit>
-  std::uint64_t each_event(const StreamPosition& position, Visit&& visit) {
+  std::uint64_t for_each_event(const StreamPosition& position, Visit&& visit) {
     CudaTimeline& of = timeline(position.stream);
-    of.note_found();
+    of.collect_known();
     if (!of.in_order() && of.marks() > 1) of.poll();  // each is one more to wait for
     if (of.completed() >= position.position) return of.completed();
     StreamQueue* const queue = queue_of(position.stream);
     if (!of.in_order()) {
-      of.each_mark_until(position.position, [&](const CudaTimeline::Mark& mark) { visit(mark.event); });
+      of.for_each_mark_until(position.position, [&](const CudaTimeline::Mark& mark) { visit(mark.event); });
       return position.position;
     }
     if (queue != nullptr && of.covering(position.position) == nullptr) queue->mark(*events_);
@@ -177,7 +178,7 @@ class CudaStreams {
     visit(mark.event);
     return mark.position;
   }
-  void mark_now_and_then(StreamQueue& queue) noexcept {
+  void mark_periodically(StreamQueue& queue) noexcept {
     if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) try_to_mark(queue);
   }
   // For a piece that has been issued: whatever comes of the mark, the piece has not failed.
@@ -193,13 +194,13 @@ class CudaStreams {
     // Of all streams: launches of one are not kept while others come without end.
     if (++launches_kept_ >= options_.launches_at_a_time) flush_launches();
   }
-  StreamPosition put_off(CudaStream& on, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
-                         std::shared_ptr<CudaEvent> ready, PieceKind kind);
+  StreamPosition defer(CudaStream& stream, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
+                       std::shared_ptr<CudaEvent> ready, PieceKind kind);
   static void begin_issue(StreamQueue& queue, PieceKind kind, const OperationName& name,
-                          const CudaStream& of) noexcept {
+                          const CudaStream& stream) noexcept {
     if (kind == PieceKind::Notice) return queue.timeline().issue_nothing();
     queue.timeline().issue();
-    queue.native().note(name, of.location().stream);
+    queue.native().note(name, stream.location().stream);
   }
   struct Awaiting {
     StreamPositions positions;
@@ -209,7 +210,7 @@ class CudaStreams {
   };
   [[nodiscard]] bool is_complete(Awaiting& awaiting) noexcept;
   bool call_awaiting() noexcept;
-  [[nodiscard]] bool can_go_on(StreamQueue& queue) noexcept;
+  [[nodiscard]] bool can_issue(StreamQueue& queue) noexcept;
   [[nodiscard]] bool try_to_go_on(StreamQueue& queue);
   [[nodiscard]] bool wait_for_first(StreamQueue& queue) noexcept;
   [[nodiscard]] bool completed(const StreamPositions& positions) const noexcept {
@@ -218,7 +219,7 @@ class CudaStreams {
     return true;
   }
   bool issue_pending(StreamQueue& queue);
-  void ring_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event);
+  void notify_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event);
   [[nodiscard]] StreamQueue*& queue_of(StreamSlot slot) noexcept { return queues_[static_cast<std::size_t>(slot)]; }
 
   const DeviceId device_;
@@ -229,13 +230,13 @@ class CudaStreams {
   std::vector<StreamQueue*> queues_;                      // by slot; null: it is that of no stream
   std::vector<StreamSlot> free_slots_;                    // with room for all
   std::vector<std::unique_ptr<NativeStream>> natives_;    // with room for all
-  std::size_t apart_ = 0;                                 // of these
+  std::size_t dedicated_ = 0;                             // of these
   std::atomic<std::size_t> native_count_{0};              // that other threads may look at
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
   std::vector<NativeStream*> with_launches_;  // that the driver may not have been given
   std::size_t launches_kept_ = 0;             // pieces since it was given all, at least those with launches
   CudaStream* last_ = nullptr;                // that was asked for
-  std::vector<StreamQueue*> waiting_;         // that have pending work
+  std::vector<StreamQueue*> pending_queues_;  // that have pending work
   std::list<Awaiting> awaiting_;
   std::size_t sweep_at_ = 1024;
 };

@@ -15,7 +15,7 @@ class HeldBytes {
   /// Before anybody else knows of this.
   void hold(std::vector<Bytes> bytes) noexcept { bytes_ = std::move(bytes); }
   /// Idempotent.
-  void give_back() noexcept {
+  void release() noexcept {
     std::vector<Bytes> given_back;  // destroyed without the lock
     {
       const std::lock_guard lock(mutex_);

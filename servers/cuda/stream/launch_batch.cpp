@@ -50,9 +50,9 @@ void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
   std::size_t at = arguments_.size();
   std::size_t size = at;
   for (const KernelLaunch::Argument& argument : launch.arguments) size += aligned(argument.size);
-  entries_.reserve(std::max(entries_.size() + 1, most));
-  offsets_.reserve(std::max(first + count, most * 8));
-  values_.reserve(std::max(count, most));
+  entries_.reserve(std::max(entries_.size() + 1, max_kernels));
+  offsets_.reserve(std::max(first + count, max_kernels * 8));
+  values_.reserve(std::max(count, max_kernels));
   arguments_.resize(size);
   for (const KernelLaunch::Argument& argument : launch.arguments) {
     std::memcpy(arguments_.data() + at, argument.value, argument.size);
@@ -67,7 +67,7 @@ void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
 // What is called may add the next ones: these are taken out before.
 void LaunchBatch::launch(CUstream stream) noexcept {
   std::vector<Entry> taken = std::exchange(entries_, std::exchange(spare_, {}));
-  std::array<CUresult, most> results{};
+  std::array<CUresult, max_kernels> results{};
   for (std::size_t at = 0; at < taken.size();) {
     const std::span<const Entry> left = std::span<const Entry>(taken).subspan(at);
     const std::size_t count = std::bit_floor(left.size());
@@ -76,7 +76,7 @@ void LaunchBatch::launch(CUstream stream) noexcept {
   }
   offsets_.clear();
   arguments_.clear();
-  for (std::size_t i = 0; i < taken.size(); ++i) taken[i].launched(results[i]);
+  for (std::size_t i = 0; i < taken.size(); ++i) taken[i].callback(results[i]);
   taken.clear();
   spare_ = std::move(taken);
 }
@@ -92,10 +92,10 @@ void LaunchBatch::launch(std::span<const Entry> entries, std::span<CUresult> res
     const CUresult result = driver_.graph_launch(graph.native, stream);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return static_cast<void>(std::ranges::fill(results, result));
   }
-  for (std::size_t i = 0; i < entries.size(); ++i) results[i] = launch_by_itself(entries[i], stream);
+  for (std::size_t i = 0; i < entries.size(); ++i) results[i] = launch_single(entries[i], stream);
 }
 
-CUresult LaunchBatch::launch_by_itself(const Entry& entry, CUstream stream) noexcept {
+CUresult LaunchBatch::launch_single(const Entry& entry, CUstream stream) noexcept {
   const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entry);
   const CUlaunchConfig config = launch_config(entry.grid, entry.block, entry.shared_memory, stream);
   return driver_.launch(&config, entry.function, parameters.kernelParams, nullptr);

@@ -34,7 +34,7 @@ struct KernelLaunch {
 /// number is made up of these. Device thread only, the context is current.
 class LaunchBatch {
  public:
-  static constexpr std::size_t most = 16;
+  static constexpr std::size_t max_kernels = 16;
   /// What the driver made of the launch. Must not throw.
   using Launched = UniqueFunction<void(CUresult)>;
 
@@ -47,11 +47,11 @@ class LaunchBatch {
   /// Of the kernels, as the driver counts. Before the first launch.
   void set_priority(int priority) noexcept { priority_ = priority; }
   /// Each kernel is launched by itself. Before the first launch.
-  void use_no_graphs() noexcept { uses_graphs_ = false; }
+  void disable_graphs() noexcept { uses_graphs_ = false; }
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
 
-  /// Adds a kernel, with a copy of its arguments, to fewer than `most`. Throws std::bad_alloc; then nothing has
+  /// Adds a kernel, with a copy of its arguments, to fewer than `max_kernels`. Throws std::bad_alloc; then nothing has
   /// changed.
   void add(const KernelLaunch& launch, Launched launched);
   /// Gives them to the driver, in their order, and says what came of each.
@@ -67,18 +67,18 @@ class LaunchBatch {
     unsigned shared_memory;
     std::uint32_t first_argument;  // in offsets_
     std::uint32_t end_of_arguments;
-    Launched launched;
+    Launched callback;
   };
   /// A chain of kernels.
   struct Graph {
     CUgraph graph = nullptr;
     CUgraphExec native = nullptr;
-    std::array<CUgraphNode, most> kernels{};
+    std::array<CUgraphNode, max_kernels> kernels{};
     bool failed = false;  // it could not be made: it is not tried again
   };
 
   void launch(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept;
-  [[nodiscard]] CUresult launch_by_itself(const Entry& entry, CUstream stream) noexcept;
+  [[nodiscard]] CUresult launch_single(const Entry& entry, CUstream stream) noexcept;
   [[nodiscard]] bool prepare(Graph& graph, std::span<const Entry> entries) noexcept;
   [[nodiscard]] bool make(Graph& graph, std::span<const Entry> entries) noexcept;
   [[nodiscard]] bool change(const Graph& graph, std::span<const Entry> entries) noexcept;

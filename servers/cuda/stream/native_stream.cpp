@@ -9,9 +9,9 @@ namespace cox::detail {
 
 // After a fault there are no more streams; who asks for work is told so, and needs one to be told on.
 NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_time)
-    : priority_(priority), launches_at_a_time_(std::min(launches_at_a_time, LaunchBatch::most)) {
+    : priority_(priority), launches_at_a_time_(std::min(launches_at_a_time, LaunchBatch::max_kernels)) {
   timeline_.set_in_order(true);
-  if (launches_at_a_time_ == 1) batch_.use_no_graphs();
+  if (launches_at_a_time_ == 1) batch_.disable_graphs();
   if (gpu_faulted()) return;
   try {
     int lowest = 0;
@@ -32,17 +32,17 @@ NativeStream::~NativeStream() {
   COX_CUDA_CHECK(stream_destroy(stream_));
 }
 
-const std::shared_ptr<CudaEvent>& NativeStream::event_behind_all(CudaEvents& events) {
+const std::shared_ptr<CudaEvent>& NativeStream::event_after_all(CudaEvents& events) {
   const CUstream stream = native();
   const std::uint64_t issued = timeline_.issued();
   if (timeline_.last_mark() < issued || timeline_.completed() == issued) timeline_.mark(issued, events.record(stream));
   return timeline_.covering(issued)->event;
 }
 
-std::shared_ptr<CudaEvent> NativeStream::event_behind(std::uint64_t position, CudaEvents& events) {
+std::shared_ptr<CudaEvent> NativeStream::event_after(std::uint64_t position, CudaEvents& events) {
   if (timeline_.completed() >= position) return nullptr;
   if (const CudaTimeline::Mark* const mark = timeline_.covering(position)) return mark->event;
-  return event_behind_all(events);
+  return event_after_all(events);
 }
 
 }  // namespace cox::detail

@@ -19,8 +19,8 @@ namespace cox::detail {
 /// A stream of the driver, which several StreamIds may share, and what it was given. Device thread only.
 class NativeStream {
  public:
-  /// `launches_at_a_time`: kernels at most that the driver is given together. Throws CudaError, but not for a fault of
-  /// the GPU, after which nothing is issued.
+  /// `launches_at_a_time`: kernels at most that the driver is given together. Throws CudaError, but not for a fault
+  /// of the GPU, after which nothing is issued.
   NativeStream(StreamPriority priority, std::size_t launches_at_a_time);
   NativeStream(const NativeStream&) = delete;
   NativeStream& operator=(const NativeStream&) = delete;
@@ -45,10 +45,10 @@ class NativeStream {
   [[nodiscard]] bool has_launches() const noexcept { return !batch_.empty(); }
   void flush() noexcept {
     batch_.launch(stream_);
-    if (flushed_) flushed_();
+    if (on_flushed_) on_flushed_();
   }
   /// Has `flushed`, which must not throw, called after each flush(), when it is known what came of the launches.
-  void when_flushed(std::function<void()> flushed) noexcept { flushed_ = std::move(flushed); }
+  void set_flush_callback(std::function<void()> flushed) noexcept { on_flushed_ = std::move(flushed); }
   /// Of all that the stream was given, whoever's it is.
   [[nodiscard]] const CudaTimeline& timeline() const noexcept { return timeline_; }
   /// The next piece is about to be issued.
@@ -59,9 +59,9 @@ class NativeStream {
   }
   /// An event behind all that was issued. Throws CudaError,
   /// std::bad_alloc.
-  [[nodiscard]] const std::shared_ptr<CudaEvent>& event_behind_all(CudaEvents& events);
+  [[nodiscard]] const std::shared_ptr<CudaEvent>& event_after_all(CudaEvents& events);
   /// The event that covers so much of what was issued; null if that is complete. Throws CudaError, std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<CudaEvent> event_behind(std::uint64_t position, CudaEvents& events);
+  [[nodiscard]] std::shared_ptr<CudaEvent> event_after(std::uint64_t position, CudaEvents& events);
   /// All that was issued up to `position` is complete when `event` is reached. Throws std::bad_alloc.
   void mark(std::uint64_t position, const std::shared_ptr<CudaEvent>& event) { timeline_.mark(position, event); }
   /// Looks how far the device has come.
@@ -75,20 +75,20 @@ class NativeStream {
   }
   /// Calls `add(operation)` for the oldest `most` that are not known to be complete. Any thread.
   template <class Add>
-  void each_suspect(std::size_t most, Add&& add) const {
+  void for_each_suspect(std::size_t most, Add&& add) const {
     for (auto& operation : history_.after(timeline_.completed(), timeline_.submitted(), most)) add(operation);
   }
 
-  std::size_t users = 0;   ///< StreamIds that share the stream
-  bool apart = false;      ///< no other StreamId is ever put on it
-  bool is_listed = false;  ///< among those with launches that the driver has not been given
+  std::size_t users = 0;      ///< StreamIds that share the stream
+  bool is_dedicated = false;  ///< no other StreamId is ever put on it
+  bool is_listed = false;     ///< among those with launches that the driver has not been given
 
  private:
   const StreamPriority priority_;
   const std::size_t launches_at_a_time_;
   CUstream stream_ = nullptr;  // null after a fault
   LaunchBatch batch_{driver()};
-  std::function<void()> flushed_;
+  std::function<void()> on_flushed_;
   CudaTimeline timeline_;
   OperationHistory history_;
   std::vector<std::uint64_t> waited_;  // by slot

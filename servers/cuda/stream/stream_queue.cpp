@@ -19,7 +19,7 @@ void StreamQueue::poll() noexcept {
   timeline_.poll();
   const std::uint64_t completed = timeline_.completed();
   for (; !held_together_.empty() && held_together_.front().position <= completed; held_together_.pop_front())
-    held_together_.front().bytes->give_back();
+    held_together_.front().bytes->release();
   while (!held_.empty() && held_.front().position <= completed) held_.pop_front();
 }
 

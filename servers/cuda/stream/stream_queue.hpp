@@ -92,7 +92,7 @@ class StreamQueue {
   const std::shared_ptr<CudaEvent>& mark(CudaEvents& events) {
     // Else nothing looks as long as nobody allocates or waits, and events that have been reached pile up.
     if (timeline_.marks() % 32 == 31) poll();
-    const std::shared_ptr<CudaEvent>& event = native_.event_behind_all(events);
+    const std::shared_ptr<CudaEvent>& event = native_.event_after_all(events);
     timeline_.mark(timeline_.issued(), event);
     return event;
   }
@@ -111,8 +111,8 @@ class StreamQueue {
   void poll() noexcept;
 
   std::deque<Pending> pending;
-  bool is_listed = false;       ///< among those that have pending work
-  bool wake_up_is_due = false;  ///< somebody will ring when the first of them can go on
+  bool is_listed = false;             ///< among those that have pending work
+  bool notification_pending = false;  ///< somebody will ring when the first of them can go on
 
  private:
   struct Held {

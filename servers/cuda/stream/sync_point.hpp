@@ -21,7 +21,7 @@ struct SyncPoint {
   /// Throws a fault of the GPU; else, as TakenError, work before the place that has failed since it was issued: a
   /// collective that was aborted. Not where `failed` before: the future has that error already.
   void complete(bool failed = false) const {
-    if (held != nullptr) held->give_back();
+    if (held != nullptr) held->release();
     if (gpu_faulted()) throw_gpu_fault(site);
     if (failed) return;
     if (auto late = stream->take_errors_before(sequence, site)) throw TakenError(std::move(late));

@@ -148,7 +148,7 @@ std::string prepare() {
   fake.kernels[cuda_name_of(count_job)] = program_kernel(count_job);
   prepare_nccl_stand_in(fake);
   prepare_peer_kernels(fake);
-  return detail::find_nvrtc().nvrtc == nullptr ? "NVRTC: " + detail::find_nvrtc().why_not : "";
+  return detail::find_nvrtc().nvrtc == nullptr ? "NVRTC: " + detail::find_nvrtc().error : "";
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
     CHECK_THAT(communication_routes(facts)[2].route, ContainsSubstring("through host memory"));
   }
   SECTION("too many GPUs") {
-    facts = facts_of(PeerKernels::most_ranks + 1);
+    facts = facts_of(PeerKernels::max_ranks + 1);
     why = "at most 8 GPUs";
   }
   CHECK_THAT(why_not_in_peer_memory(facts).value_or(""), ContainsSubstring(why));

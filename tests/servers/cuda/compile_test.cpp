@@ -66,7 +66,7 @@ TEST_CASE("Source becomes a cubin of the architecture, without a device") {
   if (nvrtc == nullptr) return;
   for (const auto& [name, architecture] : {std::pair{"sm_80", 80}, std::pair{"sm_90a", 90}}) {
     const CompiledKernel compiled = compile(*nvrtc, {scale_source, "", {}, {}}, name);
-    const KernelImage image = KernelImage::look_at(compiled.image);
+    const KernelImage image = KernelImage::inspect(compiled.image);
     CHECK(image.kind == KernelImage::Kind::Cubin);
     CHECK(image.architecture == architecture);
     CHECK(compiled.lowered_name.empty());
@@ -77,7 +77,7 @@ TEST_CASE("Source becomes PTX if the options ask for a virtual architecture") {
   const Nvrtc* const nvrtc = compiler();
   if (nvrtc == nullptr) return;
   const CompiledKernel compiled = compile(*nvrtc, {scale_source, "", {}, {"-arch=compute_80"}}, "sm_90a");
-  CHECK(KernelImage::look_at(compiled.image).kind == KernelImage::Kind::Ptx);
+  CHECK(KernelImage::inspect(compiled.image).kind == KernelImage::Kind::Ptx);
   CHECK(compiled.image.back() == std::byte{0});
 }
 

@@ -9,7 +9,7 @@ namespace cox::test {
 /// NVRTC; null where there is none, which is said as a warning: such a test is skipped.
 inline const detail::Nvrtc* compiler() {
   const detail::FoundNvrtc& found = detail::find_nvrtc();
-  if (found.nvrtc == nullptr) WARN("skipped: " + found.why_not);
+  if (found.nvrtc == nullptr) WARN("skipped: " + found.error);
   return found.nvrtc;
 }
 

@@ -14,7 +14,7 @@ using cox::detail::CompletionOrder;
 namespace {
 
 std::uint64_t take(CompletionOrder& order) {
-  order.expect();
+  order.reserve();
   return order.take();
 }
 
@@ -79,8 +79,8 @@ TEST_CASE("Any number of turns may be issued before the first, and more come mea
   const std::uint64_t first = take(order);
   for (int i = 0; i < 1000; ++i) {
     const std::uint64_t turn = take(order);
-    order.expect();
-    order.forget();
+    order.reserve();
+    order.cancel();
     order.issued(turn);
     REQUIRE_FALSE(order.all_issued(turn));
     REQUIRE_FALSE(order.all_issued(first));

@@ -11,7 +11,7 @@ using Kind = KernelImage::Kind;
 
 namespace {
 
-KernelImage look_at(std::string_view text) { return KernelImage::look_at(std::as_bytes(std::span(text))); }
+KernelImage look_at(std::string_view text) { return KernelImage::inspect(std::as_bytes(std::span(text))); }
 
 /// The header of a cubin.
 std::vector<std::byte> cubin(unsigned abi_version, unsigned architecture) {
@@ -34,18 +34,18 @@ TEST_CASE("What an image is shows in its first bytes") {
             .kind == Kind::Unknown);
   CHECK(look_at("").kind == Kind::Unknown);
   CHECK(look_at("hello").kind == Kind::Unknown);
-  const KernelImage older = KernelImage::look_at(cubin(7, 90));
+  const KernelImage older = KernelImage::inspect(cubin(7, 90));
   CHECK(older.kind == Kind::Cubin);
   CHECK(older.architecture == 90);
-  CHECK(KernelImage::look_at(cubin(8, 103)).architecture == 103);
+  CHECK(KernelImage::inspect(cubin(8, 103)).architecture == 103);
 }
 
 TEST_CASE("An image for another architecture is refused by name") {
-  const KernelImage ampere = KernelImage::look_at(cubin(7, 80));
+  const KernelImage ampere = KernelImage::inspect(cubin(7, 80));
   CHECK(ampere.refusal(8, 0) == std::nullopt);
   CHECK(ampere.refusal(8, 9) == std::nullopt);
   CHECK(ampere.refusal(9, 0) == "the image is for sm_80, and the device is an sm_90");
-  CHECK(KernelImage::look_at(cubin(7, 89)).refusal(8, 6) == "the image is for sm_89, and the device is an sm_86");
+  CHECK(KernelImage::inspect(cubin(7, 89)).refusal(8, 6) == "the image is for sm_89, and the device is an sm_86");
   CHECK(look_at(".version 8.0").refusal(9, 0) == std::nullopt);
   CHECK(look_at("hello").refusal(9, 0) == "the image is neither PTX nor a cubin nor a fatbin");
 }

@@ -170,7 +170,7 @@ TEST_CASE("A batch of any size runs once, in its order, with what each kernel wa
     LaunchBatch batch(bench.driver());
     int all = 0;
     for (int round = 0; round < 3; ++round)
-      for (int count = 1; count <= static_cast<int>(LaunchBatch::most); ++count) {
+      for (int count = 1; count <= static_cast<int>(LaunchBatch::max_kernels); ++count) {
         for (int i = 0; i < count; ++i) bench.add(batch);
         REQUIRE(batch.size() == static_cast<std::size_t>(count));
         batch.launch(nullptr);
@@ -219,7 +219,7 @@ TEST_CASE("Kernels of a stream with a priority have it in the graph, too") {
 TEST_CASE("Without graphs each kernel is launched by itself") {
   Bench bench;
   LaunchBatch batch(bench.driver());
-  batch.use_no_graphs();
+  batch.disable_graphs();
   for (int i = 0; i < 11; ++i) bench.add(batch);
   batch.launch(nullptr);
   CHECK(bench.fake.graphs.empty());

@@ -15,15 +15,15 @@ TEST_CASE("Ranks ask as long as nobody wants it quiet") {
   REQUIRE(gate.try_enter([] {}));
   gate.leave();
   gate.leave();
-  CHECK(gate.quiet() != nullptr);
+  CHECK(gate.quiesce() != nullptr);
   REQUIRE(gate.try_enter([] {}));
   gate.leave();
 }
 
 TEST_CASE("While it is quiet nobody asks; then those who wanted to are told, once") {
   LaunchGate gate;
-  auto quiet = gate.quiet();
-  auto another = gate.quiet();
+  auto quiet = gate.quiesce();
+  auto another = gate.quiesce();
   int told = 0;
   CHECK_FALSE(gate.try_enter([&] { ++told; }));
   CHECK_FALSE(gate.try_enter([&] { ++told; }));
@@ -39,21 +39,21 @@ TEST_CASE("While it is quiet nobody asks; then those who wanted to are told, onc
 TEST_CASE("T1: it is quiet only when all that was released has been launched") {
   LaunchGate gate;
   REQUIRE(gate.try_enter([] {}));
-  gate.add_part();
-  gate.add_part();
+  gate.add_launch();
+  gate.add_launch();
   gate.leave();
   std::atomic<bool> quiet{false};
   std::thread maker([&] {
-    const auto held = gate.quiet();
+    const auto held = gate.quiesce();
     quiet = true;
   });
   while (gate.try_enter([] {})) {  // until it is closed
     gate.leave();
     std::this_thread::yield();
   }
-  gate.remove_part();
+  gate.remove_launch();
   CHECK_FALSE(quiet);
-  gate.remove_part();
+  gate.remove_launch();
   maker.join();
   CHECK(quiet);
 }
@@ -72,14 +72,14 @@ TEST_CASE("T1: nothing is half launched while it is quiet, whatever the threads 
           continue;
         }
         ++half_launched;
-        gate.add_part();
+        gate.add_launch();
         gate.leave();
         --half_launched;
-        gate.remove_part();
+        gate.remove_launch();
       }
     });
   for (int i = 0; i < 300; ++i) {
-    const auto quiet = gate.quiet();
+    const auto quiet = gate.quiesce();
     if (half_launched != 0) wrong = true;
   }
   over = true;

@@ -24,16 +24,16 @@ bool is_one_line(const std::string& text) { return !text.empty() && text.find('\
 TEST_CASE("That there is no NVRTC is said in one line") {
   const FoundNvrtc found = open_nvrtc({"/nowhere/libnvrtc.so.13"}, "libnvrtc.so.13 or libnvrtc.so.12");
   CHECK(found.nvrtc == nullptr);
-  CHECK(is_one_line(found.why_not));
-  CHECK_THAT(found.why_not, Catch::Matchers::ContainsSubstring("libnvrtc.so.13 or libnvrtc.so.12") &&
-                                Catch::Matchers::ContainsSubstring("compilation.nvrtc"));
+  CHECK(is_one_line(found.error));
+  CHECK_THAT(found.error, Catch::Matchers::ContainsSubstring("libnvrtc.so.13 or libnvrtc.so.12") &&
+                              Catch::Matchers::ContainsSubstring("compilation.nvrtc"));
 }
 
 TEST_CASE("A library that is not NVRTC is refused with what it lacks") {
   const FoundNvrtc found = open_nvrtc({"libc.so.6"}, "libc.so.6");
   CHECK(found.nvrtc == nullptr);
-  CHECK(is_one_line(found.why_not));
-  CHECK_THAT(found.why_not, Catch::Matchers::ContainsSubstring("libc.so.6 has no nvrtc"));
+  CHECK(is_one_line(found.error));
+  CHECK_THAT(found.error, Catch::Matchers::ContainsSubstring("libc.so.6 has no nvrtc"));
 }
 
 TEST_CASE("The first NVRTC that can be opened is the one, with its version") {

@@ -24,10 +24,10 @@ TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
   };
   CHECK(algorithm(0) == CollectiveAlgorithm::Nccl);
   CHECK(algorithm(8) == CollectiveAlgorithm::OneShot);
-  CHECK(algorithm(PeerKernels::most_in_one_shot) == CollectiveAlgorithm::OneShot);
-  CHECK(algorithm(PeerKernels::most_in_one_shot + 8) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm(PeerKernels::most_in_two_shots) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm(PeerKernels::most_in_two_shots + 8) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(PeerKernels::max_one_shot_bytes) == CollectiveAlgorithm::OneShot);
+  CHECK(algorithm(PeerKernels::max_one_shot_bytes + 8) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm(PeerKernels::max_two_shots_bytes) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm(PeerKernels::max_two_shots_bytes + 8) == CollectiveAlgorithm::Nccl);
   CHECK(algorithm(8, ElementType::F8E4M3) == CollectiveAlgorithm::Nccl);
   CHECK(algorithm(8, ElementType::I32, ReduceOperation::Mean) == CollectiveAlgorithm::OneShot);
   CHECK(algorithm(8, ElementType::F16, ReduceOperation::Mean) == CollectiveAlgorithm::OneShot);
@@ -42,7 +42,7 @@ TEST_CASE("A group is done like one operation, if its tensors are of one type an
   CHECK(algorithm({sum, {.count = 2, .reduce_operation = ReduceOperation::Max}}) == CollectiveAlgorithm::Nccl);
   CHECK(algorithm({sum, {.operation = CollectiveOperation::Barrier}}) == CollectiveAlgorithm::Nccl);
   CHECK(algorithm({{.count = 0}, {.count = 0}}) == CollectiveAlgorithm::Nccl);
-  const CollectiveRequest half{.count = PeerKernels::most_in_two_shots / sizeof(float) / 2};
+  const CollectiveRequest half{.count = PeerKernels::max_two_shots_bytes / sizeof(float) / 2};
   CHECK(algorithm({half, half}) == CollectiveAlgorithm::TwoShots);
   // Each tensor begins with a unit of its own.
   CHECK(algorithm({half, {.count = half.count - 3}, {.count = 1}}) == CollectiveAlgorithm::Nccl);
@@ -56,15 +56,15 @@ TEST_CASE("Blocks are written to the other ranks as long as all of them are smal
   const auto algorithm = [](CollectiveOperation operation, std::size_t count, ElementType type = ElementType::U8) {
     return PeerKernels::algorithm_of({{.operation = operation, .element_type = type, .count = count}}, 4);
   };
-  constexpr std::size_t most = PeerKernels::most_in_two_shots / 4;
+  constexpr std::size_t most = PeerKernels::max_two_shots_bytes / 4;
   for (const auto operation : {CollectiveOperation::AllGather, CollectiveOperation::ReduceScatter}) {
     CHECK(algorithm(operation, 0) == CollectiveAlgorithm::Nccl);
     CHECK(algorithm(operation, 1) == CollectiveAlgorithm::TwoShots);
     CHECK(algorithm(operation, most) == CollectiveAlgorithm::TwoShots);
     CHECK(algorithm(operation, most + 1) == CollectiveAlgorithm::Nccl);
   }
-  CHECK(algorithm(CollectiveOperation::Broadcast, PeerKernels::most_in_broadcast) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm(CollectiveOperation::Broadcast, PeerKernels::most_in_broadcast + 1) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(CollectiveOperation::Broadcast, PeerKernels::max_broadcast_bytes) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm(CollectiveOperation::Broadcast, PeerKernels::max_broadcast_bytes + 1) == CollectiveAlgorithm::Nccl);
   // What does not reduce has no type.
   CHECK(algorithm(CollectiveOperation::AllGather, 1, ElementType::F8E4M3) == CollectiveAlgorithm::TwoShots);
   CHECK(algorithm(CollectiveOperation::ReduceScatter, 1, ElementType::F8E4M3) == CollectiveAlgorithm::Nccl);

@@ -34,7 +34,7 @@ FakeCuda& FakeGpus::find() {
                 {"compilation.cache", false},
                 {"collectives.nccl", std::string(COX_FAKE_NCCL)}});
   FakeCuda* const found = find_cuda_stand_in();
-  if (found == nullptr) throw std::runtime_error(detail::find_driver().why_not);
+  if (found == nullptr) throw std::runtime_error(detail::find_driver().error);
   return *found;
 }
 

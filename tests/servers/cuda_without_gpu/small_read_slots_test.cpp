@@ -31,8 +31,8 @@ TEST_CASE("Slots of small reads come back from any thread, and are had again bef
   SmallReadSlots slots;
   const auto make = [&] { return memories(); };
   for (int round = 0; round < 100; ++round) {
-    SmallReadSlots::Slot one = slots.take(make);
-    SmallReadSlots::Slot other = slots.take(make);
+    SmallReadSlots::Slot one = slots.acquire(make);
+    SmallReadSlots::Slot other = slots.acquire(make);
     CHECK(one->memory.size() == 64);
     CHECK(one.get() != other.get());
     std::thread([moved = std::move(one)] {}).join();
@@ -45,10 +45,10 @@ TEST_CASE("L7: no more than 64 slots of small reads are kept") {
   SmallReadSlots slots;
   const auto make = [&] { return memories(); };
   std::vector<SmallReadSlots::Slot> taken;
-  for (int i = 0; i < 100; ++i) taken.push_back(slots.take(make));
+  for (int i = 0; i < 100; ++i) taken.push_back(slots.acquire(make));
   CHECK(memories.made == 100);
   taken.clear();
-  for (int i = 0; i < 100; ++i) taken.push_back(slots.take(make));
+  for (int i = 0; i < 100; ++i) taken.push_back(slots.acquire(make));
   CHECK(memories.made == 136);
 }
 
@@ -61,10 +61,10 @@ TEST_CASE("Slots of small reads that nobody has give their memory back when they
                         [](void* count) noexcept { --*static_cast<int*>(count); });
   };
   SmallReadSlots slots;
-  SmallReadSlots::Slot kept = slots.take(make);
+  SmallReadSlots::Slot kept = slots.acquire(make);
   for (int i = 0; i < 3; ++i) {
-    const SmallReadSlots::Slot one = slots.take(make);
-    const SmallReadSlots::Slot other = slots.take(make);
+    const SmallReadSlots::Slot one = slots.acquire(make);
+    const SmallReadSlots::Slot other = slots.acquire(make);
   }
   CHECK(alive == 3);
   slots.clear();
@@ -78,8 +78,8 @@ TEST_CASE("L13: a slot that comes back after its device destroys itself") {
   Memories memories;
   const auto make = [&] { return memories(); };
   auto slots = std::make_unique<SmallReadSlots>();
-  SmallReadSlots::Slot before = slots->take(make);
-  const SmallReadSlots::Slot after = slots->take(make);
+  SmallReadSlots::Slot before = slots->acquire(make);
+  const SmallReadSlots::Slot after = slots->acquire(make);
   before = nullptr;
   slots = nullptr;
   CHECK(after->memory.size() == 64);  // the sanitizers see the rest
@@ -87,6 +87,6 @@ TEST_CASE("L13: a slot that comes back after its device destroys itself") {
 
 TEST_CASE("A slot whose memory cannot be had is none") {
   SmallReadSlots slots;
-  CHECK_THROWS_AS(slots.take([]() -> Bytes { throw std::bad_alloc(); }), std::bad_alloc);
-  CHECK(slots.take([] { return Bytes::zeroed(64); }) != nullptr);
+  CHECK_THROWS_AS(slots.acquire([]() -> Bytes { throw std::bad_alloc(); }), std::bad_alloc);
+  CHECK(slots.acquire([] { return Bytes::zeroed(64); }) != nullptr);
 }

@@ -35,14 +35,14 @@ class HeldRead {
         source_(client.get_resource(memory_)) {
     client.sync().get();
     auto* const stream = static_cast<CUstream>(source_.resource.stream);
-    read = std::make_shared<SmallRead>(slots_.take([&] {
-      return std::move(client.reserve_staging(std::vector<std::size_t>{SmallRead::most}).front());
+    read = std::make_shared<SmallRead>(slots_.acquire([&] {
+      return std::move(client.reserve_staging(std::vector<std::size_t>{SmallRead::max_size}).front());
     }),
                                        8);
     read->begin(source_.resource.address, stream);
     COX_CUDA_TRY(stream_wait_value(stream, events_->counter(), 1, CU_STREAM_WAIT_VALUE_GEQ));
     event = events_->record(stream);
-    read->ends_at(event);
+    read->set_end_event(event);
   }
   HeldRead(const HeldRead&) = delete;
   HeldRead& operator=(const HeldRead&) = delete;
@@ -81,11 +81,11 @@ TEST_CASE("A small read is there when its words are, before the event behind it"
   {
     const CudaClient client = gpus.client();
     const HeldRead held(client, {7, 8});
-    CHECK_FALSE(held.event->found_reached());
+    CHECK_FALSE(held.event->known_reached());
     while (!held.read->reached()) std::this_thread::yield();  // wait() would look at the event alone after a while
     held.read->wait();
     CHECK(held.content() == std::vector<std::uint32_t>{7, 8});
-    CHECK(held.event->found_reached());  // all before it is over
+    CHECK(held.event->known_reached());  // all before it is over
   }
   CHECK(gpus.left_over().empty());
 }
@@ -94,7 +94,7 @@ TEST_CASE("A small read of what stood there before is there when its event is") 
   FakeGpus gpus;
   {
     const CudaClient client = gpus.client();
-    HeldRead held(client, {7, SmallRead::unlikely});
+    HeldRead held(client, {7, SmallRead::sentinel});
     CHECK_FALSE(held.read->wait_until(std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
     CHECK_FALSE(held.read->reached());
     std::atomic<bool> told{false};
@@ -102,7 +102,7 @@ TEST_CASE("A small read of what stood there before is there when its event is") 
     CHECK_FALSE(told);
     held.release();
     held.read->wait();
-    CHECK(held.content() == std::vector<std::uint32_t>{7, SmallRead::unlikely});
+    CHECK(held.content() == std::vector<std::uint32_t>{7, SmallRead::sentinel});
     while (!told) std::this_thread::yield();
   }
   CHECK(gpus.left_over().empty());

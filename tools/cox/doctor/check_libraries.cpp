@@ -13,7 +13,7 @@ std::string cuda_version(int version) {
 
 Finding driver(const Facts& facts) {
   if (!facts.driver.found)
-    return {Severity::Wrong, "driver", facts.driver.why_not,
+    return {Severity::Wrong, "driver", facts.driver.error,
             "install NVIDIA's driver 550 or newer (CUDA 12.4); start a container with its GPUs (--gpus all)"};
   if (facts.gpus.empty())
     return {Severity::Wrong, "driver", cuda_version(facts.driver.version) + ", but it shows no device to this process",
@@ -23,7 +23,7 @@ Finding driver(const Facts& facts) {
 
 Finding nvrtc(const Facts& facts) {
   if (!facts.nvrtc.found)
-    return {Severity::Wrong, "NVRTC", facts.nvrtc.why_not,
+    return {Severity::Wrong, "NVRTC", facts.nvrtc.error,
             "install the CUDA toolkit's libnvrtc, or the Python wheel nvidia-cuda-nvrtc"};
   if (facts.driver.found && facts.nvrtc.version / 1000 > facts.driver.version / 1000)
     return {Severity::Wrong, "NVRTC",
