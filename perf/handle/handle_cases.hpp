@@ -28,13 +28,13 @@ class HandleCases {
         .name = "blocking call after 10 ms idle",
         .metrics = {{"p50", "us"}, {"p90", "us"}},
         .contenders = {{"bare_futex", [calls] { return futex_after_idle(calls); }, "wake, wait for the answer"}},
-        .most_rounds = 5};
+        .max_rounds = 5};
     Case lone{.figure = "F4",
               .name = "lone submit after 10 ms idle, client computes",
               .metrics = {{"p50", "us"}, {"p90", "us"}, {"in submit, p50", "us"}},
               .contenders = {},
-              .most_rounds = 5};
-    each([&]<class Lane>(const Named<Lane>& lane) {
+              .max_rounds = 5};
+    for_each([&]<class Lane>(const Named<Lane>& lane) {
       blocking.contenders.push_back({lane.name, [calls] { return blocking_after_idle<Lane>(calls); }});
       lone.contenders.push_back({lane.name, [calls] { return lone_submit_after_idle<Lane>(calls); }});
     });
@@ -48,7 +48,7 @@ class HandleCases {
                .name = "each side while the other waits",
                .metrics = {{"submit", "ns"}, {"device thread", "ns per task"}},
                .contenders = {}};
-    each([&]<class Lane>(const Named<Lane>& lane) {
+    for_each([&]<class Lane>(const Named<Lane>& lane) {
       sides.contenders.push_back({lane.name, [bursts] { return cost_of_each_side<Lane>(bursts); }, lane.note});
     });
     suite_.add(std::move(sides));
@@ -65,8 +65,8 @@ class HandleCases {
               .name = "idle consumer",
               .metrics = {{"CPU", "% of a core"}, {"context switches", "per second"}},
               .contenders = {},
-              .most_rounds = 2};
-    each([&]<class Lane>(const Named<Lane>& lane) {
+              .max_rounds = 2};
+    for_each([&]<class Lane>(const Named<Lane>& lane) {
       idle.contenders.push_back({lane.name, [watched] { return idle_cost<Lane>(watched); }});
     });
     suite_.add(std::move(idle));
@@ -90,8 +90,8 @@ class HandleCases {
                 .metrics = {{"growth of the process", "KiB"}, {"its own figure", "KiB"}},
                 .contenders = {},
                 .fresh_process = true,
-                .most_rounds = 3};
-      each([&]<class Lane>(const Named<Lane>& lane) {
+                .max_rounds = 3};
+      for_each([&]<class Lane>(const Named<Lane>& lane) {
         rest.contenders.push_back({lane.name, [capacity] { return memory_at_rest<Lane>(capacity); }, lane.note});
       });
       suite_.add(std::move(rest));
@@ -105,8 +105,8 @@ class HandleCases {
                .name = std::to_string(Bytes) + " B, " + std::to_string(outstanding) + " outstanding",
                .metrics = {{"", "allocations per submit"}},
                .contenders = {},
-               .most_rounds = 2};
-    each([&]<class Lane>(const Named<Lane>& lane) {
+               .max_rounds = 2};
+    for_each([&]<class Lane>(const Named<Lane>& lane) {
       added.contenders.push_back(
           {lane.name, [outstanding] { return allocations_per_submit<Lane, Bytes>(outstanding); }});
     });
@@ -114,7 +114,7 @@ class HandleCases {
   }
 
   template <class Visit>
-  void each(Visit visit) {
+  void for_each(Visit visit) {
     std::apply([&](const auto&... named) { (visit(named), ...); }, named_);
   }
 

@@ -96,7 +96,7 @@ Suite::Rounds Suite::take_samples(const Case& chosen) {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
 
   Rounds samples(chosen.contenders.size());
-  for (unsigned round = 0; round < std::min(options_.rounds, chosen.most_rounds); ++round) {
+  for (unsigned round = 0; round < std::min(options_.rounds, chosen.max_rounds); ++round) {
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) samples[i].push_back(sample(chosen, chosen.contenders[i]));
   }

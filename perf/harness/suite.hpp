@@ -34,7 +34,7 @@ struct Case {
   std::vector<Metric> metrics;
   std::vector<Contender> contenders;
   bool fresh_process = false;  ///< each sample runs in a process of its own (memory)
-  unsigned most_rounds = ~0u;  ///< where one sample takes seconds or does not vary
+  unsigned max_rounds = ~0u;   ///< where one sample takes seconds or does not vary
   /// A contender: for every metric there is one row more, ours minus this one, taken round by round.
   std::string minus = "";
 };

@@ -52,7 +52,7 @@ class BasicPoolUnderTest {
   BasicPoolUnderTest(std::uint64_t lag, const MemoryPoolOptions& options, const A&... storage)
       : storage_(storage...), clock_(lag), pool_(storage_, clock_, options) {}
 
-  Allocation take(std::size_t bytes, std::uint32_t stream = 0) {
+  Allocation allocate(std::size_t bytes, std::uint32_t stream = 0) {
     const auto allocation = pool_.allocate(bytes, StreamSlot{stream});
     if (!allocation) throw std::runtime_error("the pool has no memory");
     return *allocation;
@@ -74,7 +74,7 @@ using PoolUnderTest = BasicPoolUnderTest<detail::HostStorage>;
 class HeapUnderTest {
  public:
   using Allocation = void*;
-  static Allocation take(std::size_t bytes) {
+  static Allocation allocate(std::size_t bytes) {
     void* const memory = std::malloc(bytes);
     asm volatile("" ::"r"(memory) : "memory");  // or the compiler leaves the pair out
     return memory;
@@ -89,7 +89,7 @@ class PmrUnderTest {
     void* memory;
     std::size_t bytes;
   };
-  Allocation take(std::size_t bytes) { return {resource_.allocate(bytes), bytes}; }
+  Allocation allocate(std::size_t bytes) { return {resource_.allocate(bytes), bytes}; }
   void free(const Allocation& allocation) { resource_.deallocate(allocation.memory, allocation.bytes); }
 
  private:
@@ -100,7 +100,7 @@ class PmrUnderTest {
 class NothingUnderTest {
  public:
   using Allocation = MemoryAllocation;
-  static Allocation take(std::size_t bytes) {
+  static Allocation allocate(std::size_t bytes) {
     Allocation allocation;
     allocation.size = bytes;
     asm volatile("" : : "r"(&allocation) : "memory");
@@ -122,19 +122,19 @@ Sample pairs(Allocator& allocator, std::size_t live, std::size_t count) {
   others.reserve(live);
   for (std::size_t& size : sizes) {
     size = 512 * (1 + random() % 64);
-    others.push_back(allocator.take(size));
+    others.push_back(allocator.allocate(size));
   }
   constexpr std::size_t bytes = 16'384;
-  allocator.free(allocator.take(bytes));
+  allocator.free(allocator.allocate(bytes));
   finish();
   const auto start = std::chrono::steady_clock::now();
-  for (std::size_t i = 0; i < count; ++i) allocator.free(allocator.take(bytes));
+  for (std::size_t i = 0; i < count; ++i) allocator.free(allocator.allocate(bytes));
   finish();
   const auto middle = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t chosen = random() % live;
     allocator.free(others[chosen]);
-    others[chosen] = allocator.take(sizes[chosen]);
+    others[chosen] = allocator.allocate(sizes[chosen]);
   }
   finish();
   const auto end = std::chrono::steady_clock::now();
@@ -165,7 +165,7 @@ Sample replay(const AllocationTrace& trace, Pool& pool) {
       pool.free(alive[event.allocation], streams[event.allocation]);
       taken[event.allocation] = false;
     } else {
-      alive[event.allocation] = pool.take(event.bytes, event.stream);
+      alive[event.allocation] = pool.allocate(event.bytes, event.stream);
       streams[event.allocation] = event.stream;
       taken[event.allocation] = true;
     }

@@ -28,7 +28,7 @@ void add_pairs(Suite& suite, std::size_t live, bool quick) {
                             {"malloc", [=] { return pairs<HeapUnderTest>(live, count); }, "no stream order"},
                             {"pmr_pool", [=] { return pairs<PmrUnderTest>(live, count); }, "no stream order"},
                             {"nothing", [=] { return pairs<NothingUnderTest>(live, count); }, "the program that asks"}},
-             .most_rounds = live >= 1'000'000 ? 3U : ~0U});
+             .max_rounds = live >= 1'000'000 ? 3U : ~0U});
 }
 
 void add_replay(Suite& suite, const AllocationTrace& trace) {
@@ -40,7 +40,7 @@ void add_replay(Suite& suite, const AllocationTrace& trace) {
                .metrics = {{"reserved", "of the peak in use"}, {"", "ns per event"}},
                .contenders = {{"memory_pool", [trace, lag] { return replay<cox::detail::HostStorage>(trace, lag); }},
                               {"without_aliases", [trace, lag] { return replay<WithoutAliases>(trace, lag); }}},
-               .most_rounds = 3});
+               .max_rounds = 3});
   }
 }
 

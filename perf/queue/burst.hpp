@@ -67,7 +67,7 @@ Sample four_bursts() {
       call(*lane, [] {});
     });
     start = std::chrono::steady_clock::now();
-    clients.go();
+    clients.start();
   }
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
   lane->stop();

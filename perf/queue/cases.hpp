@@ -23,7 +23,7 @@ struct Named {
 };
 
 template <class L>
-constexpr unsigned most_producers() {
+constexpr unsigned max_producers() {
   if constexpr (requires { L::most_producers; }) return L::most_producers;
   return UINT_MAX;
 }
@@ -42,8 +42,8 @@ class LaneCases {
                  .name = title(Bytes, load),
                  .metrics = {{"", "ns per closure"}, {"push", "CPU ns per push"}},
                  .contenders = {}};
-      each([&]<class Lane>(const Named<Lane>& lane) {
-        if (producers > most_producers<Lane>()) return;
+      for_each([&]<class Lane>(const Named<Lane>& lane) {
+        if (producers > max_producers<Lane>()) return;
         added.contenders.push_back({lane.name, [load] { return throughput<Lane, Bytes>(load); }, lane.note});
       });
       suite_.add(std::move(added));
@@ -58,8 +58,8 @@ class LaneCases {
                .metrics = {{"", "MiB of growth"}},
                .contenders = {},
                .fresh_process = true};
-    each([&]<class Lane>(const Named<Lane>& lane) {
-      if (load.producers > most_producers<Lane>()) return;
+    for_each([&]<class Lane>(const Named<Lane>& lane) {
+      if (load.producers > max_producers<Lane>()) return;
       added.contenders.push_back({lane.name, [load] { return memory_growth<Lane, Bytes>(load); }, lane.note});
     });
     suite_.add(std::move(added));
@@ -69,8 +69,8 @@ class LaneCases {
     const std::uint64_t hand_offs = quick_ ? 100'000 : 1'000'000;
     Case added{
         .figure = "L1", .name = "hand-off between two producers", .metrics = {{"", "inversions"}}, .contenders = {}};
-    each([&]<class Lane>(const Named<Lane>& lane) {
-      if (2 > most_producers<Lane>()) return;
+    for_each([&]<class Lane>(const Named<Lane>& lane) {
+      if (2 > max_producers<Lane>()) return;
       added.contenders.push_back({lane.name, [hand_offs] { return inversions<Lane>(hand_offs); }});
     });
     suite_.add(std::move(added));
@@ -83,8 +83,8 @@ class LaneCases {
                  .name = "blocking call, hot, " + std::to_string(clients) + " clients",
                  .metrics = {{"p50", "us"}, {"p99", "us"}},
                  .contenders = {}};
-      each([&]<class Lane>(const Named<Lane>& lane) {
-        if (clients > most_producers<Lane>()) return;
+      for_each([&]<class Lane>(const Named<Lane>& lane) {
+        if (clients > max_producers<Lane>()) return;
         added.contenders.push_back({lane.name, [=] { return round_trips<Lane>(clients, calls); }});
       });
       suite_.add(std::move(added));
@@ -99,9 +99,9 @@ class LaneCases {
              .contenders = {}};
     Case four{
         .figure = "burst", .name = "4 clients x 5,000 submits of 150 ns", .metrics = {{"", "ms"}}, .contenders = {}};
-    each([&]<class Lane>(const Named<Lane>& lane) {
+    for_each([&]<class Lane>(const Named<Lane>& lane) {
       one.contenders.push_back({lane.name, [bursts] { return burst<Lane>(bursts); }, lane.note});
-      if (4 > most_producers<Lane>()) return;
+      if (4 > max_producers<Lane>()) return;
       four.contenders.push_back({lane.name, [] { return four_bursts<Lane>(); }, lane.note});
     });
     suite_.add(std::move(one));
@@ -115,7 +115,7 @@ class LaneCases {
   }
 
   template <class Visit>
-  void each(Visit visit) {
+  void for_each(Visit visit) {
     std::apply([&](const auto&... named) { (visit(named), ...); }, named_);
   }
 

@@ -9,7 +9,7 @@
 
 namespace cox::perf {
 
-/// Threads that start together. `body(index)` runs on each once go() was called; the destructor joins.
+/// Threads that start together. `body(index)` runs on each once start() was called; the destructor joins.
 class Clients {
  public:
   Clients(unsigned count, std::function<void(unsigned)> body) : body_(std::move(body)) {
@@ -24,11 +24,11 @@ class Clients {
     for (unsigned seen = 0; (seen = ready_.load(std::memory_order_acquire)) != count;) ready_.wait(seen);
   }
   ~Clients() {
-    go();
+    start();
     for (auto& thread : threads_) thread.join();
   }
 
-  void go() {
+  void start() {
     go_.store(true, std::memory_order_release);
     go_.notify_all();
   }

@@ -73,7 +73,7 @@ Sample throughput(const Load& load) {
       cpu[index] = own_cpu_time() - before;
     });
     start = std::chrono::steady_clock::now();
-    producers.go();
+    producers.start();
   }
   tally.complete.wait(std::chrono::microseconds(20));
   lane->stop();

@@ -174,7 +174,7 @@ class TransferCases {
                                   });
                                 },
                                 "the same thread at rest"}},
-                .most_rounds = 5,
+                .max_rounds = 5,
                 .minus = "no_transfer"});
   }
 

@@ -21,12 +21,12 @@ struct Watched : std::enable_shared_from_this<Watched> {
   ~Watched() { DeadlineWatch<Watched>::of_process().remove(*this); }
 
   std::optional<Watchdog::Time> check_deadlines(Watchdog::Time now) noexcept {
-    ++looks;
+    ++checks;
     if (--left <= 0) return std::nullopt;
     return now + 1ms;
   }
 
-  std::atomic<int> looks{0};
+  std::atomic<int> checks{0};
   std::atomic<int> left;
 };
 
@@ -49,7 +49,7 @@ TEST_CASE("Every object is looked at until it has no deadline any more") {
   for (int looks = 1; looks <= 5; ++looks) objects.push_back(add_watched(looks));
   for (const auto& object : objects)
     while (object->left > 0) std::this_thread::yield();
-  for (int i = 0; i < 5; ++i) CHECK(objects[static_cast<std::size_t>(i)]->looks >= i + 1);
+  for (int i = 0; i < 5; ++i) CHECK(objects[static_cast<std::size_t>(i)]->checks >= i + 1);
 }
 
 TEST_CASE("An object that is destroyed is not looked at, whatever deadline it had") {
@@ -59,7 +59,7 @@ TEST_CASE("An object that is destroyed is not looked at, whatever deadline it ha
     CHECK(count() == 2);
   }
   CHECK(count() == 1);
-  while (first->looks < 3) std::this_thread::yield();
+  while (first->checks < 3) std::this_thread::yield();
   first.reset();
   CHECK(count() == 0);
 }
@@ -73,6 +73,6 @@ TEST_CASE("Objects come and go while others are looked at") {
     });
   for (auto& thread : threads) thread.join();
   CHECK(count() == 1);
-  const int seen = lasting->looks;
-  while (lasting->looks == seen) std::this_thread::yield();
+  const int seen = lasting->checks;
+  while (lasting->checks == seen) std::this_thread::yield();
 }

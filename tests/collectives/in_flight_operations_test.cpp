@@ -31,8 +31,8 @@ class SilentWaiter final : public NcclWaiter {
 class LetGoBench {
  public:
   LetGoBench()
-      : under_way(rank_count, [this](std::size_t rank, std::span<const std::uint64_t> sequences) {
-          told[rank].insert(told[rank].end(), sequences.begin(), sequences.end());
+      : in_flight(rank_count, [this](std::size_t rank, std::span<const std::uint64_t> sequences) {
+          notified[rank].insert(notified[rank].end(), sequences.begin(), sequences.end());
         }) {}
 
   void begin(std::size_t count) {
@@ -53,19 +53,19 @@ class LetGoBench {
       waiters[i][rank] = waiter;
       parts.push_back({held[i], {.dependencies = {}, .completion = ends[i][rank], .waiter = std::move(waiter)}});
     }
-    under_way.add(rank, parts);
+    in_flight.add(rank, parts);
   }
   void launch_all() {
     for (std::size_t rank = 0; rank < rank_count; ++rank) launch(rank);
     held.clear();
   }
-  void note_ended(std::size_t rank, std::uint64_t before) {
-    InFlightOperations::CompletedBatch completed(under_way);
-    under_way.note_completed(rank, before, completed);
+  void note_completed(std::size_t rank, std::uint64_t before) {
+    InFlightOperations::CompletedBatch completed(in_flight);
+    in_flight.note_completed(rank, before, completed);
   }
-  bool look() {
-    InFlightOperations::CompletedBatch completed(under_way);
-    return under_way.poll(completed);
+  bool poll() {
+    InFlightOperations::CompletedBatch completed(in_flight);
+    return in_flight.poll(completed);
   }
   /// Operations whose part the rank has let go of.
   [[nodiscard]] std::size_t let_go(std::size_t rank) const {
@@ -79,8 +79,8 @@ class LetGoBench {
     return count;
   }
 
-  std::array<std::vector<std::uint64_t>, rank_count> told;
-  InFlightOperations under_way;
+  std::array<std::vector<std::uint64_t>, rank_count> notified;
+  InFlightOperations in_flight;
   std::vector<std::shared_ptr<NcclOperation>> held;
   std::vector<std::weak_ptr<NcclOperation>> operations;
   std::vector<std::array<std::shared_ptr<ManualDeviceEvent>, rank_count>> ends;
@@ -95,23 +95,23 @@ TEST_CASE("Each rank lets go of its own parts of what has ended on all devices, 
   LetGoBench bench;
   bench.begin(10);
   bench.launch_all();
-  bench.note_ended(0, 10);
-  bench.note_ended(1, 10);
+  bench.note_completed(0, 10);
+  bench.note_completed(1, 10);
   for (std::size_t rank = 0; rank < rank_count; ++rank) CHECK(bench.let_go(rank) == 0);
-  bench.note_ended(2, 4);
+  bench.note_completed(2, 4);
   CHECK(bench.let_go(2) == 4);
-  CHECK(bench.told[2] == Numbers{1, 2, 3, 4});
+  CHECK(bench.notified[2] == Numbers{1, 2, 3, 4});
   CHECK(bench.let_go(0) + bench.let_go(1) == 0);
-  bench.note_ended(0, 10);
+  bench.note_completed(0, 10);
   CHECK(bench.let_go(0) == 4);
   CHECK(bench.gone() == 0);  // rank 1 has its parts still
-  bench.note_ended(1, 10);
+  bench.note_completed(1, 10);
   CHECK(bench.let_go(1) == 4);
   CHECK(bench.gone() == 0);  // no other rank destroys what rank 0 has made
-  bench.note_ended(0, 10);
+  bench.note_completed(0, 10);
   CHECK(bench.gone() == 4);
-  for (const Numbers& told : bench.told) CHECK(told == Numbers{1, 2, 3, 4});
-  CHECK_FALSE(bench.under_way.empty());
+  for (const Numbers& told : bench.notified) CHECK(told == Numbers{1, 2, 3, 4});
+  CHECK_FALSE(bench.in_flight.empty());
 }
 
 TEST_CASE("Who looks takes what has ended, and tells for the ranks that have not let go of it") {
@@ -121,17 +121,17 @@ TEST_CASE("Who looks takes what has ended, and tells for the ranks that have not
   for (std::size_t i = 0; i < 3; ++i)
     for (const auto& end : bench.ends[i]) end->reach();
   bench.ends[3][0]->reach();  // of this one, only rank 0's
-  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 2);
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 2);
   CHECK(bench.let_go(2) == 2);  // the others came before it had told
   CHECK(bench.let_go(0) == 0);
-  CHECK_FALSE(bench.look());
+  CHECK_FALSE(bench.poll());
   CHECK(bench.gone() == 3);
-  for (const Numbers& told : bench.told) CHECK(told == Numbers{1, 2, 3});
-  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 4);
-  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 4);
-  for (const Numbers& told : bench.told) CHECK(told == Numbers{1, 2, 3, 4});
+  for (const Numbers& told : bench.notified) CHECK(told == Numbers{1, 2, 3});
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 4);
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 4);
+  for (const Numbers& told : bench.notified) CHECK(told == Numbers{1, 2, 3, 4});
   CHECK(bench.gone() == 3);  // rank 0 came before the others had let go
-  bench.note_ended(0, 4);
+  bench.note_completed(0, 4);
   CHECK(bench.gone() == 4);
 }
 
@@ -143,16 +143,16 @@ TEST_CASE("However much has ended, all of it is let go of in time") {
     for (const auto& end : ends) end->reach();
   SECTION("by the ranks") {
     for (int i = 0; i < 20; ++i)
-      for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 500);
+      for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 500);
   }
   SECTION("by who looks") {
     int looks = 1;
-    while (bench.look()) ++looks;
+    while (bench.poll()) ++looks;
     CHECK(looks < 20);
   }
-  CHECK(bench.under_way.empty());
+  CHECK(bench.in_flight.empty());
   CHECK(bench.gone() == 500);
-  for (const Numbers& told : bench.told) {
+  for (const Numbers& told : bench.notified) {
     REQUIRE(told.size() == 500);
     for (std::size_t i = 0; i < told.size(); ++i) CHECK(told[i] == i + 1);
   }
@@ -162,15 +162,15 @@ TEST_CASE("What is given up is nobody's to let go of") {
   LetGoBench bench;
   bench.begin(4);
   bench.launch_all();
-  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 1);
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 1);
   InFlightOperations::Operations given_up;
-  bench.under_way.abandon(given_up);
-  CHECK(bench.under_way.empty());
+  bench.in_flight.abandon(given_up);
+  CHECK(bench.in_flight.empty());
   CHECK(given_up.size() == 4);
   CHECK(given_up.front()->launched[2].completed);
-  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_ended(rank, 4);
-  CHECK(bench.told[0].empty());
-  CHECK(bench.told[2] == Numbers{1});
+  for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 4);
+  CHECK(bench.notified[0].empty());
+  CHECK(bench.notified[2] == Numbers{1});
   CHECK(bench.gone() == 0);
 }
 
@@ -185,12 +185,12 @@ TEST_CASE("Parts that there is no memory for have not been added") {
     bool added = true;
     cox::test::allocations_until_failure = k;
     try {
-      bench.under_way.add(1, parts);
+      bench.in_flight.add(1, parts);
     } catch (const std::bad_alloc&) {
       added = false;
     }
     cox::test::allocations_until_failure = -1;
-    CHECK(bench.under_way.empty() == !added);
+    CHECK(bench.in_flight.empty() == !added);
     for (std::size_t i = 0; i < 300; ++i) CHECK(bench.held[i]->is_started == added);
     if (!added) continue;
     CHECK(k > 0);

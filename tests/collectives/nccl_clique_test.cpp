@@ -87,7 +87,7 @@ class Bench {
     end_all();
     clique->close();
     clique->abort(std::make_exception_ptr(std::runtime_error("the test is over")));
-    static_cast<void>(wait_until_gone());
+    static_cast<void>(wait_until_destroyed());
   }
 
   bool create() {
@@ -101,12 +101,12 @@ class Bench {
   struct Part final : NcclWaiter {
     void fail(const std::exception_ptr& cause) noexcept override {
       error = cause;
-      ++told;
+      ++failure_count;
     }
 
     std::shared_ptr<ManualDeviceEvent> before = std::make_shared<ManualDeviceEvent>();
     std::shared_ptr<ManualDeviceEvent> end = std::make_shared<ManualDeviceEvent>();
-    std::atomic<int> told{0};
+    std::atomic<int> failure_count{0};
     std::atomic<int> ended{0};  // so often it was said to be over on all devices
     std::exception_ptr error;   // that it was told, or could not be launched with
   };
@@ -145,7 +145,7 @@ class Bench {
             {of->operation, {.dependencies = {}, .completion = part.end, .waiter = {std::shared_ptr<void>(), &part}}});
         launched.back().launched.dependencies.push_back(part.before);
       }
-      clique->add(rank, launched, ended_before[rank]);
+      clique->add(rank, launched, completed_before[rank]);
       return true;
     } catch (...) {
       for (Operation* const of : all) of->parts[rank].error = std::current_exception();
@@ -166,7 +166,7 @@ class Bench {
     const std::lock_guard lock(begun);
     for (const auto& operation : operations) end(*operation);
   }
-  bool wait_until_gone() { return clique->wait_until_destroyed(std::chrono::steady_clock::now() + patience); }
+  bool wait_until_destroyed() { return clique->wait_until_destroyed(std::chrono::steady_clock::now() + patience); }
   std::size_t count(Kind kind) {
     const std::lock_guard lock(fake.mutex);
     return fake.count(kind);
@@ -186,8 +186,8 @@ class Bench {
   std::atomic<int> opened{0};
   std::atomic<int> given_up{0};
   bool opening_fails = false;
-  std::array<std::uint64_t, ranks> ended_before{};  // what the ranks know of their parts
-  std::mutex begun;                                 // while operations are added, and ended by who gives up
+  std::array<std::uint64_t, ranks> completed_before{};  // what the ranks know of their parts
+  std::mutex begun;                                     // while operations are added, and ended by who gives up
   std::vector<std::unique_ptr<Operation>> operations;
 
  private:
@@ -235,7 +235,7 @@ std::optional<CollectiveError::Kind> kind_of(const std::exception_ptr& error) {
 }
 
 template <class Reached>
-bool comes_true(const Reached& reached) {
+bool becomes_true(const Reached& reached) {
   const Time deadline = std::chrono::steady_clock::now() + patience;
   while (!reached() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   return reached();
@@ -255,7 +255,7 @@ TEST_CASE("NCCL's communicators are made once, and destroyed when what was launc
   CHECK_FALSE(bench.clique->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
   CHECK(bench.live() == ranks);
   Bench::end(operation);
-  REQUIRE(bench.wait_until_gone());
+  REQUIRE(bench.wait_until_destroyed());
   CHECK(operation.ended(1));
   CHECK(bench.count(Kind::Create) == 1);
   CHECK(bench.count(Kind::Destroy) == ranks);
@@ -263,7 +263,7 @@ TEST_CASE("NCCL's communicators are made once, and destroyed when what was launc
   CHECK(bench.live() == 0);
   CHECK(bench.opened == 0);
   CHECK(bench.misuse().empty());
-  for (const auto& part : operation.parts) CHECK(part.told == 0);
+  for (const auto& part : operation.parts) CHECK(part.failure_count == 0);
 }
 
 TEST_CASE("L13: a clique is gone when what it does on threads of its own is over, and who waits finds them joined") {
@@ -278,8 +278,8 @@ TEST_CASE("L13: a clique is gone when what it does on threads of its own is over
   bench.clique->close();
   CHECK_FALSE(bench.clique->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
   go_on.set_value();
-  auto other = std::async(std::launch::async, [&] { return bench.wait_until_gone(); });
-  CHECK(bench.wait_until_gone());
+  auto other = std::async(std::launch::async, [&] { return bench.wait_until_destroyed(); });
+  CHECK(bench.wait_until_destroyed());
   CHECK(other.get());
   CHECK(held.use_count() == 1);
   CHECK(bench.live() == 0);
@@ -307,12 +307,12 @@ TEST_CASE("What a rank has launched before it closes is launched by the others a
   }
   CHECK_FALSE(bench.clique->wait_until_destroyed({}));
   Bench::end(operation);
-  REQUIRE(bench.wait_until_gone());
+  REQUIRE(bench.wait_until_destroyed());
   CHECK(operation.ended(1));
   CHECK(bench.count(Kind::Destroy) == ranks);
   CHECK(bench.misuse().empty());
   CHECK_THROWS(bench.clique->begin_launch(0));
-  for (const auto& part : operation.parts) CHECK(part.told == 0);
+  for (const auto& part : operation.parts) CHECK(part.failure_count == 0);
 }
 
 TEST_CASE("What is closed and given up while a rank has still to launch is told to those who have") {
@@ -324,11 +324,11 @@ TEST_CASE("What is closed and given up while a rank has still to launch is told 
   REQUIRE(bench.launch(operation, 1));
   bench.clique->abort(std::make_exception_ptr(std::runtime_error("rank 2 has no memory")));
   CHECK_FALSE(bench.launch(operation, 2));
-  REQUIRE(bench.wait_until_gone());
+  REQUIRE(bench.wait_until_destroyed());
   CHECK(text_of(operation.parts[1].error) == "rank 2 has no memory");
   CHECK(text_of(operation.parts[2].error) == "rank 2 has no memory");
-  CHECK(operation.parts[0].told == 1);
-  CHECK(operation.parts[1].told == 1);
+  CHECK(operation.parts[0].failure_count == 1);
+  CHECK(operation.parts[1].failure_count == 1);
   CHECK(bench.count(Kind::Abort) == ranks);
   CHECK(bench.misuse().empty());
 }
@@ -341,7 +341,7 @@ TEST_CASE("Operations that have ended are let go of while more are launched") {
     auto& operation = bench.begin();
     bench.launch_all(operation);
     Bench::end(operation);
-    bench.ended_before.fill(i);
+    bench.completed_before.fill(i);
   }
   const auto ended = std::ranges::count_if(bench.operations, [](const auto& each) { return each->ended(1); });
   CHECK(ended >= static_cast<std::ptrdiff_t>(count) - 32);  // with no look of the watch
@@ -358,7 +358,7 @@ TEST_CASE("What one rank has not ended is kept, whatever the others have") {
     for (std::size_t rank = 0; rank + 1 < ranks; ++rank) {
       operation.parts[rank].before->reach();
       operation.parts[rank].end->reach();
-      bench.ended_before[rank] = i;
+      bench.completed_before[rank] = i;
     }
   }
   bench.clique->poll();
@@ -379,7 +379,7 @@ TEST_CASE("Parts that a rank launches together end, or are told, one by one") {
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->ended(i < 2 ? 1 : 0));
   bench.clique->abort(std::make_exception_ptr(std::runtime_error("enough")));
   for (std::size_t i = 0; i < all.size(); ++i)
-    for (const auto& part : all[i]->parts) CHECK(part.told == (i < 2 ? 0 : 1));
+    for (const auto& part : all[i]->parts) CHECK(part.failure_count == (i < 2 ? 0 : 1));
 }
 
 TEST_CASE("A creation that fails is told to all who wait for it, and leaves nothing behind") {
@@ -400,7 +400,7 @@ TEST_CASE("A creation that fails is told to all who wait for it, and leaves noth
     CHECK_FALSE(bench.create());
     CHECK(bench.count(Kind::Abort) == ranks);
   }
-  CHECK(bench.wait_until_gone());
+  CHECK(bench.wait_until_destroyed());
   CHECK(bench.live() == 0);
   CHECK(bench.opened == 0);
   CHECK_THROWS(bench.clique->begin_launch(0));
@@ -415,7 +415,7 @@ TEST_CASE("What is closed or given up while NCCL makes it is ended when it is th
   }
   std::atomic<bool> told{false};
   CHECK_FALSE(bench.clique->created([&] { told = true; }));
-  REQUIRE(comes_true([&] { return bench.opened == 1; }));  // its thread would not begin once it is closed
+  REQUIRE(becomes_true([&] { return bench.opened == 1; }));  // its thread would not begin once it is closed
   if (GENERATE(false, true)) {
     bench.clique->close();
   } else {
@@ -426,8 +426,8 @@ TEST_CASE("What is closed or given up while NCCL makes it is ended when it is th
     const std::lock_guard lock(bench.fake.mutex);
     bench.fake.hold_creation = false;
   }
-  REQUIRE(bench.wait_until_gone());
-  CHECK(comes_true([&] { return told.load(); }));
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(becomes_true([&] { return told.load(); }));
   CHECK(bench.clique->broken() != nullptr);
   CHECK(bench.live() == 0);
   CHECK(bench.opened == 0);
@@ -444,9 +444,9 @@ TEST_CASE("T8: when NCCL tells of an error all ranks are told once, all are revo
     const std::lock_guard lock(bench.fake.mutex);
     bench.fake.async_error = 6;  // a remote error
   }
-  REQUIRE(bench.wait_until_gone());
+  REQUIRE(bench.wait_until_destroyed());
   for (const auto& part : operation.parts) {
-    CHECK(part.told == 1);
+    CHECK(part.failure_count == 1);
     CHECK(kind_of(part.error) == CollectiveError::Kind::Backend);
   }
   CHECK(operation.ended(0));
@@ -470,9 +470,9 @@ TEST_CASE("An operation that does not begin on a rank, or does not end, is overd
   const bool begins = GENERATE(false, true);
   for (std::size_t rank = 0; rank < ranks; ++rank)
     if (begins || rank != 1) operation.parts[rank].before->reach();
-  REQUIRE(bench.wait_until_gone());
+  REQUIRE(bench.wait_until_destroyed());
   for (const auto& part : operation.parts) {
-    REQUIRE(part.told == 1);
+    REQUIRE(part.failure_count == 1);
     CHECK(kind_of(part.error) == CollectiveError::Kind::Timeout);
     CHECK_THAT(text_of(part.error), ContainsSubstring(begins ? "has not ended after 50 ms" : "has not begun after"));
     if (!begins) CHECK_THAT(text_of(part.error), ContainsSubstring("the work before it on host:1"));
@@ -503,12 +503,12 @@ TEST_CASE("NCCL is not called any more when the process has lost its GPUs") {
   }();
   bench.clique->abort(std::make_exception_ptr(std::runtime_error("a kernel has trapped")));
   bench.end_all();
-  REQUIRE(bench.wait_until_gone());
+  REQUIRE(bench.wait_until_destroyed());
   CHECK_THROWS(bench.clique->begin_launch(0));
   const std::lock_guard lock(bench.fake.mutex);
   CHECK(bench.fake.calls.size() == before);
   bench.fake.live = 0;  // they are lost with the GPUs
-  for (const auto& part : operation.parts) CHECK(part.told == 1);
+  for (const auto& part : operation.parts) CHECK(part.failure_count == 1);
 }
 
 TEST_CASE("Whichever call of NCCL fails, each part ends or is told once, and no communicator is left over") {
@@ -530,16 +530,16 @@ TEST_CASE("Whichever call of NCCL fails, each part ends or is told once, and no 
       }
       bench.clique->close();
     }
-    REQUIRE(bench.wait_until_gone());
+    REQUIRE(bench.wait_until_destroyed());
     CHECK(bench.live() == 0);
     CHECK(bench.opened == 0);
     CHECK(bench.misuse().empty());
     const bool intact = bench.count(Kind::Abort) == 0;
     for (const auto& operation : bench.operations)
       for (const auto& part : operation->parts) {
-        CHECK(part.told <= 1);
+        CHECK(part.failure_count <= 1);
         CHECK((part.error != nullptr || part.end->reached()));
-        if (intact) CHECK(part.told == 0);
+        if (intact) CHECK(part.failure_count == 0);
       }
     const std::lock_guard lock(bench.fake.mutex);
     if (bench.fake.calls_until_failure < 0) continue;
@@ -567,11 +567,11 @@ TEST_CASE("Ranks may launch while another thread gives the communicators up") {
     bench.clique->abort(std::make_exception_ptr(std::runtime_error("enough")));
     for (std::thread& thread : threads) thread.join();
     bench.end_all();
-    REQUIRE(bench.wait_until_gone());
+    REQUIRE(bench.wait_until_destroyed());
     CHECK(bench.live() == 0);
     CHECK(bench.misuse().empty());
     for (const auto& operation : bench.operations)
-      for (const auto& part : operation->parts) CHECK(part.told <= 1);
+      for (const auto& part : operation->parts) CHECK(part.failure_count <= 1);
   }
 }
 
@@ -584,7 +584,7 @@ TEST_CASE("L10 L12: NCCL that does not come back from making a communicator is g
   hold(true);
   bool told = false;
   REQUIRE_FALSE(bench.clique->created([&] { told = true; }));
-  REQUIRE(comes_true([&] { return bench.opened == 1; }));
+  REQUIRE(becomes_true([&] { return bench.opened == 1; }));
   REQUIRE(bench.quiet.use_count() > 1);  // nobody else launches meanwhile
   REQUIRE(bench.clique->check_deadlines(std::chrono::steady_clock::now() + 59s).has_value());
   CHECK_FALSE(told);
@@ -595,10 +595,10 @@ TEST_CASE("L10 L12: NCCL that does not come back from making a communicator is g
   CHECK_THAT(text_of(bench.clique->broken()), ContainsSubstring("has not made the communicator"));
   CHECK(kind_of(bench.clique->broken()) == CollectiveError::Kind::Timeout);
   CHECK_THROWS_AS(static_cast<void>(bench.clique->begin_launch(0)), CollectiveError);
-  CHECK(bench.wait_until_gone());  // a device can be shut down
-  hold(false);                     // NCCL comes back after all
-  REQUIRE(comes_true([&] { return bench.opened == 0; }));
-  CHECK(bench.wait_until_gone());
+  CHECK(bench.wait_until_destroyed());  // a device can be shut down
+  hold(false);                          // NCCL comes back after all
+  REQUIRE(becomes_true([&] { return bench.opened == 0; }));
+  CHECK(bench.wait_until_destroyed());
   CHECK(bench.live() == 0);
   CHECK(bench.count(Kind::Create) == 1);
   CHECK(bench.count(Kind::Abort) == ranks);

@@ -26,10 +26,10 @@ using Kind = CollectiveError::Kind;
 namespace {
 
 struct Attended : Bench {
-  int told = 0;
+  int notified = 0;
 
   Attended() {
-    sequencer.set_launch_thread(device(0), [this] { ++told; });
+    sequencer.set_launch_thread(device(0), [this] { ++notified; });
   }
   void submit_for_launch_thread(std::size_t rank, CollectiveLaunch launch) {
     sequencer.submit(pair, rank, {.requests = {of_count(1)}, .launch = std::move(launch), .on_launch_thread = true});
@@ -52,13 +52,13 @@ TEST_CASE("Attended launches are called by drain_launches() alone, which is told
   }
   CHECK(t.b.times() == 2);  // the other device has no launch thread
   CHECK(t.a.times() == 0);
-  CHECK(t.told == 1);
+  CHECK(t.notified == 1);
   t.sequencer.drain_launches(device(0));
   CHECK(t.a.times() == 2);
   CHECK(t.a.turns.back().sequence == 2);
   t.submit_for_launch_thread(0, t.a.launch());
   t.submit_for_launch_thread(1, t.b.launch());
-  CHECK(t.told == 2);
+  CHECK(t.notified == 2);
   t.sequencer.drain_launches(device(0));
   CHECK(t.a.times() == 3);
   t.sequencer.drain_launches(device(0));
@@ -84,7 +84,7 @@ TEST_CASE(
   t.submit(t.pair, 0, of_count(1), note('4'));
   t.submit(t.pair, 1, of_count(1), t.b.launch());
   CHECK(order == "1234");
-  CHECK(t.told == 1);
+  CHECK(t.notified == 1);
 }
 
 TEST_CASE(

@@ -38,9 +38,9 @@ struct Ready {
 struct SlowToBuild {
   explicit SlowToBuild(cox::DeviceId) {
     building.open();
-    may_finish.wait();
+    finish_gate.wait();
   }
-  static inline Gate building, may_finish;
+  static inline Gate building, finish_gate;
 };
 
 }  // namespace
@@ -150,11 +150,11 @@ TEMPLATE_TEST_CASE("Bringing up one device never waits for another", "[contract]
   const TestDevice slow;
   const TestDevice other;
   SlowToBuild::building = Gate();
-  SlowToBuild::may_finish = Gate();
+  SlowToBuild::finish_gate = Gate();
   std::thread opener([&] { static_cast<void>(TestType::template Handle<SlowToBuild>::get(slow)); });
   SlowToBuild::building.wait();
   CHECK(TestType::template Handle<Alpha>::get(other).submit_blocking([](Alpha&) { return 1; }) == 1);
-  SlowToBuild::may_finish.open();
+  SlowToBuild::finish_gate.open();
   opener.join();
 }
 

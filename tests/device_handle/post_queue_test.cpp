@@ -69,11 +69,11 @@ namespace {
 /// Has a PostQueue, as a server does, on a device thread whose queue holds few closures.
 struct Notified {
   explicit Notified(ThreadContext& thread)
-      : posts(std::make_shared<PostQueue>(thread.device(), [this] { ++answers; })) {
+      : posts(std::make_shared<PostQueue>(thread.device(), [this] { ++notifications; })) {
     posts->attach(thread);
   }
   std::shared_ptr<PostQueue> posts;
-  int answers = 0;
+  int notifications = 0;
 };
 
 }  // namespace
@@ -90,7 +90,7 @@ TEST_CASE("L3: the device thread answers a notification that finds its queue ful
     const auto answers = [&] {
       for (;;) {
         try {
-          return handle.submit_blocking([](Notified& notified) { return notified.answers; });
+          return handle.submit_blocking([](Notified& notified) { return notified.notifications; });
         } catch (const CallError& error) {  // the queue is still full
           REQUIRE(error.kind() == CallError::Kind::QueueFull);
           std::this_thread::yield();
@@ -184,7 +184,7 @@ TEST_CASE("On an inline device the thread that posts makes the calls") {
   std::thread::id made_on;
   posts->post([&] { made_on = std::this_thread::get_id(); });
   CHECK(made_on == std::this_thread::get_id());
-  CHECK(handle.submit_blocking([](Notified& notified) { return notified.answers; }) == 1);
+  CHECK(handle.submit_blocking([](Notified& notified) { return notified.notifications; }) == 1);
   shutdown(device);
 }
 

@@ -15,10 +15,10 @@ class Lingering {
  public:
   explicit Lingering(cox::DeviceId) {}
   ~Lingering() { gate_.wait(); }
-  static inline Gate may_go;
+  static inline Gate exit_gate;
 
  private:
-  Gate gate_ = may_go;
+  Gate gate_ = exit_gate;
 };
 
 }  // namespace
@@ -222,7 +222,7 @@ TEST_CASE("L13: a device that is busy discarding its queue is not abandoned", "[
 }
 
 TEST_CASE("A service whose destructor does not return keeps a shutdown no longer than its time", "[shutdown]") {
-  Lingering::may_go = Gate();
+  Lingering::exit_gate = Gate();
   const TestDevice device;
   static_cast<void>(cox::DeviceHandle<Lingering>::get(device));
   Gate closed;
@@ -231,7 +231,7 @@ TEST_CASE("A service whose destructor does not return keeps a shutdown no longer
     closed.open();
   });
   CHECK(closed.opens_within(5s));
-  Lingering::may_go.open();
+  Lingering::exit_gate.open();
   closer.join();
 }
 

@@ -84,9 +84,9 @@ struct FakeWorld {
   std::map<CUdeviceptr, std::size_t> mapped;                          // bytes of memory at addresses of reservations
   std::set<CUstream> streams;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
-  std::uint64_t all_given = 0;
-  std::condition_variable given;  // work, or a failure
-  std::condition_variable done;   // some of it
+  std::uint64_t submitted_count = 0;
+  std::condition_variable work_available;  // work, or a failure
+  std::condition_variable done;            // some of it
 };
 
 inline constexpr CUresult fake_fault = CUDA_ERROR_ILLEGAL_ADDRESS;

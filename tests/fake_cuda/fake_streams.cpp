@@ -48,9 +48,9 @@ bool any_work() {
   FakeWorld& world = fake_world();
   auto lock = lock_fake();
   for (;;) {
-    world.given.wait(lock, [] { return any_work() && !fake_state().faulted; });
+    world.work_available.wait(lock, [] { return any_work() && !fake_state().faulted; });
     if (!try_streams(chance)) {
-      world.given.wait_for(lock, interval);
+      world.work_available.wait_for(lock, interval);
       continue;
     }
     world.done.notify_all();
@@ -86,8 +86,8 @@ CUresult enqueue(CUstream stream, FakeWork work, const char* function) {
     stream->capture->nodes.push_back(std::move(node));
     return CUDA_SUCCESS;
   }
-  stream->work.push_back({fake_world().all_given++, std::move(work)});
-  fake_world().given.notify_one();
+  stream->work.push_back({fake_world().submitted_count++, std::move(work)});
+  fake_world().work_available.notify_one();
   return CUDA_SUCCESS;
 }
 

@@ -17,12 +17,12 @@ int run_on_cuda(const Options& options) {
                 {"compilation.nvrtc", std::string(COX_FAKE_NVRTC)},
                 {"compilation.cache", false},
                 {"collectives.nccl", std::string(COX_FAKE_NCCL)}});
-  if (const std::string lack = test::CudaBackend::lack_of_devices(device_count); !lack.empty())
+  if (const std::string lack = test::CudaBackend::missing_devices(device_count); !lack.empty())
     throw std::runtime_error("needs " + lack);
   test::FakeCuda* const fake = test::find_cuda_stand_in();
   if (fake == nullptr) throw std::runtime_error("the stand-in for the driver was not opened");
   add_slow_kernel(*fake);
-  return run_programs<test::CudaBackend>(options, [fake] { return test::left_over(*fake); });
+  return run_programs<test::CudaBackend>(options, [fake] { return test::undestroyed_objects(*fake); });
 }
 #else
 int run_on_cuda(const Options&) { throw std::runtime_error("this build has no CUDA server"); }

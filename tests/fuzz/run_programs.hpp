@@ -77,10 +77,10 @@ void run_together(const Options& options, std::uint64_t seed, Watchdog& watchdog
 
 }  // namespace detail
 
-/// Runs programs until there are enough operations or the time is up, or one differs. `left_over()`: what a moment's
-/// programs have left behind, when all devices are shut down. Returns the exit code.
-template <class Backend, class LeftOver>
-int run_programs(const Options& options, LeftOver&& left_over) {
+/// Runs programs until there are enough operations or the time is up, or one differs. `undestroyed_objects()`: what a
+/// moment's programs have left behind, when all devices are shut down. Returns the exit code.
+template <class Backend, class UndestroyedObjects>
+int run_programs(const Options& options, UndestroyedObjects&& undestroyed_objects) {
   using namespace detail;
   Watchdog watchdog(std::chrono::seconds(options.patience));
   Report report;
@@ -94,7 +94,7 @@ int run_programs(const Options& options, LeftOver&& left_over) {
   for (; !is_over() && !report.found(); seed += options.threads) {
     run_together<Backend>(options, seed, watchdog, report, totals);
     if (report.found()) break;
-    if (const std::string left = left_over(); !left.empty()) {
+    if (const std::string left = undestroyed_objects(); !left.empty()) {
       std::fprintf(stderr, "DIFFERENCE: seed %llu: %s\n", static_cast<unsigned long long>(seed), left.c_str());
       return 1;
     }

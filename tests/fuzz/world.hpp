@@ -71,7 +71,7 @@ class World {
 
  private:
   static constexpr std::size_t memory_of_tight() {
-    return Backend::least_memory * (Backend::least_memory < (std::size_t{1} << 20U) ? 32 : 4);
+    return Backend::min_memory * (Backend::min_memory < (std::size_t{1} << 20U) ? 32 : 4);
   }
   void open(std::size_t device) {
     Client client = Client::load(id(device));

@@ -19,7 +19,7 @@ FakeCuda* find_cuda_stand_in() {
   return entry == nullptr ? nullptr : reinterpret_cast<FakeCuda* (*)()>(entry)();
 }
 
-std::string left_over(FakeCuda& fake) {
+std::string undestroyed_objects(FakeCuda& fake) {
   shutdown_all();
   const std::lock_guard lock(fake.mutex);
   std::string found = fake.live == 0 ? "" : std::to_string(fake.live) + " not given back\n";

@@ -12,6 +12,6 @@ namespace cox::test {
 
 /// Shuts all devices down; then what the driver has not been given back, and which rules of it were broken, a line for
 /// each. Empty: all is well.
-[[nodiscard]] std::string left_over(FakeCuda& fake);
+[[nodiscard]] std::string undestroyed_objects(FakeCuda& fake);
 
 }  // namespace cox::test

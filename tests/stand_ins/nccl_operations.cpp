@@ -30,7 +30,7 @@ using Kind = Operation::Kind;
 
 /// Where the ranks of one operation find each other: all of the communicator, or the two of a transfer.
 struct Meeting {
-  std::vector<const Operation*> came;
+  std::vector<const Operation*> arrived;
   bool over = false;
 };
 
@@ -76,13 +76,14 @@ ElementType element_type(int nccl) {
 
 // All ranks' elements reduced, `count` of each.
 std::vector<std::byte> reduced(const Meeting& meeting, std::size_t count) {
-  const Operation& any = *meeting.came.front();
+  const Operation& any = *meeting.arrived.front();
   const ElementType type = element_type(any.type);
   const auto operation = std::ranges::find(detail::nccl_reductions, static_cast<detail::NcclReduction>(any.reduction),
                                            &detail::NcclReductionOf::nccl)
                              ->operation;
   std::vector<const std::byte*> contributions;
-  for (const Operation* const rank : meeting.came) contributions.push_back(static_cast<const std::byte*>(rank->source));
+  for (const Operation* const rank : meeting.arrived)
+    contributions.push_back(static_cast<const std::byte*>(rank->source));
   std::vector<std::byte> result(count * element_size(type));
   detail::reduce(type, operation, contributions, count, result.data());
   return result;
@@ -90,46 +91,46 @@ std::vector<std::byte> reduced(const Meeting& meeting, std::size_t count) {
 
 void gather(const Meeting& meeting, std::size_t bytes) {
   std::vector<std::byte> all;
-  for (const Operation* const rank : meeting.came) {
+  for (const Operation* const rank : meeting.arrived) {
     const auto* const source = static_cast<const std::byte*>(rank->source);
     all.insert(all.end(), source, source + bytes);
   }
-  for (const Operation* const rank : meeting.came) std::memcpy(rank->destination, all.data(), all.size());
+  for (const Operation* const rank : meeting.arrived) std::memcpy(rank->destination, all.data(), all.size());
 }
 
 // All ranks have come. Memory of those that have been given up may be somebody else's by now.
 void perform(Meeting& meeting) {
-  if (std::ranges::any_of(meeting.came, [](const Operation* rank) { return rank->given_up->load(); })) return;
-  std::ranges::sort(meeting.came, {}, &Operation::rank);
-  const Operation& any = *meeting.came.front();
+  if (std::ranges::any_of(meeting.arrived, [](const Operation* rank) { return rank->given_up->load(); })) return;
+  std::ranges::sort(meeting.arrived, {}, &Operation::rank);
+  const Operation& any = *meeting.arrived.front();
   const std::size_t bytes = any.count * element_size(element_type(any.type));
   switch (any.kind) {
     case Kind::AllReduce: {
       const auto result = reduced(meeting, any.count);
-      for (const Operation* const rank : meeting.came) std::memcpy(rank->destination, result.data(), bytes);
+      for (const Operation* const rank : meeting.arrived) std::memcpy(rank->destination, result.data(), bytes);
       break;
     }
     case Kind::Reduce: {
       const auto result = reduced(meeting, any.count);
-      std::memcpy(meeting.came[static_cast<std::size_t>(any.peer)]->destination, result.data(), bytes);
+      std::memcpy(meeting.arrived[static_cast<std::size_t>(any.peer)]->destination, result.data(), bytes);
       break;
     }
     case Kind::ReduceScatter: {
-      const auto result = reduced(meeting, any.count * meeting.came.size());
-      for (const Operation* const rank : meeting.came)
+      const auto result = reduced(meeting, any.count * meeting.arrived.size());
+      for (const Operation* const rank : meeting.arrived)
         std::memcpy(rank->destination, result.data() + static_cast<std::size_t>(rank->rank) * bytes, bytes);
       break;
     }
     case Kind::Broadcast: {
-      const void* const source = meeting.came[static_cast<std::size_t>(any.peer)]->source;
-      for (const Operation* const rank : meeting.came) std::memmove(rank->destination, source, bytes);
+      const void* const source = meeting.arrived[static_cast<std::size_t>(any.peer)]->source;
+      for (const Operation* const rank : meeting.arrived) std::memmove(rank->destination, source, bytes);
       break;
     }
     case Kind::AllGather: gather(meeting, bytes); break;
     case Kind::Send:
     case Kind::Receive: {
       const bool sends = any.kind == Kind::Send;
-      const Operation& other = *meeting.came.back();
+      const Operation& other = *meeting.arrived.back();
       std::memmove(sends ? other.destination : any.destination, sends ? any.source : other.source, bytes);
       break;
     }
@@ -142,9 +143,9 @@ bool run(Launch& launch, bool first_look) {
   for (std::size_t i = 0; first_look && i < launch.operations.size(); ++i) {
     const Operation& operation = launch.operations[i];
     Meeting& meeting = *launch.meetings[i];
-    meeting.came.push_back(&operation);
+    meeting.arrived.push_back(&operation);
     const bool all = operation.kind != Kind::Send && operation.kind != Kind::Receive;
-    if (meeting.came.size() == (all ? static_cast<std::size_t>(operation.ranks) : 2)) perform(meeting);
+    if (meeting.arrived.size() == (all ? static_cast<std::size_t>(operation.ranks) : 2)) perform(meeting);
   }
   if (launch.operations.front().given_up->load()) return true;
   return std::ranges::all_of(launch.meetings, &Meeting::over, [](const auto& meeting) -> Meeting& { return *meeting; });

@@ -28,7 +28,7 @@ Facts good_machine() {
   Facts facts;
   facts.driver = {.found = true, .version = 13000, .error = {}};
   facts.nvrtc = {.found = true, .version = 13000, .error = {}};
-  facts.nccl = {.found = true, .version = 22809, .file = "libnccl.so.2", .why_not = {}};
+  facts.nccl = {.found = true, .version = 22809, .file = "libnccl.so.2", .error = {}};
   for (const char* bus : {"0000:3b:00.0", "0000:5e:00.0"}) {
     CudaDeviceFacts gpu;
     gpu.name = "NVIDIA H200";
@@ -75,7 +75,7 @@ Finding with_variable(const std::string& name, const std::string& value, Severit
 
 TEST_CASE("Of a good machine there is nothing but good to say") {
   const Findings findings = check(good_machine());
-  CHECK(cox::tools::all_well(findings));
+  CHECK(cox::tools::all_passed(findings));
   for (const Finding& f : findings) {
     CAPTURE(f.subject, f.text);
     CHECK(f.severity == Severity::Ok);
@@ -109,7 +109,7 @@ TEST_CASE("A library that a setting names, and that cannot be used, is wrong als
   facts.peers.clear();
   facts.nvrtc = {false, 0, "/opt/libnvrtc.so: no such file"};
   facts.nccl.found = false;
-  facts.nccl.why_not = "/opt/libnccl.so: no such file";
+  facts.nccl.error = "/opt/libnccl.so: no such file";
   facts.names_nvrtc = facts.names_nccl = true;
   for (const char* subject : {"NVRTC", "NCCL"}) {
     CHECK(finding(facts, subject).severity == Severity::Wrong);
@@ -132,9 +132,9 @@ TEST_CASE("T16 NCCL versions that are known to be bad are wrong, with the reason
   CHECK_THAT(complaint("NCCL", Severity::Wrong, version(21801)).text,
              ContainsSubstring("2.18.1") && ContainsSubstring("LL128"));
   complaint("NCCL", Severity::Wrong, version(21210));
-  CHECK_FALSE(cox::tools::known_trouble(22902, true).empty());
-  for (const int good : {21403, 21803, 22809, 22902}) CHECK(cox::tools::known_trouble(good, false).empty());
-  CHECK(cox::tools::known_trouble(22903, true).empty());
+  CHECK_FALSE(cox::tools::known_issue(22902, true).empty());
+  for (const int good : {21403, 21803, 22809, 22902}) CHECK(cox::tools::known_issue(good, false).empty());
+  CHECK(cox::tools::known_issue(22903, true).empty());
 }
 
 TEST_CASE("A GPU that does not let everybody in is told with the command that changes it") {

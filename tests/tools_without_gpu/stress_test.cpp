@@ -81,7 +81,7 @@ std::string stressed(bool by_nccl, std::vector<std::string> more) {
   std::vector<std::string> arguments{"stress", "--devices", "cuda", "--clients", "4", "--payload", "64:16KiB"};
   std::ranges::move(more, std::back_inserter(arguments));
   const Command command = Command::run(arguments);
-  return (command.code == ExitCode::Ok ? "" : command.out + command.err) + left_over(fake);
+  return (command.code == ExitCode::Ok ? "" : command.out + command.err) + undestroyed_objects(fake);
 }
 
 }  // namespace

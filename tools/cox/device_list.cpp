@@ -13,10 +13,10 @@
 namespace cox::tools {
 namespace {
 
-constexpr std::uint64_t most_host_devices = 256;
+constexpr std::uint64_t max_host_devices = 256;
 
 std::vector<DeviceId> host_devices(std::string_view option, std::string_view count) {
-  const std::uint64_t devices = parse_count(option, count, 1, most_host_devices);
+  const std::uint64_t devices = parse_count(option, count, 1, max_host_devices);
   set_host_device_count(static_cast<std::uint16_t>(devices));
   return HostServer::enumerate_devices(host_device_type);
 }
@@ -40,7 +40,7 @@ std::vector<DeviceId> listed_cuda_devices(std::string_view option, std::string_v
 // `wanted` is empty: all.
 std::vector<DeviceId> present_cuda_devices(const std::string& asked_for, const std::vector<DeviceId>& wanted) {
   const std::vector<DeviceId> present = cuda_devices();
-  if (present.empty()) throw DeviceUnavailable(asked_for + ": " + why_no_cuda_devices());
+  if (present.empty()) throw DeviceUnavailable(asked_for + ": " + cuda_unavailable_reason());
   for (const DeviceId device : wanted) {
     if (std::ranges::find(present, device) != present.end()) continue;
     throw DeviceUnavailable(asked_for + ": there is no " + device_name(device) + ", the last is " +
@@ -59,9 +59,9 @@ std::vector<DeviceId> parse_devices(std::string_view option, std::string_view te
   if (kind == "host" && !all) return host_devices(option, rest);
   if (kind == "host") {
     std::vector<DeviceId> devices = HostServer::enumerate_devices(host_device_type);
-    if (devices.size() > most_host_devices)
+    if (devices.size() > max_host_devices)
       throw ArgumentError("host.devices is " + std::to_string(devices.size()) + "; cox opens at most " +
-                          std::to_string(most_host_devices) + ": " + std::string(option) + " host:COUNT");
+                          std::to_string(max_host_devices) + ": " + std::string(option) + " host:COUNT");
     return devices;
   }
   if (kind == "cuda") {
@@ -77,7 +77,7 @@ std::string device_name(DeviceId device) { return device.to_string(); }
 #ifdef COX_HAS_CUDA
 std::vector<DeviceId> cuda_devices() { return enumerate_cuda_devices(); }
 
-std::string why_no_cuda_devices() {
+std::string cuda_unavailable_reason() {
   const std::string why = why_no_cuda();
   return why.empty() ? why : "no CUDA device can be had: " + why;
 }

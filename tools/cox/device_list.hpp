@@ -19,6 +19,6 @@ namespace cox::tools {
 /// The CUDA devices of this machine, as far as the process may see them; none in a build without the CUDA server.
 [[nodiscard]] std::vector<DeviceId> cuda_devices();
 /// Why there are none, in one line; an empty text if there are. The same for such a build.
-[[nodiscard]] std::string why_no_cuda_devices();
+[[nodiscard]] std::string cuda_unavailable_reason();
 
 }  // namespace cox::tools

@@ -33,7 +33,7 @@ struct Row {
   Json json;  // those that only this kind has
 };
 
-Row look_at_host(DeviceId device) {
+Row inspect_host(DeviceId device) {
   const HostClient client = HostClient::load(device);
   const std::size_t threads = client.info().threads;
   return {.id = device_name(device),
@@ -45,7 +45,7 @@ Row look_at_host(DeviceId device) {
 }
 
 #ifdef COX_HAS_CUDA
-Row look_at_cuda(DeviceId device) {
+Row inspect_cuda(DeviceId device) {
   const CudaDeviceFacts facts = describe_cuda_device(device);
   const std::string capability = std::to_string(facts.compute_major) + "." + std::to_string(facts.compute_minor);
   Row row{.id = device_name(device),
@@ -66,12 +66,12 @@ Row look_at_cuda(DeviceId device) {
 }
 #endif
 
-Row look_at(DeviceId device) {
+Row inspect(DeviceId device) {
   try {
 #ifdef COX_HAS_CUDA
-    if (device.type == cuda_device_type) return look_at_cuda(device);
+    if (device.type == cuda_device_type) return inspect_cuda(device);
 #endif
-    return look_at_host(device);
+    return inspect_host(device);
   } catch (const std::exception& error) {
     shutdown_all();
     throw DeviceUnavailable("device " + device_name(device) + " cannot be had: " + error.what());
@@ -98,7 +98,7 @@ void write_table(const std::vector<Row>& rows, std::ostream& out) {
 }
 
 // How data goes between those of the devices that are GPUs; empty with less than two.
-std::vector<CudaRoute> ways_between(const std::vector<DeviceId>& devices) {
+std::vector<CudaRoute> routes_between(const std::vector<DeviceId>& devices) {
   std::vector<DeviceId> gpus;
   for (const DeviceId device : devices)
     if (device.type == cuda_device_type) gpus.push_back(device);
@@ -108,14 +108,14 @@ std::vector<CudaRoute> ways_between(const std::vector<DeviceId>& devices) {
   return {};
 }
 
-void write_ways(const std::vector<CudaRoute>& ways, std::ostream& out) {
+void write_routes(const std::vector<CudaRoute>& ways, std::ostream& out) {
   out << "\n";
   if (ways.empty())
     out << "no two GPUs; between host devices: copies and collectives in memory, by the device threads\n";
   for (const CudaRoute& way : ways) out << way.what << ": " << way.route << "\n    " << way.why << "\n";
 }
 
-Json ways_json(const std::vector<CudaRoute>& ways) {
+Json routes_json(const std::vector<CudaRoute>& ways) {
   auto json = Json::array();
   for (const CudaRoute& way : ways) json.push_back({{"what", way.what}, {"way", way.route}, {"why", way.why}});
   return json;
@@ -148,13 +148,13 @@ ExitCode DevicesCommand::run(std::ostream& out, std::ostream& err) const {
   if (to_file) require_writable("--json", json_);
   const std::vector<DeviceId> devices = devices_.empty() ? all_devices() : parse_devices("--devices", devices_);
   std::vector<Row> rows;
-  for (const DeviceId device : devices) rows.push_back(look_at(device));
+  for (const DeviceId device : devices) rows.push_back(inspect(device));
   shutdown_all();
-  const std::vector<CudaRoute> ways = explain_ ? ways_between(devices) : std::vector<CudaRoute>();
+  const std::vector<CudaRoute> ways = explain_ ? routes_between(devices) : std::vector<CudaRoute>();
   bool delivered = true;
   if (json_given_->count() > 0) {
     const Json all = devices_json(rows);
-    const std::string text = (explain_ ? Json{{"devices", all}, {"ways", ways_json(ways)}} : all).dump(2) + "\n";
+    const std::string text = (explain_ ? Json{{"devices", all}, {"ways", routes_json(ways)}} : all).dump(2) + "\n";
     if (to_file)
       delivered = is_written(write_file(json_, text), "cox devices", "--json", json_, err);
     else
@@ -162,9 +162,9 @@ ExitCode DevicesCommand::run(std::ostream& out, std::ostream& err) const {
   }
   if (json_given_->count() == 0 || to_file) {
     write_table(rows, out);
-    const std::string why = devices_.empty() ? why_no_cuda_devices() : "";
+    const std::string why = devices_.empty() ? cuda_unavailable_reason() : "";
     if (!why.empty()) out << why << "\n";
-    if (explain_) write_ways(ways, out);
+    if (explain_) write_routes(ways, out);
   }
   return delivered ? ExitCode::Ok : ExitCode::Violation;
 }

@@ -21,7 +21,7 @@ ExitCode DoctorCommand::run(std::ostream& out, std::ostream& err) const {
   if (to_file) require_writable("--json", json_);
   const Facts facts = gather_facts();
   const Findings findings = check(facts);
-  const ExitCode code = all_well(findings) ? ExitCode::Ok : ExitCode::Violation;
+  const ExitCode code = all_passed(findings) ? ExitCode::Ok : ExitCode::Violation;
   if (json_ == standard_output) {
     out << doctor_json(facts, findings);
     return code;

@@ -113,7 +113,7 @@ class TemporaryNeighbour {
   std::error_code error_;
 };
 
-std::error_code why_not_writable(const std::string& path) {
+std::error_code write_error(const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) {
     if (fs::is_directory(path)) return {EISDIR, std::generic_category()};
     return ::access(path.c_str(), W_OK) == 0 ? std::error_code() : last_error();
@@ -133,7 +133,7 @@ bool are_the_same(const std::string& a, const std::string& b) {
 }  // namespace
 
 void require_writable(std::string_view option, const std::string& path) {
-  if (const auto error = why_not_writable(path))
+  if (const auto error = write_error(path))
     throw ArgumentError(std::string(option) + ": cannot write '" + path + "': " + error.message());
 }
 

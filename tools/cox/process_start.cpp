@@ -12,7 +12,7 @@
 namespace cox::tools {
 namespace {
 
-constexpr rlim_t least_stack = std::size_t{1} << 20U;
+constexpr rlim_t min_stack = std::size_t{1} << 20U;
 
 extern "C" void continue_with_error(int) {}
 
@@ -38,14 +38,14 @@ void occupy_closed_descriptors() noexcept {
 bool provide_stacks() noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_STACK, &limit) != 0) return true;
-  if (limit.rlim_cur >= least_stack) return true;
-  limit.rlim_cur = least_stack;
-  if (limit.rlim_max < least_stack) limit.rlim_max = least_stack;  // permitted to root
+  if (limit.rlim_cur >= min_stack) return true;
+  limit.rlim_cur = min_stack;
+  if (limit.rlim_max < min_stack) limit.rlim_max = min_stack;  // permitted to root
   if (setrlimit(RLIMIT_STACK, &limit) != 0) return false;
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   const bool done =
-      pthread_attr_setstacksize(&attributes, least_stack) == 0 && pthread_setattr_default_np(&attributes) == 0;
+      pthread_attr_setstacksize(&attributes, min_stack) == 0 && pthread_setattr_default_np(&attributes) == 0;
   pthread_attr_destroy(&attributes);
   return done;
 }

@@ -13,7 +13,7 @@
 namespace cox::tools {
 namespace {
 
-constexpr std::uint64_t most_restarts = 1'000'000;
+constexpr std::uint64_t max_restarts = 1'000'000;
 
 }  // namespace
 
@@ -34,7 +34,7 @@ bool RunCommand::chosen() const { return command_.parsed(); }
 
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& err) const {
   RestartLimits limits;
-  limits.restarts = parse_count("--restarts", restarts_, 0, most_restarts);
+  limits.restarts = parse_count("--restarts", restarts_, 0, max_restarts);
   limits.within = parse_time("--within", within_, std::chrono::nanoseconds(1));
   limits.backoff = parse_time("--backoff", backoff_, std::chrono::nanoseconds(0));
   limits.backoff_max = parse_time("--backoff-max", backoff_max_, limits.backoff);

@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::string_view command_name = "cox stress";
 constexpr int standard_seconds = 10;
-constexpr std::uint64_t most_operations = std::uint64_t{1} << 56U;
+constexpr std::uint64_t max_operations = std::uint64_t{1} << 56U;
 
 // A trace of which nothing is left if nobody has taken it.
 class TraceScope {
@@ -145,10 +145,10 @@ bool StressCommand::chosen() const { return command_.parsed(); }
 
 stress::Options StressCommand::options() const {
   stress::Options options;
-  if (!operations_.empty()) options.operations = parse_count("--operations", operations_, 1, most_operations);
+  if (!operations_.empty()) options.operations = parse_count("--operations", operations_, 1, max_operations);
   if (!seconds_.empty()) options.duration = parse_seconds("--seconds", seconds_);
   if (!options.operations && !options.duration) options.duration = std::chrono::seconds(standard_seconds);
-  options.clients = static_cast<std::uint32_t>(parse_count("--clients", clients_, 1, stress::Options::most_clients));
+  options.clients = static_cast<std::uint32_t>(parse_count("--clients", clients_, 1, stress::Options::max_clients));
   if (!mix_.empty()) options.mix = stress::Mix::parse("--mix", mix_);
   if (!payload_.empty()) options.payload = stress::Payload::parse("--payload", payload_);
   if (!fault_.empty()) options.faults = stress::FaultRates::parse("--fault", fault_);
@@ -177,14 +177,14 @@ void StressCommand::require_output_files() const {
 ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
   stress::Options options = this->options();
   std::string metrics;
-  if (!metrics_.empty()) options.at_rest = [&metrics] { metrics = metrics::text(); };
+  if (!metrics_.empty()) options.on_idle = [&metrics] { metrics = metrics::text(); };
   const TraceScope tracing(!trace_.empty());
   const std::string recorders = flight_recorder_.empty() ? standard_recorder_file() : flight_recorder_;
   stress::Report report;
   const Interruption interruption;  // also while the results are written
   {
     DumpRequest request;
-    options.on_look = [&] {
+    options.on_poll = [&] {
       if (!request.take()) return;
       write_flight_recorders(recorders, err);
       if (flight_recorder_.empty()) err << command_name << ": flight recorders: " << recorders << "\n" << std::flush;

@@ -18,7 +18,7 @@ class ClientMemory {
   ClientMemory& operator=(const ClientMemory&) = delete;
   ~ClientMemory() { gpu_.client().memory_cleanup(); }
 
-  [[nodiscard]] Allocation take(std::size_t bytes) const { return gpu_.client().empty(bytes); }
+  [[nodiscard]] Allocation allocate(std::size_t bytes) const { return gpu_.client().empty(bytes); }
   static void free(Allocation& allocation) noexcept { allocation.reset(); }
   static void free(Allocation&& allocation) noexcept { allocation.reset(); }
   /// Blocks until the device thread has done what it was asked for. Throws what has failed of it.

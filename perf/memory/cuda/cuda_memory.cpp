@@ -50,7 +50,7 @@ class CudaMemoryCases {
                                   return pairs(pool, live, count / 5);
                                 },
                                 in_stream_order}},
-                .most_rounds = live >= 1'000'000 ? 3U : ~0U});
+                .max_rounds = live >= 1'000'000 ? 3U : ~0U});
   }
 
   void add_replay(const AllocationTrace& trace) {
@@ -66,7 +66,7 @@ class CudaMemoryCases {
                                    return replay(trace, pool);
                                  },
                                  "with its mapping"}},
-                 .most_rounds = 3};
+                 .max_rounds = 3};
       if (lag == 0)
         added.contenders.push_back({"raw_async",
                                     [=, &gpu = gpu_] {
@@ -86,7 +86,7 @@ class CudaMemoryCases {
          .contenders = {{"memory_pool", [&gpu = gpu_] { return largest_through_client(gpu); }, "client.empty, sync"},
                         {"raw", [&gpu = gpu_] { return largest_raw(gpu); }, "cuMemAlloc"},
                         {"raw_async", [&gpu = gpu_] { return largest_raw_async(gpu); }, "cuMemAllocAsync, sync"}},
-         .most_rounds = 5});
+         .max_rounds = 5});
   }
 
  private:
@@ -124,7 +124,7 @@ class CudaMemoryCases {
     const std::size_t bytes = most_of_free_memory(gpu);
     RawPool pool(gpu.raw(), 1);
     const Stopwatch watch;
-    const CUdeviceptr tensor = pool.take(bytes);
+    const CUdeviceptr tensor = pool.allocate(bytes);
     pool.finish();
     const double taken = watch.microseconds() / 1e3;
     pool.free(tensor);

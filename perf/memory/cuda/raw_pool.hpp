@@ -23,7 +23,7 @@ class RawPool {
   /// Blocks; gives everything back to the device. All has been freed.
   ~RawPool();
 
-  [[nodiscard]] Allocation take(std::size_t bytes, std::uint32_t stream = 0) {
+  [[nodiscard]] Allocation allocate(std::size_t bytes, std::uint32_t stream = 0) {
     CUdeviceptr address = 0;
     COX_RAW_TRY(memory_alloc_async(&address, bytes, streams_[stream]->native()));
     return address;

@@ -32,7 +32,7 @@ class IntrusiveList {
     static_assert(kind < NodePool::kinds);
     auto& producer = of_this_thread<Producer>(number_, [this]() -> auto& { return new_producer(); });
     producer.gate.pass(producer.pushed++);
-    Node* node = producer.take(kind);
+    Node* node = producer.allocate(kind);
     ::new (static_cast<void*>(node + 1)) G(std::forward<F>(f));
     node->run = [](Node* self) {
       G& g = *std::launder(reinterpret_cast<G*>(self + 1));
@@ -75,10 +75,10 @@ class IntrusiveList {
       node->run(node);
       auto& producer = static_cast<Producer&>(*node->owner);
       if (++producer.ran % 64 == 0) producer.gate.consumed(producer.ran);
-      if (done != &stub_) done->owner->give_back(done);
+      if (done != &stub_) done->owner->recycle(done);
       done = node;
     }
-    done->owner->give_back(done);
+    done->owner->recycle(done);
   }
 
   const LaneOptions options_;

@@ -38,7 +38,7 @@ class NodePool {
   }
 
   /// Owner thread: a node of this kind.
-  Node* take(std::size_t kind) {
+  Node* allocate(std::size_t kind) {
     Shelf& shelf = shelves_[kind];
     if (shelf.free == nullptr) {
       shelf.free = shelf.returned.exchange(nullptr, std::memory_order_acquire);  // partner: send_back
@@ -55,7 +55,7 @@ class NodePool {
   }
 
   /// Consumer: gives a node back; it travels with the next full chain.
-  void give_back(Node* node) {
+  void recycle(Node* node) {
     Shelf& shelf = shelves_[node->kind];
     node->next.store(shelf.chain, std::memory_order_relaxed);
     if (shelf.chain == nullptr) shelf.chain_end = node;

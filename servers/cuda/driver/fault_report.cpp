@@ -18,7 +18,7 @@ namespace {
 
 struct Listener {
   std::function<void(std::vector<GpuFault::Suspect>&)> suspects;
-  std::function<void()> told;
+  std::function<void()> notified;
 };
 
 // The mutex is held while a listener is called, so that none is called after its end.
@@ -65,7 +65,7 @@ void tell_all() noexcept {
   const std::scoped_lock lock(all.mutex);
   for (const auto& [id, listener] : all.by_id) {
     try {
-      listener.told();
+      listener.notified();
     } catch (...) {  // against its contract: the others are told all the same
     }
   }

@@ -229,7 +229,7 @@ TEMPLATE_TEST_CASE(
     "L12: every use of a handle whose allocation failed carries the cause, also of one tensor of several", "",
     COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  constexpr std::size_t capacity = TestType::least_memory;
+  constexpr std::size_t capacity = TestType::min_memory;
   OpenDevice<TestType> device({.memory = capacity, .threads = 1});
   const auto& client = device.client();
   const Handle kept = client.empty(capacity / 4);

@@ -127,7 +127,7 @@ TEMPLATE_TEST_CASE("A graph has as many launches as one likes, each with its own
 TEMPLATE_TEST_CASE("L11: memory of a graph is nobody else's between replays, also where its handles were dropped", "",
                    COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device({.memory = std::max(std::size_t{64} << 10U, TestType::least_memory), .threads = 1});
+  OpenDevice<TestType> device({.memory = std::max(std::size_t{64} << 10U, TestType::min_memory), .threads = 1});
   const auto& client = device.client();
   const Handle input = upload(client, Words(256, 1));
   const Handle output = client.empty(1024);

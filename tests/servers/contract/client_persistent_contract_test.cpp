@@ -29,7 +29,7 @@ using cox::ServerError;
 namespace {
 
 template <class Backend>
-constexpr std::size_t capacity = 16 * Backend::least_memory;
+constexpr std::size_t capacity = 16 * Backend::min_memory;
 template <class Backend>
 constexpr DeviceOptions small{.memory = capacity<Backend>, .devices = 2};
 

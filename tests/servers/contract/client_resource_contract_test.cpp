@@ -86,9 +86,9 @@ TEMPLATE_TEST_CASE("Resources of handles that are not the device's are refused w
 
 TEMPLATE_TEST_CASE("L12: a resource of memory that could not be had carries the cause", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device({.memory = TestType::least_memory, .threads = 1});
+  OpenDevice<TestType> device({.memory = TestType::min_memory, .threads = 1});
   const auto& client = device.client();
-  const Handle failed = client.empty(TestType::least_memory + 1000);
+  const Handle failed = client.empty(TestType::min_memory + 1000);
   try {
     (void)client.get_resource(failed);
     FAIL("there is no such memory");

@@ -25,7 +25,7 @@ using cox::MemoryLayoutDescriptor;
 namespace {
 
 template <class Backend>
-constexpr std::size_t room = Backend::least_pinned;  // for staging, bytes
+constexpr std::size_t room = Backend::min_pinned;  // for staging, bytes
 template <class Backend>
 constexpr DeviceOptions little_room{.pinned = room<Backend>, .threads = 1};
 

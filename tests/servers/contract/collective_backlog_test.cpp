@@ -39,10 +39,10 @@ TEMPLATE_TEST_CASE("H10: a device may be as far ahead as the setting says", "", 
   TestType fleet(2);
   const std::size_t ahead = max_ahead();
   std::vector<Sum> sums[2];
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     for (std::size_t i = 0; i < ahead; ++i) sums[rank].emplace_back(client, fleet.devices(), 4);
   });
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     REQUIRE(failures_of(client).empty());
     REQUIRE(std::ranges::all_of(sums[rank], [&](const Sum& sum) { return sum.right(client); }));
   });
@@ -111,14 +111,14 @@ TEMPLATE_TEST_CASE("H10 L10: a rank whose stream does not come ends the whole ba
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   std::vector<Sum> first;  // what that opens may wait for what runs
-  fleet.each([&](std::size_t, auto& client) { first.emplace_back(client, all, 4); });
-  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
+  fleet.for_each([&](std::size_t, auto& client) { first.emplace_back(client, all, 4); });
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
   typename TestType::Hold hold;
   hold.launch(fleet[1]);
   hold.wait_until_entered();
   const auto begin = Clock::now();
   std::vector<Sum> sums[2];
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     for (std::size_t i = 0; i < backlog; ++i) sums[rank].emplace_back(client, all, 4);
   });
   const auto told = failures_of(fleet[0]);

@@ -21,7 +21,7 @@ TEMPLATE_TEST_CASE("H11: collectives run while other streams of their devices ca
   TestType fleet(2);
   std::vector<Handle> recorded;
   std::vector<typename TestType::Client> recorders;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     recorders.push_back(client);
     recorders[rank].set_stream(StreamId::allocate());
     recorded.push_back(to_device(recorders[rank], numbers_of(0, 100)));
@@ -34,7 +34,7 @@ TEMPLATE_TEST_CASE("H11: collectives run while other streams of their devices ca
     const Sum second(fleet[1], fleet.devices(), 1000);
     REQUIRE((first.right(fleet[0]) && second.right(fleet[1])));
   }
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     const auto graph = recorders[rank].graph_stop_capture();
     REQUIRE(read_soon(client, recorded[rank]) == numbers_of(0, 100));
     graph.replay();
@@ -62,7 +62,7 @@ using Graphs = std::vector<Graph<typename Fleet::Client>>;
 template <class Fleet, class Work>
 Graphs<Fleet> graphs_of(Fleet& fleet, Work&& work) {
   Graphs<Fleet> graphs;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     client.graph_prepare();
     client.graph_start_capture();
     work(rank, client);
@@ -77,12 +77,12 @@ TEMPLATE_TEST_CASE("Collectives in a graph are done anew by each replay, between
                    COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 2);
   const auto count = GENERATE(std::size_t{100}, std::size_t{100'000});
-  const std::size_t ranks = std::min<std::size_t>(TestType::most(), 4);
+  const std::size_t ranks = std::min<std::size_t>(TestType::max_devices(), 4);
   TestType fleet(ranks);
   const CommunicationId all(fleet.devices());
   std::vector<Handle> data;
   std::vector<Handle> sums;
-  fleet.each([&](std::size_t, auto& client) {
+  fleet.for_each([&](std::size_t, auto& client) {
     data.push_back(to_device(client, numbers_of(0, count)));
     sums.push_back(to_device(client, Numbers(count, 7)));
   });
@@ -94,7 +94,7 @@ TEMPLATE_TEST_CASE("Collectives in a graph are done anew by each replay, between
     client.sync_collective();
     launch(client, TestType::Backend::multiply_add(data[rank], 1, 11));
   });
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     CHECK(read_soon(client, sums[rank]) == Numbers(count, 7));  // nothing has run
   });
   Numbers expected = numbers_of(0, count);
@@ -102,7 +102,7 @@ TEMPLATE_TEST_CASE("Collectives in a graph are done anew by each replay, between
     for (auto& graph : graphs) graph.replay();
     const Numbers summed = multiplied(times(multiplied(expected, 3, 1), ranks), 5, 2);
     expected = multiplied(times(summed, ranks), 1, 11);
-    fleet.each([&](std::size_t rank, auto& client) {
+    fleet.for_each([&](std::size_t rank, auto& client) {
       CHECK(read_soon(client, sums[rank]) == summed);
       CHECK(read_soon(client, data[rank]) == expected);
     });
@@ -116,7 +116,7 @@ TEMPLATE_TEST_CASE("Graphs with collectives are replayed in one order with other
   constexpr std::size_t count = 1000;
   const CommunicationId all(fleet.devices());
   std::vector<Handle> data;
-  fleet.each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(count, 1))); });
+  fleet.for_each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(count, 1))); });
   Graphs<TestType> graphs = graphs_of(fleet, [&](std::size_t rank, auto& client) {
     client.all_reduce(data[rank], data[rank], ElementType::I32, all);
     launch(client, TestType::Backend::multiply_add(data[rank], 3, 1));
@@ -133,7 +133,7 @@ TEMPLATE_TEST_CASE("Graphs with collectives are replayed in one order with other
   });
   Numbers expected(count, 1);
   for (int i = 0; i < replays; ++i) expected = multiplied(times(expected, 2), 3, 1);
-  fleet.each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == expected); });
+  fleet.for_each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == expected); });
 }
 
 TEMPLATE_TEST_CASE("L11: a graph keeps the memory that its collectives use", "", COX_FLEETS) {
@@ -148,22 +148,22 @@ TEMPLATE_TEST_CASE("L11: a graph keeps the memory that its collectives use", "",
     client.all_reduce(data[rank], between, ElementType::I32, all);
     client.all_reduce(between, data[rank], ElementType::I32, all);
   };
-  fleet.each([&](std::size_t, auto& client) {
+  fleet.for_each([&](std::size_t, auto& client) {
     data.push_back(to_device(client, Numbers(count, 1)));
     client.graph_prepare();
   });
-  fleet.each(work);
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each(work);
+  fleet.for_each([&](std::size_t rank, auto& client) {
     client.graph_start_capture();
     work(rank, client);
     graphs.push_back(client.graph_stop_capture());
   });
   std::vector<Handle> others;
-  fleet.each([&](std::size_t, auto& client) {
+  fleet.for_each([&](std::size_t, auto& client) {
     for (int i = 0; i < 20; ++i) others.push_back(to_device(client, Numbers(count, -1)));
   });
   for (auto& graph : graphs) graph.replay();
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     for (std::size_t i = 0; i < 20; ++i) CHECK(read_soon(client, others[rank * 20 + i]) == Numbers(count, -1));
     CHECK(read_soon(client, data[rank]) == Numbers(count, 16));  // twice doubled in the rehearsal, and by the replay
   });
@@ -176,7 +176,7 @@ TEMPLATE_TEST_CASE("L10: a rank that does not replay its graph is named, and the
   const CollectiveTimeout timeout(std::chrono::milliseconds(200));
   const CommunicationId all(fleet.devices());
   std::vector<Handle> data;
-  fleet.each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(100, 1))); });
+  fleet.for_each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(100, 1))); });
   Graphs<TestType> graphs = graphs_of(
       fleet, [&](std::size_t rank, auto& client) { client.all_reduce(data[rank], data[rank], ElementType::I32, all); });
   graphs[0].replay();
@@ -187,7 +187,7 @@ TEMPLATE_TEST_CASE("L10: a rank that does not replay its graph is named, and the
 
   fleet[0].ensure_init_collective(all);
   for (auto& graph : graphs) graph.replay();
-  fleet.each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == Numbers(100, 2)); });
+  fleet.for_each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == Numbers(100, 2)); });
 }
 
 TEMPLATE_TEST_CASE("Transfers in a graph are made anew by each replay, between the launches around them", "",
@@ -196,7 +196,7 @@ TEMPLATE_TEST_CASE("Transfers in a graph are made anew by each replay, between t
   const auto count = GENERATE(std::size_t{100}, std::size_t{100'000});
   TestType fleet(2);
   std::vector<Handle> data;
-  fleet.each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(count, 1))); });
+  fleet.for_each([&](std::size_t, auto& client) { data.push_back(to_device(client, Numbers(count, 1))); });
   Graphs<TestType> graphs = graphs_of(fleet, [&](std::size_t rank, auto& client) {
     const DeviceId other = fleet.devices()[1 - rank];
     if (rank == 0) {
@@ -209,14 +209,14 @@ TEMPLATE_TEST_CASE("Transfers in a graph are made anew by each replay, between t
       client.send(data[1], ElementType::I32, other);
     }
   });
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     CHECK(read_soon(client, data[rank]) == Numbers(count, 1));  // nothing has run
   });
   Numbers expected(count, 1);
   for (int replay = 0; replay < 4; ++replay) {
     for (auto& graph : graphs) graph.replay();
     expected = multiplied(multiplied(expected, 3, 1), 5, 2);
-    fleet.each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == expected); });
+    fleet.for_each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == expected); });
   }
 }
 
@@ -235,11 +235,11 @@ TEMPLATE_TEST_CASE("What a graph takes to another device lies in memory that bot
     fleet[0].send(data, ElementType::I32, fleet.devices()[1]);
     fleet[1].receive(result, ElementType::I32, fleet.devices()[0]);
   };
-  fleet.each([](std::size_t, auto& client) { client.graph_prepare(); });
+  fleet.for_each([](std::size_t, auto& client) { client.graph_prepare(); });
   work();
-  fleet.each([](std::size_t, auto& client) { client.graph_start_capture(); });
+  fleet.for_each([](std::size_t, auto& client) { client.graph_start_capture(); });
   work();
-  fleet.each([&](std::size_t, auto& client) { graphs.push_back(client.graph_stop_capture()); });
+  fleet.for_each([&](std::size_t, auto& client) { graphs.push_back(client.graph_stop_capture()); });
   std::vector<Handle> others;
   for (int i = 0; i < 20; ++i) others.push_back(to_device(fleet[1], Numbers(count, -1)));
   for (int replay = 0; replay < 3; ++replay) {
@@ -275,7 +275,7 @@ TEMPLATE_TEST_CASE("L10: a side that does not replay its part of a transfer is n
   TestType fleet(2);
   const CollectiveTimeout timeout(std::chrono::milliseconds(200));
   std::vector<Handle> data;
-  fleet.each([&](std::size_t rank, auto& client) { data.push_back(to_device(client, numbers_of(rank, 100))); });
+  fleet.for_each([&](std::size_t rank, auto& client) { data.push_back(to_device(client, numbers_of(rank, 100))); });
   Graphs<TestType> graphs = graphs_of(fleet, [&](std::size_t rank, auto& client) {
     const DeviceId other = fleet.devices()[1 - rank];
     rank == 0 ? client.send(data[0], ElementType::I32, other) : client.receive(data[1], ElementType::I32, other);

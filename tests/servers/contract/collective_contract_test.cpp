@@ -14,12 +14,12 @@ TEMPLATE_TEST_CASE("all_reduce gives every rank the reduction", "", COX_FLEETS) 
   COX_REQUIRE_FLEET(TestType, 4);
   TestType fleet(4);
   std::vector<Handle> results;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     const Handle source = to_device(client, numbers_of(rank, 1000));
     results.push_back(client.empty(source.size()));
     client.all_reduce(source, results.back(), ElementType::I32, fleet.devices());
   });
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     client.sync_collective();
     REQUIRE(from_device<std::int32_t>(client, results[rank]) == sum_of(4, 1000));
   });
@@ -35,7 +35,7 @@ TEMPLATE_TEST_CASE("Every collective moves what its name says", "", COX_FLEETS) 
     Handle reduce, broadcast, gather, scatter, exchange;
   };
   std::vector<Results> results(3);
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     const Handle source = to_device(client, numbers_of(rank, count));
     const auto memory = [&](std::size_t elements) { return client.empty(elements * sizeof(std::int32_t)); };
     Results& its = results[rank] = {memory(count), memory(count), memory(3 * count), memory(count / 3), memory(count)};
@@ -52,7 +52,7 @@ TEMPLATE_TEST_CASE("Every collective moves what its name says", "", COX_FLEETS) 
     const Numbers part = numbers_of(rank, count);
     gathered.insert(gathered.end(), part.begin(), part.end());
   }
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     const Results& its = results[rank];
     Numbers exchanged;
     for (std::size_t from = 0; from < 3; ++from) {
@@ -70,7 +70,7 @@ TEMPLATE_TEST_CASE("Transfers between two devices come in the order of each way"
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   std::vector<Handle> received[2];
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     const DeviceId other = fleet.devices()[1 - rank];
     for (std::size_t i = 0; i < 10; ++i) {
       client.send(to_device(client, numbers_of(10 * rank + i, 100)), ElementType::I32, other);
@@ -78,7 +78,7 @@ TEMPLATE_TEST_CASE("Transfers between two devices come in the order of each way"
       client.receive(received[rank].back(), ElementType::I32, other);
     }
   });
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     for (std::size_t i = 0; i < 10; ++i)
       REQUIRE(from_device<std::int32_t>(client, received[rank][i]) == numbers_of(10 * (1 - rank) + i, 100));
   });

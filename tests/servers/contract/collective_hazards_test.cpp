@@ -48,7 +48,7 @@ TEMPLATE_TEST_CASE("H2: one device may be asked for 10,000 things before the oth
     for (int write = 0; write < 17; ++write) fleet[0].write(other, Bytes::zeroed(64));
   }
   for (std::size_t i = 0; i < collectives; ++i) sums[1].emplace_back(fleet[1], all, 8);
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     settle(client);
     REQUIRE(std::ranges::all_of(sums[rank], [&](const Sum& sum) { return sum.right(client); }));
   });
@@ -88,9 +88,9 @@ TEMPLATE_TEST_CASE("H6: tasks of two devices may ask each other's devices for a 
       fleet[1 - rank].device_handle().submit([&client = fleet[rank], &sum = sums[rank][round], &fleet](auto&) {
         sum.emplace(client, fleet.devices(), 10);
       });
-  fleet.each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+  fleet.for_each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
   for (std::size_t round = 0; round < rounds; ++round)
-    fleet.each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank][round]->right(client)); });
+    fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank][round]->right(client)); });
 }
 
 TEMPLATE_TEST_CASE("H7: devices may be held exclusively around a collective, and its result awaited there", "",

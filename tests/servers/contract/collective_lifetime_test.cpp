@@ -86,7 +86,7 @@ TEMPLATE_TEST_CASE("L11: a collective has its sources though their handles are d
     for (const std::size_t count : {1UL, 100UL, 5'000UL, 300'000UL}) {
       INFO(operation.name << " of " << count);
       std::vector<Handle> results;
-      fleet.each([&](std::size_t rank, auto& client) {
+      fleet.for_each([&](std::size_t rank, auto& client) {
         Handle source = to_device(client, numbers_of(rank, operation.gives * count));
         const std::size_t bytes = source.size();
         results.push_back(client.empty(operation.gets * count * sizeof(std::int32_t)));
@@ -96,7 +96,7 @@ TEMPLATE_TEST_CASE("L11: a collective has its sources though their handles are d
         overwrite_free_memory(client, bytes);  // before the others have asked
         get_soon(client.sync());
       });
-      fleet.each([&](std::size_t rank, auto& client) {
+      fleet.for_each([&](std::size_t rank, auto& client) {
         const Numbers expected = operation.result(rank, count);
         settle(client);
         if (!expected.empty()) REQUIRE(read_soon(client, results[rank]) == expected);
@@ -113,7 +113,7 @@ TEMPLATE_TEST_CASE("L11: a collective does not disturb whoever has the memory af
     for (const std::size_t count : {1UL, 100UL, 5'000UL, 300'000UL}) {
       INFO(operation.name << " of " << count);
       std::vector<std::vector<Handle>> later(world);
-      fleet.each([&](std::size_t rank, auto& client) {
+      fleet.for_each([&](std::size_t rank, auto& client) {
         const std::size_t bytes = operation.gets * count * sizeof(std::int32_t);
         {
           const Handle source = to_device(client, numbers_of(rank, operation.gives * count));
@@ -123,7 +123,7 @@ TEMPLATE_TEST_CASE("L11: a collective does not disturb whoever has the memory af
         }
         for (int i = 0; i < 3; ++i) later[rank].push_back(to_device(client, Numbers(operation.gets * count, 7)));
       });
-      fleet.each([&](std::size_t rank, auto& client) {
+      fleet.for_each([&](std::size_t rank, auto& client) {
         settle(client);
         for (const Handle& handle : later[rank])
           REQUIRE(read_soon(client, handle) == Numbers(operation.gets * count, 7));
@@ -211,7 +211,7 @@ TEMPLATE_TEST_CASE("L11: what uses memory after a refused operation waits for wh
   };
   // The communicator is made, and the code of both types is loaded: loading waits for kernels that run.
   for (const ElementType type : {ElementType::I32, ElementType::F32}) ask(type, type);
-  fleet.each([](std::size_t, auto& client) { settle(client); });
+  fleet.for_each([](std::size_t, auto& client) { settle(client); });
 
   typename Backend::Gate gate(first);
   launch(first, gate.fill(data, 7));

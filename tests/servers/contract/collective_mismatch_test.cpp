@@ -73,7 +73,7 @@ TEMPLATE_TEST_CASE("A mismatch is told to every rank with both call sites, and t
     const std::size_t odd = static_cast<std::size_t>(&differing - cases.data()) % 2 == 0 ? 2 : 1;
     std::vector<Handle> large;
     std::source_location sites[2];
-    fleet.each([&](std::size_t rank, auto& client) {
+    fleet.for_each([&](std::size_t rank, auto& client) {
       large.push_back(to_device(client, numbers_of(rank, 60)));
       const Handle small = to_device(client, numbers_of(rank, 30));
       const auto put = [&](const Ask& ask) {
@@ -84,7 +84,7 @@ TEMPLATE_TEST_CASE("A mismatch is told to every rank with both call sites, and t
       else
         client.collective_group(all, put(differing.first), sites[0] = std::source_location::current());
     });
-    fleet.each([&](std::size_t rank, auto& client) {
+    fleet.for_each([&](std::size_t rank, auto& client) {
       const auto failures = failures_of(client);
       REQUIRE(kinds_of(failures) == std::vector{Kind::Mismatch});
       INFO(failures[0].what);
@@ -93,8 +93,8 @@ TEMPLATE_TEST_CASE("A mismatch is told to every rank with both call sites, and t
       REQUIRE(read_soon(client, large[rank]) == numbers_of(rank, 60));
     });
     std::vector<Sum> sums;
-    fleet.each([&](std::size_t, auto& client) { sums.emplace_back(client, all, 100); });
-    fleet.each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
+    fleet.for_each([&](std::size_t, auto& client) { sums.emplace_back(client, all, 100); });
+    fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
   }
 }
 

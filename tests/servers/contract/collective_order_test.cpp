@@ -137,7 +137,7 @@ TEMPLATE_TEST_CASE("H5: what comes behind a refused operation is not released be
   constexpr std::size_t count = 100;
   constexpr auto type = ElementType::I32;
   std::vector<Handle> data;
-  fleet.each([&](std::size_t rank, auto& client) { data.push_back(to_device(client, numbers_of(rank, count))); });
+  fleet.for_each([&](std::size_t rank, auto& client) { data.push_back(to_device(client, numbers_of(rank, count))); });
   const auto sum = [&](const auto& client, std::size_t rank, std::size_t with) {
     client.all_reduce(data[rank], data[rank], type, {devices[rank], devices[with]});
   };
@@ -150,7 +150,7 @@ TEMPLATE_TEST_CASE("H5: what comes behind a refused operation is not released be
   REQUIRE(kinds_of(failures_of(fleet[1])) == std::vector{Kind::Mismatch});
   sum(apart, 0, 2);
   sum(fleet[2], 2, 0);
-  fleet.each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+  fleet.for_each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
   sum(fleet[1], 1, 0);
   Numbers of_two(count);
   Numbers of_all(count);

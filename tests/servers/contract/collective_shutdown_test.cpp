@@ -52,8 +52,8 @@ std::vector<Kind> kinds_of(Future<void> future) {
 template <class Fleet>
 void require_service(Fleet& fleet) {
   std::vector<Sum> sums;
-  fleet.each([&](std::size_t, auto& client) { sums.emplace_back(client, fleet.devices(), 100); });
-  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
+  fleet.for_each([&](std::size_t, auto& client) { sums.emplace_back(client, fleet.devices(), 100); });
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ TEMPLATE_TEST_CASE("H9: all devices are shut down at once while they wait for ea
   REQUIRE(shutdown_all() == ShutdownOutcome::Drained);
   REQUIRE(Clock::now() - begin < bound);
   for (Future<void>& future : waiting) REQUIRE(kinds_of(std::move(future)) == std::vector(5, Kind::Aborted));
-  fleet.each([&](std::size_t rank, auto&) { fleet.reopen(rank); });
+  fleet.for_each([&](std::size_t rank, auto&) { fleet.reopen(rank); });
   require_service(fleet);
 }
 
@@ -161,7 +161,7 @@ TEMPLATE_TEST_CASE("H9: threads shut each other's devices down while they wait f
     shutdown_all();
     REQUIRE(kinds_of(std::move(waiting)) == std::vector(5, Kind::Aborted));
   }
-  fleet.each([&](std::size_t rank, auto&) { fleet.reopen(rank); });
+  fleet.for_each([&](std::size_t rank, auto&) { fleet.reopen(rank); });
   require_service(fleet);
 }
 
@@ -264,7 +264,7 @@ TEMPLATE_TEST_CASE("L16: a device that was shut down is refused at once by all t
   const Sum first(fleet[0], others, 100);
   const Sum second(fleet[1], others, 100);
   CHECK((first.right(fleet[0]) && second.right(fleet[1])));
-  fleet.each([](std::size_t rank, auto& client) {
+  fleet.for_each([](std::size_t rank, auto& client) {
     if (rank != 2) settle(client);
   });
   fleet.reopen(2);
@@ -382,10 +382,10 @@ TEMPLATE_TEST_CASE("L16: ranks that wait are told within 100 ms that one has giv
   COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const CommunicationId all(fleet.devices());
-  fleet.each([&](std::size_t, auto& client) { client.ensure_init_collective(all); });
+  fleet.for_each([&](std::size_t, auto& client) { client.ensure_init_collective(all); });
   require_service(fleet);  // what has to be opened is
   Future<void> waiting[] = {pending(fleet[0], all), pending(fleet[1], all)};
-  fleet.each(
+  fleet.for_each(
       [](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });  // all have asked
   const auto begin = Clock::now();
   fleet[2].abort_collective(all, std::make_exception_ptr(std::runtime_error("no more data")));

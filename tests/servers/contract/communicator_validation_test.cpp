@@ -96,21 +96,21 @@ TEMPLATE_TEST_CASE("Operations that make no sense are refused, and leave nothing
   client.collective_group(all, [](CollectiveGroup&) {});  // nothing
   settle(client);
   std::vector<Sum> sums;  // the first operation for all three
-  fleet.each([&](std::size_t, auto& each) { sums.emplace_back(each, all, 100); });
-  fleet.each([&](std::size_t rank, auto& each) { REQUIRE(sums[rank].right(each)); });
+  fleet.for_each([&](std::size_t, auto& each) { sums.emplace_back(each, all, 100); });
+  fleet.for_each([&](std::size_t rank, auto& each) { REQUIRE(sums[rank].right(each)); });
 }
 
 TEMPLATE_TEST_CASE("Operations of no elements are operations", "", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
-  fleet.each([&](std::size_t, auto& client) {
+  fleet.for_each([&](std::size_t, auto& client) {
     const Handle empty = client.empty(0);
     client.all_reduce(empty, empty, ElementType::I32, all);
     client.all_gather(empty, client.empty(0), ElementType::I32, all);
   });
   const Handle there = fleet[0].to_client(fleet[0].empty(0), fleet[1], ElementType::I32);
-  fleet.each([&](std::size_t, auto& client) { settle(client); });
+  fleet.for_each([&](std::size_t, auto& client) { settle(client); });
   REQUIRE(read_soon(fleet[1], there).empty());
 }
 

@@ -35,7 +35,7 @@
 
 /// Ends the test, saying so, where there are fewer devices of that kind.
 #define COX_REQUIRE_DEVICES(Backend, count)                                              \
-  if (const std::string cox_lack = Backend::lack_of_devices(count); !cox_lack.empty()) { \
+  if (const std::string cox_lack = Backend::missing_devices(count); !cox_lack.empty()) { \
     WARN("skipped: needs " << cox_lack);                                                 \
     return;                                                                              \
   }

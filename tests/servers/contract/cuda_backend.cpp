@@ -50,7 +50,7 @@ bool wait_for(std::uint32_t& word, std::chrono::seconds limit) {
 
 }  // namespace
 
-std::string CudaBackend::lack_of_devices(std::size_t count) {
+std::string CudaBackend::missing_devices(std::size_t count) {
   if (const std::string& lack = prepare_cuda_stand_in(); !lack.empty()) return lack;
   const std::size_t found = enumerate_cuda_devices().size();
   if (found >= count) return {};

@@ -20,15 +20,15 @@ struct CudaBackend {
   using Work = test::Work<CudaKernel>;
 
   static constexpr std::uint16_t device_type = cuda_device_type;
-  static constexpr std::size_t least_memory = std::size_t{2} << 20U;
+  static constexpr std::size_t min_memory = std::size_t{2} << 20U;
   static constexpr std::size_t fine_memory = std::size_t{2} << 30U;
-  static constexpr std::size_t least_pinned = std::size_t{2} << 20U;
+  static constexpr std::size_t min_pinned = std::size_t{2} << 20U;
   static constexpr TimingMethod timing = TimingMethod::Device;
   static constexpr bool threads_are_counted = false;
   static constexpr bool graphs_stay_for_replays = false;
   static constexpr std::size_t program_length = 5;
 
-  [[nodiscard]] static std::string lack_of_devices(std::size_t count);
+  [[nodiscard]] static std::string missing_devices(std::size_t count);
   [[nodiscard]] static std::size_t device_count(const DeviceOptions&) { return enumerate_cuda_devices().size(); }
   static void set_options(const DeviceOptions& options);
   static void reset_options();

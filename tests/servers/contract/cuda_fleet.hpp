@@ -18,8 +18,8 @@ class CudaFleet {
  public:
   using Client = CudaClient;
   using Backend = CudaBackend;
-  [[nodiscard]] static std::string lack_of_devices(std::size_t count) { return Backend::lack_of_devices(count); }
-  [[nodiscard]] static std::size_t most() { return std::min<std::size_t>(enumerate_cuda_devices().size(), 6); }
+  [[nodiscard]] static std::string missing_devices(std::size_t count) { return Backend::missing_devices(count); }
+  [[nodiscard]] static std::size_t max_devices() { return std::min<std::size_t>(enumerate_cuda_devices().size(), 6); }
   static constexpr bool late_rank_writes = true;  // a kernel that waits in a stream cannot be taken back
   static constexpr bool starts_when_given = true;
   static constexpr std::size_t slowness = 15;
@@ -55,7 +55,7 @@ class CudaFleet {
   [[nodiscard]] Client& operator[](std::size_t rank) { return clients_[rank]; }
   [[nodiscard]] const std::vector<DeviceId>& devices() const noexcept { return devices_; }
   template <class F>
-  void each(F&& f) {
+  void for_each(F&& f) {
     for (std::size_t rank = 0; rank < size(); ++rank) f(rank, clients_[rank]);
   }
   void reopen(std::size_t rank) {

@@ -26,9 +26,9 @@ class HostFleet {
  public:
   using Client = HostClient;
   using Backend = HostBackend;
-  [[nodiscard]] static std::string lack_of_devices(std::size_t count) { return Backend::lack_of_devices(count); }
+  [[nodiscard]] static std::string missing_devices(std::size_t count) { return Backend::missing_devices(count); }
   /// At most so many devices.
-  [[nodiscard]] static std::size_t most() noexcept { return 6; }
+  [[nodiscard]] static std::size_t max_devices() noexcept { return 6; }
   /// What a rank that comes late to an operation which was given up finds: its memory as it was.
   static constexpr bool late_rank_writes = false;
   /// Whether an operation has started when its device has been given it, though the stream has not come to it.
@@ -82,7 +82,7 @@ class HostFleet {
   [[nodiscard]] const std::vector<DeviceId>& devices() const noexcept { return devices_; }
   /// Calls `f(rank, client)` for each, in order.
   template <class F>
-  void each(F&& f) {
+  void for_each(F&& f) {
     for (std::size_t rank = 0; rank < size(); ++rank) f(rank, clients_[rank]);
   }
   /// The device is shut down and opened again.

@@ -44,11 +44,11 @@ TEMPLATE_TEST_CASE("The flight recorders show what is done, and which rank waits
   COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const CommunicationId all(fleet.devices());
-  fleet.each([&](std::size_t, auto& client) { static_cast<void>(Sum(client, all, 100)); });
-  fleet.each([&](std::size_t, auto& client) { settle(client); });
+  fleet.for_each([&](std::size_t, auto& client) { static_cast<void>(Sum(client, all, 100)); });
+  fleet.for_each([&](std::size_t, auto& client) { settle(client); });
   fleet[0].barrier(all);
   fleet[2].barrier(all);
-  fleet.each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+  fleet.for_each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
   const auto entries = recorded_operations();
   REQUIRE(entries.size() == 5);
   REQUIRE(count_of(entries, "state", "completed") == 3);
@@ -58,7 +58,7 @@ TEMPLATE_TEST_CASE("The flight recorders show what is done, and which rank waits
     REQUIRE(entries[i].at("rank") == (i == 3 ? 0 : 2));
   }
   fleet[1].barrier(all);
-  fleet.each([&](std::size_t, auto& client) { settle(client); });
+  fleet.for_each([&](std::size_t, auto& client) { settle(client); });
   REQUIRE(count_of(recorded_operations(), "state", "completed") == 6);
 }
 
@@ -67,13 +67,13 @@ TEMPLATE_TEST_CASE("The flight recorders show operations that have begun, and th
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
   std::vector<Sum> first;  // what the communicator opens has been opened
-  fleet.each([&](std::size_t, auto& client) { first.emplace_back(client, fleet.devices(), 100); });
-  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
+  fleet.for_each([&](std::size_t, auto& client) { first.emplace_back(client, fleet.devices(), 100); });
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
   typename TestType::Hold hold;
   hold.launch(fleet[1]);
   hold.wait_until_entered();
   const Sum sums[] = {{fleet[0], fleet.devices(), 100}, {fleet[1], fleet.devices(), 100}};
-  fleet.each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+  fleet.for_each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
   const auto entries = recorded_operations();
   REQUIRE(entries.size() == 4);
   for (const json& entry : std::span(entries).last(2)) {
@@ -84,7 +84,7 @@ TEMPLATE_TEST_CASE("The flight recorders show operations that have begun, and th
     REQUIRE(entry.at("time_discovered_started_ns").is_null());
   }
   hold.open();
-  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
 }
 
 TEMPLATE_TEST_CASE("A failure writes the flight recorders to the file that is set", "", COX_FLEETS) {
@@ -106,7 +106,7 @@ TEMPLATE_TEST_CASE("A failure writes the flight recorders to the file that is se
     reset_settings({"collectives.timeout"});  // rank 1 compiles a kernel before it asks
     fleet[0].barrier(all);
     const Sum sum(fleet[1], all, 100);
-    fleet.each(
+    fleet.for_each(
         [&](std::size_t, auto& client) { REQUIRE(kinds_of(failures_of(client)) == std::vector{Kind::Mismatch}); });
     const json entries = content_of(file.path()).at(0).at("entries");
     REQUIRE(entries.size() == 2);
@@ -117,8 +117,8 @@ TEMPLATE_TEST_CASE("A failure writes the flight recorders to the file that is se
     const CommunicationId pair{fleet.devices()[0], fleet.devices()[1]};
     fleet[0].ensure_init_collective(pair);
     std::vector<Sum> first;  // what that opens has been opened
-    fleet.each([&](std::size_t, auto& client) { first.emplace_back(client, pair, 100); });
-    fleet.each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
+    fleet.for_each([&](std::size_t, auto& client) { first.emplace_back(client, pair, 100); });
+    fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
     const Sum sum(fleet[0], pair, 100);
     auto end = fleet[0].sync();
     get_soon(std::move(end));

@@ -39,7 +39,7 @@ using Buckets = std::vector<std::unique_ptr<GradientBuckets<Client>>>;
 template <class Fleet>
 auto buckets_of(Fleet& fleet, std::size_t gradients, ReduceOperation operation) {
   Buckets<typename Fleet::Client> buckets;
-  fleet.each([&](std::size_t, auto& client) {
+  fleet.for_each([&](std::size_t, auto& client) {
     buckets.push_back(std::make_unique<GradientBuckets<typename Fleet::Client>>(
         client, fleet.devices(), model(gradients), operation,
         BucketOptions{.bucket_bytes = 4000, .first_bucket_bytes = 1000}));
@@ -68,7 +68,7 @@ TEMPLATE_TEST_CASE("Gradients that ranks add in different orders are reduced in 
         buckets[rank]->finish().get();
       });
     for (std::thread& rank : ranks) rank.join();
-    fleet.each([&](std::size_t rank, auto& client) {
+    fleet.for_each([&](std::size_t rank, auto& client) {
       for (std::size_t i = 0; i < gradients; ++i) {
         std::vector<float> sum(gradient_size);
         for (std::size_t from = 0; from < fleet.size(); ++from)
@@ -84,11 +84,11 @@ TEMPLATE_TEST_CASE("A bucket is reduced while gradients of later ones are still 
   TestType fleet(2);
   auto buckets = buckets_of(fleet, 4, ReduceOperation::Mean);
   std::vector<Handle> last;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     last.push_back(to_device(client, gradient(2 * rank, 3, 0)));
     buckets[rank]->add(3, last.back());
   });
-  fleet.each(
+  fleet.for_each(
       [&](std::size_t rank, auto& client) { REQUIRE(from_device<float>(client, last[rank]) == gradient(1, 3, 0)); });
 }
 
@@ -98,7 +98,7 @@ TEMPLATE_TEST_CASE("What is added wrongly is refused, and the step goes on", "",
   auto buckets = buckets_of(fleet, 2, ReduceOperation::Sum);
   const auto refused = [](auto f) { return kind_of<CollectiveError>(f) == CollectiveError::Kind::Validation; };
   std::vector<Handle> memory;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     const Handle right = to_device(client, gradient(rank, 0, 0));
     CHECK(refused([&] { buckets[rank]->add(2, right); }));
     CHECK(refused([&] { buckets[rank]->add(0, right.offset_start(4)); }));
@@ -110,7 +110,7 @@ TEMPLATE_TEST_CASE("What is added wrongly is refused, and the step goes on", "",
     memory.push_back(right);
   });
   for (auto& its : buckets) its->finish().get();
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     REQUIRE(from_device<float>(client, memory[rank]) == std::vector<float>(gradient_size, 1));
   });
 }
@@ -228,7 +228,7 @@ TEMPLATE_TEST_CASE("L12: buckets in a capture are refused with a typed error on 
   auto buckets = buckets_of(fleet, 1, ReduceOperation::Sum);
   std::vector<Handle> memory;
   std::vector<Future<void>> reduced;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     memory.push_back(to_device(client, gradient(rank, 0, 0)));
     client.sync().get();
     client.graph_prepare();
@@ -237,7 +237,7 @@ TEMPLATE_TEST_CASE("L12: buckets in a capture are refused with a typed error on 
     buckets[rank]->add(0, memory[rank]);
     reduced.push_back(buckets[rank]->finish());
   });
-  fleet.each([&](std::size_t, auto& client) {
+  fleet.for_each([&](std::size_t, auto& client) {
     try {
       static_cast<void>(client.graph_stop_capture());
       FAIL("a capture has buckets in it");
@@ -254,7 +254,7 @@ TEMPLATE_TEST_CASE("L12: buckets in a capture are refused with a typed error on 
       CHECK(kind_in<CollectiveError>(unhealthy.cause()) == Kind::RankFailed);
     }
   }
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     settle(client);
     CHECK(from_device<float>(client, memory[rank]) == gradient(rank, 0, 0));
   });

@@ -20,15 +20,15 @@ namespace {
 template <class Fleet>
 struct HeldPair {
   HeldPair() {
-    fleet.each([&](std::size_t rank, auto& client) { data[rank] = to_device(client, numbers_of(0, 1000)); });
+    fleet.for_each([&](std::size_t rank, auto& client) { data[rank] = to_device(client, numbers_of(0, 1000)); });
     ask();  // all is made
-    fleet.each([](std::size_t, auto& client) { settle(client); });
+    fleet.for_each([](std::size_t, auto& client) { settle(client); });
     hold.launch(fleet[1]);
     hold.wait_until_entered();
   }
   /// For a maximum, of both.
   void ask() {
-    fleet.each([&](std::size_t rank, auto& client) {
+    fleet.for_each([&](std::size_t rank, auto& client) {
       client.all_reduce(data[rank], data[rank], ElementType::I32, fleet.devices(), ReduceOperation::Max);
     });
   }
@@ -37,7 +37,8 @@ struct HeldPair {
   /// Lets the second device go on; all that was asked for is done.
   void finish() {
     hold.open();
-    fleet.each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == numbers_of(0, 1000)); });
+    fleet.for_each(
+        [&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == numbers_of(0, 1000)); });
   }
 
   Fleet fleet{2};
@@ -61,7 +62,7 @@ TEMPLATE_TEST_CASE("T3: a device that is far ahead of another does not hold up i
     for (int k = 0; k < 200; ++k) pair.ask();
     pair.check_other_stream();
     // The device threads are kept in step: one may not ask for more than collectives.max_ahead alone.
-    pair.fleet.each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+    pair.fleet.for_each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
   }
   pair.finish();
 }
@@ -84,13 +85,13 @@ TEMPLATE_TEST_CASE("T1: what an operation of a new kind needs holds nobody up wh
   HeldPair<TestType> pair;
   pair.ask();
   std::vector<Handle> wide;
-  pair.fleet.each([&](std::size_t rank, auto& client) {
+  pair.fleet.for_each([&](std::size_t rank, auto& client) {
     wide.push_back(to_device(client, std::vector<std::uint64_t>(100, rank + 1)));
     client.all_reduce(wide.back(), wide.back(), ElementType::U64, pair.fleet.devices());  // code of its own on GPUs
   });
   for (int i = 0; i < 3; ++i) pair.check_other_stream();
   pair.finish();
-  pair.fleet.each([&](std::size_t rank, auto& client) {
+  pair.fleet.for_each([&](std::size_t rank, auto& client) {
     CHECK(read_soon<std::uint64_t>(client, wide[rank]) == std::vector<std::uint64_t>(100, 3));
   });
 }

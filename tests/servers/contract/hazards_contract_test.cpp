@@ -145,10 +145,10 @@ TEMPLATE_TEST_CASE(
     "L11: memory is nobody else's until the work that was given it has run, however early handles are dropped", "",
     COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device({.memory = 2 * TestType::least_memory});
+  OpenDevice<TestType> device({.memory = 2 * TestType::min_memory});
   const auto& client = device.client();
   const auto other = device.on_new_stream();
-  constexpr std::size_t elements = TestType::least_memory / 4 - 24;  // two buffers of as many fill the device
+  constexpr std::size_t elements = TestType::min_memory / 4 - 24;  // two buffers of as many fill the device
   typename TestType::Gate gate(client);
   {
     const Handle data = upload(client, Words(elements, 1));

@@ -28,11 +28,11 @@ struct HostBackend {
 
   static constexpr std::uint16_t device_type = host_device_type;
   /// Bytes of the smallest device: memory comes in pieces of it.
-  static constexpr std::size_t least_memory = std::size_t{4} << 10U;
+  static constexpr std::size_t min_memory = std::size_t{4} << 10U;
   /// Bytes of a device that hands its memory out in pieces of a thousandth.
   static constexpr std::size_t fine_memory = std::size_t{64} << 20U;
   /// Bytes of staging memory, at least.
-  static constexpr std::size_t least_pinned = std::size_t{64} << 10U;
+  static constexpr std::size_t min_pinned = std::size_t{64} << 10U;
   /// What tells how long work takes.
   static constexpr TimingMethod timing = TimingMethod::System;
   /// All threads of the process are the library's and the test's.
@@ -42,7 +42,7 @@ struct HostBackend {
   /// Random programs are of so many steps for every ten.
   static constexpr std::size_t program_length = 10;
 
-  [[nodiscard]] static std::string lack_of_devices(std::size_t) { return {}; }
+  [[nodiscard]] static std::string missing_devices(std::size_t) { return {}; }
   [[nodiscard]] static std::size_t device_count(const DeviceOptions& options) { return options.devices; }
   static void set_options(const DeviceOptions& options) {
     set_host_options({.device_count = options.devices,

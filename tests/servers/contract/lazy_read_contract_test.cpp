@@ -190,9 +190,9 @@ TEMPLATE_TEST_CASE("L12: a failed download says why, and the next access tries a
 TEMPLATE_TEST_CASE("Lazy bytes of memory that cannot be had fail with its cause, and those of no tensor at once", "",
                    COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device({.memory = TestType::least_memory});
+  OpenDevice<TestType> device({.memory = TestType::min_memory});
   auto client = device.on_new_stream();
-  const Bytes bytes = lazy_bytes(client, whole(client.empty(2 * TestType::least_memory)));
+  const Bytes bytes = lazy_bytes(client, whole(client.empty(2 * TestType::min_memory)));
   CHECK(kind_of<ServerError>([&] { (void)bytes.data(); }) == ServerError::Kind::Unhealthy);
   CHECK(kind_of<IoError>([&] { (void)bytes.data(); }) == IoError::Kind::AllocationFailed);
   const Handle handle = client.empty(16);

@@ -58,13 +58,13 @@ TEMPLATE_TEST_CASE("Out of memory says who has it", "", COX_BACKENDS) {
 
 TEMPLATE_TEST_CASE("Device memory has a capacity, and is there again when it was given back", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  OpenDevice<TestType> device({.memory = TestType::least_memory, .threads = 1});
+  OpenDevice<TestType> device({.memory = TestType::min_memory, .threads = 1});
   const auto& client = device.client();
   for (int i = 0; i < 3; ++i) {
-    const Handle all = client.empty(TestType::least_memory);
+    const Handle all = client.empty(TestType::min_memory);
     client.sync().get();
   }
-  REQUIRE(client.properties().memory.capacity == TestType::least_memory);
+  REQUIRE(client.properties().memory.capacity == TestType::min_memory);
 }
 
 TEMPLATE_TEST_CASE("Cleanup waits for no kernel", "", COX_BACKENDS) {

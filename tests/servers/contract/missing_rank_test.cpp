@@ -143,15 +143,15 @@ TEMPLATE_TEST_CASE("L10: a rank whose stream does not come to it is named, and n
     fleet[0].ensure_init_collective(all);
   }
   std::vector<Sum> first;  // what that opens may wait for what runs
-  fleet.each([&](std::size_t, auto& client) { first.emplace_back(client, all, 100); });
-  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
+  fleet.for_each([&](std::size_t, auto& client) { first.emplace_back(client, all, 100); });
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
   typename TestType::Hold hold;
   hold.launch(fleet[1]);
   hold.wait_until_entered();
   const auto begin = Clock::now();
   std::vector<Handle> data;
   std::vector<Future<void>> ends;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     data.push_back(to_device(client, numbers_of(rank, 1000)));
     client.all_reduce(data[rank], data[rank], ElementType::I32, all);
     client.all_reduce(data[rank], data[rank], ElementType::I32, all);  // behind it
@@ -178,8 +178,8 @@ TEMPLATE_TEST_CASE("L10: a rank whose stream does not come to it is named, and n
 
   fleet[1].ensure_init_collective(all);
   std::vector<Sum> sums;
-  fleet.each([&](std::size_t, auto& client) { sums.emplace_back(client, all, 100); });
-  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
+  fleet.for_each([&](std::size_t, auto& client) { sums.emplace_back(client, all, 100); });
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
 }
 
 // Of host devices alone: a copy that a GPU has been given cannot be taken back, so that the receiver's stream waits,

@@ -201,7 +201,7 @@ template <class Fleet>
 void run_programs(std::size_t programs, std::uint64_t first_seed) {
   constexpr std::size_t at_once = 50;  // programs on one fleet
   for (std::size_t done = 0; done < programs;) {
-    Fleet fleet(Fleet::most());
+    Fleet fleet(Fleet::max_devices());
     const Handle stale = to_device(fleet[0], CollectiveProgram::Buffer(buffer_elements, 0));
     fleet.reopen(0);
     for (std::size_t i = 0; i < at_once && done < programs; ++i, ++done) {

@@ -33,7 +33,7 @@ constexpr DeviceOptions roomy{.memory = 8 * Backend::fine_memory, .threads = 4, 
 /// where granules are larger, room for all of them several times.
 template <class Backend>
 constexpr DeviceOptions tight{
-    .memory = std::max(std::size_t{4} << 20U, 4 * Backend::least_memory), .threads = 4, .devices = 1};
+    .memory = std::max(std::size_t{4} << 20U, 4 * Backend::min_memory), .threads = 4, .devices = 1};
 constexpr RandomProgramOptions in_tight_memory{
     .bytes = std::size_t{1} << 20U, .allocations = 150, .largest = std::size_t{64} << 10U};
 

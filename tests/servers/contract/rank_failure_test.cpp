@@ -28,13 +28,13 @@ template <class Fleet>
 std::vector<std::exception_ptr> causes_of(Fleet& fleet, const Handle& bad) {
   const CommunicationId all(fleet.devices());
   std::vector<Handle> results;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     const Handle source = rank == 1 ? bad : client.create(Bytes::copy_of(numbers_of(rank, bad.size_in_used() / 4)));
     results.push_back(to_device(client, numbers_of(9, bad.size_in_used() / 4)));
     client.all_reduce(source, results.back(), ElementType::I32, all);
   });
   std::vector<std::exception_ptr> causes;
-  fleet.each([&](std::size_t rank, auto& client) {
+  fleet.for_each([&](std::size_t rank, auto& client) {
     const auto failures = failures_of(client);
     REQUIRE(kinds_of(failures) == std::vector{Kind::RankFailed});
     REQUIRE(mentions(failures[0].what, {fleet.devices()[1].to_string() + " could not take part"}));
@@ -42,8 +42,8 @@ std::vector<std::exception_ptr> causes_of(Fleet& fleet, const Handle& bad) {
     causes.push_back(failures[0].cause);
   });
   std::vector<Sum> sums;
-  fleet.each([&](std::size_t, auto& client) { sums.emplace_back(client, all, 100); });
-  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
+  fleet.for_each([&](std::size_t, auto& client) { sums.emplace_back(client, all, 100); });
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(sums[rank].right(client)); });
   return causes;
 }
 

@@ -90,7 +90,7 @@ class CarelessClient {
       case 3:
         if (below(8) == 0) client_.sync().get();  // now it is complete, and dropped
         return;
-      case 4: return look();
+      case 4: return poll();
       default: keep(std::move(future));
     }
   }
@@ -104,7 +104,7 @@ class CarelessClient {
   }
 
   /// The data is right all the while.
-  void look() {
+  void poll() {
     if (below(16) != 0) return;
     for (const std::uint32_t value : numbers(client_.read_one(data_)))
       if (value != added_) {

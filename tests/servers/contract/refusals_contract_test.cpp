@@ -91,7 +91,7 @@ TEMPLATE_TEST_CASE(
     "L12: out of memory surfaces with its figures, and a handle of a failed allocation carries the cause", "",
     COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
-  constexpr std::size_t capacity = TestType::least_memory;
+  constexpr std::size_t capacity = TestType::min_memory;
   OpenDevice<TestType> device({.memory = capacity, .threads = 1});
   const auto& client = device.client();
   constexpr std::size_t half = capacity / 2 - 48;

@@ -87,16 +87,16 @@ TEMPLATE_TEST_CASE("H5: a transfer does not get ahead of an earlier one that its
   const Handle cubes = upload(second, {1, 1, 1});
   const Handle data[] = {to_device(first, numbers_of(0, count)), to_device(second, numbers_of(1, count))};
   const auto sum = [&] {
-    fleet.each(
+    fleet.for_each(
         [&](std::size_t rank, auto& client) { client.all_reduce(data[rank], data[rank], ElementType::I32, devices); });
   };
   const auto pass = [&] {
-    fleet.each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+    fleet.for_each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
   };
   sum();  // all is made
   first_apart.send(early, ElementType::I32, devices[1]);
   second_apart.receive(late, ElementType::I32, devices[0]);
-  fleet.each([](std::size_t, auto& client) { settle(client); });
+  fleet.for_each([](std::size_t, auto& client) { settle(client); });
 
   typename Backend::Gate gate(second);
   launch(second, gate.fill(cubes, 1));
@@ -116,7 +116,7 @@ TEMPLATE_TEST_CASE("H5: a transfer does not get ahead of an earlier one that its
   Numbers expected(count);
   for (std::size_t i = 0; i < count; ++i) expected[i] = 2 * (sum_of(2, count)[i] + numbers_of(3, count)[i]);
   REQUIRE(read_soon(second_apart, late) == expected);
-  fleet.each([&](std::size_t rank, auto& client) { REQUIRE(read_soon(client, data[rank]) == expected); });
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(read_soon(client, data[rank]) == expected); });
 }
 
 TEMPLATE_TEST_CASE("A transfer of which one half cannot be asked for leaves the other half to nobody", "", COX_FLEETS) {
@@ -205,7 +205,7 @@ TEMPLATE_TEST_CASE("L10: to_client from threads and from device threads ends whe
       }
       settle(here);
     });
-    fleet.each([](std::size_t, auto& client) { settle(client); });
+    fleet.for_each([](std::size_t, auto& client) { settle(client); });
   }
   reset_settings({"device_thread.queue_capacity", "device_thread.queue_policy"});
 }
@@ -219,6 +219,6 @@ TEMPLATE_TEST_CASE("A tensor without elements arrives without elements, whatever
     const MemoryLayout received =
         fleet[0].to_client_tensor(memory.copy_descriptor(shape, {16, 1}, 4), fleet[1], ElementType::I32);
     CHECK(fleet[1].read_one_tensor(received.copy_descriptor(shape, 4)).empty());
-    fleet.each([](std::size_t, auto& client) { CHECK_NOTHROW(settle(client)); });
+    fleet.for_each([](std::size_t, auto& client) { CHECK_NOTHROW(settle(client)); });
   }
 }

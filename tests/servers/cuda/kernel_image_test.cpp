@@ -11,7 +11,7 @@ using Kind = KernelImage::Kind;
 
 namespace {
 
-KernelImage look_at(std::string_view text) { return KernelImage::inspect(std::as_bytes(std::span(text))); }
+KernelImage inspect(std::string_view text) { return KernelImage::inspect(std::as_bytes(std::span(text))); }
 
 /// The header of a cubin.
 std::vector<std::byte> cubin(unsigned abi_version, unsigned architecture) {
@@ -27,13 +27,13 @@ std::vector<std::byte> cubin(unsigned abi_version, unsigned architecture) {
 }  // namespace
 
 TEST_CASE("What an image is shows in its first bytes") {
-  CHECK(look_at("// comment\n.version 8.0\n.target sm_80\n").kind == Kind::Ptx);
-  CHECK(look_at("\x50\xed\x55\xba....").kind == Kind::Fatbin);
-  CHECK(look_at("\x7f"
+  CHECK(inspect("// comment\n.version 8.0\n.target sm_80\n").kind == Kind::Ptx);
+  CHECK(inspect("\x50\xed\x55\xba....").kind == Kind::Fatbin);
+  CHECK(inspect("\x7f"
                 "ELF, but of another kind and much too short")
             .kind == Kind::Unknown);
-  CHECK(look_at("").kind == Kind::Unknown);
-  CHECK(look_at("hello").kind == Kind::Unknown);
+  CHECK(inspect("").kind == Kind::Unknown);
+  CHECK(inspect("hello").kind == Kind::Unknown);
   const KernelImage older = KernelImage::inspect(cubin(7, 90));
   CHECK(older.kind == Kind::Cubin);
   CHECK(older.architecture == 90);
@@ -46,6 +46,6 @@ TEST_CASE("An image for another architecture is refused by name") {
   CHECK(ampere.refusal(8, 9) == std::nullopt);
   CHECK(ampere.refusal(9, 0) == "the image is for sm_80, and the device is an sm_90");
   CHECK(KernelImage::inspect(cubin(7, 89)).refusal(8, 6) == "the image is for sm_89, and the device is an sm_86");
-  CHECK(look_at(".version 8.0").refusal(9, 0) == std::nullopt);
-  CHECK(look_at("hello").refusal(9, 0) == "the image is neither PTX nor a cubin nor a fatbin");
+  CHECK(inspect(".version 8.0").refusal(9, 0) == std::nullopt);
+  CHECK(inspect("hello").refusal(9, 0) == "the image is neither PTX nor a cubin nor a fatbin");
 }

@@ -132,7 +132,7 @@ class RanksOfOneGpu {
   /// The word that the rank's last kernel has set.
   [[nodiscard]] std::uint32_t counter(std::size_t rank) { return numbers(client().read_one(counters_.handle()))[rank]; }
   [[nodiscard]] std::uint32_t counted() const noexcept { return counted_; }
-  void give_up() { kernels_.abort(); }
+  void abort() { kernels_.abort(); }
 
  private:
   [[nodiscard]] CollectiveAlgorithm algorithm_of(const NcclCalls& calls) const {
@@ -327,7 +327,7 @@ TEST_CASE("A kernel whose other ranks do not come ends when it is given up, on o
     const RanksOfOneGpu::Parts parts = in_place(data, request);
     REQUIRE(gpu.ready_for(parts));
     gpu.launch(0, parts[0]);
-    gpu.give_up();
+    gpu.abort();
     CHECK(gpu.wait());
   }
 }

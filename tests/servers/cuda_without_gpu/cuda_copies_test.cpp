@@ -57,7 +57,7 @@ TEST_CASE("Whichever call of the driver fails, what was to be copied is told or 
     const Handle memory = client->create(Bytes::copy_of(counting(large, 7)));
     REQUIRE(client->read_one(memory).to_vector<std::uint32_t>() == counting(large, 7));
     client.reset();
-    REQUIRE(gpus.left_over().empty());
+    REQUIRE(gpus.undestroyed_objects().empty());
     if (failed == nullptr) break;
   }
 }
@@ -86,7 +86,7 @@ TEST_CASE("Whichever call of the driver fails, padded tensors are told or right,
     if (failed == nullptr) REQUIRE(!attempt.failed());
     REQUIRE(comes_back());
     client.reset();
-    REQUIRE(gpus.left_over().empty());
+    REQUIRE(gpus.undestroyed_objects().empty());
     if (failed == nullptr) break;
   }
 }

@@ -102,7 +102,7 @@ TEST_CASE("Whichever call of the driver fails, a graph is refused or whole, and 
     REQUIRE(gpus.appended().size() == before + 4);
     client.reset();
     memory.reset();
-    REQUIRE(gpus.left_over().empty());
+    REQUIRE(gpus.undestroyed_objects().empty());
     if (failed != nullptr) continue;
     REQUIRE(calls > 20);
     break;

@@ -195,7 +195,7 @@ TEST_CASE("Whichever call of the driver fails, launches are told, none runs twic
       REQUIRE(gpus.appended().back() == 1000);
     }
     client.reset();
-    REQUIRE(gpus.left_over().empty());
+    REQUIRE(gpus.undestroyed_objects().empty());
     if (failed != nullptr) continue;
     REQUIRE(calls > 20);
     break;

@@ -47,5 +47,5 @@ TEST_CASE("A function that the poller refused, since it had no thread, is never 
     poller->stop();
     CHECK_FALSE(called);
   }
-  CHECK(gpus.left_over().empty());
+  CHECK(gpus.undestroyed_objects().empty());
 }

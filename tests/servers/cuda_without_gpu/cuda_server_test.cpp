@@ -129,5 +129,5 @@ TEST_CASE("Cleanup keeps page-locked memory, which is used again, until the devi
     gpus.pass(0);
     CHECK(gpus.live() == live);
   }
-  CHECK(gpus.left_over().empty());
+  CHECK(gpus.undestroyed_objects().empty());
 }

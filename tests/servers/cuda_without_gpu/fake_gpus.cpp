@@ -109,7 +109,7 @@ int FakeGpus::live() {
   return fake.live;
 }
 
-std::string FakeGpus::left_over() { return test::left_over(fake); }
+std::string FakeGpus::undestroyed_objects() { return test::undestroyed_objects(fake); }
 
 void FakeGpus::fail_after(int calls) {
   const std::lock_guard lock(fake.mutex);

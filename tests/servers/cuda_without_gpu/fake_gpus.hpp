@@ -56,8 +56,8 @@ class FakeGpus {
   [[nodiscard]] std::vector<std::uint32_t> appended();
   /// What the driver has made that has not been given back.
   [[nodiscard]] int live();
-  /// As test::left_over.
-  [[nodiscard]] std::string left_over();
+  /// As test::undestroyed_objects.
+  [[nodiscard]] std::string undestroyed_objects();
   void fail_after(int calls);
   /// From then on all calls fail, until this goes: the GPUs of the process are lost.
   void fault_after(int calls);

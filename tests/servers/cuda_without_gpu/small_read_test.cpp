@@ -87,7 +87,7 @@ TEST_CASE("A small read is there when its words are, before the event behind it"
     CHECK(held.content() == std::vector<std::uint32_t>{7, 8});
     CHECK(held.event->known_reached());  // all before it is over
   }
-  CHECK(gpus.left_over().empty());
+  CHECK(gpus.undestroyed_objects().empty());
 }
 
 TEST_CASE("A small read of what stood there before is there when its event is") {
@@ -105,7 +105,7 @@ TEST_CASE("A small read of what stood there before is there when its event is") 
     CHECK(held.content() == std::vector<std::uint32_t>{7, SmallRead::sentinel});
     while (!told) std::this_thread::yield();
   }
-  CHECK(gpus.left_over().empty());
+  CHECK(gpus.undestroyed_objects().empty());
 }
 
 namespace {
@@ -139,7 +139,7 @@ class ReadAmongOthers {
     others_.clear();
     memory_ = {};
     client.reset();
-    REQUIRE(gpus.left_over() == "");
+    REQUIRE(gpus.undestroyed_objects() == "");
   }
 
   FakeGpus gpus;

@@ -14,8 +14,8 @@ using cox::detail::Timeline;
 namespace {
 
 struct Listener final : Timeline::Waiter {
-  void reached() noexcept override { ++told; }
-  std::atomic<int> told{0};
+  void reached() noexcept override { ++notified; }
+  std::atomic<int> notified{0};
 };
 
 }  // namespace
@@ -27,15 +27,15 @@ TEST_CASE("A timeline tells those who wait for a value when it reaches it, once"
   REQUIRE(timeline.notify_at(1, listeners[1]));
   REQUIRE_FALSE(timeline.notify_at(0, listeners[0]));  // is there already
   timeline.advance();
-  REQUIRE(listeners[1].told == 1);
-  REQUIRE(listeners[2].told == 0);
+  REQUIRE(listeners[1].notified == 1);
+  REQUIRE(listeners[2].notified == 0);
   REQUIRE(timeline.notify_at(2, listeners[1]));  // who was told may wait again
   timeline.advance();
-  REQUIRE(listeners[0].told == 0);
-  REQUIRE(listeners[1].told == 2);
-  REQUIRE(listeners[2].told == 1);
+  REQUIRE(listeners[0].notified == 0);
+  REQUIRE(listeners[1].notified == 2);
+  REQUIRE(listeners[2].notified == 1);
   timeline.advance();
-  REQUIRE(listeners[1].told == 2);
+  REQUIRE(listeners[1].notified == 2);
   REQUIRE(timeline.reached(3));
   REQUIRE_FALSE(timeline.reached(4));
 }
@@ -46,13 +46,13 @@ TEST_CASE("A timeline that is to come to a value passes those before it, and nev
   for (std::uint64_t value = 1; value <= 4; ++value) REQUIRE(timeline.notify_at(value, listeners[value - 1]));
   timeline.advance_to(3);
   REQUIRE(timeline.count() == 3);
-  for (std::size_t i = 0; i < 3; ++i) REQUIRE(listeners[i].told == 1);
+  for (std::size_t i = 0; i < 3; ++i) REQUIRE(listeners[i].notified == 1);
   timeline.advance_to(3);
   timeline.advance_to(1);
   REQUIRE(timeline.count() == 3);
-  REQUIRE(listeners[3].told == 0);
+  REQUIRE(listeners[3].notified == 0);
   timeline.advance();
-  REQUIRE(listeners[3].told == 1);
+  REQUIRE(listeners[3].notified == 1);
 }
 
 TEST_CASE("Nobody who waits is forgotten, however close the value is") {
@@ -66,7 +66,7 @@ TEST_CASE("Nobody who waits is forgotten, however close the value is") {
   for (std::uint64_t value = 1; value <= last; ++value) {
     Listener listener;
     if (timeline.notify_at(value, listener)) {
-      while (listener.told == 0) std::this_thread::yield();
+      while (listener.notified == 0) std::this_thread::yield();
       ++told;
     } else {
       REQUIRE(timeline.reached(value));

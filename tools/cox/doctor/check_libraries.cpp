@@ -37,9 +37,9 @@ Finding nccl(const Facts& facts) {
   constexpr const char* install = "install libnccl2 of NVIDIA's packages, or the Python wheel nvidia-nccl";
   if (!facts.nccl.found && facts.gpus.size() < 2 && !facts.names_nccl)
     return {Severity::Ok, "NCCL", "not found, and not needed for one GPU", ""};
-  if (!facts.nccl.found) return {Severity::Wrong, "NCCL", facts.nccl.why_not, install};
+  if (!facts.nccl.found) return {Severity::Wrong, "NCCL", facts.nccl.error, install};
   const std::string found = detail::nccl_version_text(facts.nccl.version) + ", " + facts.nccl.file;
-  const std::string_view trouble = known_trouble(facts.nccl.version, facts.arm);
+  const std::string_view trouble = known_issue(facts.nccl.version, facts.arm);
   if (trouble.empty()) return {Severity::Ok, "NCCL", found, ""};
   return {Severity::Wrong, "NCCL", found + ": " + std::string(trouble), install};
 }

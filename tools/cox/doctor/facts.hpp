@@ -16,7 +16,7 @@ struct NcclFacts {
   bool found = false;
   int version = 0;
   std::string file;
-  std::string why_not;
+  std::string error;
 };
 
 /// What the system lets this process have. A limit that is not there is none.

@@ -14,8 +14,8 @@ namespace {
 
 NcclFacts nccl_facts() {
   const detail::FoundNccl& found = detail::find_nccl();
-  if (found.nccl == nullptr) return {.found = false, .version = 0, .file = {}, .why_not = found.error};
-  return {.found = true, .version = found.nccl->version, .file = found.nccl->file, .why_not = {}};
+  if (found.nccl == nullptr) return {.found = false, .version = 0, .file = {}, .error = found.error};
+  return {.found = true, .version = found.nccl->version, .file = found.nccl->file, .error = {}};
 }
 
 }  // namespace

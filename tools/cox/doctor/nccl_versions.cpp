@@ -27,7 +27,7 @@ constexpr std::array bad_versions{
 
 }  // namespace
 
-std::string_view known_trouble(int nccl_version, bool arm) noexcept {
+std::string_view known_issue(int nccl_version, bool arm) noexcept {
   for (const BadVersions& bad : bad_versions) {
     const bool here = bad.where == Where::Everywhere || arm;
     if (here && nccl_version >= bad.first && nccl_version <= bad.last) return bad.reason;

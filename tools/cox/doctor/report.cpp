@@ -69,7 +69,7 @@ Json peers_json(const Facts& facts) {
 
 }  // namespace
 
-bool all_well(const Findings& findings) noexcept { return count(findings, Severity::Wrong) == 0; }
+bool all_passed(const Findings& findings) noexcept { return count(findings, Severity::Wrong) == 0; }
 
 void write_doctor_table(const Facts& facts, const Findings& findings, std::ostream& out) {
   const int width = subject_width(findings);
@@ -92,7 +92,7 @@ std::string doctor_json(const Facts& facts, const Findings& findings) {
                     {"fix", finding.fix}});
   Json gpus = Json::array();
   for (const CudaDeviceFacts& gpu : facts.gpus) gpus.push_back(gpu_json(gpu));
-  const Json json{{"ok", all_well(findings)}, {"findings", list}, {"gpus", gpus}, {"peers", peers_json(facts)}};
+  const Json json{{"ok", all_passed(findings)}, {"findings", list}, {"gpus", gpus}, {"peers", peers_json(facts)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

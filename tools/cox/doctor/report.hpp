@@ -9,7 +9,7 @@
 namespace cox::tools {
 
 /// Whether nothing is wrong; warnings do not count.
-[[nodiscard]] bool all_well(const Findings& findings) noexcept;
+[[nodiscard]] bool all_passed(const Findings& findings) noexcept;
 
 /// A line for each finding, with its fix below, the matrix of peers if there are two GPUs or more, and the upshot.
 void write_doctor_table(const Facts& facts, const Findings& findings, std::ostream& out);

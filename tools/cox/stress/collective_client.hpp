@@ -124,7 +124,7 @@ class CollectiveClient {
   }
   void pick_stream(RoundRank& rank, Compute& client);
   void follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank, const Compute& client);
-  void ask_for_results(Round& round, std::size_t rank, const Compute& client) {
+  void request_results(Round& round, std::size_t rank, const Compute& client) {
     std::vector<CopyDescriptor> results;
     for (const auto& result : round.ranks[rank].results)
       if (result) results.push_back(*result);
@@ -148,7 +148,7 @@ class CollectiveClient {
   void step();
   void check_idle_stream(std::size_t device, StreamId stream);
 
-  static constexpr std::size_t most_checks = 4;
+  static constexpr std::size_t max_checks = 4;
 
   const Options& options_;
   TicketBook& tickets_;
@@ -180,7 +180,7 @@ void CollectiveClient<Backend>::put(const Plan& plan) {
   for (std::size_t i = 0; i < calls; ++i) make_call();
   begin_check();
   end_checks();
-  while (checks_.size() >= most_checks && !gave_up()) step();
+  while (checks_.size() >= max_checks && !gave_up()) step();
 }
 
 template <class Backend>
@@ -218,7 +218,7 @@ bool CollectiveClient<Backend>::copy_at_once(const std::shared_ptr<Round>& round
     Compute destination = device(copied.line->devices[1]).compute;
     for (auto [rank, client] : {std::pair(&from, &source), std::pair(&to, &destination)}) {
       rank->exclusive = true;
-      rank->stream = streams_.take(random_);
+      rank->stream = streams_.acquire(random_);
       client->set_stream(rank->stream);
     }
     RoundPart& part = copied.parts.front();
@@ -268,7 +268,7 @@ void CollectiveClient<Backend>::call(Round& round, std::size_t rank) {
 template <class Backend>
 void CollectiveClient<Backend>::pick_stream(RoundRank& rank, Compute& client) {
   rank.exclusive = breaks() || (!on_round_stream_ && random_.below(2) == 0);
-  rank.stream = rank.exclusive     ? streams_.take(random_)
+  rank.stream = rank.exclusive     ? streams_.acquire(random_)
                 : on_round_stream_ ? tickets_.truth().streams(tickets_.client())[Truth::round_stream]
                                    : shared_stream();
   client.set_stream(rank.stream);
@@ -291,12 +291,12 @@ void CollectiveClient<Backend>::follow_up(RoundCall<Compute>& made, Round& round
     client.sync_collective();
     mine.synced = true;
   }
-  if (random_.below(3) == 0) ask_for_results(round, rank, client);
+  if (random_.below(3) == 0) request_results(round, rank, client);
 }
 
 template <class Backend>
 bool CollectiveClient<Backend>::begin_check() {
-  if (checks_.size() >= most_checks) return false;
+  if (checks_.size() >= max_checks) return false;
   const std::shared_ptr<Round> round = rounds_.take_called(random_);
   if (round == nullptr) return false;
   bool may_wait = true;
@@ -307,7 +307,7 @@ bool CollectiveClient<Backend>::begin_check() {
     Compute client = device(round->line->devices[i]).compute;
     client.set_stream(rank.exclusive ? rank.stream : shared_stream());
     try {
-      ask_for_results(*round, i, client);
+      request_results(*round, i, client);
     } catch (...) {
       rank.refused = std::current_exception();
     }
@@ -346,7 +346,7 @@ RankOutcome CollectiveClient<Backend>::outcome(RoundRank& rank) {
   } catch (...) {
     outcome.error = std::current_exception();
   }
-  if (rank.exclusive) streams_.give_back(rank.stream);
+  if (rank.exclusive) streams_.release(rank.stream);
   return outcome;
 }
 

@@ -42,7 +42,7 @@ class DataClient {
   void reopened(std::size_t device, const Compute& compute);
 
  private:
-  static constexpr std::size_t most_buffers = 8;
+  static constexpr std::size_t max_buffers = 8;
   static constexpr std::uint64_t ways = 8;             // of make()
   static constexpr std::uint64_t ways_from_slice = 2;  // the first of them
 
@@ -114,7 +114,7 @@ std::uint64_t DataClient<Compute>::add_buffer(const Plan& plan, const Compute& c
   Handle handle = make(client, words, std::move(bytes), way);
   const std::uint64_t time = stopwatch.elapsed();
   std::vector<Buffer>& buffers = devices_[plan.device].buffers;
-  if (buffers.size() >= most_buffers) {
+  if (buffers.size() >= max_buffers) {
     // Dropped at once, whatever work still uses it (L11).
     buffers.erase(buffers.begin() + static_cast<std::ptrdiff_t>(random.below(buffers.size())));
   }

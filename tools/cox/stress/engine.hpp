@@ -128,7 +128,7 @@ Report Engine<Backend>::run(const std::atomic<bool>& interrupted, const Progress
   const TimeoutScope timeout(options_.faults.missing > 0);
   work();
   Monitor monitor(options_, crew_, truth_, [this] { return queued(); });
-  if (rounds_) monitor.also_look([this] { return rounds_->overdue(options_.patience / 2); });
+  if (rounds_) monitor.set_check([this] { return rounds_->overdue(options_.patience / 2); });
   const Monitor::End end = monitor.watch(interrupted, progress);
   report_.seconds = monitor.seconds();
   report_.interrupted = end == Monitor::End::Interrupted;
@@ -204,7 +204,7 @@ template <class Backend>
 void Engine<Backend>::close() {
   exchanges_.clear();
   check_memory();
-  if (options_.at_rest) options_.at_rest();
+  if (options_.on_idle) options_.on_idle();
   const ShutdownOutcome outcome = shutdown_all();
   if (outcome != ShutdownOutcome::Drained)
     truth_.violations().add(

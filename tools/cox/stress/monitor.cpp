@@ -22,22 +22,22 @@ Monitor::End Monitor::watch(const std::atomic<bool>& interrupted, const Progress
       next = std::min(next, started_ + std::chrono::duration_cast<Clock::duration>(*options_.duration));
     const bool finished = crew_.finished_by(next);
     ended_ = Clock::now();
-    look();
+    report_violations();
     if (finished) return end;
     if (interrupted.load(std::memory_order_relaxed)) end = End::Interrupted;
     if (end == End::Interrupted || time_is_up(ended_) || truth_.violations().any()) crew_.stop();
     if (const auto client = crew_.stuck(options_.patience)) {
       report_stuck(*client);
-      look();
+      report_violations();
       return End::Stuck;
     }
     if (ended_ - reported_ >= between_reports) report(ended_, progress);
   }
 }
 
-void Monitor::look() {
-  if (options_.on_look) options_.on_look();
-  if (const auto violation = look_ && !truth_.violations().any() ? look_() : std::nullopt)
+void Monitor::report_violations() {
+  if (options_.on_poll) options_.on_poll();
+  if (const auto violation = check_ && !truth_.violations().any() ? check_() : std::nullopt)
     truth_.violations().add(*violation);
   if (told_ || !truth_.violations().any()) return;
   told_ = true;

@@ -24,8 +24,8 @@ class Monitor {
   Monitor(const Options& options, Crew& crew, Truth& truth, std::function<std::size_t()> queued)
       : options_(options), crew_(crew), truth_(truth), queued_(std::move(queued)) {}
 
-  /// Something else that may be wrong, and that watch() looks at from time to time.
-  void also_look(std::function<std::optional<Violation>()> look) { look_ = std::move(look); }
+  /// Something else that may be wrong, and that watch() checks from time to time.
+  void set_check(std::function<std::optional<Violation>()> check) { check_ = std::move(check); }
   /// Blocks until all clients have finished or one is stuck, which is a violation.
   [[nodiscard]] End watch(const std::atomic<bool>& interrupted, const ProgressSink& progress);
 
@@ -38,7 +38,7 @@ class Monitor {
   [[nodiscard]] bool time_is_up(Clock::time_point now) const noexcept {
     return options_.duration && now - started_ >= *options_.duration;
   }
-  void look();
+  void report_violations();
   void report(Clock::time_point now, const ProgressSink& progress);
   void report_stuck(std::uint32_t client);
 
@@ -46,7 +46,7 @@ class Monitor {
   Crew& crew_;
   Truth& truth_;
   std::function<std::size_t()> queued_;
-  std::function<std::optional<Violation>()> look_;
+  std::function<std::optional<Violation>()> check_;
   bool told_ = false;  // of a violation
   Clock::time_point started_ = Clock::now();
   Clock::time_point ended_ = started_;

@@ -25,7 +25,7 @@ enum class Reductions : std::uint8_t {
 
 /// What a run does.
 struct Options {
-  static constexpr std::uint32_t most_clients = 1024;
+  static constexpr std::uint32_t max_clients = 1024;
 
   std::vector<DeviceId> devices;
   std::optional<std::chrono::duration<double>> duration;  ///< Ends after this time,
@@ -40,9 +40,9 @@ struct Options {
   /// A client that gets no answer for so long is reported as stuck.
   std::chrono::seconds patience{60};
   /// Called once at the end of the work, while the devices are still open and have nothing left to do.
-  std::function<void()> at_rest;
+  std::function<void()> on_idle;
   /// Called all the time while it runs, on the thread of the run.
-  std::function<void()> on_look;
+  std::function<void()> on_poll;
   /// Called once, on the thread of the run, when there is a violation, while the devices are still open.
   std::function<void()> on_violation;
 };

@@ -43,7 +43,7 @@ Json operation_json(const Histogram& histogram, double seconds) {
 
 Json violation_json(const Violation& violation) {
   Json json{{"law", to_string(violation.law)},
-            {"where", violation.where()},
+            {"where", violation.location()},
             {"expected", violation.expected},
             {"got", violation.got}};
   if (violation.client) json["client"] = *violation.client;

@@ -98,7 +98,7 @@ bool RoundBook::append(const std::vector<std::shared_ptr<Round>>& rounds, bool r
 }
 
 // What the missing rank asks for next would be taken for what it left out, as long as that has not timed out.
-bool RoundBook::may_be_called(const RoundLane& lane) {
+bool RoundBook::is_callable(const RoundLane& lane) {
   if (lane.pending.empty()) return false;
   const Round& round = *lane.pending.front();
   return round.missing_before == nullptr || lane.rank != round.faulty_rank ||
@@ -144,7 +144,7 @@ void RoundBook::renewed(RoundGroup& group) {
 }
 
 template <class F>
-void RoundBook::each_group_of(std::size_t device, const F& f) {
+void RoundBook::for_each_group_of(std::size_t device, const F& f) {
   for (RoundGroup& group : groups_) {
     if (!std::ranges::binary_search(group.members, device)) continue;
     std::unique_lock lock(group.mutex);
@@ -153,7 +153,7 @@ void RoundBook::each_group_of(std::size_t device, const F& f) {
 }
 
 void RoundBook::shake(std::size_t device) {
-  each_group_of(device, [this](RoundGroup& group, std::unique_lock<std::mutex>& in_group) {
+  for_each_group_of(device, [this](RoundGroup& group, std::unique_lock<std::mutex>& in_group) {
     group.renewed.wait(in_group, [&group] { return !group.renewing; });
     group.resting = true;
     ++group.held;
@@ -209,7 +209,7 @@ void RoundBook::drop_calls(std::size_t device, bool of_others) {
 
 std::vector<RoundGroup*> RoundBook::released(std::size_t device) {
   std::vector<RoundGroup*> groups;
-  each_group_of(device, [&](RoundGroup& group, auto&) {
+  for_each_group_of(device, [&](RoundGroup& group, auto&) {
     group.renewing = --group.held == 0 && group.open == 0;
     if (group.renewing) groups.push_back(&group);
   });

@@ -126,7 +126,7 @@ class RoundBook {
 
  private:
   void open(const std::shared_ptr<Round>& round, RoundLine& line);
-  [[nodiscard]] static bool may_be_called(const RoundLane& lane);
+  [[nodiscard]] static bool is_callable(const RoundLane& lane);
   void called(const std::shared_ptr<Round>& round);
   [[nodiscard]] static std::size_t bytes_of(const Round& round);
 
@@ -141,7 +141,7 @@ class RoundBook {
   std::vector<RoundLine*> transfers_;
   std::vector<RoundLane*> lanes_;
   template <class F>
-  void each_group_of(std::size_t device, const F& f);
+  void for_each_group_of(std::size_t device, const F& f);
   std::atomic<std::size_t> open_count_{0};
   std::atomic<std::size_t> open_bytes_{0};
   std::mutex shutdowns_;                        // before all others
@@ -157,7 +157,7 @@ bool RoundBook::call_next(Random& random, const Call& call) {
     RoundLane& lane = *lanes_[(start + i) % lanes_.size()];
     if (lane.size.load(std::memory_order_relaxed) == 0) continue;
     const std::unique_lock lock(lane.mutex, std::try_to_lock);
-    if (!lock.owns_lock() || !may_be_called(lane)) continue;
+    if (!lock.owns_lock() || !is_callable(lane)) continue;
     const std::shared_ptr<Round> round = std::move(lane.pending.front());
     lane.pending.pop_front();
     lane.size.store(lane.pending.size(), std::memory_order_relaxed);

@@ -21,21 +21,21 @@ class StreamPool {
   /// One of a few that all use at the same time.
   [[nodiscard]] StreamId shared(Random& random) const { return shared_[random.below(shared_.size())]; }
   /// One that nobody else uses until it is given back.
-  [[nodiscard]] StreamId take(Random& random) {
+  [[nodiscard]] StreamId acquire(Random& random) {
     const std::lock_guard lock(mutex_);
-    if (free_.size() < least_free) return StreamId::allocate();
+    if (free_.size() < min_free) return StreamId::allocate();
     std::swap(free_[static_cast<std::size_t>(random.below(free_.size()))], free_.back());
     const StreamId stream = free_.back();
     free_.pop_back();
     return stream;
   }
-  void give_back(StreamId stream) {
+  void release(StreamId stream) {
     const std::lock_guard lock(mutex_);
     free_.push_back(stream);
   }
 
  private:
-  static constexpr std::size_t least_free = 8;  // so that it is not always the same ones
+  static constexpr std::size_t min_free = 8;  // so that it is not always the same ones
 
   std::array<StreamId, 4> shared_;
   std::mutex mutex_;

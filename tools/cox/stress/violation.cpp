@@ -6,7 +6,7 @@
 
 namespace cox::stress {
 
-std::string Violation::where() const {
+std::string Violation::location() const {
   std::string text;
   const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   if (client) add("client " + std::to_string(*client));
@@ -23,7 +23,7 @@ std::string clipped(const std::string& text) {
 }
 
 std::string to_string(const Violation& violation) {
-  return "violation of " + std::string(to_string(violation.law)) + "\n  where:    " + violation.where() +
+  return "violation of " + std::string(to_string(violation.law)) + "\n  where:    " + violation.location() +
          "\n  expected: " + clipped(violation.expected) + "\n  got:      " + clipped(violation.got) + "\n";
 }
 

@@ -21,7 +21,7 @@ struct Violation {
   std::optional<Sequence> sequence{};  ///< Of the closure or piece of work; tells the operation.
 
   /// "client 3, device host:1, stream 17, operation 4711", as far as it is known.
-  [[nodiscard]] std::string where() const;
+  [[nodiscard]] std::string location() const;
 };
 
 /// At most ten lines of a terminal; what was left out is counted.

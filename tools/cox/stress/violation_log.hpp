@@ -13,11 +13,11 @@ namespace cox::stress {
 class ViolationLog {
  public:
   /// As many are kept; what follows the first is mostly its consequence.
-  static constexpr std::size_t kept = 16;
+  static constexpr std::size_t max_violations = 16;
 
   void add(Violation violation) {
     const std::lock_guard lock(mutex_);
-    if (violations_.size() < kept) violations_.push_back(std::move(violation));
+    if (violations_.size() < max_violations) violations_.push_back(std::move(violation));
     any_.store(true, std::memory_order_relaxed);
   }
   /// Relaxed: only a hint to stop; the violations themselves are behind the mutex.

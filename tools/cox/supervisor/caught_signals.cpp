@@ -53,8 +53,8 @@ std::optional<CaughtSignal> CaughtSignals::take() noexcept {
   return caught;
 }
 
-bool CaughtSignals::asks_for_end(int signal) noexcept {
-  return std::find(signals.begin(), signals.begin() + ask_for_end, signal) != signals.begin() + ask_for_end;
+bool CaughtSignals::requests_exit(int signal) noexcept {
+  return std::find(signals.begin(), signals.begin() + exit_signals, signal) != signals.begin() + exit_signals;
 }
 
 bool CaughtSignals::is_passed_on(int signal) noexcept {

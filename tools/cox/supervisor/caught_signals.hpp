@@ -28,14 +28,14 @@ class CaughtSignals {
   [[nodiscard]] std::optional<CaughtSignal> take() noexcept;
 
   /// SIGINT, SIGTERM, SIGHUP, SIGQUIT.
-  [[nodiscard]] static bool asks_for_end(int signal) noexcept;
+  [[nodiscard]] static bool requests_exit(int signal) noexcept;
   /// Those, SIGUSR1 and SIGUSR2.
   [[nodiscard]] static bool is_passed_on(int signal) noexcept;
 
  private:
   // The last two are caught to be noticed: a child has ended; nobody reads what is written.
   static constexpr std::array signals{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
-  static constexpr std::size_t ask_for_end = 4;
+  static constexpr std::size_t exit_signals = 4;
   static constexpr std::size_t passed_on = 6;
 
   int read_ = -1;

@@ -38,16 +38,16 @@ int Supervisor::run() try {
   for (;;) {
     const Clock::time_point began = Clock::now();
     const ProgramEnd end = run_once();
-    if (asked_to_end_ || !causes_.contain(end)) return end.exit_code();
+    if (exit_requested_ || !causes_.contain(end)) return end.exit_code();
     const Clock::time_point ended = Clock::now();
     const auto delay = policy_.restart(ended, ended - began);
     const std::string limit = std::to_string(limits_.restarts) + " within " + format_duration(limits_.within);
     if (!delay) {
-      say_end(end, "not started again: the limit is " + limit);
+      report_end(end, "not started again: the limit is " + limit);
       return end.exit_code();
     }
-    say_end(end,
-            "restart " + std::to_string(restarts_ + 1) + " in " + format_duration(*delay) + " (limit " + limit + ")");
+    report_end(
+        end, "restart " + std::to_string(restarts_ + 1) + " in " + format_duration(*delay) + " (limit " + limit + ")");
     ++restarts_;
     if (const auto signal = back_off(*delay)) return ProgramEnd{.code = 0, .signal = *signal}.exit_code();
   }
@@ -66,7 +66,7 @@ ProgramEnd Supervisor::run_once() {
     changes["COX_LAST_FAULT"] = report(restarts_ - 1);
   if (restarts_ > 1) std::filesystem::remove(report(restarts_ - 2));
   ChildProcess child(program_, changes);
-  pass_on(child, From::Anybody);  // what came before the program was there to get it
+  forward(child, From::Anybody);  // what came before the program was there to get it
   return wait_for(child);
 }
 
@@ -74,13 +74,13 @@ ProgramEnd Supervisor::wait_for(ChildProcess& child) {
   for (;;) {
     if (const auto end = child.end()) return *end;
     wait_readable(signals_.descriptor(), std::nullopt);
-    pass_on(child, From::Processes);
+    forward(child, From::Processes);
   }
 }
 
-void Supervisor::pass_on(ChildProcess& child, From from) {
+void Supervisor::forward(ChildProcess& child, From from) {
   while (const auto signal = signals_.take()) {
-    if (CaughtSignals::asks_for_end(signal->number)) asked_to_end_ = true;
+    if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
     const bool wanted = from == From::Anybody || !signal->from_kernel || signal->number == SIGHUP;
     if (wanted && CaughtSignals::is_passed_on(signal->number)) child.send(signal->number);
   }
@@ -90,7 +90,7 @@ std::optional<int> Supervisor::back_off(std::chrono::nanoseconds delay) {
   const Clock::time_point until = Clock::now() + delay;
   for (;;) {
     while (const auto signal = signals_.take()) {
-      if (CaughtSignals::asks_for_end(signal->number)) return signal->number;
+      if (CaughtSignals::requests_exit(signal->number)) return signal->number;
     }
     const Clock::time_point now = Clock::now();
     if (now >= until) return std::nullopt;
@@ -98,7 +98,7 @@ std::optional<int> Supervisor::back_off(std::chrono::nanoseconds delay) {
   }
 }
 
-void Supervisor::say_end(const ProgramEnd& end, const std::string& what_next) {
+void Supervisor::report_end(const ProgramEnd& end, const std::string& what_next) {
   const auto cause = fault_summary(report(restarts_));
   err_ << "cox run: '" << program_.front() << "' " << end.to_string() << (cause ? ": " + *cause : "") << "; "
        << what_next << "\n"

@@ -39,10 +39,10 @@ class Supervisor {
 
   [[nodiscard]] ProgramEnd run_once();
   [[nodiscard]] ProgramEnd wait_for(ChildProcess& child);
-  void pass_on(ChildProcess& child, From from);
+  void forward(ChildProcess& child, From from);
   // The signal that ended it; nothing when the time is up.
   [[nodiscard]] std::optional<int> back_off(std::chrono::nanoseconds delay);
-  void say_end(const ProgramEnd& end, const std::string& what_next);
+  void report_end(const ProgramEnd& end, const std::string& what_next);
   [[nodiscard]] std::filesystem::path report(std::uint64_t run) const;
 
   std::vector<std::string> program_;
@@ -53,7 +53,7 @@ class Supervisor {
   PrivateFolder folder_;
   CaughtSignals signals_;
   std::uint64_t restarts_ = 0;
-  bool asked_to_end_ = false;
+  bool exit_requested_ = false;
 };
 
 }  // namespace cox::tools
