@@ -25,7 +25,7 @@ using Kind = CollectiveError::Kind;
 
 namespace {
 
-constexpr std::chrono::seconds look_again_when_frozen{1};
+constexpr std::chrono::seconds recheck_interval_when_frozen{1};
 
 // Where there is no memory for the error, std::bad_alloc is it: the ranks must be answered all the same.
 template <class Make>
@@ -300,7 +300,7 @@ void Sequencer::thaw() noexcept {
 std::optional<Sequencer::Time> Sequencer::expire(Time now) {
   {
     const std::lock_guard lock(mutex_);
-    if (frozen_ != 0) return now + look_again_when_frozen;  // thaw() looks sooner
+    if (frozen_ != 0) return now + recheck_interval_when_frozen;  // thaw() rechecks sooner
   }
   const auto overdue = [&] {
     const std::lock_guard lock(mutex_);

@@ -35,9 +35,9 @@ void PostQueue::notify() noexcept {
   if (thread == nullptr || closed_.load(std::memory_order_relaxed)) return;
   // Release: what the caller did is visible to whoever answers.
   if (notified_.exchange(true, std::memory_order_acq_rel)) return;
-  constexpr int most_attempts = 1000;
+  constexpr int max_attempts = 1000;
   constexpr std::chrono::milliseconds interval{1};
-  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+  for (int attempt = 0; attempt < max_attempts; ++attempt) {
     try {
       return thread->queue_dispatch(shared_from_this());
     } catch (const CallError&) {  // closed: the service looks by itself then

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds look_again{1};
+constexpr std::chrono::milliseconds recheck_interval{1};
 
 }  // namespace
 
@@ -135,7 +135,7 @@ void DeviceThread::wait_for_space(const CallOptions& options) {
   if (const auto kind = detail::find_refusal(options))
     std::rethrow_exception(detail::call_error(*kind, device_, &options));
   auto until = options.deadline.value_or(Clock::time_point::max());
-  if (options.stop.stop_possible()) until = std::min(until, Clock::now() + look_again);
+  if (options.stop.stop_possible()) until = std::min(until, Clock::now() + recheck_interval);
   mailbox_.wait_for_space(until);
 }
 
@@ -154,7 +154,7 @@ ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> th
       outcome = ShutdownOutcome::Abandoned;
       return true;
     });
-    if (!late.empty()) late.front()->ended_.wait_until(Clock::now() + look_again);
+    if (!late.empty()) late.front()->ended_.wait_until(Clock::now() + recheck_interval);
   }
   for (const auto& thread : threads) {
     if (thread->thread_.joinable()) thread->thread_.join();  // not one that was taken over

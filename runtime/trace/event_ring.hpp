@@ -15,7 +15,7 @@ namespace cox::trace::detail {
 class EventRing {
  public:
   struct Chunk {
-    std::atomic<bool> taken{false};
+    std::atomic<bool> in_use{false};
     std::size_t count = 0;  // these two are the taker's
     Event* events = nullptr;
   };
@@ -31,11 +31,11 @@ class EventRing {
   [[nodiscard]] bool full(const Chunk& chunk) const noexcept { return chunk.count == chunk_events_; }
 
   /// An empty chunk for the calling thread, or nullptr if all are being filled. Lock-free.
-  [[nodiscard]] Chunk* take() noexcept {
+  [[nodiscard]] Chunk* acquire() noexcept {
     for (std::size_t tried = 0; tried < chunks_.size(); ++tried) {
       Chunk& chunk = chunks_[next_.fetch_add(1, std::memory_order_relaxed) % chunks_.size()];
-      if (chunk.taken.load(std::memory_order_relaxed)) continue;
-      if (chunk.taken.exchange(true, std::memory_order_acquire)) continue;  // pairs with give_back()
+      if (chunk.in_use.load(std::memory_order_relaxed)) continue;
+      if (chunk.in_use.exchange(true, std::memory_order_acquire)) continue;  // pairs with release()
       drop(chunk.count);
       chunk.count = 0;
       return &chunk;
@@ -43,7 +43,7 @@ class EventRing {
     return nullptr;
   }
 
-  void give_back(Chunk& chunk) noexcept { chunk.taken.store(false, std::memory_order_release); }  // pairs with take()
+  void release(Chunk& chunk) noexcept { chunk.in_use.store(false, std::memory_order_release); }  // pairs with acquire()
 
   /// Counts events that are not kept.
   void drop(std::uint64_t events) noexcept { dropped_.fetch_add(events, std::memory_order_relaxed); }

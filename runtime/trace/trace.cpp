@@ -73,7 +73,7 @@ class OwnWriter {
     Recorder& all = recorder();
     const std::scoped_lock lock(all.mutex);
     all.writers.erase(&writer_);
-    if (writer_.chunk != nullptr) ring->give_back(*writer_.chunk);
+    if (writer_.chunk != nullptr) ring->release(*writer_.chunk);
   }
 
   // nullptr while the thread's thread_local objects are being destroyed, and if there is no memory for it.
@@ -110,8 +110,8 @@ class BusyScope {
 // Where the next event of the thread goes, or nullptr.
 Event* room(Writer& writer, EventRing& events) noexcept {
   if (writer.chunk == nullptr || events.full(*writer.chunk)) [[unlikely]] {
-    if (writer.chunk != nullptr) events.give_back(*writer.chunk);
-    writer.chunk = events.take();
+    if (writer.chunk != nullptr) events.release(*writer.chunk);
+    writer.chunk = events.acquire();
     if (writer.chunk == nullptr) {
       events.drop(1);
       return nullptr;

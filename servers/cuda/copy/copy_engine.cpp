@@ -131,10 +131,10 @@ class CopyEngine::Copier {
   }
 
   void to_host(Job& job) {
-    std::size_t under_way = 0;
+    std::size_t in_flight = 0;
     bool more = true;
     while (true) {
-      while (more && under_way < buffers_.size()) {
+      while (more && in_flight < buffers_.size()) {
         const CopyPiece* const piece = job.take();
         more = piece != nullptr;
         if (!more) break;
@@ -144,11 +144,11 @@ class CopyEngine::Copier {
                           piece->pitch, stream_);
         buffer.event = events_.record(stream_);
         buffer.piece = piece;
-        ++under_way;
+        ++in_flight;
       }
-      if (under_way == 0) return;
-      Buffer& oldest = buffers_[(turn_ - under_way) % buffers_.size()];
-      --under_way;
+      if (in_flight == 0) return;
+      Buffer& oldest = buffers_[(turn_ - in_flight) % buffers_.size()];
+      --in_flight;
       std::exchange(oldest.event, nullptr)->wait();
       std::byte* const host = job.task.parts[oldest.piece->part].host.data();
       std::copy_n(oldest.memory, oldest.piece->size(), host + oldest.piece->host_offset);

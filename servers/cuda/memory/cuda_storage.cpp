@@ -10,7 +10,7 @@
 namespace cox::detail {
 namespace {
 
-constexpr std::size_t most_granules = 16;  // of a piece
+constexpr std::size_t max_granules = 16;  // of a piece
 
 CUmemLocation location_of(int ordinal) {
   CUmemLocation location{};
@@ -54,7 +54,7 @@ void CudaStorage::release(MemoryAddress address, std::size_t bytes) noexcept {
 }
 
 bool CudaStorage::map(MemoryAddress address, std::size_t bytes) noexcept {
-  const std::size_t wanted = std::clamp(std::bit_floor(bytes / granule / 64), std::size_t{1}, most_granules);
+  const std::size_t wanted = std::clamp(std::bit_floor(bytes / granule / 64), std::size_t{1}, max_granules);
   std::size_t mapped = 0;
   while (mapped < bytes) {
     const PieceIndex piece = make_piece(std::min(wanted, std::bit_floor((bytes - mapped) / granule)));

@@ -36,7 +36,7 @@ class CudaStreams {
   CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<PostQueue> posts,
               const CudaStreamOptions& options)
       : device_(device), events_(std::move(events)), posts_(std::move(posts)), options_(options) {
-    natives_.reserve(options_.streams + 1 + most_apart);  // they stay where they are: see add_suspects()
+    natives_.reserve(options_.streams + 1 + max_dedicated);  // they stay where they are: see add_suspects()
     with_launches_.reserve(natives_.capacity());
   }
   CudaStreams(const CudaStreams&) = delete;
@@ -136,7 +136,7 @@ class CudaStreams {
 
  private:
   static constexpr std::uint64_t mark_interval = 16;
-  static constexpr std::size_t most_apart = 4;
+  static constexpr std::size_t max_dedicated = 4;
 
   [[nodiscard]] CudaStream& find_or_make(StreamId id);
   [[nodiscard]] NativeStream& native_for_new(StreamPriority priority);

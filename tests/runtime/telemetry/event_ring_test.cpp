@@ -18,8 +18,8 @@ class Filler {
 
   void write(std::uint64_t number) {
     if (chunk_ == nullptr || ring_.full(*chunk_)) {
-      if (chunk_ != nullptr) ring_.give_back(*chunk_);
-      chunk_ = ring_.take();
+      if (chunk_ != nullptr) ring_.release(*chunk_);
+      chunk_ = ring_.acquire();
       if (chunk_ == nullptr) return ring_.drop(1);
     }
     Event& event = chunk_->events[chunk_->count++];
