@@ -84,7 +84,7 @@ std::string cuda_unavailable_reason() {
 #else
 std::vector<DeviceId> cuda_devices() { return {}; }
 
-std::string why_no_cuda_devices() { return "no CUDA device can be had: this build has no CUDA server"; }
+std::string cuda_unavailable_reason() { return "no CUDA device can be had: this build has no CUDA server"; }
 #endif
 
 }  // namespace cox::tools

@@ -99,7 +99,7 @@ class CudaDevice final : private BatchHook {
                                   BufferUses& uses) const {
     const auto [buffer, size] = resolve_window(window, facts_->owner, caller);
 #ifndef NDEBUG
-    if (!memory_->alive(buffer))
+    if (!memory_->is_live(buffer))
       throw IoError(IoError::Kind::StaleHandle,
                     describe_use(window, facts_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif

@@ -83,7 +83,7 @@ Bytes HostDevice::allocate_pinned(std::size_t size, const Caller& caller) {
 HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
   const auto [buffer, size] = resolve_window(window, facts_->owner, caller);
 #ifndef NDEBUG
-  if (!memory_.alive(buffer))
+  if (!memory_.is_live(buffer))
     throw IoError(IoError::Kind::StaleHandle,
                   describe_use(window, facts_->owner, caller) + ", but its memory has been freed", caller.site);
 #endif

@@ -35,7 +35,7 @@ void gather_cuda(Facts& facts) {
   }
 }
 #else
-void gather_cuda(Facts& facts) { facts.driver.why_not = "this build has no CUDA server"; }
+void gather_cuda(Facts& facts) { facts.driver.error = "this build has no CUDA server"; }
 #endif
 
 }  // namespace cox::tools
