@@ -4,6 +4,7 @@
 #include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/servers/host/collective/host_meeting.hpp>
 
 #include <array>
 #include <exception>
