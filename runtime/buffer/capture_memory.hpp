@@ -22,16 +22,17 @@ class CaptureMemory {
   /// Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { memory_.try_emplace(memory.id(), memory); }
 
-  /// A buffer of exactly that size that nobody else refers to, which is the caller's then; or null.
-  [[nodiscard]] Buffer take(std::size_t size) noexcept {
+  /// A buffer of exactly that size that nobody else refers to, which is the caller's then; or null. Throws
+  /// std::bad_alloc.
+  [[nodiscard]] Buffer take(std::size_t size) {
     const auto found = std::ranges::find_if(memory_, [size](const auto& kept) {
       const auto* const buffer = static_cast<const DeviceBuffer*>(kept.second.state().resource.get());
       return buffer != nullptr && buffer->size() == size && kept.second.is_last();
     });
     if (found == memory_.end()) return nullptr;
-    Buffer buffer = std::move(found->second.state().resource);
+    Buffer taken(static_cast<DeviceBuffer&>(*found->second.state().resource).detach_allocation());
     memory_.erase(found);
-    return buffer;
+    return taken;
   }
 
   void clear() noexcept { memory_.clear(); }

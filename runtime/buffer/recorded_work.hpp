@@ -21,7 +21,7 @@ class RecordedWork {
  public:
   struct Part {
     std::vector<Step> steps = {};
-    BufferUses uses = {};                 ///< each buffer once, as written if any step writes it
+    BufferUses uses = {};                 ///< each buffer once, with what the steps do to it together
     ReplayCallback replay_callback = {};  ///< empty: of the last part
     std::unordered_map<DeviceBuffer*, std::size_t> use_index = {};  ///< in uses
   };
@@ -36,11 +36,11 @@ class RecordedWork {
     Part& part = parts_.back();
     for (const BufferUse& use : uses) {
       if (const auto found = part.use_index.find(use.buffer); found != part.use_index.end()) {
-        if (use.access == Access::Write) part.uses[found->second].access = Access::Write;
+        merge(part.uses[found->second], use);
         continue;
       }
       if (use.memory) memory_.emplace_back(use.memory);
-      part.uses.push_back({use.buffer, use.access, {}});
+      part.uses.push_back(use);
       part.use_index.emplace(use.buffer, part.uses.size() - 1);  // last: an index always has its use
     }
     part.steps.push_back(std::move(step));
@@ -55,6 +55,17 @@ class RecordedWork {
   [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
 
  private:
+  // What the steps do to a buffer one after the other, as one operation. A whole allocation that is overwritten first
+  // is overwritten; else whoever comes second reads, or writes a part of, what the first has left.
+  static void merge(BufferUse& first, const BufferUse& next) noexcept {
+    if (first.access == Access::Overwrite && first.whole) return;
+    if (first.access == next.access) {
+      first.whole = first.whole || next.whole;
+    } else {
+      first.access = Access::Write;
+    }
+  }
+
   std::vector<Part> parts_;
   std::vector<ManagedMemory> memory_;
 };

@@ -20,6 +20,7 @@ struct BufferUse {
   DeviceBuffer* buffer = nullptr;
   Access access = Access::Write;
   MemoryView memory;  ///< that the buffer belongs to; empty: to none
+  bool whole = true;  ///< all of it, and not a window
 };
 using BufferUses = SmallVector<BufferUse, 8>;
 

@@ -54,6 +54,8 @@ namespace cox {
 /// - memory_report(caller): where the memory of the whole device is; errors as memory_usage.
 /// - staging(sizes, caller): host buffers to copy from and to directly. Throws IoError.
 /// - get_resource(binding, caller): the storage itself. Throws IoError.
+/// - accept(binding, caller): the allocation is good from here on, whatever has failed on it (L14). Throws IoError,
+///   ServerError Graph.
 /// - allocation_mode(mode, caller): where the stream's new memory comes from, from now on. Windows nest: Persistent
 ///   opens one, Auto closes the last one.
 /// - install_memory_pools(layout, caller): builds the pools anew. Throws ServerError Validation.
@@ -99,6 +101,7 @@ concept ComputeServer =
       { server.memory_cleanup(caller) } -> std::same_as<void>;
       { server.staging(sizes, caller) } -> std::same_as<std::vector<Bytes>>;
       { server.get_resource(binding, caller) } -> std::same_as<typename S::Resource>;
+      { server.accept(binding, caller) } -> std::same_as<void>;
       { server.allocation_mode(allocation_mode, caller) } -> std::same_as<void>;
       { server.install_memory_pools(layout, caller) } -> std::same_as<void>;
       { server.start_profile(caller) } -> std::same_as<ProfilingToken>;

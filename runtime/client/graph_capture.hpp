@@ -76,8 +76,8 @@ class GraphCapture {
 
   /// While preparing. Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { warm_up_.keep(memory); }
-  /// While capturing: memory of that size from the rehearsal, or null.
-  [[nodiscard]] CaptureMemory::Buffer take_warm_up(std::size_t size) noexcept { return warm_up_.take(size); }
+  /// While capturing: memory of that size from the rehearsal, or null. Throws std::bad_alloc.
+  [[nodiscard]] CaptureMemory::Buffer take_warm_up(std::size_t size) { return warm_up_.take(size); }
   /// While capturing: what the work is added to.
   [[nodiscard]] Graph& graph() noexcept { return *graph_; }
   /// While capturing: the graph will be of no use. The first failure is kept.

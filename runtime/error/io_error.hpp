@@ -26,6 +26,7 @@ class IoError : public Error {
     OutOfBounds,         ///< The shape, offset or range reaches beyond the memory.
     NotFound,            ///< The handle refers to nothing: empty, moved from, or never initialised.
     AllocationFailed,    ///< The allocation behind the handle failed; cause() says why (L12).
+    Poisoned,            ///< What should have written the memory failed; cause() is the first failure (L14).
     WrongDevice,         ///< The handle belongs to another device.
     StaleHandle,         ///< The handle is from before a shutdown of its device: its memory was freed then.
     FileUnreadable,      ///< The file of lazy bytes cannot be opened or read; cause() is a std::system_error.

@@ -2,8 +2,10 @@
 
 #include <coxswain/runtime/handle/binding.hpp>
 #include <coxswain/runtime/handle/copy_descriptor.hpp>
+#include <coxswain/runtime/handle/memory_failure.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <source_location>
 #include <utility>
 
@@ -33,6 +35,12 @@ class Handle {
   [[nodiscard]] std::size_t offset_end() const noexcept { return offset_end_; }
   /// No other handle refers to this memory, so that changing it in place is nobody else's business.
   [[nodiscard]] bool can_mut() const noexcept { return memory_.can_mut(); }
+  /// Why the contents of the allocation are not to be used (L14), as far as it is known now: what the first operation
+  /// failed with that should have written it. Nothing: no operation on it has failed so far, or it was written anew, or
+  /// accepted, since. Call it after a wait for the stream that wrote it. Does not block; empty handles have no failure.
+  [[nodiscard]] std::optional<MemoryFailure> failure() const {
+    return memory_.memory() ? memory_.memory().failure() : std::nullopt;
+  }
 
   /// The same memory without its first `bytes`, counted from this window. Throws IoError OutOfBounds.
   [[nodiscard]] Handle offset_start(std::size_t bytes, Site site = Site::current()) const&;

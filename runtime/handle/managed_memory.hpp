@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/handle/biased_ref_count.hpp>
+#include <coxswain/runtime/handle/memory_failure.hpp>
 
 #include <atomic>
 #include <bit>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace cox {
@@ -35,6 +37,8 @@ class MemoryResource {
 
   /// Nobody refers to it any more. Called once, on any thread; must not block.
   virtual void release() noexcept = 0;
+  /// Why its contents are not to be used, as far as it is known now; nothing: they are good. Any thread.
+  [[nodiscard]] virtual std::optional<MemoryFailure> failure() const { return std::nullopt; }
 };
 
 struct ReleaseMemoryResource {
@@ -45,6 +49,8 @@ struct ReleaseMemoryResource {
 struct MemoryState {
   std::unique_ptr<MemoryResource, ReleaseMemoryResource> resource;  ///< null until initialised
   std::exception_ptr failure;                                       ///< why the allocation failed, if it did (L12)
+  /// One of these has been set, for good as long as there are handles: what other threads may look at.
+  std::atomic<bool> published{false};
 };
 
 /// A memory that somebody else keeps: good as long as he does.
@@ -64,6 +70,13 @@ class MemoryView {
   [[nodiscard]] std::size_t size() const noexcept { return record_->size; }
   /// Device thread of the owner only.
   [[nodiscard]] MemoryState& state() const noexcept { return record_->state; }
+  /// As Handle::failure(). Any thread that holds a handle.
+  [[nodiscard]] std::optional<MemoryFailure> failure() const {
+    const MemoryState& known = record_->state;
+    if (!known.published.load(std::memory_order_acquire)) return std::nullopt;  // pairs with the release of the servers
+    if (known.failure != nullptr) return MemoryFailure{known.failure, MemoryFailure::Contents::Unchanged};
+    return known.resource->failure();
+  }
 
   /// As a number, the lowest three bits of which are 0; and back. Of an empty one, too.
   [[nodiscard]] std::uint64_t bits() const noexcept { return std::bit_cast<std::uint64_t>(record_); }

@@ -66,8 +66,8 @@ class KernelBuffers {
 
  private:
   // In the lowest bits of a buffer's first word, which are 0 in an address.
-  static constexpr Word read_only = 1;
-  static constexpr Word windowed = 2;
+  static constexpr Word access_bits = 3;
+  static constexpr Word windowed = 4;
   static constexpr std::size_t max_words_per_buffer = 3;  // of a buffer
 
   void drop_all() noexcept;
@@ -78,7 +78,7 @@ class KernelBuffers {
   void append(ManagedMemory memory, std::size_t offset_start, std::size_t offset_end, std::size_t size_in_used,
               Access access) {
     make_room();
-    const Word word = std::move(memory).release().bits() | (access == Access::Read ? read_only : 0);
+    const Word word = std::move(memory).release().bits() | static_cast<Word>(access);
     if ((offset_start | offset_end) == 0) [[likely]]
       return words_.unchecked_push_back(word);
     words_.unchecked_push_back(word | windowed);
@@ -96,8 +96,8 @@ class KernelBuffers::Iterator {
 
   Iterator() noexcept = default;
   [[nodiscard]] KernelBuffer operator*() const noexcept {
-    KernelBuffer buffer{.memory = MemoryView::from_bits(*word_ & ~(read_only | windowed))};
-    if ((*word_ & read_only) != 0) buffer.access = Access::Read;
+    KernelBuffer buffer{.memory = MemoryView::from_bits(*word_ & ~(access_bits | windowed)),
+                        .access = static_cast<Access>(*word_ & access_bits)};
     if (!is_windowed()) return buffer;
     buffer.offset_start = word_[1];
     buffer.size_in_used = word_[2];

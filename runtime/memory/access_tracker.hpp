@@ -31,7 +31,7 @@ class AccessTracker {
       if (use.stream != stream && is_pending(use, clock)) waits.push_back(use);
     };
     add(writer_);
-    if (access == Access::Write) std::for_each(readers_.begin(), readers_.end(), add);
+    if (writes(access)) std::for_each(readers_.begin(), readers_.end(), add);
   }
 
   /// Makes room for one more use; where that needs memory, forgets readers that are done first. Throws std::bad_alloc.
@@ -48,7 +48,7 @@ class AccessTracker {
   /// The work has been queued at `use`. After prepare().
   void record(Access access, StreamPosition use) noexcept {
     shared_ = shared_ || (writer_.stream != no_stream && writer_.stream != use.stream);
-    if (access == Access::Write) {
+    if (writes(access)) {
       readers_.clear();
       writer_ = use;
       return;

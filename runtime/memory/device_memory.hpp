@@ -197,11 +197,9 @@ class DeviceMemory {
   }
 
   void keep_spare(DeviceBuffer* buffer) noexcept {
-    if (spares_ == max_spare) {
-      delete buffer;
-      return;
-    }
+    if (spares_ == max_spare || !buffer->is_reusable()) return buffer->drop();
     buffer->uses = AccessTracker();
+    buffer->poison.clear();
     buffer->allocation = {};
     buffer->bytes = 0;
     buffer->next_returned = std::exchange(spare_, buffer);
@@ -209,7 +207,7 @@ class DeviceMemory {
   }
 
   static void delete_all(DeviceBuffer* first) noexcept {
-    while (first != nullptr) delete std::exchange(first, first->next_returned);
+    while (first != nullptr) std::exchange(first, first->next_returned)->drop();
   }
 
   const Clock& clock_;

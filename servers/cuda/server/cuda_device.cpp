@@ -264,7 +264,7 @@ void CudaDevice::clear_pending_waits(CudaStream& stream, const Caller& caller) {
 void CudaDevice::capture(CudaStream& stream, const BufferUses& uses, CudaIssue step) {
   stream.capture.graph().add(uses, std::move(step));
   for (const BufferUse& use : uses)
-    if (use.access == Access::Write) captured_writes_.note(*use.buffer, stream.location().stream);
+    if (writes(use.access)) captured_writes_.note(*use.buffer, stream.location().stream);
 }
 
 void CudaDevice::note_captured_write(const Binding& memory, const Caller& caller) {

@@ -105,7 +105,7 @@ class CudaDevice final : private BatchHook {
 #endif
     if (!captured_writes_.empty()) [[unlikely]]
       require_not_captured(buffer, caller);
-    uses.push_back({&buffer, access, window.memory});
+    uses.push_back({&buffer, access, window.memory, size == buffer.size()});
     return {buffer.address() == 0 ? 0 : buffer.address() + window.offset_start, size};
   }
 

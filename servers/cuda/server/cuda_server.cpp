@@ -141,9 +141,11 @@ bool CudaServer::initialize_memory(ManagedMemory memory, std::size_t size, const
     if (stream.capture.capturing()) stream.capture.graph().keep(memory);
     if (stream.capture.preparing()) stream.capture.keep(memory);
     state.resource = device_->allocate(size, caller);
+    state.published.store(true, std::memory_order_release);  // pairs with the acquire in MemoryView::failure
     return true;
   } catch (...) {
     state.failure = std::current_exception();
+    state.published.store(true, std::memory_order_release);
     stream.fail(state.failure);
     return false;
   }
@@ -195,6 +197,14 @@ std::vector<Bytes> CudaServer::staging(std::span<const std::size_t> sizes, const
   buffers.reserve(sizes.size());
   for (const std::size_t size : sizes) buffers.push_back(device_->allocate_pinned(size, caller));
   return buffers;
+}
+
+void CudaServer::accept(const Binding& memory, const Caller& caller) {
+  BufferUses uses;
+  CudaStream& stream = device_->enter(caller);
+  stream.capture.require_none("accepting memory", caller.site);
+  static_cast<void>(device_->resolve(memory, Access::Overwrite, caller, uses));
+  uses.front().buffer->poison.clear();
 }
 
 CudaResource CudaServer::get_resource(const Binding& binding, const Caller& caller) {

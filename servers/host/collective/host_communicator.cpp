@@ -31,6 +31,7 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
   std::size_t rank = 0;
   std::size_t place = 0;
   std::vector<RankBuffers> buffers;
+  OperationMemory memory;
   std::shared_ptr<HostStream> origin_stream;
   std::uint64_t failure_position = 0;
   std::shared_ptr<FailureReports> reports;  // of that stream
@@ -49,7 +50,7 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
   // What follows an operation that was given up is not waited for either: one deadline for all that is under way.
   void arrive() noexcept {
     if (*ended != nullptr) meeting->abort(*ended);
-    meeting->arrive(place);
+    meeting->arrive(place, memory.refusal(origin_stream->location()));
   }
   void work() noexcept {
     recorder->started(sequence, rank);
@@ -67,7 +68,13 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
       *ended = failure;
       end_communicator(failure);  // the ranks no longer agree on what comes next
       fail(failure);
+      memory.set_failed(failure, MemoryFailure::Contents::Undefined);
+    } else if (const std::exception_ptr refused = meeting->refusal()) {
+      recorder->failed(sequence, rank, refused);
+      fail(refused);
+      memory.set_failed(refused, MemoryFailure::Contents::Unchanged);
     } else {
+      memory.set_succeeded();
       recorder->completed(sequence, rank);
     }
     note_end();
@@ -90,6 +97,7 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
         return;  // goes on there
     }
     const std::shared_ptr<Part> self = std::move(self_);
+    memory.set_failed(refusal, MemoryFailure::Contents::Unchanged);
     note_end();
   }
   void note_end() noexcept {
@@ -173,6 +181,7 @@ CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostS
   part->rank = rank();
   part->place = place(request);
   part->buffers = std::move(collective.buffers);
+  part->memory = std::move(collective.memory);
   part->origin_stream = stream.shared_from_this();
   part->failure_position = stream.failure_position();
   part->reports = stream.reports;

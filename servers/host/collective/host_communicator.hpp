@@ -3,6 +3,7 @@
 #include <coxswain/collectives/group/communicator.hpp>
 #include <coxswain/collectives/reduction/in_process_collective.hpp>
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/host/stream/host_stream.hpp>
@@ -24,6 +25,7 @@ struct HostCollective {
   std::vector<RankBuffers> buffers;     ///< of each request
   HostEvents waits;                     ///< what must be done before
   CollectiveDependencies dependencies;  ///< the collectives among that, and before it
+  OperationMemory memory;               ///< what it reads and writes
   std::exception_ptr failure;           ///< why the rank cannot take part
 };
 

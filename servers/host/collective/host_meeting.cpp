@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/collectives/watch/device_activity.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <fmt/format.h>
@@ -58,8 +59,10 @@ void HostMeeting::set_buffers(std::size_t place, const std::vector<RankBuffers>&
   for (std::size_t i = 0; i < buffers.size(); ++i) buffers_[i * ranks() + place] = buffers[i];
 }
 
-void HostMeeting::arrive(std::size_t place) noexcept {
+void HostMeeting::arrive(std::size_t place, const std::exception_ptr& refusal) noexcept {
+  const std::exception_ptr failed = refusal == nullptr ? nullptr : rank_failed(place, refusal);
   bool last = false;
+  bool refused = false;
   {
     const std::lock_guard lock(mutex_);
     if (failure_ != nullptr) return;
@@ -67,13 +70,22 @@ void HostMeeting::arrive(std::size_t place) noexcept {
     has_arrived_[place] = true;
     --missing_;
     last = missing_ == 0;
+    if (failed != nullptr && (refusal_ == nullptr || place < refused_place_)) {
+      refusal_ = failed;
+      refused_place_ = place;
+    }
+    refused = refusal_ != nullptr;
   }
-  if (last && shares_ == 1) run_shares();
+  if (last && refused) {
+    done.advance_to(shares_);  // none will be begun
+  } else if (last && shares_ == 1) {
+    run_shares();
+  }
   arrived.advance();
 }
 
 void HostMeeting::run_shares() noexcept {
-  if (failure_ != nullptr) return;
+  if (failure_ != nullptr || refusal_ != nullptr) return;
   // Relaxed: shares are given out once each; `arrived` and `done` order the memory.
   for (std::size_t share = 0; (share = next_share_.fetch_add(1, std::memory_order_relaxed)) < shares_;) {
     for (std::size_t i = 0; i < requests_.size(); ++i)
@@ -105,6 +117,18 @@ void HostMeeting::abort(const std::exception_ptr& why) noexcept {
   }
   arrived.advance_to(ranks());
   done.advance_to(shares_);  // no share will be begun
+}
+
+std::exception_ptr HostMeeting::rank_failed(std::size_t place, const std::exception_ptr& refusal) const noexcept {
+  try {
+    return std::make_exception_ptr(
+        CollectiveError(CollectiveError::Kind::RankFailed,
+                        fmt::format("{} is not done: {} could not take part: {}", to_string(requests_),
+                                    places_[place].to_string(), describe_cause(refusal)),
+                        requests_.front().caller.site, refusal));
+  } catch (...) {
+    return std::current_exception();  // no memory to say it
+  }
 }
 
 // Takes locks of the device threads.

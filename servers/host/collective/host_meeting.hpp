@@ -46,8 +46,9 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   void open(std::uint64_t sequence) noexcept;
   /// The memory that a rank has for each operation. Before its stream arrives.
   void set_buffers(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept;
-  /// The rank's stream has come to it. The first to come sets the deadline.
-  void arrive(std::size_t place) noexcept;
+  /// The rank's stream has come to it. The first to come sets the deadline. With a `refusal` the rank cannot take part:
+  /// nothing is done, and all ranks get refusal().
+  void arrive(std::size_t place, const std::exception_ptr& refusal = nullptr) noexcept;
   /// When all have arrived: does shares until none is left to begin. Any number of threads. Where there is little to do
   /// the last one to arrive has done all of them.
   void run_shares() noexcept;
@@ -55,6 +56,9 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   [[nodiscard]] static bool wants_helpers(const CollectiveRequests& requests) noexcept;
   /// When all shares are done: why they were not.
   [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
+  /// As that, but the communicator is good: a CollectiveError RankFailed, of the first of those that could not take
+  /// part.
+  [[nodiscard]] const std::exception_ptr& refusal() const noexcept { return refusal_; }
 
   Timeline arrived;  ///< has come to ranks() when all have, or it was aborted
   Timeline done;     ///< has come to shares() when all shares are done
@@ -70,6 +74,7 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
 
  private:
   [[nodiscard]] std::exception_ptr overdue() const noexcept;
+  [[nodiscard]] std::exception_ptr rank_failed(std::size_t place, const std::exception_ptr& refusal) const noexcept;
   [[nodiscard]] std::string overdue_text() const;
 
   const CollectiveRequests requests_;
@@ -83,7 +88,9 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   std::uint64_t sequence_ = 0;
   std::vector<bool> has_arrived_;
   std::size_t missing_;
-  std::exception_ptr failure_;  // written before `arrived` has come to ranks(), read after
+  std::exception_ptr failure_;     // written before `arrived` has come to ranks(), read after
+  std::exception_ptr refusal_;     // as failure_
+  std::size_t refused_place_ = 0;  // whose that is
 };
 
 }  // namespace cox::detail

@@ -2,7 +2,6 @@
 
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/runtime/base/access.hpp>
-#include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 
 #include <utility>
@@ -10,16 +9,33 @@
 namespace cox::detail {
 namespace {
 
-ServerOperation server_operation(CollectiveOperation operation) noexcept {
-  if (operation == CollectiveOperation::Send) return ServerOperation::Send;
-  return operation == CollectiveOperation::Receive ? ServerOperation::Receive : ServerOperation::AllReduce;
+/// The source and destination are one memory, of which the result is made in place.
+bool is_in_place(const CollectiveCall& call) noexcept {
+  return call.source.memory && call.destination.memory && call.source.memory == call.destination.memory;
 }
 
 RankBuffers resolve(const HostDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
   RankBuffers buffers{.row_bytes = call.rows.row_bytes, .pitch = call.rows.pitch};
   if (call.source.memory) buffers.source = device.resolve(call.source, Access::Read, caller, uses).data;
-  if (call.destination.memory) buffers.destination = device.resolve(call.destination, Access::Write, caller, uses).data;
+  if (call.destination.memory) {
+    buffers.destination =
+        device.resolve(call.destination, is_in_place(call) ? Access::Write : Access::Overwrite, caller, uses).data;
+    if (call.rows.rows != 0)
+      uses.back().whole = uses.back().whole && call.rows.rows * call.rows.pitch >= uses.back().buffer->size();
+  }
   return buffers;
+}
+
+/// What a rank that does not take part would have written, as far as it is memory of the device.
+BufferUses destinations(const HostDevice& device, const CollectiveCallList& calls, const Caller& caller) {
+  BufferUses uses;
+  for (const CollectiveCall& call : calls) {
+    try {
+      if (call.destination.memory) static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
+    } catch (const Error&) {  // nor would it have written this one
+    }
+  }
+  return uses;
 }
 
 void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCallList& calls, const Caller& caller) {
@@ -29,13 +45,13 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
   try {
-    require_healthy(stream, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) collective.buffers.push_back(resolve(device, call, caller, uses));
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
-    uses.clear();
+    uses = destinations(device, calls, caller);
   }
+  collective.memory = OperationMemory(uses, caller.site);
   const StreamSlot slot = communicator.last_position().stream;
   StreamPositions waits{stream.last_position()};
   for (const BufferUse& use : uses) {
@@ -53,18 +69,29 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
 
 }  // namespace
 
+void poison_destinations(HostDevice& device, const CollectiveCallList& calls, const std::exception_ptr& error,
+                         const Caller& caller) noexcept {
+  for (const CollectiveCall& call : calls)
+    if (call.destination.memory) device.poison_one(call.destination, error, caller);
+}
+
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller) {
   HostStream& stream = device.stream(caller.stream);
   if (stream.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return stream.capture.graph().add_replay_callback(
-        [devices = group->devices(), calls, site = caller.site](HostDevice& its, HostStream& replaying,
-                                                                MembershipEpoch call_epoch) {
-          queue_collective(its, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site), calls,
-                           {replaying.location().stream, site});
-        });
+    return stream.capture.graph().add_replay_callback([devices = group->devices(), calls, site = caller.site](
+                                                          HostDevice& its, HostStream& replaying,
+                                                          MembershipEpoch call_epoch) {
+      const Caller replay{replaying.location().stream, site};
+      try {
+        queue_collective(its, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site), calls, replay);
+      } catch (...) {
+        poison_destinations(its, calls, std::current_exception(), replay);
+        throw;
+      }
+    });
   }
   HostCommunicator* communicator = nullptr;
   try {

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/collective_call.hpp>
 
+#include <exception>
 #include <memory>
 
 namespace cox::detail {
@@ -16,5 +17,9 @@ class HostDevice;
 /// memory, closed): its communicator has then been given up for all ranks.
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller);
+
+/// The device's rank could not even ask for these: what it would have got is poisoned (L14).
+void poison_destinations(HostDevice& device, const CollectiveCallList& calls, const std::exception_ptr& error,
+                         const Caller& caller) noexcept;
 
 }  // namespace cox::detail

@@ -9,12 +9,32 @@
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 
+#include <functional>
 #include <new>
 #include <source_location>
 #include <string>
 #include <utility>
 
 namespace cox::detail {
+namespace {
+
+void run_part(HostGraph::Part& part, std::exception_ptr& failed, const OperationMemory& memory,
+              const Location& location) {
+  if (failed != nullptr) return memory.set_failed(failed, MemoryFailure::Contents::Unchanged);
+  try {
+    memory.run(
+        location,
+        [&] {
+          for (UniqueFunction<void()>& step : part.steps) step();
+        },
+        std::identity());
+  } catch (...) {
+    failed = std::current_exception();
+    throw;
+  }
+}
+
+}  // namespace
 
 HostDevice::HostDevice(Facts facts, const HostOptions& options)
     : facts_(std::move(facts)),
@@ -89,7 +109,7 @@ HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const C
 #endif
   if (!captured_writes_.empty()) [[unlikely]]
     captured_writes_.require_none(buffer, location(caller), caller.site);
-  uses.push_back({&buffer, access, window.memory});
+  uses.push_back({&buffer, access, window.memory, size == buffer.size()});
   std::byte* const data = host_pointer(buffer.address());
   return {data == nullptr ? nullptr : data + window.offset_start, size};
 }
@@ -98,7 +118,7 @@ void HostDevice::submit(HostStream& stream, const BufferUses& uses, UniqueFuncti
   if (stream.capture.capturing()) {
     stream.capture.graph().add(uses, std::move(work));
     for (const BufferUse& use : uses)
-      if (use.access == Access::Write) captured_writes_.note(*use.buffer, stream.location().stream);
+      if (writes(use.access)) captured_writes_.note(*use.buffer, stream.location().stream);
     return;
   }
   if (stream.capture.preparing()) {
@@ -114,6 +134,34 @@ void HostDevice::submit(HostStream& stream, const BufferUses& uses, UniqueFuncti
   streams_.note_waits(stream.awaited, position.position, waits);
   stream.submit(streams_.events(waits), std::move(work), name);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, position);
+}
+
+void HostDevice::poison_one(const MemoryWindow& window, const std::exception_ptr& error,
+                            const Caller& caller) noexcept {
+  BufferUses uses;
+  try {
+    static_cast<void>(resolve(window, Access::Overwrite, caller, uses));
+  } catch (...) {  // no memory of this device
+    return;
+  }
+  poison(uses, error, caller);
+}
+
+void HostDevice::poison(const BufferUses& uses, const std::exception_ptr& error, const Caller& caller) noexcept {
+  try {
+    HostStream& stream = this->stream(caller.stream);
+    if (stream.capture.capturing()) return;
+    submit(
+        stream, uses,
+        [memory = OperationMemory(uses, caller.site), error] {
+          memory.set_failed(error, MemoryFailure::Contents::Unchanged);
+        },
+        "refused");
+  } catch (...) {
+    // There is no memory to do it in its place: what was queued before may find it poisoned, too.
+    for (const BufferUse& use : uses)
+      if (writes(use.access)) use.buffer->poison.set(poison_cause(error), MemoryFailure::Contents::Unchanged);
+  }
 }
 
 void HostDevice::wait_for(HostStream& stream, const StreamPositions& positions) {
@@ -137,6 +185,21 @@ GraphId HostDevice::end_capture(HostStream& stream, const Caller& caller) {
   return id;
 }
 
+// Of the parts of a replay that failed, those before the failure have succeeded: their writes are poisoned here.
+void HostDevice::poison_if_failed(HostStream& stream, const std::shared_ptr<HostGraph>& graph,
+                                  const std::shared_ptr<std::exception_ptr>& failed, const Caller& caller) {
+  BufferUses written;
+  for (const HostGraph::Part& part : graph->parts())
+    for (const BufferUse& use : part.uses)
+      if (writes(use.access)) written.push_back(use);
+  submit(
+      stream, written,
+      [graph, failed, memory = OperationMemory(written, caller.site)] {
+        if (*failed != nullptr) memory.set_failed(*failed, MemoryFailure::Contents::Undefined);
+      },
+      "end of a replay");
+}
+
 void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller) {
   const auto found = graphs_.find(id.value);
   if (found == graphs_.end())
@@ -146,20 +209,30 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   HostStream& stream = this->stream(found->second.stream);
   stream.capture.require_none("a replay", caller.site);
   const auto graph = found->second.graph;
+  // A replay is one operation (L14): when a part of it fails, those behind it are not run, and all that it should have
+  // written is poisoned.
+  const auto failed = std::make_shared<std::exception_ptr>();  // touched by one part at a time
   for (HostGraph::Part& part : graph->parts()) {
-    if (!part.steps.empty())
-      submit(
-          stream, part.uses,
-          [graph, &part] {
-            for (UniqueFunction<void()>& step : part.steps) step();
-          },
-          "replay");
+    if (!part.steps.empty()) {
+      try {
+        submit(
+            stream, part.uses,
+            [graph, &part, failed, memory = OperationMemory(part.uses, caller.site), location = stream.location()] {
+              run_part(part, *failed, memory, location);
+            },
+            "replay");
+      } catch (...) {
+        stream.fail(std::current_exception());
+        poison(part.uses, std::current_exception(), caller);
+      }
+    }
     try {
       if (part.replay_callback) part.replay_callback(*this, stream, call_epoch);
     } catch (...) {  // of one operation: what comes behind it is queued all the same
       stream.fail(std::current_exception());
     }
   }
+  if (graph->parts().size() > 1) poison_if_failed(stream, graph, failed, caller);
 }
 
 }  // namespace cox::detail

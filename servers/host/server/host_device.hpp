@@ -5,6 +5,7 @@
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/client/graph_id.hpp>
 #include <coxswain/runtime/client/server_utilities.hpp>
@@ -59,6 +60,23 @@ class HostDevice {
   /// `work` may be run many times then. Throws std::bad_alloc; then nothing has changed.
   /// `name`: for traces, of static storage.
   void submit(HostStream& stream, const BufferUses& uses, UniqueFunction<void()> work, const char* name);
+  /// For work of the stream that is queued next, which runs as this operation; nothing in a capture: each replay is
+  /// one. Throws std::bad_alloc.
+  [[nodiscard]] OperationMemory operation_memory(const HostStream& stream, const BufferUses& uses,
+                                                 std::source_location site) const {
+    return stream.capture.capturing() ? OperationMemory() : OperationMemory(uses, site);
+  }
+  /// An operation of the caller's stream was refused before it was queued: what it should have written is poisoned from
+  /// here on (L14). Not in a capture, which fails as a whole.
+  template <class Windows>
+  void poison(const Windows& windows, const std::exception_ptr& error, const Caller& caller) noexcept {
+    for (const auto& window : windows) poison_one(window, error, caller);
+  }
+  void poison_one(const KernelBuffer& buffer, const std::exception_ptr& error, const Caller& caller) noexcept {
+    if (writes(buffer.access)) poison_one(MemoryWindow(buffer), error, caller);
+  }
+  void poison_one(const MemoryWindow& window, const std::exception_ptr& error, const Caller& caller) noexcept;
+  void poison(const BufferUses& uses, const std::exception_ptr& error, const Caller& caller) noexcept;
   /// What is queued on the stream from now on comes after these positions. Throws std::bad_alloc.
   void wait_for(HostStream& stream, const StreamPositions& positions);
 
@@ -73,6 +91,9 @@ class HostDevice {
   void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }
 
  private:
+  void poison_if_failed(HostStream& stream, const std::shared_ptr<HostGraph>& graph,
+                        const std::shared_ptr<std::exception_ptr>& failed, const Caller& caller);
+
   Facts facts_;
   HostThreads threads_;
   HostStreams streams_;

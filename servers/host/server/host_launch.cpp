@@ -37,6 +37,16 @@ CubeCount::Static read_count(const HostRange& range) {
 }  // namespace
 
 void HostLaunch::run() {
+  memory.run(
+      location, [this] { run_cubes(); },
+      [this](const std::exception_ptr& refusal) {
+        return std::make_exception_ptr(LaunchError(
+            LaunchError::Kind::Io, launch_name(kernel.name(), location) + " was not run: " + describe_cause(refusal),
+            site, refusal));
+      });
+}
+
+void HostLaunch::run_cubes() {
   if (dynamic_count) {
     count = read_count(*dynamic_count);
     require_cube_count({kernel.name(), kernel.cube_dim()}, count, *hardware, location, site);

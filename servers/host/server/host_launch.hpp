@@ -5,6 +5,7 @@
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
@@ -28,14 +29,19 @@ struct HostLaunch {
   std::optional<HostRange> dynamic_count;  ///< holds x, y, z as u32 by the time of run()
   SmallVector<Argument, 8> arguments;
   MetadataBindingInfo info;
+  OperationMemory memory;  ///< empty in a capture, whose replays have their own
   ExecutionMode mode = ExecutionMode::Checked;
   std::shared_ptr<const HardwareProperties> hardware;
   Location location;
   std::source_location site;
 
-  /// Runs the kernel for every cube, on the calling thread. Throws LaunchError: TooManyResources (dynamic count),
-  /// OutOfBounds, ArgumentCount and ArgumentType from its accesses, KernelFailed with what else it threw.
+  /// Runs the kernel for every cube, on the calling thread. Throws LaunchError: Io (what it reads is poisoned),
+  /// TooManyResources (dynamic count), OutOfBounds, ArgumentCount and ArgumentType from its accesses, KernelFailed with
+  /// what else it threw.
   void run();
+
+ private:
+  void run_cubes();
 };
 
 }  // namespace cox::detail

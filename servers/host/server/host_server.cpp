@@ -97,19 +97,24 @@ bool HostServer::initialize_memory(ManagedMemory memory, std::size_t size, const
     if (stream.capture.capturing()) stream.capture.graph().keep(memory);
     if (stream.capture.preparing()) stream.capture.keep(memory);
     state.resource = device_->allocate(size, caller);
+    state.published.store(true, std::memory_order_release);  // pairs with the acquire in MemoryView::failure
     return true;
   } catch (...) {
     state.failure = std::current_exception();
+    state.published.store(true, std::memory_order_release);
     device_->stream(caller.stream).fail(state.failure);
     return false;
   }
 }
 
 void HostServer::write(Uploads uploads, const Caller& caller) {
+  auto next = uploads.begin();
   try {
-    for (Upload& upload : uploads) detail::queue_upload(*device_, std::move(upload), caller);
+    for (; next != uploads.end(); ++next) detail::queue_upload(*device_, *next, caller);
   } catch (...) {
-    device_->stream(caller.stream).fail(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    device_->stream(caller.stream).fail(error);
+    for (; next != uploads.end(); ++next) device_->poison_one(next->destination.binding, error, caller);
   }
 }
 
@@ -121,9 +126,11 @@ void HostServer::launch(HostKernel kernel, const CubeCount& count, KernelArgumen
                         const Caller& caller, SubmitMode) {
   if (count.is_empty()) return;
   try {
-    detail::enqueue_launch(*device_, std::move(kernel), count, std::move(arguments), mode, caller);
+    detail::enqueue_launch(*device_, std::move(kernel), count, arguments, mode, caller);
   } catch (...) {
-    device_->stream(caller.stream).fail(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    device_->stream(caller.stream).fail(error);
+    device_->poison(arguments.buffers, error, caller);
   }
 }
 
@@ -158,9 +165,20 @@ std::vector<Bytes> HostServer::staging(std::span<const std::size_t> sizes, const
   return buffers;
 }
 
+void HostServer::accept(const Binding& memory, const Caller& caller) {
+  BufferUses uses;
+  HostStream& stream = device_->stream(caller.stream);
+  stream.capture.require_none("accepting memory", caller.site);
+  static_cast<void>(device_->resolve(memory, Access::Overwrite, caller, uses));
+  uses.front().whole = true;
+  device_->submit(stream, uses, [memory = OperationMemory(uses, caller.site)] { memory.set_succeeded(); }, "accept");
+}
+
 std::span<std::byte> HostServer::get_resource(const Binding& binding, const Caller& caller) {
   BufferUses uses;
   const HostRange range = device_->resolve(binding, Access::Write, caller, uses);
+  if (const auto refusal = OperationMemory(uses, caller.site).refusal(device_->location(caller)))
+    std::rethrow_exception(refusal);
   return {range.data, range.size};
 }
 
@@ -292,7 +310,9 @@ void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
   try {
     detail::queue_collective(*device_, group, calls, caller);
   } catch (...) {
-    device_->stream(caller.stream).fail(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    device_->stream(caller.stream).fail(error);
+    detail::poison_destinations(*device_, calls, error, caller);
   }
 }
 

@@ -69,6 +69,7 @@ class HostServer {
   [[nodiscard]] MemoryUsage memory_usage(const Caller& caller);
   [[nodiscard]] std::vector<Bytes> staging(std::span<const std::size_t> sizes, const Caller& caller);
   [[nodiscard]] Resource get_resource(const Binding& binding, const Caller& caller);
+  void accept(const Binding& memory, const Caller& caller);
   [[nodiscard]] MemoryReport memory_report(const Caller& caller);
   void memory_cleanup(const Caller& caller);
   void allocation_mode(AllocationMode mode, const Caller& caller);

@@ -9,6 +9,8 @@
 #include <coxswain/servers/host/memory/host_copy.hpp>
 #include <coxswain/servers/host/server/host_launch.hpp>
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,6 +32,15 @@ std::vector<Bytes> download_all(const Parts& parts) {
     download(part.plan, part.range.data, contents.back().data());
   }
   return contents;
+}
+
+/// Whether the copy to the front of an allocation of `bytes` bytes writes all of it: a row's padding belongs to the
+/// row.
+bool covers(const CopyPlan& rows, const CopyDescriptor& tensor, std::size_t bytes) {
+  const std::size_t rank = tensor.shape.size();
+  // The plan of a single row does not know its pitch.
+  const std::size_t pitch = rows.rows == 1 && rank >= 2 ? tensor.strides[rank - 2] * tensor.elem_size : rows.pitch;
+  return rows.rows * std::max(pitch, rows.row_bytes) >= bytes;
 }
 
 HostRange resolve_dynamic_count(const HostDevice& device, const MemoryWindow& window, const Caller& caller,
@@ -64,21 +75,29 @@ void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeC
 
 }  // namespace
 
-void queue_upload(HostDevice& device, Upload upload, const Caller& caller) {
+void queue_upload(HostDevice& device, Upload& upload, const Caller& caller) {
   const Location location = device.location(caller);
   const CopyPlan rows = plan_copy(upload.destination, location, caller.site, upload.source.size());
   BufferUses uses;
-  const HostRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
-  if (rows.size() == 0) return;
+  const HostRange range = device.resolve(upload.destination.binding, Access::Overwrite, caller, uses);
+  uses.front().whole = uses.front().whole && covers(rows, upload.destination, uses.front().buffer->size());
+  if (rows.size() == 0 && !uses.front().whole) return;
+  HostStream& stream = device.stream(caller.stream);
   device.submit(
-      device.stream(caller.stream), uses,
-      [rows, range, source = std::move(upload.source), location, site = caller.site] {
-        try {
-          detail::upload(rows, source, range.data);
-        } catch (const IoError& error) {
-          throw IoError(error.kind(), std::string(error.what()) + ", for an upload to " + location.to_string(), site,
-                        error.cause(), error.sizes());
-        }
+      stream, uses,
+      [rows, range, source = std::move(upload.source), location, site = caller.site,
+       memory = device.operation_memory(stream, uses, caller.site)] {
+        memory.run(
+            location,
+            [&] {
+              try {
+                detail::upload(rows, source, range.data);
+              } catch (const IoError& error) {
+                throw IoError(error.kind(), std::string(error.what()) + ", for an upload to " + location.to_string(),
+                              site, error.cause(), error.sizes());
+              }
+            },
+            std::identity());
       },
       "write");
 }
@@ -94,10 +113,12 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
+  OperationMemory memory;
   try {
     for (const CopyDescriptor& tensor : downloads)
       parts.push_back({plan_copy(tensor, device.location(caller), caller.site),
                        device.resolve(tensor.binding, Access::Read, caller, uses)});
+    memory = OperationMemory(uses, caller.site);
   } catch (...) {
     failure = std::current_exception();
     parts.clear();
@@ -106,8 +127,9 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
   device.submit(
       stream, uses,
       [stream = stream.shared_from_this(), event = stream.next_event(), site = caller.site, parts = std::move(parts),
-       failure, promise = std::move(promise)]() mutable {
+       memory = std::move(memory), failure, promise = std::move(promise)]() mutable {
         TakenError error = stream->take_errors_before(event, site);
+        if (!error && failure == nullptr) failure = memory.refusal(stream->location());
         if (!error && failure != nullptr) error = stream->failed(event, failure);
         if (error) return promise.set_error(std::move(error));
         std::vector<Bytes> contents;
@@ -121,7 +143,7 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
       "read");
 }
 
-void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
+void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments& arguments,
                     ExecutionMode mode, const Caller& caller) {
   const auto& facts = device.facts();
   const std::shared_ptr<const HardwareProperties> hardware(facts, &facts->properties.hardware);
@@ -144,6 +166,7 @@ void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& coun
                     .dynamic_count = std::nullopt,
                     .arguments = {},
                     .info = std::move(arguments.info),
+                    .memory = {},
                     .mode = mode,
                     .hardware = hardware,
                     .location = location,
@@ -151,7 +174,9 @@ void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& coun
   BufferUses uses;
   resolve_arguments(launch, device, count, arguments, caller, uses);
   const char* const name = trace::enabled() ? trace::intern(launch.kernel.name()) : "launch";
-  device.submit(device.stream(caller.stream), uses, [launch = std::move(launch)]() mutable { launch.run(); }, name);
+  HostStream& stream = device.stream(caller.stream);
+  launch.memory = device.operation_memory(stream, uses, caller.site);
+  device.submit(stream, uses, [launch = std::move(launch)]() mutable { launch.run(); }, name);
 }
 
 }  // namespace cox::detail

@@ -14,12 +14,12 @@ namespace cox::detail {
 
 // The work that a host device does, checked and queued on the caller's stream. Device thread only; none of it waits.
 
-/// Throws IoError.
-void queue_upload(HostDevice& device, Upload upload, const Caller& caller);
+/// Takes the source. Throws IoError; then nothing was queued.
+void queue_upload(HostDevice& device, Upload& upload, const Caller& caller);
 /// What is wrong, also with the request itself, ends in the promise.
 void queue_download(HostDevice& device, Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
-/// Throws LaunchError.
-void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments arguments,
+/// Takes the arguments but for the buffers. Throws LaunchError; then nothing was queued.
+void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments& arguments,
                     ExecutionMode mode, const Caller& caller);
 
 }  // namespace cox::detail

@@ -66,7 +66,7 @@ TEMPLATE_TEST_CASE("H10: a device that is too far ahead ends its communicator fo
     }
   };
   require_told(fleet[0]);
-  REQUIRE(read_soon(fleet[0], data) == numbers_of(0, 4));
+  REQUIRE(read_accepted(fleet[0], data) == numbers_of(0, 4));
   const Handle other = to_device(fleet[1], numbers_of(1, 4));
   fleet[1].all_reduce(other, other, ElementType::I32, all);
   require_told(fleet[1]);

@@ -186,6 +186,7 @@ TEMPLATE_TEST_CASE("L10: a rank that does not replay its graph is named, and the
   CHECK(std::string(failures[0].site.file_name()).find("collective_capture_test") != std::string::npos);
 
   fleet[0].ensure_init_collective(all);
+  fleet[0].accept(data[0]);
   for (auto& graph : graphs) graph.replay();
   fleet.for_each([&](std::size_t rank, auto& client) { CHECK(read_soon(client, data[rank]) == Numbers(100, 2)); });
 }
@@ -313,6 +314,8 @@ TEMPLATE_TEST_CASE("Memory that collectives of a capture write is refused on oth
     CHECK(kind_in<ServerError>(failures[0].cause) == ServerError::Kind::Graph);
   }
   auto graph = fleet[0].graph_stop_capture();
+  fleet[0].accept(data);
+  fleet[1].accept(theirs);
   graph.replay();
   fleet[1].all_reduce(theirs, theirs, ElementType::I32, all);
   CHECK(read_soon(other, data) == sum_of(2, 100));

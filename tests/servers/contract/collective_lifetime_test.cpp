@@ -219,6 +219,7 @@ TEMPLATE_TEST_CASE("L11: what uses memory after a refused operation waits for wh
   ask(ElementType::I32, ElementType::F32);
   REQUIRE(kinds_of(failures_of(second)) == std::vector{Kind::Mismatch});
   first.device_handle().submit_blocking([](auto&) {});
+  reader.accept(data);
   Future<std::vector<Bytes>> read = reader.read_async(std::vector<Handle>{data});
   REQUIRE_FALSE(read.wait_for(std::chrono::milliseconds(100)));
   gate.open();

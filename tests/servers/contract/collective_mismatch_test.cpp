@@ -90,7 +90,7 @@ TEMPLATE_TEST_CASE("A mismatch is told to every rank with both call sites, and t
       INFO(failures[0].what);
       REQUIRE(mentions(failures[0].what,
                        {differing.differs, text_of(sites[0]), text_of(sites[1]), devices[odd].to_string()}));
-      REQUIRE(read_soon(client, large[rank]) == numbers_of(rank, 60));
+      REQUIRE(read_accepted(client, large[rank]) == numbers_of(rank, 60));
     });
     std::vector<Sum> sums;
     fleet.for_each([&](std::size_t, auto& client) { sums.emplace_back(client, all, 100); });
@@ -118,6 +118,6 @@ TEMPLATE_TEST_CASE("Transfers of different sizes or types are a mismatch for bot
   REQUIRE(kinds_of(received) == std::vector(2, Kind::Mismatch));
   REQUIRE(mentions(sent[0].what, {"the count is"}));
   REQUIRE(mentions(received[1].what, {"the element type is"}));
-  REQUIRE(read_soon(fleet[1], destination) == numbers_of(1, 30));
+  REQUIRE(read_accepted(fleet[1], destination) == numbers_of(1, 30));
   REQUIRE(read_soon(fleet[1], large) == numbers_of(0, 60));
 }

@@ -148,6 +148,7 @@ TEMPLATE_TEST_CASE("H5: what comes behind a refused operation is not released be
   const Handle unsent = fleet[1].empty(count * sizeof(std::int32_t));
   fleet[1].send(unsent, ElementType::F32, devices[0]);
   REQUIRE(kinds_of(failures_of(fleet[1])) == std::vector{Kind::Mismatch});
+  apart.accept(data[0]);
   sum(apart, 0, 2);
   sum(fleet[2], 2, 0);
   fleet.for_each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });

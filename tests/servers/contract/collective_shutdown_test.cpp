@@ -194,6 +194,7 @@ TEMPLATE_TEST_CASE("L16: a replay called before a device was shut down and opene
   REQUIRE(read_soon(client, behind) == Numbers(100, 7));  // a failed operation stops none behind it, in a graph neither
   require_service(fleet);                                 // it has taken no one's place in the new communicator
   const Sum other(fleet[1], fleet.devices(), 100);
+  client.accept(numbers);
   graph.replay();
   settle(client);
 }

@@ -26,6 +26,7 @@ struct CudaBackend {
   static constexpr TimingMethod timing = TimingMethod::Device;
   static constexpr bool threads_are_counted = false;
   static constexpr bool graphs_stay_for_replays = false;
+  static constexpr bool knows_poison = false;
   static constexpr std::size_t program_length = 5;
 
   [[nodiscard]] static std::string missing_devices(std::size_t count);

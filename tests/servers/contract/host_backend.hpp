@@ -39,6 +39,8 @@ struct HostBackend {
   static constexpr bool threads_are_counted = true;
   /// A graph that was dropped is there, and counted, until its replays have run.
   static constexpr bool graphs_stay_for_replays = true;
+  /// Whether failed operations poison their memory (L14).
+  static constexpr bool knows_poison = true;
   /// Random programs are of so many steps for every ten.
   static constexpr std::size_t program_length = 10;
 
@@ -149,6 +151,15 @@ struct HostBackend {
   /// Fails when it is its turn, with late_kind and a text that has late_text.
   [[nodiscard]] static Work fail_after_submit(const Client&) {
     return {{"late", {}, 0, [](const KernelContext&) { throw std::runtime_error(late_text); }}};
+  }
+  /// As fail_after_submit, and should have written `data`.
+  [[nodiscard]] static Work fail_on(const Handle& data) {
+    return {{"late", {}, 1, [](const KernelContext&) { throw std::runtime_error(late_text); }},
+            KernelArguments{}.with_buffer(data)};
+  }
+  /// As misused, and should have written `data`.
+  [[nodiscard]] static Work misused_on(const Handle& data) {
+    return {{"misused", {}, 3, [](const KernelContext&) {}}, KernelArguments{}.with_buffer(data)};
   }
   static constexpr LaunchError::Kind late_kind = LaunchError::Kind::KernelFailed;
   static constexpr const char* late_text = "as it should";

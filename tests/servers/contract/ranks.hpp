@@ -70,6 +70,12 @@ template <class T = std::int32_t, class Client>
 std::vector<T> read_soon(const Client& client, const Handle& handle) {
   return get_soon(client.read_async(std::vector<Handle>{handle}))[0].template to_vector<T>();
 }
+/// As that, of memory that a failed operation has left as it was (L14).
+template <class T = std::int32_t, class Client>
+std::vector<T> read_accepted(const Client& client, const Handle& handle) {
+  client.accept(handle);
+  return read_soon<T>(client, handle);
+}
 /// Until the device has nothing to do any more for this stream and in collectives. Throws what became of it.
 template <class Client>
 void settle(const Client& client) {

@@ -143,6 +143,7 @@ TEMPLATE_TEST_CASE("L12: failures of a stream surface once, all of them, first c
   REQUIRE_FALSE(unhealthy(client));
   fail_twice();
   REQUIRE_THROWS_AS(client.read_one(data), ServerError);
+  client.accept(data);
   REQUIRE(numbers(client.read_one(data)) == std::vector<std::uint32_t>{1});
   fail_twice();
   try {

@@ -106,6 +106,7 @@ TEMPLATE_TEST_CASE("One device: what fails and what is aborted is told", "", COX
   REQUIRE(kinds_of(failures) == std::vector{Kind::Aborted});
   CHECK(mentions(failures[0].what, {"enough"}));
   client.ensure_init_collective(alone);
+  client.accept(data);
   client.all_reduce(data, data, i32, alone);
   CHECK(read_soon(client, data) == Numbers(100, 2));
   CHECK(kind_of<CollectiveError>([&] { client.send(data, i32, client.device_id()); }) == Kind::Validation);

@@ -131,6 +131,7 @@ bool survives(const Stage& stage, const Operation& operation, Victim victim, int
 
     // Nobody waits for work that was never queued.
     const std::exception_ptr elsewhere = caught([&] { get_soon(scene.other.sync()); });
+    scene.other.accept(scene.data);
     const auto content = numbers(get_soon(scene.other.read_async(std::vector<Handle>{scene.data}))[0]);
     bool right = false;
     std::exception_ptr found = refused;

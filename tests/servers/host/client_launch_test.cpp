@@ -68,6 +68,7 @@ Outcome outcome_of(const HostClient& client, Launch launch) {
       std::rethrow_exception(error.cause());
     }
   });
+  client.accept(data);
   outcome.content = numbers(client.read_one(data));
   return outcome;
 }

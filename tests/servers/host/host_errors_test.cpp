@@ -86,7 +86,8 @@ TEST_CASE("L5: what a kernel throws becomes a LaunchError with cube and cause, a
                         if (context.cube_index()[0] == 3) throw std::runtime_error("boom");
                       }),
                 CubeCount::of_1d(5), KernelArguments{}.with_buffer(data));
-  client.launch(fill_kernel(), CubeCount::single(), KernelArguments{}.with_buffer(data).with_scalar(std::uint32_t{6}));
+  client.launch(fill_kernel(), CubeCount::single(),
+                KernelArguments{}.with_buffer(data, Access::Overwrite).with_scalar(std::uint32_t{6}));
   const auto error = unhealthy(client);
   REQUIRE(error);
   REQUIRE(mentions(error->what(), {"kernel 'k'", "host:0", "cube (3, 0, 0)", "boom"}));
@@ -117,6 +118,8 @@ TEST_CASE("L5: a launch that fails in a replay ends it, joins the stream's failu
   } catch (const ServerError& error) {
     CHECK(kind<LaunchError>(error.cause()) == LaunchError::Kind::KernelFailed);
   }
+  client.accept(behind);
+  client.accept(data);
   CHECK(numbers(client.read_one(behind)) == std::vector<std::uint32_t>{0});
   graph.replay();
   CHECK(numbers(client.read_one(behind)) == std::vector<std::uint32_t>{2});

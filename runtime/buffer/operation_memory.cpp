@@ -1,0 +1,74 @@
+#include <coxswain/runtime/buffer/operation_memory.hpp>
+
+#include <coxswain/device_handle/base/find_cause.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+
+#include <optional>
+#include <string>
+
+namespace cox {
+namespace {
+
+IoError poisoned(std::uint64_t memory, const Location& location, const MemoryFailure& failure,
+                 const std::source_location& site) {
+  const bool unchanged = failure.contents == MemoryFailure::Contents::Unchanged;
+  return {IoError::Kind::Poisoned,
+          "memory " + std::to_string(memory) + " was used on " + location.to_string() +
+              ", but what should have written it " +
+              (unchanged ? "was not done, so that it is unchanged: " : "failed, so that its contents are undefined: ") +
+              describe_cause(failure.cause),
+          site, failure.cause};
+}
+
+}  // namespace
+
+void OperationMemory::add(const BufferUses& uses) {
+  uses_.reserve(uses_.size() + uses.size());
+  for (const BufferUse& use : uses)
+    uses_.push_back({DeviceBufferReference(*use.buffer), use.memory ? use.memory.id() : 0, use.access, use.whole});
+}
+
+std::exception_ptr OperationMemory::refusal(const Location& location) const noexcept {
+  for (const Use& use : uses_) {
+    if (!reads(use.access) || !use.buffer->poison.is_set()) [[likely]]
+      continue;
+    try {
+      if (const std::optional<MemoryFailure> failure = use.buffer->poison.failure())
+        return std::make_exception_ptr(poisoned(use.memory, location, *failure, site_));
+    } catch (...) {
+      return std::current_exception();  // no memory to say it
+    }
+  }
+  return nullptr;
+}
+
+void OperationMemory::set_failed(const std::exception_ptr& error, MemoryFailure::Contents contents) const noexcept {
+  const std::exception_ptr cause = poison_cause(error);
+  for (const Use& use : uses_)
+    if (writes(use.access)) use.buffer->poison.set(cause, contents);
+}
+
+void OperationMemory::set_succeeded() const noexcept {
+  for (const Use& use : uses_) {
+    if (use.access != Access::Overwrite) continue;
+    if (use.whole) {
+      use.buffer->poison.clear();
+    } else {
+      use.buffer->poison.note_partial_write();
+    }
+  }
+}
+
+void OperationMemory::fail(const std::exception_ptr& error, MemoryFailure::Contents contents) const {
+  set_failed(error, contents);
+  std::rethrow_exception(error);
+}
+
+std::exception_ptr poison_cause(const std::exception_ptr& error) noexcept {
+  const auto* found = find_cause<IoError>(error, IoError::Kind::Poisoned);
+  if (found == nullptr) found = find_cause<IoError>(error, IoError::Kind::AllocationFailed);
+  return found == nullptr || found->cause() == nullptr ? error : found->cause();
+}
+
+}  // namespace cox

@@ -1,0 +1,218 @@
+// L14 between host devices: a collective or a transfer that would read poisoned memory fails on every rank with the
+// first cause, moves nothing, and leaves the communicator good.
+
+#include <coxswain/collectives/group/gradient_buckets.hpp>
+#include <coxswain/device_handle/base/find_cause.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/servers/contract/fleet.hpp>
+#include <coxswain/tests/servers/contract/ranks.hpp>
+#include <coxswain/tests/servers/host/open_host.hpp>
+#include <coxswain/tests/servers/host/poison_helpers.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+
+namespace {
+
+bool reads_poison(const HostClient& client, const Handle& handle) { return is_poisoned(read_failure(client, handle)); }
+bool is_rank_failure(const std::exception_ptr& error, DeviceId failed) {
+  const auto* const found = find_cause<CollectiveError>(error, CollectiveError::Kind::RankFailed);
+  return found != nullptr && is_of_kernel(error) &&
+         mentions(found->what(), {failed.to_string(), "could not take part"});
+}
+
+/// A kernel fails on `memory` of that client, at that moment of `queue()`.
+void fail_around(const HostClient& client, const Handle& memory, Moment moment, const std::function<void()>& queue) {
+  Gate gate;
+  client.launch(gate.kernel(1, fail_as_it_should), CubeCount::single(), KernelArguments{}.with_buffer(memory));
+  gate.wait_until_entered();
+  std::thread opener;
+  if (moment == Moment::Before) {
+    gate.open();
+    REQUIRE(is_of_kernel(failure_of(client)));
+  } else if (moment == Moment::Meanwhile) {
+    opener = std::thread([&] { gate.open(); });
+  }
+  queue();
+  if (opener.joinable()) opener.join();
+  if (moment == Moment::After) gate.open();
+}
+
+}  // namespace
+
+TEST_CASE("L14: no rank reduces what a failed kernel left, whenever that fails, and all know the first cause",
+          "[poison]") {
+  const auto moment = GENERATE(Moment::Before, Moment::Meanwhile, Moment::After);
+  const std::size_t count = GENERATE(std::size_t{10}, std::size_t{200'000});  // done by one thread, by several
+  HostFleet fleet(3);
+  const CommunicationId all(fleet.devices());
+  for (int i = 0; i < 20; ++i) {
+    std::vector<Handle> sources;
+    std::vector<Handle> results;
+    fleet.for_each([&](std::size_t rank, auto& client) {
+      sources.push_back(to_device(client, numbers_of(rank, count)));
+      results.push_back(to_device(client, numbers_of(9, count)));
+    });
+    const auto reduce = [&] {
+      fleet.for_each([&](std::size_t rank, auto& client) {
+        client.all_reduce(sources[rank], results[rank], ElementType::I32, all);
+      });
+    };
+    fail_around(fleet[1], sources[1], moment, reduce);
+    fleet.for_each([&](std::size_t rank, auto& client) {
+      REQUIRE(is_rank_failure(failure_of(client), fleet.devices()[1]));
+      REQUIRE(reads_poison(client, results[rank]));
+      REQUIRE(results[rank].failure()->contents == MemoryFailure::Contents::Unchanged);
+    });
+    REQUIRE(reads_poison(fleet[1], sources[1]));
+    REQUIRE(read_soon(fleet[0], sources[0]) == numbers_of(0, count));
+
+    // The communicator is good, and a result that is written anew is, too.
+    fleet[1].write(sources[1], Bytes::copy_of(numbers_of(1, count)));
+    reduce();
+    fleet.for_each(
+        [&](std::size_t rank, auto& client) { REQUIRE(read_soon(client, results[rank]) == sum_of(3, count)); });
+  }
+}
+
+TEST_CASE("L14: a failed kernel on other memory does not concern a collective of its stream, whenever it fails",
+          "[poison]") {
+  const auto moment = GENERATE(Moment::Before, Moment::Meanwhile, Moment::After);
+  HostFleet fleet(2);
+  const CommunicationId all(fleet.devices());
+  const Handle other = to_device(fleet[1], numbers_of(1, 10));
+  std::vector<Handle> results;
+  fleet.for_each([&](std::size_t rank, auto& client) { results.push_back(to_device(client, numbers_of(rank, 10))); });
+  fail_around(fleet[1], other, moment, [&] {
+    fleet.for_each([&](std::size_t rank, auto& client) {
+      client.all_reduce(results[rank], results[rank], ElementType::I32, all);
+    });
+  });
+  if (moment != Moment::Before) REQUIRE(is_of_kernel(failure_of(fleet[1])));
+  fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(read_soon(client, results[rank]) == sum_of(2, 10)); });
+}
+
+TEST_CASE("L14: poison passes from a collective to what is queued behind it on every rank", "[poison]") {
+  const auto moment = GENERATE(Moment::Before, Moment::Meanwhile, Moment::After);
+  HostFleet fleet(2);
+  const CommunicationId all(fleet.devices());
+  std::vector<Handle> sums;
+  std::vector<Handle> gathered;
+  fleet.for_each([&](std::size_t rank, auto& client) {
+    sums.push_back(to_device(client, numbers_of(rank, 10)));
+    gathered.push_back(to_device(client, numbers_of(rank, 20)));
+  });
+  fail_around(fleet[0], sums[0], moment, [&] {
+    fleet.for_each([&](std::size_t rank, auto& client) {
+      client.all_reduce(sums[rank], sums[rank], ElementType::I32, all);  // in place: does not heal
+      client.all_gather(sums[rank], gathered[rank], ElementType::I32, all);
+    });
+  });
+  fleet.for_each([&](std::size_t rank, auto& client) {
+    REQUIRE(is_rank_failure(failure_of(client), fleet.devices()[0]));
+    REQUIRE(reads_poison(client, sums[rank]));
+    REQUIRE(reads_poison(client, gathered[rank]));
+  });
+}
+
+TEST_CASE("L14: no transfer hands out what a failed kernel left, whenever that fails", "[poison]") {
+  const auto moment = GENERATE(Moment::Before, Moment::Meanwhile, Moment::After);
+  HostFleet fleet(2);
+  for (int i = 0; i < 20; ++i) {
+    const Handle source = to_device(fleet[0], numbers_of(0, 100));
+    Handle there;
+    fail_around(fleet[0], source, moment, [&] { there = fleet[0].to_client(source, fleet[1], ElementType::I32); });
+    REQUIRE(is_rank_failure(failure_of(fleet[1]), fleet.devices()[0]));
+    REQUIRE(reads_poison(fleet[1], there));
+    REQUIRE(is_of_kernel(failure_of(fleet[0])));
+    const Handle next = to_device(fleet[0], numbers_of(0, 100));
+    REQUIRE(read_soon(fleet[1], fleet[0].to_client(next, fleet[1], ElementType::I32)) == numbers_of(0, 100));
+  }
+}
+
+TEST_CASE("L14: gradient buckets do not reduce what a failed kernel left, and all ranks know the first cause",
+          "[poison]") {
+  const auto moment = GENERATE(Moment::Before, Moment::Meanwhile, Moment::After);
+  constexpr std::size_t count = 100;
+  HostFleet fleet(2);
+  const std::vector<Gradient> model(2, {.bytes = count * sizeof(float), .type = ElementType::F32});
+  std::vector<std::unique_ptr<GradientBuckets<HostClient>>> buckets;
+  std::vector<std::vector<Handle>> gradients(2);
+  fleet.for_each([&](std::size_t rank, auto& client) {
+    buckets.push_back(
+        std::make_unique<GradientBuckets<HostClient>>(client, fleet.devices(), model, ReduceOperation::Sum));
+    for (std::size_t i = 0; i < 2; ++i) gradients[rank].push_back(to_device(client, std::vector<float>(count, 1.0F)));
+  });
+  std::vector<Future<void>> reduced;
+  fail_around(fleet[1], gradients[1][0], moment, [&] {
+    fleet.for_each([&](std::size_t rank, auto&) {
+      for (std::size_t i = 0; i < 2; ++i) buckets[rank]->add(i, gradients[rank][i]);
+      reduced.push_back(buckets[rank]->finish());
+    });
+  });
+  fleet.for_each([&](std::size_t rank, auto& client) {
+    std::exception_ptr failure;
+    try {
+      get_soon(std::move(reduced[rank]));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    REQUIRE(is_rank_failure(failure, fleet.devices()[1]));
+    static_cast<void>(failure_of(client));  // that of the kernel itself
+    REQUIRE(reads_poison(client, gradients[rank][0]));
+  });
+}
+
+TEST_CASE("L14: a collective that was refused poisons its destinations, behind what was queued before", "[poison]") {
+  HostFleet fleet(2);
+  const CommunicationId all(fleet.devices());
+  std::vector<Handle> results;
+  fleet.for_each([&](std::size_t rank, auto& client) { results.push_back(to_device(client, numbers_of(rank, 10))); });
+  HostFleet::Hold hold;
+  hold.launch(fleet[0]);
+  auto before = fleet[0].read_async(std::vector<Handle>{results[0]});
+  fleet[0].all_reduce(results[0], results[0], ElementType::I32, all);
+  fleet[1].all_reduce(results[1], results[1], ElementType::F32, all);  // not the same
+  hold.open();
+  REQUIRE(get_soon(std::move(before))[0].to_vector<std::int32_t>() == numbers_of(0, 10));
+  fleet.for_each([&](std::size_t rank, auto& client) {
+    REQUIRE(find_cause<CollectiveError>(failure_of(client), CollectiveError::Kind::Mismatch) != nullptr);
+    const std::exception_ptr error = read_failure(client, results[rank]);
+    REQUIRE(find_cause<IoError>(error, IoError::Kind::Poisoned) != nullptr);
+    REQUIRE(find_cause<CollectiveError>(error, CollectiveError::Kind::Mismatch) != nullptr);
+    client.accept(results[rank]);
+    REQUIRE(read_soon(client, results[rank]) == numbers_of(rank, 10));
+  });
+}
+
+TEST_CASE("L14: of several ranks that cannot take part the first is named on all of them", "[poison]") {
+  HostFleet fleet(4);
+  const CommunicationId all(fleet.devices());
+  for (int i = 0; i < 20; ++i) {
+    std::vector<Handle> results;
+    fleet.for_each([&](std::size_t rank, auto& client) { results.push_back(to_device(client, numbers_of(rank, 10))); });
+    for (const std::size_t rank : {3U, 1U, 2U})
+      fleet[rank].launch({"failing", CubeDim::single(), 1, fail_as_it_should}, CubeCount::single(),
+                         KernelArguments{}.with_buffer(results[rank]));
+    fleet.for_each([&](std::size_t rank, auto& client) {
+      client.all_reduce(results[rank], results[rank], ElementType::I32, all);
+    });
+    fleet.for_each(
+        [&](std::size_t, auto& client) { REQUIRE(is_rank_failure(failure_of(client), fleet.devices()[1])); });
+  }
+}
