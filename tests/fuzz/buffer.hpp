@@ -37,8 +37,14 @@ struct Buffer {
   Handle handle;
   std::optional<Tensor> tensor;
   ByteVector bytes;
-  bool known = true;        ///< false: the contents are not defined
+  bool known = true;        ///< false: the contents are not defined, and may be poisoned (L14)
+  bool poisoned = false;    ///< they are; then they are not known
   std::uint32_t joint = 0;  ///< devices whose shutdown may have kept the contents from being made, by bits
+
+  void poison() noexcept {
+    known = false;
+    poisoned = true;
+  }
 
   [[nodiscard]] std::size_t size() const noexcept { return bytes.size(); }
 };
@@ -67,6 +73,7 @@ struct Window {
   void written(bool known, std::uint32_t joint) const {
     if (is_whole()) {
       buffer->known = known;
+      buffer->poisoned = false;
       buffer->joint = joint;
     } else {
       buffer->known = buffer->known && known;
@@ -79,6 +86,7 @@ struct Window {
 struct Content {
   ByteVector bytes;
   bool known = true;
+  bool poisoned = false;
   std::uint32_t joint = 0;
 };
 

@@ -74,6 +74,16 @@ ByteVector RankOperation::result_of(std::size_t rank, const std::vector<ByteVect
   return result;
 }
 
+void RankOperation::add_reads(std::vector<BufferPtr>& reads) const {
+  for (std::size_t rank = 0; rank < sources.size(); ++rank)
+    if (operation != Broadcast || rank == root) reads.push_back(sources[rank].buffer);
+}
+
+void RankOperation::poison() const {
+  for (std::size_t rank = 0; rank < destinations.size(); ++rank)
+    if (operation != Reduce || rank == root) destinations[rank].buffer->poison();
+}
+
 void RankOperation::apply(bool sound, std::uint32_t devices) const {
   const CollectiveOperationFacts& facts = facts_of(operation);
   if (!facts.has_elements) return;

@@ -24,10 +24,14 @@ struct RankOperation {
 
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool uses(const BufferPtr& buffer) const noexcept;
+  /// The buffers that it reads.
+  void add_reads(std::vector<BufferPtr>& reads) const;
   /// The call of one rank.
   void add_to(CollectiveGroup& group, std::size_t rank, DeviceId root_device) const;
   /// `sound`: every rank could take part; `devices`: all of it, by bits.
   void apply(bool sound, std::uint32_t devices) const;
+  /// One of those is poisoned: so is what it would have written.
+  void poison() const;
 
  private:
   [[nodiscard]] ByteVector reduced(const std::vector<ByteVector>& contributions) const;

@@ -44,7 +44,9 @@ class CollectiveSteps {
     for (RankOperation& part : all)
       for (std::size_t rank = 0; rank < devices.size(); ++rank)
         if (!add_windows(part, all, *streams[rank], rank, devices.size())) return;
-    const bool sound = prepare(streams);
+    std::vector<BufferPtr> reads;
+    for (const RankOperation& part : all) part.add_reads(reads);
+    const bool sound = prepare(streams, 1, reads);
     std::vector<DeviceId> ids;
     for (const std::size_t device : devices) ids.push_back(World<Backend>::id(device));
     const CommunicationId set(ids);
@@ -58,8 +60,24 @@ class CollectiveSteps {
         });
     }
     note_joint(streams, bits);
-    state_.does([all, sound, bits] {
-      for (const RankOperation& part : all) part.apply(sound, bits);
+    if (state_.capturing != nullptr) {
+      for (const RankOperation& part : all) {
+        for (const Window& source : part.sources) state_.capturing->use(source.buffer, true, false, false);
+        for (const Window& destination : part.destinations)
+          state_.capturing->use(destination.buffer, true, true, false);
+      }
+    }
+    // A graph is replayed only while all that it uses is known.
+    const bool poisoned = state_.capturing == nullptr && is_poisoned(reads);
+    for (const RankOperation& part : all)
+      for (const Window& d : part.destinations)
+        state_.history->add(" [" + std::to_string(d.buffer->device) + ":" + std::to_string(d.begin) + "+" + std::to_string(d.size) + "/" + std::to_string(d.buffer->size()) + (d.buffer->poisoned ? "!" : d.buffer->known ? "" : "?") + "]");
+    if (poisoned) state_.history->add(", poisoned:");
+    for (const BufferPtr& buffer : reads)
+      if (buffer->poisoned)
+        state_.history->add(" " + std::to_string(buffer->size()) + " of device " + std::to_string(buffer->device));
+    state_.does([all, sound, bits, poisoned] {
+      for (const RankOperation& part : all) poisoned ? part.poison() : part.apply(sound, bits);
     });
     if (state_.capturing == nullptr && state_.one_in(8))
       streams[state_.below(streams.size())]->client.sync_collective();
@@ -82,7 +100,7 @@ class CollectiveSteps {
     const Window destination = state_.any_window(to, size, 8);
     if (destination.buffer == nullptr) return;
     if (late) data_.hold_up(from);
-    const bool sound = prepare({&from, &to});
+    const bool sound = prepare({&from, &to}, 1, {source.buffer});
     const std::uint32_t bits = bits_of({from.device, to.device});
     {
       const std::lock_guard order(state_.world.transfers_of(bits));
@@ -90,6 +108,7 @@ class CollectiveSteps {
       to.client.receive(destination.handle(), ElementType::I64, World<Backend>::id(from.device));
     }
     note_joint({&from, &to}, bits);
+    if (is_poisoned({source.buffer})) return destination.buffer->poison();
     std::ranges::copy(source.bytes(), destination.bytes().begin());
     destination.written(source.buffer->known && sound, source.buffer->joint | bits);
   }
@@ -103,7 +122,7 @@ class CollectiveSteps {
     state_.history->begin(std::to_string(count) + " times to_client" + text_of(from, to));
     const Window source = state_.any_window(from, 4 * state_.between(1, 16), 4);
     if (source.buffer == nullptr || state_.world.tight()) return;
-    const bool sound = prepare({&from, &to}, count);
+    const bool sound = prepare({&from, &to}, count, {source.buffer});
     const std::uint32_t bits = bits_of({0, 1});
     Awaited awaited;
     std::vector<Handle> received;
@@ -114,6 +133,7 @@ class CollectiveSteps {
         note_joint({&from, &to}, bits);
         awaited.expected.push_back({{source.bytes().begin(), source.bytes().end()},
                                     source.buffer->known && sound,
+                                    is_poisoned({source.buffer}),
                                     source.buffer->joint | bits});
       }
     }
@@ -141,7 +161,14 @@ class CollectiveSteps {
 
   // A rank whose stream has failed cannot take part, and then no rank gets a result. Returns whether that is known not
   // to be so.
-  bool prepare(const std::vector<StreamOf*>& streams, std::size_t operations = 1) {
+  // Where failures poison memory (L14) that decides, and not what else has failed on the stream.
+  bool prepare(const std::vector<StreamOf*>& streams, std::size_t operations, const std::vector<BufferPtr>& reads) {
+    if (Backend::knows_poison) {
+      const bool good = std::ranges::all_of(reads, [](const BufferPtr& buffer) { return buffer->known; });
+      if (!good && state_.capturing == nullptr)
+        for (StreamOf* const stream : streams) stream->late += operations;
+      return true;
+    }
     bool sound = true;
     const bool tolerate = state_.capturing == nullptr && state_.one_in(8);
     for (StreamOf* const stream : streams) {
@@ -151,6 +178,9 @@ class CollectiveSteps {
     if (!sound)
       for (StreamOf* const stream : streams) stream->late += operations;
     return sound;
+  }
+  static bool is_poisoned(const std::vector<BufferPtr>& reads) {
+    return std::ranges::any_of(reads, [](const BufferPtr& buffer) { return buffer->poisoned; });
   }
   void note_joint(const std::vector<StreamOf*>& streams, std::uint32_t bits) {
     for (StreamOf* const stream : streams) {
@@ -230,7 +260,7 @@ class CollectiveSteps {
     const BufferPtr source = all[state_.below(all.size())];
     state_.history->begin((source->tensor ? "to_client_tensor of " : "to_client of ") + std::to_string(source->size()) +
                           text_of(from, to));
-    const bool sound = prepare({&from, &to});
+    const bool sound = prepare({&from, &to}, 1, {source});
     if (state_.world.tight()) {
       state_.settle(from);
       state_.settle(to);
@@ -259,6 +289,7 @@ class CollectiveSteps {
     note_joint({&from, &to}, bits);
     std::copy_n(source->bytes.begin() + static_cast<std::ptrdiff_t>(first), made->size(), made->bytes.begin());
     made->known = source->known && sound;
+    made->poisoned = source->poisoned && made->size() != 0;
     made->joint = source->joint | bits;
     if (!state_.world.tight()) {
       state_.keep(std::move(made));

@@ -65,7 +65,7 @@ class DataSteps {
     begin(stream, "write " + text_of(window));
     ByteVector bytes = state_.any_bytes(window.size);
     stream.client.write(window.handle(), Bytes::copy_of(bytes));
-    state_.does([window, bytes = std::move(bytes)] {
+    state_.uploads(window, [window, bytes = std::move(bytes)] {
       std::ranges::copy(bytes, window.bytes().begin());
       window.written(true, 0);
     });
@@ -83,7 +83,8 @@ class DataSteps {
     }
     if (parts.empty()) return create(stream);
     begin(stream, text);
-    const bool drops = stream.most_untaken() == 0 && state_.one_in(16);
+    const bool good = std::ranges::all_of(awaited.expected, &Content::known);
+    const bool drops = good && stream.most_untaken() == 0 && state_.one_in(16);
     awaited.due = stream.take();
     awaited.read = std::make_shared<Future<std::vector<Bytes>>>(stream.client.read_tensor_async(std::move(parts)));
     if (drops) return state_.history->add(", dropped");
@@ -99,14 +100,15 @@ class DataSteps {
       case 0: {
         begin(stream, "multiply_add " + text_of(to));
         launch(stream, Backend::multiply_add(to.handle(), 3, value));
-        return state_.does([=] {
+        return state_.launches(stream, nullptr, to, [=] {
           for (std::size_t i = 0; i < words; ++i) to.set_word(i, to.word(i) * 3 + value);
           to.written(to.buffer->known, to.buffer->joint);
         });
       }
       case 1: {
         begin(stream, "slow kernel on " + text_of(to));
-        return launch(stream, slow<Backend>(to.handle(), static_cast<std::uint32_t>(state_.between(50, 2000))));
+        launch(stream, slow<Backend>(to.handle(), static_cast<std::uint32_t>(state_.between(50, 2000))));
+        return state_.launches(stream, nullptr, to, [] {});
       }
       case 2:
       case 3: {
@@ -120,7 +122,7 @@ class DataSteps {
     }
     begin(stream, "fill " + text_of(to));
     launch(stream, Backend::fill(to.handle(), value));
-    state_.does([=] { set_all(to, value); });
+    state_.launches(stream, nullptr, to, [=] { set_all(to, value); });
   }
 
   /// The stream waits on the host for a while: for a large upload, which waits for a kernel of another stream.
@@ -205,8 +207,9 @@ class DataSteps {
     const std::size_t row = tensor.columns * tensor.elem_size;
     ByteVector bytes = state_.any_bytes(count * row);
     stream.client.write_tensor(tensor.descriptor(first, count), Bytes::copy_of(bytes));
-    state_.does([buffer, first, row, bytes = std::move(bytes)] {
-      const Window window{buffer, first * row, bytes.size()};
+    if (bytes.empty() && tensor.layout.memory.size() != 0) return;  // nothing is done
+    const Window window{buffer, first * row, bytes.size()};
+    state_.uploads(window, [window, bytes = std::move(bytes)] {
       std::ranges::copy(bytes, window.bytes().begin());
       window.written(true, 0);
     });
@@ -232,14 +235,14 @@ class DataSteps {
           buffer.handle.offset_start(begin).offset_end(buffer.size() - begin - size).copy_descriptor({size}, {1}, 1));
     }
     const auto from = buffer.bytes.begin() + static_cast<std::ptrdiff_t>(begin);
-    expected.push_back({{from, from + static_cast<std::ptrdiff_t>(size)}, buffer.known, buffer.joint});
+    expected.push_back({{from, from + static_cast<std::ptrdiff_t>(size)}, buffer.known, buffer.poisoned, buffer.joint});
     return std::to_string(begin) + "+" + std::to_string(size) + " of " + std::to_string(buffer.size());
   }
 
   void copy(StreamOf& stream, const Window& from, const Window& to) {
     begin(stream, "copy " + text_of(from) + " to " + text_of(to));
     launch(stream, Backend::copy(from.handle(), to.handle()));
-    state_.does([=] {
+    state_.launches(stream, from.buffer, to, [=] {
       std::ranges::copy(from.bytes(), to.bytes().begin());
       to.written(from.buffer->known, from.buffer->joint);
     });
@@ -247,7 +250,7 @@ class DataSteps {
   void add(StreamOf& stream, const Window& from, const Window& to) {
     begin(stream, "add " + text_of(from) + " to " + text_of(to));
     launch(stream, Backend::add_to(from.handle(), to.handle()));
-    state_.does([=] {
+    state_.launches(stream, from.buffer, to, [=] {
       for (std::size_t i = 0; i < to.size / 4; ++i) to.set_word(i, to.word(i) + from.word(i));
       to.written(from.buffer->known && to.buffer->known, from.buffer->joint | to.buffer->joint);
     });
@@ -258,13 +261,15 @@ class DataSteps {
     begin(stream, std::string("fill by a dynamic count of ") + (none ? "0, " : "1, ") + text_of(to));
     if (state_.capturing != nullptr || state_.world.tight()) {
       launch(stream, Backend::fill(to.handle(), value));
-      return state_.does([=] { set_all(to, value); });
+      return state_.launches(stream, nullptr, to, [=] { set_all(to, value); });
     }
     const std::vector<std::uint32_t> cubes{none ? 0U : 1U, 1, 1};
     Work work = Backend::fill(to.handle(), value);
     const Handle count = stream.client.create(Bytes::copy_of(cubes));
     launch(stream, std::move(work).with_count(CubeCount::dynamic(count)));
-    if (!none) state_.does([=] { set_all(to, value); });
+    state_.launches(stream, nullptr, to, [=] {
+      if (!none) set_all(to, value);
+    });
   }
 
   StateOf& state_;

@@ -14,7 +14,7 @@
 
 namespace cox::fuzz {
 
-/// Work that fails, each time once, and what must be told of it. It is never given memory whose contents are compared.
+/// Work that fails, each time once, and what must be told of it. Where failures poison memory it is given some (L14).
 template <class Backend>
 class FailureSteps {
  public:
@@ -29,6 +29,7 @@ class FailureSteps {
       state_.settle(stream);
       return;
     }
+    if (Backend::knows_poison && state_.one_in(2)) return fail_on_memory(stream);
     switch (state_.below(6)) {
       case 0: return launch_failing(stream, "a launch that is refused", Backend::misused());
       case 1: return launch_failing(stream, "a kernel that fails", Backend::fail_after_submit(stream.client));
@@ -42,7 +43,8 @@ class FailureSteps {
   void profile(StreamOf& stream) {
     const bool fails = state_.one_in(3);
     begin(stream, fails ? "profile of a launch that fails" : "profile");
-    const Window to = state_.any_words(stream.device);
+    Window to = state_.any_words(stream.device);
+    if (to.buffer != nullptr && !to.buffer->known) to.buffer = nullptr;  // else the profile may fail
     const std::uint32_t value = state_.word();
     const auto time = static_cast<std::uint32_t>(state_.between(10, 1000));
     auto duration = std::make_shared<ProfileDuration>(stream.client.profile([&] {
@@ -80,10 +82,35 @@ class FailureSteps {
     stream.client.launch(std::move(work.kernel), std::move(work.count), std::move(work.arguments));
   }
 
-  void launch_failing(StreamOf& stream, const char* what, typename Backend::Work work) {
+  void launch_failing(StreamOf& stream, const std::string& what, typename Backend::Work work) {
     begin(stream, what);
     launch(stream, std::move(work));
     stream.due.add();
+  }
+  // It should have written memory, which is poisoned then, or accepts it as it is.
+  void fail_on_memory(StreamOf& stream) {
+    const Window to = state_.any_words(stream.device);
+    if (to.buffer == nullptr) return;
+    if constexpr (Backend::knows_poison) {
+      const std::string where = " of " + std::to_string(to.buffer->size());
+      switch (state_.below(4)) {
+        case 0:
+          launch_failing(stream, "a launch that is refused on memory" + where, Backend::misused_on(to.handle()));
+          break;
+        case 1:
+          begin(stream, "a write of a wrong size" + where);
+          stream.client.write(to.handle(), Bytes::zeroed(to.size + 1));
+          stream.due.add();
+          break;
+        case 2:
+          begin(stream, "accept" + where);
+          stream.client.accept(to.handle());
+          to.buffer->poisoned = false;
+          return;
+        default: launch_failing(stream, "a kernel that fails on memory" + where, Backend::fail_on(to.handle()));
+      }
+      to.buffer->poison();
+    }
   }
   void write_too_much(StreamOf& stream) {
     begin(stream, "a write of a wrong size");

@@ -40,7 +40,10 @@ class GraphSteps {
       state_.settle(*stream);
     }
     for (StreamOf* const stream : captured->streams) stream->client.graph_prepare();
-    if (!captured->joint && state_.one_in(3)) data_.work(*captured->streams.front());
+    if (!captured->joint && state_.one_in(3)) {
+      data_.work(*captured->streams.front());
+      if (captured->streams.front()->most_untaken() != 0) state_.settle(*captured->streams.front());
+    }
     for (StreamOf* const stream : captured->streams) stream->client.graph_start_capture();
     state_.capturing = captured.get();
     const std::size_t operations = state_.between(1, 5);
@@ -67,6 +70,7 @@ class GraphSteps {
     for (const StreamOf* const stream : captured.streams)
       text += " " + std::to_string(stream->client.stream_id().value);
     state_.history->begin(text);
+    if (Backend::knows_poison && captured.joint && !is_known(captured)) return state_.history->add(", not with poison");
     // Collectives of a stream that has failed, fail.
     if (captured.joint)
       for (StreamOf* const stream : captured.streams)
@@ -83,7 +87,7 @@ class GraphSteps {
         stream->joint |= captured.devices;
         stream->joint_count += captured.effects.size();
       }
-    for (const auto& effect : captured.effects) effect();
+    apply(captured);
     if (state_.one_in(late ? 2 : 6)) {
       state_.history->add(", then dropped");
       state_.graphs.erase(state_.graphs.begin() + static_cast<std::ptrdiff_t>(index));
@@ -98,6 +102,22 @@ class GraphSteps {
   }
 
  private:
+  static bool is_known(const Captured& captured) {
+    return std::ranges::all_of(captured.uses, [](const auto& use) { return use.buffer->known; });
+  }
+  // A replay without collectives is one operation (L14).
+  void apply(const Captured& captured) {
+    std::vector<BufferPtr> reads;
+    std::vector<BufferPtr> writes;
+    for (const auto& use : captured.uses) {
+      if (use.reads) reads.push_back(use.buffer);
+      if (use.writes) writes.push_back(use.buffer);
+    }
+    state_.runs(*captured.streams.front(), reads, writes, [&] {
+      for (const auto& effect : captured.effects) effect();
+    });
+  }
+
   StateOf& state_;
   DataSteps<Backend>& data_;
   CollectiveSteps<Backend>& collectives_;

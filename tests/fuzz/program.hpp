@@ -81,7 +81,7 @@ class Program {
         Awaited awaited;
         awaited.due = stream.take();
         awaited.operation = state_.history->number();
-        awaited.expected.push_back({buffer->bytes, buffer->known, buffer->joint});
+        awaited.expected.push_back({buffer->bytes, buffer->known, buffer->poisoned, buffer->joint});
         const CopyDescriptor whole =
             buffer->tensor ? buffer->tensor->descriptor() : buffer->handle.copy_descriptor({buffer->size()}, {1}, 1);
         awaited.read = std::make_shared<Future<std::vector<Bytes>>>(stream.client.read_one_tensor_async(whole));

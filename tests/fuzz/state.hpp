@@ -39,6 +39,22 @@ class State {
     std::uint32_t devices = 0;  ///< by bits
     bool joint = false;         ///< has a collective of those
     std::vector<Effect> effects;
+    struct Use {
+      BufferPtr buffer;
+      bool reads;  ///< what other operations left
+      bool writes;
+      bool fresh;  ///< all of it was written before anything else
+    };
+    std::vector<Use> uses;  ///< each buffer once
+
+    void use(const BufferPtr& buffer, bool reads, bool writes, bool whole) {
+      const auto found = std::ranges::find(uses, buffer, &Use::buffer);
+      if (found == uses.end()) return uses.push_back({buffer, reads, writes, writes && !reads && whole});
+      if (found->fresh) return;
+      found->fresh = !found->reads && !reads && whole;
+      found->reads = found->reads || reads;
+      found->writes = found->writes || writes;
+    }
   };
 
   State(World<Backend>& of, std::shared_ptr<History> its_history)
@@ -165,6 +181,41 @@ class State {
     } else {
       effect();
     }
+  }
+  /// A kernel of the stream reads `from`, if it is there, and changes `to`.
+  void launches(StreamOf& stream, const BufferPtr& from, const Window& to, Effect effect) {
+    if (capturing != nullptr) {
+      if (from != nullptr) capturing->use(from, true, false, false);
+      capturing->use(to.buffer, true, true, false);
+      return capturing->effects.push_back(std::move(effect));
+    }
+    std::vector<BufferPtr> reads{to.buffer};
+    if (from != nullptr) reads.push_back(from);
+    runs(stream, reads, {to.buffer}, [&] { effect(); });
+  }
+  /// `to` is written from the host, whatever was there.
+  void uploads(const Window& to, Effect effect) {
+    if (to.size == 0 && !to.is_whole()) return;  // nothing is done
+    if (capturing != nullptr) capturing->use(to.buffer, false, true, to.is_whole());
+    does(std::move(effect));
+  }
+  /// What an operation of the stream does to the model, which is refused where it would read poisoned memory (L14).
+  template <class Run>
+  void runs(StreamOf& stream, const std::vector<BufferPtr>& reads, const std::vector<BufferPtr>& writes, Run&& run) {
+    if (!Backend::knows_poison) return run();
+    if (std::ranges::any_of(reads, [](const BufferPtr& buffer) { return buffer->poisoned; })) {
+      history->add(", poisoned:");
+      for (const BufferPtr& buffer : reads)
+        if (buffer->poisoned) history->add(" " + std::to_string(buffer->size()));
+      stream.due.add();
+      for (const BufferPtr& buffer : writes) buffer->poison();
+      return;
+    }
+    const bool known = std::ranges::all_of(reads, [](const BufferPtr& buffer) { return buffer->known; });
+    run();
+    if (known) return;
+    stream.due.perhaps();
+    for (const BufferPtr& buffer : writes) buffer->known = false;
   }
   void await(StreamOf& stream, Awaited awaited) {
     awaited.operation = history->number();

@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/fuzz/buffer.hpp>
 #include <coxswain/tests/fuzz/difference.hpp>
@@ -65,23 +66,39 @@ struct Awaited {
     const std::string what = std::string(read ? "the read" : "the sync") + " of operation " + std::to_string(operation);
     std::vector<Bytes> found;
     std::string text;
+    bool poisoned = false;
     const std::size_t failed = failures_of(
         [&] {
-          if (read) {
+          if (!read) return sync->get();
+          try {
             found = read->get();
-          } else {
-            sync->get();
+          } catch (const IoError& error) {
+            if (error.kind() != IoError::Kind::Poisoned) throw;
+            poisoned = true;
+            text = error.what();
           }
         },
         what, &text);
     if (!due.allow(failed))
       throw Difference(what + " had " + std::to_string(failed) + " failures instead of " + due.text() + ": " + text);
     if (failed != 0 || !read) return;
+    const bool may_be = std::ranges::any_of(expected, [](const Content& content) { return !content.known; });
+    const bool must_be = std::ranges::any_of(expected, &Content::poisoned);
+    if (poisoned && !may_be) throw Difference(what + " of" + sizes_text() + " bytes found good memory poisoned: " + text);
+    if (!poisoned && must_be)
+      throw Difference(what + " of" + sizes_text() + " bytes gave what a failed operation left");
+    if (poisoned) return;
     if (found.size() != expected.size()) throw Difference(what + " gave another number of buffers");
     for (std::size_t i = 0; i < found.size(); ++i) compare(what, found[i], expected[i]);
   }
 
  private:
+  [[nodiscard]] std::string sizes_text() const {
+    std::string text;
+    for (const Content& content : expected)
+      text += " " + std::to_string(content.bytes.size()) + (content.poisoned ? "!" : "");
+    return text;
+  }
   void check_refused() const {
     try {
       static_cast<void>(read->get());
