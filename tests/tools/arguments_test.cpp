@@ -69,7 +69,7 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"stress", "--fault", "missing=0.6,shutdown=0.6"}, "adds up to more than 1"},
       {{"stress", "--fault", "throw=0.6,cancel=0.6"}, "adds up to more than 1"},
       {{"stress", "--fault", "explode=0.1"},
-       "'explode' is none of throw, cancel, expire, stall, missing, mismatch, shutdown or leave"},
+       "'explode' is none of throw, cancel, expire, stall, missing, mismatch, shutdown, leave or poison"},
       {{"stress", "--json", "/no/such/folder/out.json"}, "--json: cannot write '/no/such/folder/out.json'"},
       {{"stress", "--flight-recorder", "/no/such/folder/out.json"},
        "--flight-recorder: cannot write '/no/such/folder/out.json'"},

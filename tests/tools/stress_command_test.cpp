@@ -161,7 +161,8 @@ TEST_CASE("A fault of collectives ends in what it explains, and all else holds")
   };
   const Injected fault =
       GENERATE(Injected{"throw", "0.1", false}, Injected{"stall", "0.1", false}, Injected{"missing", "0.02", true},
-               Injected{"mismatch", "0.1", true}, Injected{"shutdown", "0.01", false}, Injected{"leave", "0.05", true});
+               Injected{"mismatch", "0.1", true}, Injected{"shutdown", "0.01", false}, Injected{"leave", "0.05", true},
+               Injected{"poison", "0.1", true});
   const Command command = Command::run({"stress", "--devices", "host:3", "--operations", "1500", "--clients", "4",
                                         "--seed", "11", "--payload", "64:16KiB", "--mix",
                                         "submit=5,blocking=2,create=2,read=2,launch=2,tensor=1,graph=1,transfer=4,"

@@ -130,7 +130,7 @@ StressCommand::StressCommand(CLI::App& app)
   command_.add_option("--payload", payload_, "Bytes of a buffer, SMALLEST:LARGEST (default: 64:1MiB)");
   command_.add_option("--fault", fault_,
                       "How often what goes wrong, such as throw=0.001,cancel=0.001,expire=0.001; of collectives also "
-                      "stall, missing, mismatch, shutdown, leave");
+                      "stall, missing, mismatch, shutdown, leave, poison");
   command_.add_option("--json", json_, "Write the result to this file; -: to standard output, instead of the table");
   command_.add_option("--trace", trace_, "Write the end of the run to this file, for ui.perfetto.dev");
   command_.add_option("--metrics", metrics_,

@@ -59,7 +59,7 @@ class CollectiveClient {
   /// Begins the plan's round and makes some calls. Its latency is recorded by the client that checks it: from the first
   /// rank's call until then.
   void begin(const Plan& plan) {
-    if (plan.fault == Fault::StallReport) stall(plan.device);
+    if (plan.fault == Fault::Stall) stall(plan.device);
     if (plan.fault == Fault::Shutdown) shut_down(plan.device);
     if (plan.fault == Fault::Leave) leave(plan);
     if (plan.fault == Fault::Throw) return begin_between_throws(plan);
@@ -102,6 +102,7 @@ class CollectiveClient {
     }
     return known;
   }
+  static void poison(Round& round);
   void shut_down(std::size_t device);
   void leave(const Plan& plan);
   void put(const Plan& plan);
@@ -163,6 +164,19 @@ class CollectiveClient {
   std::uint64_t explained_ = 0;
 };
 
+// The first rank from the one on that was picked whose source is read.
+template <class Backend>
+void CollectiveClient<Backend>::poison(Round& round) {
+  const std::size_t ranks = round.world_size();
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const std::size_t rank = (round.faulty_rank + i) % ranks;
+    if (source_bytes(round.parts.front(), ranks, rank) == 0) continue;
+    round.fault = Fault::Poison;
+    round.faulty_rank = rank;
+    return;
+  }
+}
+
 template <class Backend>
 void CollectiveClient<Backend>::put(const Plan& plan) {
   Random random(plan.choice);
@@ -198,6 +212,7 @@ std::vector<std::shared_ptr<Round>> CollectiveClient<Backend>::make_rounds(const
     round->ticket = tickets_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, Truth::round_stream);
     if (plan.fault == Fault::Missing || plan.fault == Fault::Mismatch) round->fault = plan.fault;
     round->faulty_rank = faulty;
+    if (KernelsOf<Compute>::poisons && plan.fault == Fault::Poison) poison(*round);
     if (i > 0) round->missing_before = rounds.front();
     rounds.push_back(std::move(round));
   }

@@ -11,6 +11,7 @@
 #include <coxswain/tools/cox/stress/stopwatch.hpp>
 #include <coxswain/tools/cox/stress/ticket_book.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -60,6 +61,7 @@ class DataClient {
     return static_cast<std::size_t>(random.below(Truth::data_streams));
   }
   void open(std::size_t device, const Compute& compute);
+  std::uint64_t use_poisoned(const Plan& plan, std::size_t index, Random& random);
   std::uint64_t add_buffer(const Plan& plan, const Compute& client, Random& random);
   [[nodiscard]] Handle make(const Compute& client, Words& words, Bytes bytes, std::uint64_t way) const;
   [[nodiscard]] Buffer& pick_buffer(const Plan& plan, const Compute& client, Random& random);
@@ -208,6 +210,8 @@ std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
   const Buffer& x = pick_buffer(plan, client, random);
   touch(plan, y.bytes() + x.bytes());
   if (plan.fault == Fault::Throw) return stream.launch_throwing(y, ticket(plan, index));
+  if constexpr (KernelsOf<Compute>::poisons)
+    if (plan.fault == Fault::Poison) return use_poisoned(plan, index, random);
 
   auto step = KernelStep<typename Compute::Kernel>::choose(y, x, random);
   CubeCount count = CubeCount::of_1d(step.cubes);
@@ -220,6 +224,35 @@ std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
   const Stopwatch stopwatch;
   client.launch(*step.kernel, std::move(count), std::move(step.arguments), mode);
   return stopwatch.elapsed();
+}
+
+// What a kernel that fails should have written is used on two streams, then accepted or written anew.
+template <class Compute>
+std::uint64_t DataClient<Compute>::use_poisoned(const Plan& plan, std::size_t index, Random& random) {
+  using Kernels = KernelsOf<Compute>;
+  std::vector<DataStream<Compute>>& streams = devices_[plan.device].streams;
+  DataStream<Compute>& stream = streams[index];
+  DataStream<Compute>& other = streams[pick_stream(random)];
+  const std::size_t words = std::max<std::size_t>(1, plan.bytes / sizeof(std::uint32_t));
+  Buffer poisoned{.handle = {}, .expected = seeded_words(words, random)};
+  Buffer result{.handle = {}, .expected = seeded_words(words, random)};
+  for (Buffer* const buffer : {&poisoned, &result})
+    buffer->handle = stream.client().create(Bytes::copy_of(buffer->expected));
+  const Ticket ticket = this->ticket(plan, index);
+  const std::uint64_t time = stream.poison(poisoned, ticket);
+  const auto cubes = static_cast<std::uint32_t>((words + kernel_units - 1) / kernel_units);
+  other.launch_on_poisoned(Kernels::instance().axpy, CubeCount::of_1d(cubes), Kernels::arguments(result, poisoned, 3),
+                           ticket);
+  if (random.below(2) == 0) other.read_poisoned(result.handle, ticket);
+  streams[pick_stream(random)].read_poisoned(random.below(2) == 0 ? poisoned.handle : result.handle, ticket);
+  if (random.below(2) == 0) {
+    stream.client().accept(poisoned.handle);
+    stream.read_now(poisoned.handle, poisoned.expected, ticket);
+  } else {
+    other.client().write(result.handle, Bytes::copy_of(result.expected));
+    other.read_now(result.handle, result.expected, ticket);
+  }
+  return time;
 }
 
 template <class Compute>

@@ -2,7 +2,10 @@
 
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/comparison.hpp>
 #include <coxswain/tools/cox/stress/stopwatch.hpp>
@@ -61,14 +64,43 @@ class DataStream {
     return time;
   }
 
-  /// Launches a kernel that fails; the failure is expected at the next read or sync.
+  /// Launches a kernel that fails; the failure is expected at the next read or sync. The buffer is good again.
   std::uint64_t launch_throwing(const Buffer& buffer, const Ticket& ticket) {
-    constexpr std::size_t most_faults = 32;
-    if (faults_.size() >= most_faults) settle(ticket);
-    faults_.push_back(ticket.sequence);
+    const std::uint64_t time = poison(buffer, ticket);
+    client_.accept(buffer.handle);
+    return time;
+  }
+  /// As that, but the buffer stays poisoned.
+  std::uint64_t poison(const Buffer& buffer, const Ticket& ticket) {
+    expect_fault(ticket);
     const Stopwatch stopwatch;
     KernelsOf<Compute>::launch_failing(client_, buffer, ticket.client, ticket.sequence);
     return stopwatch.elapsed();
+  }
+  /// Launches a kernel on what a launch with that ticket has poisoned, on whichever stream.
+  std::uint64_t launch_on_poisoned(const typename Compute::Kernel& kernel, CubeCount count, KernelArguments arguments,
+                                   const Ticket& ticket) {
+    expect_fault(ticket);
+    const Stopwatch stopwatch;
+    client_.launch(kernel, std::move(count), std::move(arguments));
+    return stopwatch.elapsed();
+  }
+  /// Reads memory that a launch with that ticket has poisoned, at first or second hand.
+  void read_poisoned(const Handle& handle, const Ticket& ticket) {
+    for (;;) {
+      try {
+        static_cast<void>(client_.read_one(handle));
+        return truth_->violated(Law::Poison, ticket, "a read of poisoned memory fails", "no error");
+      } catch (const ServerError&) {
+        check_surfaced(*truth_, ticket, std::exchange(faults_, {}), std::current_exception());
+        if (truth_->violations().any()) return;
+      } catch (const IoError& error) {
+        if (error.kind() == IoError::Kind::Poisoned &&
+            is_of_fault(std::current_exception(), ticket.client, ticket.sequence))
+          return;
+        return truth_->violated(Law::Poison, ticket, "IoError Poisoned with the first cause", error.what());
+      }
+    }
   }
 
   /// The device was shut down, after all work: checks what was asked for before.
@@ -92,6 +124,12 @@ class DataStream {
   }
 
  private:
+  void expect_fault(const Ticket& ticket) {
+    constexpr std::size_t most_faults = 32;
+    if (faults_.size() >= most_faults) settle(ticket);
+    faults_.push_back(ticket.sequence);
+  }
+
   struct PendingRead {
     Future<std::vector<Bytes>> future;
     Words expected;

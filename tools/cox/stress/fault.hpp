@@ -17,17 +17,18 @@ enum class Fault : std::uint8_t {
   Cancel,  ///< The stop_token is triggered before or while the task is queued.
   Expire,  ///< The deadline has passed.
   // Of collectives:
-  StallReport,  ///< A stream or a device thread is held up for a few milliseconds.
-  Missing,      ///< One rank does not come.
-  Mismatch,     ///< One rank asks for another count.
-  Shutdown,     ///< The device is shut down and opened again.
-  Leave,        ///< A rank aborts its communicator, or its device is shut down and opened again.
+  Stall,     ///< A stream or a device thread is held up for a few milliseconds.
+  Missing,   ///< One rank does not come.
+  Mismatch,  ///< One rank asks for another count.
+  Shutdown,  ///< The device is shut down and opened again.
+  Leave,     ///< A rank aborts its communicator, or its device is shut down and opened again.
+  Poison,    ///< Memory that a failed kernel should have written is used; of launches, too.
 };
 
-inline constexpr std::array<std::string_view, 9> fault_names{"none",    "throw",    "cancel",   "expire", "stall",
-                                                             "missing", "mismatch", "shutdown", "leave"};
+inline constexpr std::array<std::string_view, 10> fault_names{"none",    "throw",    "cancel",   "expire", "stall",
+                                                              "missing", "mismatch", "shutdown", "leave",  "poison"};
 inline constexpr std::size_t fault_count = fault_names.size();
-static_assert(fault_count == static_cast<std::size_t>(Fault::Leave) + 1);
+static_assert(fault_count == static_cast<std::size_t>(Fault::Poison) + 1);
 
 [[nodiscard]] constexpr std::string_view to_string(Fault fault) noexcept {
   return fault_names[static_cast<std::size_t>(fault)];
@@ -46,12 +47,13 @@ struct FaultRates {
   double mismatch = 0;
   double shutdown = 0;
   double leave = 0;
+  double poison = 0;
 
   /// "throw=0.001,missing=0.0001". Throws ArgumentError.
   [[nodiscard]] static FaultRates parse(std::string_view option, std::string_view text);
 
   /// Whether collectives may end in errors.
-  [[nodiscard]] bool break_collectives() const noexcept { return missing + mismatch + shutdown + leave > 0; }
+  [[nodiscard]] bool break_collectives() const noexcept { return missing + mismatch + shutdown + leave + poison > 0; }
   /// Whether devices may be shut down.
   [[nodiscard]] bool close_devices() const noexcept { return shutdown + leave > 0; }
   /// Of one kind; None: 0.

@@ -16,6 +16,8 @@ namespace cox::stress {
 /// On host devices.
 template <>
 struct StressKernels<HostKernel> {
+  static constexpr bool poisons = true;
+
   HostKernel fill;
   HostKernel iota;
   HostKernel flip;

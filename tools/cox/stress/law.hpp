@@ -21,12 +21,14 @@ enum class Law : std::uint8_t {
   Data,
   Errors,
   Teardown,
+  Poison,
 };
 
-inline constexpr std::array<std::string_view, 12> law_names{
+inline constexpr std::array<std::string_view, 13> law_names{
     "L1 order",    "L2 conservation",        "L3 promptness",       "L4 closed", "L5 isolation",    "L6 lifetime",
-    "L9 identity", "L10 no silent deadlock", "L1 order, exclusive", "data",      "L12 errors kept", "L13 teardown"};
-static_assert(law_names.size() == static_cast<std::size_t>(Law::Teardown) + 1);
+    "L9 identity", "L10 no silent deadlock", "L1 order, exclusive", "data",      "L12 errors kept", "L13 teardown",
+    "L14 poison"};
+static_assert(law_names.size() == static_cast<std::size_t>(Law::Poison) + 1);
 
 [[nodiscard]] constexpr std::string_view to_string(Law law) noexcept {
   return law_names[static_cast<std::size_t>(law)];

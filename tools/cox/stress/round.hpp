@@ -62,7 +62,8 @@ struct Round : std::enable_shared_from_this<Round> {
   std::size_t bytes = 0;     ///< Of one rank's buffers, about.
   Ticket ticket;             ///< Whose it is.
   Fault fault = Fault::None;
-  std::size_t faulty_rank = 0;            ///< Of Missing and Mismatch.
+  std::size_t faulty_rank = 0;            ///< Of Missing, Mismatch and Poison.
+  Future<void> poisoning;                 ///< Of Poison: a sync behind the kernel that fails.
   std::shared_ptr<Round> missing_before;  ///< The one before it in its line misses a rank, so it times out, too.
   std::vector<RoundRank> ranks;
   Clock::time_point begun = Clock::now();

@@ -6,6 +6,7 @@
 #include <coxswain/tools/cox/stress/round.hpp>
 #include <coxswain/tools/cox/stress/round_check.hpp>
 #include <coxswain/tools/cox/stress/round_values.hpp>
+#include <coxswain/tools/cox/stress/stress_kernels.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -27,6 +28,8 @@ class RoundCall {
   /// Asks for them. Leaves in the round where the results will be.
   void make() {
     for (const RoundPart& part : parts_) buffers_.push_back(prepare(part));
+    if constexpr (KernelsOf<Compute>::poisons)
+      if (round_.fault == Fault::Poison && round_.faulty_rank == rank_) poison();
     RoundRank& mine = round_.ranks[rank_];
     mine.results.resize(parts_.size());
     if (parts_.front().operation == CollectiveOperation::Send) {
@@ -59,6 +62,16 @@ class RoundCall {
     Handle destination;
     bool in_place = false;
   };
+
+  // A kernel of another stream fails on the source, before the call or whenever it is its turn.
+  void poison() {
+    Compute other = client_;
+    other.set_stream(StreamId::allocate());
+    KernelsOf<Compute>::launch_failing(other, {.handle = buffers_.front().source, .expected = {}}, round_.ticket.client,
+                                       round_.ticket.sequence);
+    round_.poisoning = other.sync();
+    if (random_.below(2) == 0) round_.poisoning.wait();
+  }
 
   [[nodiscard]] std::size_t ranks() const noexcept { return round_.world_size(); }
   [[nodiscard]] DeviceId device(std::size_t rank) const { return devices_[round_.line->devices[rank]]; }

@@ -6,6 +6,7 @@
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tools/cox/stress/round_values.hpp>
+#include <coxswain/tools/cox/stress/stream_faults.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,13 +21,15 @@ namespace {
 
 using Kind = CollectiveError::Kind;
 
-// The one failure behind an error, as the stream tells it; nothing if there are several.
+// The one failure behind an error, as the stream or poisoned memory tells it; nothing if there are several.
 std::exception_ptr only_cause(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const ServerError& unhealthy) {
     if (unhealthy.kind() != ServerError::Kind::Unhealthy) return error;
     return unhealthy.errors().size() == 1 ? unhealthy.errors().front() : nullptr;
+  } catch (const IoError& io) {
+    return io.kind() == IoError::Kind::Poisoned ? io.cause() : error;
   } catch (...) {
     return error;
   }
@@ -87,6 +90,7 @@ class RoundCheck {
 
   std::uint64_t check(const std::vector<RankOutcome>& outcomes) {
     std::uint64_t explained = 0;
+    if (round_.poisoning.valid()) check_poisoning();
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
       if (!round_.ranks[rank].called) continue;
       if (outcomes[rank].error == nullptr)
@@ -109,7 +113,9 @@ class RoundCheck {
       causes.push_back(truth_.device(device).id.to_string() + " was shut down");
     return causes;
   }
-  [[nodiscard]] bool must_fail() const { return round_.fault == Fault::Missing || round_.fault == Fault::Mismatch; }
+  [[nodiscard]] bool must_fail() const {
+    return round_.fault == Fault::Missing || round_.fault == Fault::Mismatch || round_.fault == Fault::Poison;
+  }
 
   [[nodiscard]] std::string expectation() const {
     const std::string name(to_string(round_.operation));
@@ -117,6 +123,8 @@ class RoundCheck {
       return name + " ends in CollectiveError Timeout: " + faulty_device() + " is missing";
     if (round_.fault == Fault::Mismatch)
       return name + " ends in CollectiveError Mismatch that names " + faulty_device();
+    if (round_.fault == Fault::Poison)
+      return name + " ends in CollectiveError RankFailed that names " + faulty_device() + ", with the injected fault";
     if (round_.shaken.load(std::memory_order_acquire))
       return name + " succeeds, or ends in CollectiveError Aborted that names the device that was shut down";
     if (const std::string* const cause = round_.abort_cause.load(std::memory_order_acquire))
@@ -135,9 +143,24 @@ class RoundCheck {
     if (round_.fault == Fault::Mismatch &&
         is_collective_error(cause, Kind::Mismatch, {faulty_device() + " and ", " and " + faulty_device()}))
       return true;
+    if (round_.fault == Fault::Poison && is_collective_error(cause, Kind::RankFailed, {faulty_device()}) &&
+        is_of_fault(cause, round_.ticket.client, round_.ticket.sequence))
+      return true;
     if (!is_collective_error(cause, Kind::Timeout, {}) || !book_.may_time_out(round_)) return false;
     book_.broken(round_);
     return true;
+  }
+
+  // The failure of the kernel is told on its own stream. After a shutdown it may have gone with its device.
+  void check_poisoning() {
+    std::exception_ptr error;
+    try {
+      std::exchange(round_.poisoning, {}).get();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (round_.shaken.load(std::memory_order_acquire)) return;
+    check_surfaced(truth_, round_.ticket, {round_.ticket.sequence}, error);
   }
 
   void check_values(std::size_t rank, const std::vector<Bytes>& values) {

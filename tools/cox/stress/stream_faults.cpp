@@ -1,5 +1,6 @@
 #include <coxswain/tools/cox/stress/stream_faults.hpp>
 
+#include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
@@ -11,27 +12,10 @@
 namespace cox::stress {
 namespace {
 
-bool is_fault(const std::exception_ptr& failure, const Ticket& ticket, Sequence sequence) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const LaunchError& launch) {
-    if (launch.kind() != LaunchError::Kind::KernelFailed || launch.cause() == nullptr) return false;
-    try {
-      std::rethrow_exception(launch.cause());
-    } catch (const InjectedFault& fault) {
-      return fault.is(ticket.client, sequence);
-    } catch (...) {
-      return false;
-    }
-  } catch (...) {
-    return false;
-  }
-}
-
 bool has_faults(const ServerError& error, const Ticket& ticket, const StreamFaults& faults) {
   if (error.kind() != ServerError::Kind::Unhealthy || error.errors().size() != faults.size()) return false;
   for (std::size_t i = 0; i < faults.size(); ++i)
-    if (!is_fault(error.errors()[i], ticket, faults[i])) return false;
+    if (!is_of_fault(error.errors()[i], ticket.client, faults[i])) return false;
   return true;
 }
 
@@ -42,6 +26,12 @@ std::string expectation(const StreamFaults& faults) {
 }
 
 }  // namespace
+
+bool is_of_fault(const std::exception_ptr& failure, std::uint32_t client, Sequence sequence) {
+  const auto* const fault = find_cause<InjectedFault>(failure);
+  return fault != nullptr && fault->is(client, sequence) &&
+         find_cause<LaunchError>(failure, LaunchError::Kind::KernelFailed) != nullptr;
+}
 
 void check_surfaced(Truth& truth, const Ticket& ticket, const StreamFaults& faults, const std::exception_ptr& error) {
   if (error == nullptr) {
