@@ -168,9 +168,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// The allocation is good from here on in the order of the stream, whatever has failed on it (L14): the caller's word
   /// that its contents may be used as they are. Does not block. Fails as write does.
   void accept(const Handle& handle, Site site = Site::current()) const {
-    submit(site, "accept", [binding = handle.binding()](Server& server, const Caller& caller) {
-      server.accept(binding, caller);
-    });
+    submit(site, "accept",
+           [binding = handle.binding()](Server& server, const Caller& caller) { server.accept(binding, caller); });
   }
 
   // Staging

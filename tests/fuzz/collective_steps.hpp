@@ -69,9 +69,6 @@ class CollectiveSteps {
     }
     // A graph is replayed only while all that it uses is known.
     const bool poisoned = state_.capturing == nullptr && is_poisoned(reads);
-    for (const RankOperation& part : all)
-      for (const Window& d : part.destinations)
-        state_.history->add(" [" + std::to_string(d.buffer->device) + ":" + std::to_string(d.begin) + "+" + std::to_string(d.size) + "/" + std::to_string(d.buffer->size()) + (d.buffer->poisoned ? "!" : d.buffer->known ? "" : "?") + "]");
     if (poisoned) state_.history->add(", poisoned:");
     for (const BufferPtr& buffer : reads)
       if (buffer->poisoned)

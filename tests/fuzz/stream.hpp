@@ -84,7 +84,8 @@ struct Awaited {
     if (failed != 0 || !read) return;
     const bool may_be = std::ranges::any_of(expected, [](const Content& content) { return !content.known; });
     const bool must_be = std::ranges::any_of(expected, &Content::poisoned);
-    if (poisoned && !may_be) throw Difference(what + " of" + sizes_text() + " bytes found good memory poisoned: " + text);
+    if (poisoned && !may_be)
+      throw Difference(what + " of" + sizes_text() + " bytes found good memory poisoned: " + text);
     if (!poisoned && must_be)
       throw Difference(what + " of" + sizes_text() + " bytes gave what a failed operation left");
     if (poisoned) return;
