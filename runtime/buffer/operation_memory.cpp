@@ -23,8 +23,8 @@ IoError poisoned(std::uint64_t memory, const Location& location, const MemoryFai
 
 }  // namespace
 
-void OperationMemory::add(const BufferUses& uses) {
-  uses_.reserve(uses_.size() + uses.size());
+OperationMemory::OperationMemory(const BufferUses& uses, std::source_location site) : site_(site) {
+  uses_.reserve(uses.size());
   for (const BufferUse& use : uses)
     uses_.push_back({DeviceBufferReference(*use.buffer), use.memory ? use.memory.id() : 0, use.access, use.whole});
 }

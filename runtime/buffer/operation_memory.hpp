@@ -19,10 +19,7 @@ class OperationMemory {
  public:
   OperationMemory() noexcept = default;
   /// Throws std::bad_alloc.
-  OperationMemory(const BufferUses& uses, std::source_location site) : site_(site) { add(uses); }
-
-  /// Throws std::bad_alloc; then some have been added.
-  void add(const BufferUses& uses);
+  OperationMemory(const BufferUses& uses, std::source_location site);
 
   /// Null: all that the operation reads is good. Else an IoError Poisoned, for the first buffer that is not, with the
   /// first cause as its cause. When it is the operation's turn.
