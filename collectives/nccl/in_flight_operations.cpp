@@ -30,10 +30,12 @@ InFlightOperations::CompletedBatch::~CompletedBatch() {
     own.parts.clear();
   }
   for (std::size_t i = 0; i < count_; ++i) {
-    const NcclOperation& operation = *operations_[i];
+    NcclOperation& operation = *operations_[i];
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
-    for (std::size_t rank = 0; rank < operation.launched.size(); ++rank)
+    for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
       if (!operation.launched[rank].completed) owner_.on_completed_(rank, {&sequence, 1});
+      operation.launched[rank].waiter = nullptr;  // which may hold the operation
+    }
   }
 }
 

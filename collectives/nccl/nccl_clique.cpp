@@ -316,6 +316,7 @@ std::exception_ptr NcclClique::failure_in_nccl() noexcept {
 
 void NcclClique::abort(const std::exception_ptr& cause) noexcept {
   std::vector<std::shared_ptr<NcclWaiter>> tell;
+  std::vector<std::shared_ptr<NcclWaiter>> ended;
   std::vector<UniqueFunction<void()>> waiting;
   std::shared_ptr<void> quiesced;
   try {
@@ -331,9 +332,11 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     }
     in_flight_.abandon(abandoned_operations_);
     for (const auto& operation : abandoned_operations_) {
-      for (NcclOperation::Launched& part : operation->launched)
-        if (part.completion != nullptr && part.waiter != nullptr && !part.completion->reached())
-          tell.push_back(std::move(part.waiter));
+      for (NcclOperation::Launched& part : operation->launched) {
+        if (part.waiter == nullptr) continue;  // below each is taken out: it may hold the operation
+        auto& waiters = part.completion != nullptr && !part.completion->reached() ? tell : ended;
+        waiters.push_back(std::move(part.waiter));
+      }
     }
   } catch (...) {
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});

@@ -2,26 +2,21 @@
 
 #include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/runtime/error/io_error.hpp>
 
 #include <optional>
 #include <string>
 
 namespace cox {
-namespace {
-
-IoError poisoned(std::uint64_t memory, const Location& location, const MemoryFailure& failure,
-                 const std::source_location& site) {
+IoError poisoned_error(std::uint64_t memory, const Location& location, const MemoryFailure& failure,
+                       std::source_location site) {
   const bool unchanged = failure.contents == MemoryFailure::Contents::Unchanged;
   return {IoError::Kind::Poisoned,
-          "memory " + std::to_string(memory) + " was used on " + location.to_string() +
+          "memory " + (memory == 0 ? "" : std::to_string(memory) + " ") + "was used on " + location.to_string() +
               ", but what should have written it " +
               (unchanged ? "was not done, so that it is unchanged: " : "failed, so that its contents are undefined: ") +
               describe_cause(failure.cause),
           site, failure.cause};
 }
-
-}  // namespace
 
 OperationMemory::OperationMemory(const BufferUses& uses, std::source_location site) : site_(site) {
   uses_.reserve(uses.size());
@@ -35,7 +30,7 @@ std::exception_ptr OperationMemory::refusal(const Location& location) const noex
       continue;
     try {
       if (const std::optional<MemoryFailure> failure = use.buffer->poison.failure())
-        return std::make_exception_ptr(poisoned(use.memory, location, *failure, site_));
+        return std::make_exception_ptr(poisoned_error(use.memory, location, *failure, site_));
     } catch (...) {
       return std::current_exception();  // no memory to say it
     }

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/handle/memory_failure.hpp>
 #include <coxswain/runtime/memory/device_buffer.hpp>
 
@@ -17,9 +18,23 @@ namespace cox {
 /// device thread when the operation is accepted, asked and told where it runs, by one thread at a time.
 class OperationMemory {
  public:
+  struct Use {
+    DeviceBufferReference buffer;
+    std::uint64_t memory;  ///< its id; 0: it has none
+    Access access;
+    bool whole;
+  };
+  using Uses = SmallVector<Use, 4>;
+
   OperationMemory() noexcept = default;
   /// Throws std::bad_alloc.
   OperationMemory(const BufferUses& uses, std::source_location site);
+  /// Throws std::bad_alloc.
+  OperationMemory(const Uses& uses, std::source_location site) : uses_(uses), site_(site) {}
+
+  [[nodiscard]] const Uses& uses() const noexcept { return uses_; }
+  /// Where the operation was asked for.
+  [[nodiscard]] const std::source_location& site() const noexcept { return site_; }
 
   /// Null: all that the operation reads is good. Else an IoError Poisoned, for the first buffer that is not, with the
   /// first cause as its cause. When it is the operation's turn.
@@ -45,16 +60,13 @@ class OperationMemory {
  private:
   [[noreturn]] void fail(const std::exception_ptr& error, MemoryFailure::Contents contents) const;
 
-  struct Use {
-    DeviceBufferReference buffer;
-    std::uint64_t memory;  ///< its id
-    Access access;
-    bool whole;
-  };
-
-  SmallVector<Use, 4> uses_;
+  Uses uses_;
   std::source_location site_;
 };
+
+/// The IoError Poisoned of an operation at `location` that would read memory with that failure. `memory`: its id, or 0.
+[[nodiscard]] IoError poisoned_error(std::uint64_t memory, const Location& location, const MemoryFailure& failure,
+                                     std::source_location site);
 
 /// What memory is poisoned with when an operation fails with `error`: the error, or, where it is or was caused by an
 /// IoError Poisoned, the cause of that.

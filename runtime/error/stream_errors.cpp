@@ -25,6 +25,9 @@ class StreamErrors::Receipt final : public ErrorReceipt {
     for (const Failure& failure : taken_.failures) failure.note_delivered();
     from_.reset();
   }
+  /// Another receipt has them, too, and returns them.
+  void give_up() noexcept { from_.reset(); }
+  [[nodiscard]] const Taken& taken() const noexcept { return taken_; }
 
  private:
   std::shared_ptr<StreamErrors> from_;
@@ -82,6 +85,23 @@ TakenError StreamErrors::take_for_future(const std::shared_ptr<StreamErrors>& fr
   if (taken.failures.empty()) return {};
   std::exception_ptr error = unhealthy(taken, location, site);
   return {std::move(error), std::make_shared<Receipt>(from, std::move(taken))};
+}
+
+TakenError StreamErrors::take_later(TakenError earlier, const std::shared_ptr<StreamErrors>& from,
+                                    std::uint64_t position, const Location& location, std::source_location site) {
+  const auto receipt = std::dynamic_pointer_cast<Receipt>(earlier.receipt);
+  if (receipt == nullptr || from->empty()) return earlier;
+  Receipt later(from, from->take([&](const Failure& failure) { return failure.position < position; }));
+  if (later.taken().failures.empty()) return earlier;
+  Taken all = receipt->taken();
+  for (const Failure& failure : later.taken().failures) all.failures.push_back(failure);
+  all.dropped += later.taken().dropped;
+  std::ranges::stable_sort(all.failures, {}, &Failure::position);
+  std::exception_ptr error = unhealthy(all, location, site);
+  auto joined = std::make_shared<Receipt>(from, std::move(all));
+  receipt->give_up();
+  later.give_up();
+  return {std::move(error), std::move(joined)};
 }
 
 // Without memory for the receipt the failure ends with the future.

@@ -45,6 +45,11 @@ class StreamErrors {
   /// dropped.
   [[nodiscard]] static TakenError take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
                                                   const Location& location, std::source_location site);
+  /// `earlier`, from take_for_future(), and what has failed before `position` since, as one error. Throws
+  /// std::bad_alloc; then `earlier` is as it was.
+  [[nodiscard]] static TakenError take_later(TakenError earlier, const std::shared_ptr<StreamErrors>& from,
+                                             std::uint64_t position, const Location& location,
+                                             std::source_location site);
   /// The failure of an operation at `position` whose future is to deliver it: joins the stream's if that is dropped.
   [[nodiscard]] static TakenError of_operation(const std::shared_ptr<StreamErrors>& stream, std::uint64_t position,
                                                std::exception_ptr error) noexcept;

@@ -57,7 +57,11 @@ class DeviceBuffer final : public MemoryResource {
   std::size_t bytes = 0;
   Home home = Home::Automatic;
   DeviceBuffer* next_returned = nullptr;
-  Poison poison;  ///< of the allocation that it is now; last, so that what every launch looks at lies together
+  /// Of a device that issues work before its predecessors have ended: the last operation that has made the contents
+  /// depend on a collective under way, by its number in the device's log; 0: none.
+  std::uint64_t depends_on = 0;
+  bool is_marked = false;  ///< of that log
+  Poison poison;           ///< of the allocation that it is now; last, so that what every launch looks at lies together
 
   /// References to the object, not to its memory: one of whoever holds the allocation, which is there from the start,
   /// and those of queued work (DeviceBufferReference). Any thread.

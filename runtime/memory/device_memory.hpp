@@ -53,6 +53,7 @@ class DeviceMemory {
   ~DeviceMemory() {
     delete_all(std::exchange(returning_, nullptr));
     delete_all(returned_->close());
+    delete_all(retired_);
     delete_all(spare_);
   }
 
@@ -85,11 +86,19 @@ class DeviceMemory {
       while (*end != nullptr) end = &(*end)->next_returned;
       *end = newest;
     }
+    if (retired_ != nullptr && !work_refers_to_buffers())
+      for (DeviceBuffer* next = std::exchange(retired_, nullptr); next != nullptr;)
+        keep_spare(std::exchange(next, next->next_returned));
     if (returning_ == nullptr) return;
     while (returning_ != nullptr) {
       if (returning_->bytes != 0) free(*returning_);
       DeviceBuffer* const buffer = std::exchange(returning_, returning_->next_returned);
-      keep_spare(buffer);
+      if (work_refers_to_buffers()) {
+        buffer->next_returned = std::exchange(retired_, buffer);
+        buffer->bytes = 0;
+      } else {
+        keep_spare(buffer);
+      }
     }
     publish();
   }
@@ -202,8 +211,15 @@ class DeviceMemory {
     buffer->poison.clear();
     buffer->allocation = {};
     buffer->bytes = 0;
+    buffer->depends_on = 0;
     buffer->next_returned = std::exchange(spare_, buffer);
     ++spares_;
+  }
+
+  // Queued work refers to objects without counting as one of their references.
+  [[nodiscard]] bool work_refers_to_buffers() const noexcept {
+    if constexpr (requires { clock_.refers_to_buffers(); }) return clock_.refers_to_buffers();
+    return false;
   }
 
   static void delete_all(DeviceBuffer* first) noexcept {
@@ -221,6 +237,7 @@ class DeviceMemory {
   const std::shared_ptr<UsageGauge> published_ = std::make_shared<UsageGauge>();
   const std::shared_ptr<const UsageGauge> gauge_ = published_;
   DeviceBuffer* returning_ = nullptr;  // returned, not freed yet
+  DeviceBuffer* retired_ = nullptr;    // freed, but work refers to them
   DeviceBuffer* spare_ = nullptr;
   std::size_t spares_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 
+#include <algorithm>
 #include <string>
 
 namespace cox {
@@ -66,6 +67,13 @@ CopyPlan plan_copy(const CopyDescriptor& tensor, const Location& location, std::
   } catch (const IoError& error) {
     throw IoError(error.kind(), std::string(error.what()) + ", on " + location.to_string(), site);
   }
+}
+
+bool covers_allocation(const CopyPlan& rows, const CopyDescriptor& tensor, std::size_t bytes) noexcept {
+  const std::size_t rank = tensor.shape.size();
+  // The plan of a single row does not know its pitch.
+  const std::size_t pitch = rows.rows == 1 && rank >= 2 ? tensor.strides[rank - 2] * tensor.elem_size : rows.pitch;
+  return rows.rows * std::max(pitch, rows.row_bytes) >= bytes;
 }
 
 void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes,

@@ -31,6 +31,9 @@ struct CopyPlan {
 [[nodiscard]] CopyPlan plan_copy(const CopyDescriptor& tensor, const Location& location, std::source_location site,
                                  std::optional<std::size_t> host_size = std::nullopt);
 
+/// Whether a copy to the front of an allocation of `bytes` bytes writes all of it: a row's padding belongs to the row.
+[[nodiscard]] bool covers_allocation(const CopyPlan& rows, const CopyDescriptor& tensor, std::size_t bytes) noexcept;
+
 /// Throws IoError SizeMismatch unless `bytes` is what the plan moves.
 void require_host_size(const CopyPlan& plan, const CopyDescriptor& tensor, std::size_t bytes,
                        std::source_location site = std::source_location::current());

@@ -84,11 +84,11 @@ void RankOperation::poison() const {
     if (operation != Reduce || rank == root) destinations[rank].buffer->poison();
 }
 
-void RankOperation::apply(bool sound, std::uint32_t devices) const {
+void RankOperation::apply(std::uint32_t devices) const {
   const CollectiveOperationFacts& facts = facts_of(operation);
   if (!facts.has_elements) return;
   std::vector<ByteVector> contributions;
-  bool known = sound;
+  bool known = true;
   std::uint32_t joint = devices;
   for (std::size_t rank = 0; rank < sources.size(); ++rank) {
     const auto bytes = sources[rank].bytes();

@@ -28,8 +28,8 @@ struct RankOperation {
   void add_reads(std::vector<BufferPtr>& reads) const;
   /// The call of one rank.
   void add_to(CollectiveGroup& group, std::size_t rank, DeviceId root_device) const;
-  /// `sound`: every rank could take part; `devices`: all of it, by bits.
-  void apply(bool sound, std::uint32_t devices) const;
+  /// `devices`: all of it, by bits.
+  void apply(std::uint32_t devices) const;
   /// One of those is poisoned: so is what it would have written.
   void poison() const;
 

@@ -46,7 +46,7 @@ class CollectiveSteps {
         if (!add_windows(part, all, *streams[rank], rank, devices.size())) return;
     std::vector<BufferPtr> reads;
     for (const RankOperation& part : all) part.add_reads(reads);
-    const bool sound = prepare(streams, 1, reads);
+    prepare(streams, 1, reads);
     std::vector<DeviceId> ids;
     for (const std::size_t device : devices) ids.push_back(World<Backend>::id(device));
     const CommunicationId set(ids);
@@ -73,8 +73,8 @@ class CollectiveSteps {
     for (const BufferPtr& buffer : reads)
       if (buffer->poisoned)
         state_.history->add(" " + std::to_string(buffer->size()) + " of device " + std::to_string(buffer->device));
-    state_.does([all, sound, bits, poisoned] {
-      for (const RankOperation& part : all) poisoned ? part.poison() : part.apply(sound, bits);
+    state_.does([all, bits, poisoned] {
+      for (const RankOperation& part : all) poisoned ? part.poison() : part.apply(bits);
     });
     if (state_.capturing == nullptr && state_.one_in(8))
       streams[state_.below(streams.size())]->client.sync_collective();
@@ -97,7 +97,7 @@ class CollectiveSteps {
     const Window destination = state_.any_window(to, size, 8);
     if (destination.buffer == nullptr) return;
     if (late) data_.hold_up(from);
-    const bool sound = prepare({&from, &to}, 1, {source.buffer});
+    prepare({&from, &to}, 1, {source.buffer});
     const std::uint32_t bits = bits_of({from.device, to.device});
     {
       const std::lock_guard order(state_.world.transfers_of(bits));
@@ -107,7 +107,7 @@ class CollectiveSteps {
     note_joint({&from, &to}, bits);
     if (is_poisoned({source.buffer})) return destination.buffer->poison();
     std::ranges::copy(source.bytes(), destination.bytes().begin());
-    destination.written(source.buffer->known && sound, source.buffer->joint | bits);
+    destination.written(source.buffer->known, source.buffer->joint | bits);
   }
 
   /// Many transfers by to_client in a row, always between the same devices: what other threads send there at the same
@@ -119,7 +119,7 @@ class CollectiveSteps {
     state_.history->begin(std::to_string(count) + " times to_client" + text_of(from, to));
     const Window source = state_.any_window(from, 4 * state_.between(1, 16), 4);
     if (source.buffer == nullptr || state_.world.tight()) return;
-    const bool sound = prepare({&from, &to}, count, {source.buffer});
+    prepare({&from, &to}, count, {source.buffer});
     const std::uint32_t bits = bits_of({0, 1});
     Awaited awaited;
     std::vector<Handle> received;
@@ -129,7 +129,7 @@ class CollectiveSteps {
         received.push_back(from.client.to_client(source.handle(), to.client, ElementType::U8));
         note_joint({&from, &to}, bits);
         awaited.expected.push_back({{source.bytes().begin(), source.bytes().end()},
-                                    source.buffer->known && sound,
+                                    source.buffer->known,
                                     is_poisoned({source.buffer}),
                                     source.buffer->joint | bits});
       }
@@ -156,25 +156,11 @@ class CollectiveSteps {
     return text;
   }
 
-  // A rank whose stream has failed cannot take part, and then no rank gets a result. Returns whether that is known not
-  // to be so.
-  // Where failures poison memory (L14) that decides, and not what else has failed on the stream.
-  bool prepare(const std::vector<StreamOf*>& streams, std::size_t operations, const std::vector<BufferPtr>& reads) {
-    if (Backend::knows_poison) {
-      const bool good = std::ranges::all_of(reads, [](const BufferPtr& buffer) { return buffer->known; });
-      if (!good && state_.capturing == nullptr)
-        for (StreamOf* const stream : streams) stream->late += operations;
-      return true;
-    }
-    bool sound = true;
-    const bool tolerate = state_.capturing == nullptr && state_.one_in(8);
-    for (StreamOf* const stream : streams) {
-      if (stream->most_untaken() != 0 && !tolerate) state_.settle(*stream);
-      sound = sound && stream->most_untaken() == 0;
-    }
-    if (!sound)
+  // Where the memory may be poisoned the ranks may get no result (L14).
+  void prepare(const std::vector<StreamOf*>& streams, std::size_t operations, const std::vector<BufferPtr>& reads) {
+    const bool good = std::ranges::all_of(reads, [](const BufferPtr& buffer) { return buffer->known; });
+    if (!good && state_.capturing == nullptr)
       for (StreamOf* const stream : streams) stream->late += operations;
-    return sound;
   }
   static bool is_poisoned(const std::vector<BufferPtr>& reads) {
     return std::ranges::any_of(reads, [](const BufferPtr& buffer) { return buffer->poisoned; });
@@ -257,7 +243,7 @@ class CollectiveSteps {
     const BufferPtr source = all[state_.below(all.size())];
     state_.history->begin((source->tensor ? "to_client_tensor of " : "to_client of ") + std::to_string(source->size()) +
                           text_of(from, to));
-    const bool sound = prepare({&from, &to}, 1, {source});
+    prepare({&from, &to}, 1, {source});
     if (state_.world.tight()) {
       state_.settle(from);
       state_.settle(to);
@@ -285,7 +271,7 @@ class CollectiveSteps {
     }
     note_joint({&from, &to}, bits);
     std::copy_n(source->bytes.begin() + static_cast<std::ptrdiff_t>(first), made->size(), made->bytes.begin());
-    made->known = source->known && sound;
+    made->known = source->known;
     made->poisoned = source->poisoned && made->size() != 0;
     made->joint = source->joint | bits;
     if (!state_.world.tight()) {

@@ -29,7 +29,7 @@ class FailureSteps {
       state_.settle(stream);
       return;
     }
-    if (Backend::knows_poison && state_.one_in(2)) return fail_on_memory(stream);
+    if (state_.one_in(2)) return fail_on_memory(stream);
     switch (state_.below(6)) {
       case 0: return launch_failing(stream, "a launch that is refused", Backend::misused());
       case 1: return launch_failing(stream, "a kernel that fails", Backend::fail_after_submit(stream.client));
@@ -91,26 +91,25 @@ class FailureSteps {
   void fail_on_memory(StreamOf& stream) {
     const Window to = state_.any_words(stream.device);
     if (to.buffer == nullptr) return;
-    if constexpr (Backend::knows_poison) {
-      const std::string where = " of " + std::to_string(to.buffer->size());
-      switch (state_.below(4)) {
-        case 0:
-          launch_failing(stream, "a launch that is refused on memory" + where, Backend::misused_on(to.handle()));
-          break;
-        case 1:
-          begin(stream, "a write of a wrong size" + where);
-          stream.client.write(to.handle(), Bytes::zeroed(to.size + 1));
-          stream.due.add();
-          break;
-        case 2:
-          begin(stream, "accept" + where);
-          stream.client.accept(to.handle());
-          to.buffer->poisoned = false;
-          return;
-        default: launch_failing(stream, "a kernel that fails on memory" + where, Backend::fail_on(to.handle()));
-      }
-      to.buffer->poison();
+    const std::string where = " of " + std::to_string(to.buffer->size());
+    switch (state_.below(4)) {
+      case 0:
+        launch_failing(stream, "a launch that is refused on memory" + where, Backend::misused_on(to.handle()));
+        break;
+      case 1:
+        begin(stream, "a write of a wrong size" + where);
+        stream.client.write(to.handle(), Bytes::zeroed(to.size + 1));
+        stream.due.add();
+        break;
+      case 2:
+        begin(stream, "accept" + where);
+        stream.client.accept(to.handle());
+        to.buffer->poisoned = false;
+        return;
+      default:
+        launch_failing(stream, "a kernel that fails on memory" + where, Backend::fail_on(stream.client, to.handle()));
     }
+    to.buffer->poison();
   }
   void write_too_much(StreamOf& stream) {
     begin(stream, "a write of a wrong size");

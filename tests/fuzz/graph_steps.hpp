@@ -70,11 +70,7 @@ class GraphSteps {
     for (const StreamOf* const stream : captured.streams)
       text += " " + std::to_string(stream->client.stream_id().value);
     state_.history->begin(text);
-    if (Backend::knows_poison && captured.joint && !is_known(captured)) return state_.history->add(", not with poison");
-    // Collectives of a stream that has failed, fail.
-    if (captured.joint)
-      for (StreamOf* const stream : captured.streams)
-        if (stream->most_untaken() != 0) state_.settle(*stream);
+    if (captured.joint && !is_known(captured)) return state_.history->add(", not with poison");
     const bool late = state_.one_in(4);
     if (late)
       for (StreamOf* const stream : captured.streams) data_.hold_up(*stream);

@@ -202,7 +202,6 @@ class State {
   /// What an operation of the stream does to the model, which is refused where it would read poisoned memory (L14).
   template <class Run>
   void runs(StreamOf& stream, const std::vector<BufferPtr>& reads, const std::vector<BufferPtr>& writes, Run&& run) {
-    if (!Backend::knows_poison) return run();
     if (std::ranges::any_of(reads, [](const BufferPtr& buffer) { return buffer->poisoned; })) {
       history->add(", poisoned:");
       for (const BufferPtr& buffer : reads)

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <string>
 #include <utility>
 
 namespace cox::detail {
@@ -15,7 +16,7 @@ namespace cox::detail {
 void NcclRankOperation::on_release(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_launch();
   reserve_slot();
-  operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
+  operation_ = std::static_pointer_cast<RankedOperation>(std::move(shared));
   // The same from all ranks. Only read by those that come after the first: the line is all ranks'.
   if (operation_->sequence.load(std::memory_order_relaxed) != sequence)
     operation_->sequence.store(sequence, std::memory_order_relaxed);
@@ -28,6 +29,7 @@ void NcclRankOperation::issue(const IssueTarget& target) noexcept {
   try {
     context->recorder->started(sequence, context->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
+    admit(operation_->outcome);
     NcclClique::LaunchLock launching = context->clique->begin_launch(context->rank);
     if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
@@ -43,6 +45,16 @@ void NcclRankOperation::issue(const IssueTarget& target) noexcept {
   } catch (...) {
     fail_launch(std::current_exception());
   }
+}
+
+// The rank is launched all the same: the others may have been.
+void NcclRankOperation::on_refused(const std::exception_ptr& refusal) noexcept {
+  std::string what;
+  try {
+    what = to_string(operation_->summary);
+  } catch (...) {  // no memory for its name
+  }
+  operation_->outcome.fail(rank_failed(what, refusal));
 }
 
 // It may have kernels that run: they need their memory until they have ended.
@@ -79,7 +91,6 @@ void NcclRankOperation::abort(const std::exception_ptr& error, const std::shared
 // It has been launched, and ends with `event`; or has failed.
 void NcclRankOperation::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   is_launched_or_failed_ = true;
-  operation_ = nullptr;
   opened_ = nullptr;
   complete(error, event);
   retire();
@@ -117,8 +128,8 @@ void CommunicationStream::launch_kernels(NcclRankOperation& part) {
   StreamQueue& queue = stream_->queue();
   NativeStream& native = queue.native();
   unlaunched_.reserve(unlaunched_.size() + 1);
-  const auto note = [&part](CUresult result) {
-    if (part.result_ == CUDA_SUCCESS) part.result_ = result;
+  const auto note = [&part](const LaunchBatch::Outcome& outcome) {
+    if (part.result_ == CUDA_SUCCESS) part.result_ = outcome.result;
   };
   const PeerKernels& kernels = *static_cast<const CudaNcclResources&>(*part.opened_).peer_kernels();
   kernels.launch(part.operation_->algorithm, part.context->rank, part.calls,

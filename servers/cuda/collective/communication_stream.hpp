@@ -14,6 +14,14 @@
 
 namespace cox::detail {
 
+/// An operation that all ranks do together, where they meet.
+struct RankedOperation : NcclOperation {
+  RankedOperation(const CollectiveRequests& requests, std::size_t world_size)
+      : NcclOperation(requests, world_size), outcome(world_size) {}
+
+  SharedOutcome outcome;
+};
+
 /// A rank's part in an operation that all ranks do together: by NCCL, or by kernels of our own.
 class NcclRankOperation final : public RankOperation,
                                 public NcclWaiter,
@@ -30,6 +38,8 @@ class NcclRankOperation final : public RankOperation,
   friend class CommunicationStream;
   friend class LaunchGuard<NcclRankOperation>;
 
+  void on_refused(const std::exception_ptr& refusal) noexcept override;
+  [[nodiscard]] std::shared_ptr<LoggedOperation> shared_self() override { return shared_from_this(); }
   void issue(const IssueTarget& target) noexcept;
   void fail_launch(const std::exception_ptr& error) noexcept;
   [[nodiscard]] std::exception_ptr launch_failure() const noexcept;
@@ -38,7 +48,7 @@ class NcclRankOperation final : public RankOperation,
 
   StreamPositions others_;              // of its waits: those that are not on its line before it
   bool is_launched_or_failed_ = false;  // it has been launched, or given up; until then, from its turn:
-  std::shared_ptr<NcclOperation> operation_;
+  std::shared_ptr<RankedOperation> operation_;
   std::shared_ptr<NcclDeviceResources> opened_;  // what its kernels use, from when it is issued
   std::shared_ptr<CudaEvent> event_;             // its end, from when it has been launched
   std::uint32_t count_ = 0;                      // of the parts on the line, if it is one of kernels

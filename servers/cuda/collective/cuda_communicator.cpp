@@ -48,6 +48,7 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
           .group = group(),
           .number = number(),
           .rank = rank(),
+          .device = device,
           .recorder = recorder(),
           .communication = std::move(communication),
           .clique = number() == group()->number()
@@ -75,6 +76,7 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& s
                                                     " operations wait for their communicator to be made already");
   const std::shared_ptr<RankOperation> part = make_part(collective, stream);
   part->position = {slot_, last_ + 1};
+  part->on_submitted();
   CollectiveLaunch launch = [part](LaunchGrant&& grant) {
     part->sequence = grant.sequence;
     if (grant.refusal == nullptr) return part->on_release(std::move(grant.shared));
@@ -243,7 +245,7 @@ void CudaCommunicator::refuse_unsubmitted(const std::exception_ptr& refusal) noe
 // Where the ranks meet.
 std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests,
                                                          CollectiveAlgorithm algorithm) const {
-  auto operation = make_recycled<NcclOperation>(requests, world_size());
+  auto operation = make_recycled<RankedOperation>(requests, world_size());
   operation->algorithm = algorithm;
   return operation;
 }
@@ -254,7 +256,7 @@ std::shared_ptr<RankOperation> CudaCommunicator::make_part(CudaCollective& colle
   if (clique() == nullptr) {
     auto transfer = make_recycled<TransferRankOperation>(context_);
     transfer->place = place(request);
-    transfer->memory = std::move(collective.memory);
+    transfer->ranges = std::move(collective.ranges);
     if (TransferRankOperation::has_room(context_->communication->streams.timeline(slot_)))
       transfer->ready = std::move(collective.ready);
     part = std::move(transfer);
@@ -263,6 +265,7 @@ std::shared_ptr<RankOperation> CudaCommunicator::make_part(CudaCollective& colle
     all->calls = std::move(collective.calls);
     part = std::move(all);
   }
+  part->memory = std::move(collective.uses);
   part->waits = std::move(collective.waits);
   part->origin_stream = stream.shared_from_this();
   part->error_sequence = stream.next_sequence();

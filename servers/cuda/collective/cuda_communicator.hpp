@@ -5,6 +5,7 @@
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
@@ -31,13 +32,14 @@ namespace cox::detail {
 /// What a rank has for an operation, or a group of them, and when it may begin.
 struct CudaCollective {
   CollectiveRequests requests;
-  std::vector<PeerRange> memory;  ///< of each request, where they are transfers
+  std::vector<PeerRange> ranges;  ///< of each request, where they are transfers
   NcclCalls calls;                ///< else
   StreamPositions waits;          ///< what must be done before
   /// The same as events, if all of it has been issued and they are transfers.
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready = std::nullopt;
   CollectiveDependencies dependencies;  ///< the collectives among that, and before it
   std::exception_ptr failure;           ///< why the rank cannot take part
+  OperationMemory uses;                 ///< for L14
 };
 
 /// One rank of a communicator on GPUs: what NCCL calls an ncclComm_t. Its operations are issued when the sequencer says

@@ -17,8 +17,7 @@ void complete_in_order(const RankContext& context, const StreamPosition& positio
   try {
     turns.when_issued(behind, [&timeline, at = position.position, event] { timeline.end(at, event); });
   } catch (...) {  // no memory to keep the order
-    report_task_error(
-        {context.group->devices().devices()[context.rank], StreamId::current(), std::current_exception()});
+    report_task_error({context.device, StreamId::current(), std::current_exception()});
     timeline.end(position.position, event);
   }
 }
@@ -28,17 +27,26 @@ void complete_in_order(const RankContext& context, const StreamPosition& positio
 // The error comes before the end: who waits for that finds it.
 void RankOperation::complete(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   if (error != nullptr) fail(error);
-  if (event == nullptr) return complete_after_waits();
+  if (event == nullptr) return complete_after_waits(error);
+  if (error != nullptr && !is_logged_)
+    poison_log().set_failed(memory.uses(), error, MemoryFailure::Contents::Undefined);
   complete_in_order(*context, position, behind_, event);
 }
 
-void RankOperation::complete_after_waits() noexcept {
+// What comes before it may not have been issued yet, and finds the memory as it was; what comes behind finds it
+// poisoned.
+void RankOperation::complete_after_waits(const std::exception_ptr& error) noexcept {
   try {
     context->communication->streams.when_complete(
-        waits, [owner = context, at = position, behind = behind_] { complete_in_order(*owner, at, behind, nullptr); });
+        waits, [owner = context, at = position, behind = behind_, error, self = shared_self()] {
+          if (error != nullptr)
+            owner->communication->streams.poison_log()->set_failed(self->memory.uses(), error,
+                                                                   MemoryFailure::Contents::Unchanged);
+          complete_in_order(*owner, at, behind, nullptr);
+        });
   } catch (...) {  // no memory to wait
-    report_task_error(
-        {context->group->devices().devices()[context->rank], StreamId::current(), std::current_exception()});
+    poison_log().set_failed(memory.uses(), error, MemoryFailure::Contents::Unchanged);
+    report_task_error({context->device, StreamId::current(), std::current_exception()});
     complete_in_order(*context, position, behind_, nullptr);
   }
 }
@@ -59,19 +67,44 @@ void RankOperation::retire() noexcept {
 
 void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
   report(refusal);
-  complete_after_waits();
+  complete_after_waits(refusal);
 }
 
 void RankOperation::fail(const std::exception_ptr& error) noexcept {
   if (failed_.exchange(true)) return;
+  if (is_logged_) poison_log().fail(*this, error);
   context->recorder->failed(sequence, context->rank, error);
   try {
     context->group->sequencer().abort(context->number, error);
   } catch (...) {
-    report_task_error(
-        {context->group->devices().devices()[context->rank], StreamId::current(), std::current_exception()});
+    report_task_error({context->device, StreamId::current(), std::current_exception()});
   }
   report(error);
+}
+
+void RankOperation::admit(SharedOutcome& outcome) {
+  CudaStreams& streams = context->communication->streams;
+  PoisonLog& log = poison_log();
+  if (log.is_long()) log.trim(streams);
+  is_logged_ = true;
+  try {
+    log.admit_part(shared_self(), position, outcome, context->rank, origin_stream->location().stream);
+  } catch (...) {
+    is_logged_ = false;
+    throw;
+  }
+}
+
+std::exception_ptr RankOperation::rank_failed(const std::string& what,
+                                              const std::exception_ptr& refusal) const noexcept {
+  try {
+    return std::make_exception_ptr(CollectiveError(
+        CollectiveError::Kind::RankFailed,
+        what + " is not done: " + context->device.to_string() + " could not take part: " + describe_cause(refusal),
+        site, refusal));
+  } catch (...) {
+    return std::current_exception();  // no memory to say it
+  }
 }
 
 void RankOperation::report(const std::exception_ptr& error) noexcept {

@@ -3,12 +3,15 @@
 #include <coxswain/collectives/group/communication_group.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/collective/completion_order.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
+#include <coxswain/servers/cuda/stream/poison_log.hpp>
+#include <coxswain/servers/cuda/stream/shared_outcome.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <array>
@@ -18,6 +21,7 @@
 #include <exception>
 #include <memory>
 #include <source_location>
+#include <string>
 #include <utility>
 
 namespace cox {
@@ -45,6 +49,7 @@ struct RankContext {
   std::shared_ptr<CommunicationGroup> group;
   CommunicatorNumber number{};
   std::size_t rank = 0;
+  DeviceId device;
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<const CudaCommunication> communication;
   std::shared_ptr<NcclClique> clique;  ///< null where the operations are transfers
@@ -54,7 +59,7 @@ struct RankContext {
 };
 
 /// A rank's part in one operation, from when it is asked for to its end: what all kinds of them have.
-class RankOperation {
+class RankOperation : public LoggedOperation {
  public:
   /// Device thread. Throws std::bad_alloc.
   explicit RankOperation(std::shared_ptr<RankContext> whose);
@@ -62,16 +67,20 @@ class RankOperation {
   RankOperation& operator=(const RankOperation&) = delete;
   virtual ~RankOperation();
 
+  /// It has been asked for. Device thread. Throws std::bad_alloc.
+  virtual void on_submitted() {}
   /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread, if not said otherwise; does not
   /// block.
   virtual void on_release(std::shared_ptr<void> shared) = 0;
   /// Device thread. The part has been issued, and ends with `event`; or, without one, it never will be, and ends behind
   /// what it was to wait for: others use its memory behind it.
   void complete(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
-  /// Device thread. The operation was refused; it ends as without an event.
+  /// Device thread. The operation was refused, or has failed since a rank would have read poisoned memory: what the
+  /// rank should have written is poisoned, and the communicator stays good. It ends as without an event.
   void refuse(const std::exception_ptr& refusal) noexcept;
-  /// The operation has failed: told to the stream that asked for it, and the communicator ends, since the ranks no
-  /// longer agree on what comes next. Any thread.
+  /// The operation has failed: what the rank should have written, and all that has come of that, is poisoned, and then
+  /// it is told to the stream that asked for it, and the communicator ends, since the ranks no longer agree on what
+  /// comes next. Any thread.
   void fail(const std::exception_ptr& error) noexcept;
 
   const std::shared_ptr<RankContext> context;
@@ -84,6 +93,12 @@ class RankOperation {
   std::uint64_t sequence = 0;  ///< known when it is its turn
 
  protected:
+  /// As PoisonLog::admit_part(). Device thread. Throws std::bad_alloc.
+  void admit(SharedOutcome& outcome);
+  /// Why the operation fails on all ranks. `what`: it.
+  [[nodiscard]] std::exception_ptr rank_failed(const std::string& what,
+                                               const std::exception_ptr& refusal) const noexcept;
+  [[nodiscard]] PoisonLog& poison_log() const noexcept { return *context->communication->streams.poison_log(); }
   /// The part has its turn, and will be issued later.
   void reserve_slot() noexcept {
     turn_ = context->communication->turns->take();
@@ -96,13 +111,16 @@ class RankOperation {
   void retire() noexcept;
 
  private:
+  void on_rank_failed(const std::exception_ptr& error) noexcept override { report(error); }
+  [[nodiscard]] virtual std::shared_ptr<LoggedOperation> shared_self() = 0;
   void report(const std::exception_ptr& error) noexcept;
-  void complete_after_waits() noexcept;
+  void complete_after_waits(const std::exception_ptr& error) noexcept;
 
   bool is_expected_ = true;   // to take a place
   std::uint64_t turn_ = 0;    // among those that others' ends come behind; 0: none, or it has been issued
   std::uint64_t behind_ = 0;  // its end comes behind that turn
 
+  bool is_logged_ = false;  // written before others know of it: the log knows its memory
   std::atomic<bool> failed_{false};
 };
 

@@ -13,6 +13,26 @@ constexpr std::uint64_t most_in_flight = 256;
 
 }  // namespace
 
+void TransferRankOperation::on_submitted() {
+  if (ready) check_source();
+}
+
+// All that the source comes behind has been issued. On the device thread.
+void TransferRankOperation::check_source() {
+  PoisonLog& log = poison_log();
+  if (place != 0 || log.is_quiet()) return;
+  if (const auto refusal = memory.refusal(origin_stream->location())) {
+    refusal_ = rank_failed("a transfer", refusal);
+  } else if (log.depends_on_collective(memory)) {
+    outcome_ = std::make_shared<SharedOutcome>(2);
+    admit(*outcome_);
+  }
+}
+
+void TransferRankOperation::on_refused(const std::exception_ptr& refusal) noexcept {
+  outcome_->fail(rank_failed("a transfer", refusal));
+}
+
 // If all that the rank waits for has been issued, its device's thread need not be woken before the end.
 void TransferRankOperation::on_release(std::shared_ptr<void> shared) {
   peer_copy_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
@@ -53,6 +73,7 @@ void TransferRankOperation::issue(const IssueTarget& target) {
   try {
     if (gpu_faulted()) throw_gpu_fault(site);
     behind.push_back(target.queue->mark(context->communication->streams.events()));
+    check_source();
   } catch (...) {
     failure = std::current_exception();
   }
@@ -76,20 +97,41 @@ void TransferRankOperation::arrive(std::vector<std::shared_ptr<CudaEvent>> behin
   if (std::exchange(has_arrived_, true)) return;
   context->recorder->started(sequence, context->rank);
   const auto at = std::exchange(peer_copy_, nullptr);  // which will refer to this part
-  at->arrive(place,
-             {.memory = std::move(memory),
-              .ready = std::move(behind),
-              .stream = place == 0 ? context->communication->copies : nullptr,
-              .events = &context->communication->streams.events(),
-              .failure = std::move(failure),
-              .on_completed = [part = shared_from_this()](const std::exception_ptr& error,
-                                                          const std::shared_ptr<CudaEvent>& event) {
-                if (event != nullptr && error == nullptr)
-                  event->notify_lazily([owner = part->context, sequence = part->sequence] {
-                    owner->recorder->completed(sequence, owner->rank);
-                  });
-                part->context->communication->posts->post([part, error, event] { part->complete(error, event); });
-              }});
+  at->arrive(place, {.ranges = std::move(ranges),
+                     .ready = std::move(behind),
+                     .stream = place == 0 ? context->communication->copies : nullptr,
+                     .events = &context->communication->streams.events(),
+                     .failure = std::move(failure),
+                     .refusal = refusal_,
+                     .outcome = outcome_,
+                     .on_completed = [part = shared_from_this()](const PeerCopy::End& end) {
+                       if (end.event != nullptr && end.error == nullptr)
+                         end.event->notify_lazily([owner = part->context, sequence = part->sequence] {
+                           owner->recorder->completed(sequence, owner->rank);
+                         });
+                       part->context->communication->posts->post([part, end] { part->finish(end); });
+                     }});
+}
+
+// On the device thread. What comes behind it has not been issued.
+void TransferRankOperation::finish(const PeerCopy::End& end) noexcept {
+  if (end.error != nullptr && end.is_refused) return refuse(end.error);
+  std::exception_ptr error = end.error;
+  try {
+    if (place == 1 && error == nullptr) note_received(end);
+  } catch (...) {  // no memory to note it: then it counts as failed
+    error = std::current_exception();
+  }
+  complete(error, end.event);
+}
+
+void TransferRankOperation::note_received(const PeerCopy::End& end) {
+  if (end.outcome != nullptr) {
+    outcome_ = end.outcome;
+    return admit(*outcome_);
+  }
+  if (!poison_log().is_quiet())
+    static_cast<void>(poison_log().admit(shared_from_this(), origin_stream->location().stream));  // it reads nothing
 }
 
 }  // namespace cox::detail

@@ -16,19 +16,26 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
  public:
   using RankOperation::RankOperation;
 
+  /// If all that it waits for has been issued, its memory is looked at here.
+  void on_submitted() override;
   void on_release(std::shared_ptr<void> shared) override;
 
   /// Whether the driver can be given another copy: its own queue must not fill up (T3).
   [[nodiscard]] static bool has_room(CudaTimeline& timeline) noexcept;
 
   std::size_t place = 0;          ///< 0 sends, 1 receives
-  std::vector<PeerRange> memory;  ///< of each request
+  std::vector<PeerRange> ranges;  ///< of each request
   /// What must be done before, as events, if all of it has been issued and there is room.
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready;
 
  private:
   friend class LaunchGuard<TransferRankOperation>;
 
+  void on_refused(const std::exception_ptr& refusal) noexcept override;
+  [[nodiscard]] std::shared_ptr<LoggedOperation> shared_self() override { return shared_from_this(); }
+  void check_source();
+  void finish(const PeerCopy::End& end) noexcept;
+  void note_received(const PeerCopy::End& end);
   void wait_for_issue();
   void issue(const IssueTarget& target);
   void abort(const std::exception_ptr& error) noexcept;
@@ -36,6 +43,8 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
   void arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
 
   std::shared_ptr<PeerCopy> peer_copy_;
+  std::exception_ptr refusal_;              // why the copy is not made on either side; the communicator stays good
+  std::shared_ptr<SharedOutcome> outcome_;  // if the source depends on a collective under way
   bool has_arrived_ = false;
 };
 

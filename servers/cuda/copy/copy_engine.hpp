@@ -1,6 +1,8 @@
 #pragma once
 
 #include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/runtime/base/location.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
@@ -31,6 +33,8 @@ struct CopyTask {
 
   Direction direction = Direction::ToDevice;
   std::vector<Part> parts;
+  OperationMemory memory;                                ///< what L14 asks of it
+  Location location;                                     ///< on whose behalf
   std::vector<std::shared_ptr<CudaEvent>> dependencies;  ///< must have been reached before
   /// To the host: makes page-locked memory for the parts, which then need not go through that of the engine. Called on
   /// a thread that copies, since it may take long. False: there is none, and `host` of each part is heap memory.

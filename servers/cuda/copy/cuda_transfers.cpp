@@ -29,6 +29,7 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
   task.on_completed = [this, slot, posts = posts_, done = std::move(task.on_completed)](
                           CopyTask& ending, std::exception_ptr error, std::shared_ptr<CudaEvent> end) mutable {
     const auto note_end = [&] { posts->post([this, slot, end] { this->end(slot, end); }); };
+    check_memory(ending, error);
     // Who has what was read finds the memory used no more; who waits for an upload finds its failure.
     if (ending.direction == CopyTask::Direction::ToHost) note_end();
     done(ending, std::move(error), end);
@@ -42,6 +43,14 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
   }
   ++in_flight_;
   return {slot, streams_.timeline(slot).submit()};
+}
+
+// All that the copy comes behind has ended, and nothing that comes behind it has begun: the memory is as the copy has
+// found it.
+void CudaTransfers::check_memory(const CopyTask& task, std::exception_ptr& error) const noexcept {
+  if (error == nullptr) error = task.memory.refusal(task.location);
+  if (error == nullptr) return task.memory.set_succeeded();
+  streams_.poison_log()->set_failed(task.memory.uses(), error, MemoryFailure::Contents::Undefined);
 }
 
 // On failure the task is as it was.

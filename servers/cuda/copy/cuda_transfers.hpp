@@ -7,6 +7,7 @@
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <list>
 #include <memory>
 #include <vector>
@@ -14,7 +15,8 @@
 namespace cox::detail {
 
 /// The copies to and from pageable memory that are under way. Each counts like a piece of work on a slot of its own, so
-/// that buffers and streams wait for it as for any other. Device thread only.
+/// that buffers and streams wait for it as for any other; what it reads may be poisoned, and what it writes if it fails
+/// (L14). Device thread only.
 class CudaTransfers {
  public:
   CudaTransfers(CudaStreams& streams, CopyEngine& engine, std::shared_ptr<PostQueue> posts)
@@ -42,6 +44,7 @@ class CudaTransfers {
   };
   /// Notes the end on the device thread.
   void end(StreamSlot slot, std::shared_ptr<CudaEvent> event);
+  void check_memory(const CopyTask& task, std::exception_ptr& error) const noexcept;
   void start(const StreamPositions& waits, CopyTask&& task);
   void fail(Waiting transfer, const std::exception_ptr& error) noexcept;
 

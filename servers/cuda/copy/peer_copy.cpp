@@ -65,25 +65,31 @@ void PeerCopy::arrive(std::size_t place, Side side) {
 
 void PeerCopy::issue() noexcept {
   auto [sender, receiver] = std::move(sides_);
-  std::exception_ptr error = sender.failure != nullptr ? sender.failure : receiver.failure;
-  std::shared_ptr<CudaEvent> end;
-  if (error == nullptr) {
+  End end{.error = sender.failure != nullptr ? sender.failure : receiver.failure,
+          .is_refused = false,
+          .event = nullptr,
+          .outcome = sender.outcome};
+  if (end.error == nullptr && sender.refusal != nullptr) {
+    end.error = sender.refusal;
+    end.is_refused = true;
+  }
+  if (end.error == nullptr) {
     const CurrentContext current(sender.events->context());
     const CUstream stream = sender.stream->stream_->queue().native().native();
     try {
       for (const Side* waited_for : {&sender, &receiver})
         for (const auto& event : waited_for->ready) event->enqueue_wait(stream);
-      for (std::size_t i = 0; i < std::min(sender.memory.size(), receiver.memory.size()); ++i)
-        copy(sender.memory[i], sender.events->context().native(), receiver.memory[i],
+      for (std::size_t i = 0; i < std::min(sender.ranges.size(), receiver.ranges.size()); ++i)
+        copy(sender.ranges[i], sender.events->context().native(), receiver.ranges[i],
              receiver.events->context().native(), stream);
-      end = sender.events->record(stream);
+      end.event = sender.events->record(stream);
     } catch (...) {
-      error = std::current_exception();
-      end = end_of_queued(stream, *sender.events);
+      end.error = std::current_exception();
+      end.event = end_of_queued(stream, *sender.events);
     }
   }
-  receiver.on_completed(error, end);  // first: there somebody may wait for it
-  sender.on_completed(error, end);
+  receiver.on_completed(end);  // first: there somebody may wait for it
+  sender.on_completed(end);
 }
 
 void PeerCopyStream::add(std::shared_ptr<PeerCopy> copy) noexcept {

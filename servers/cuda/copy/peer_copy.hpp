@@ -5,6 +5,7 @@
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
+#include <coxswain/servers/cuda/stream/shared_outcome.hpp>
 
 #include <array>
 #include <cstddef>
@@ -29,16 +30,23 @@ class PeerCopyStream;
 /// receiver. Neither waits. Any thread.
 class PeerCopy {
  public:
-  /// Told how it ended: the error, or the event of the end. Called once, on the thread of whoever issues it; must not
-  /// throw.
-  using CompletionCallback = UniqueFunction<void(std::exception_ptr, std::shared_ptr<CudaEvent>)>;
+  struct End {
+    std::exception_ptr error;
+    bool is_refused = false;                 ///< the error is the sender's refusal: nothing was copied
+    std::shared_ptr<CudaEvent> event;        ///< null: nothing was copied
+    std::shared_ptr<SharedOutcome> outcome;  ///< the sender's
+  };
+  /// Told how it ended. Called once, on the thread of whoever issues it; must not throw.
+  using CompletionCallback = UniqueFunction<void(const End&)>;
 
   struct Side {
-    std::vector<PeerRange> memory;  ///< of each request of the group
+    std::vector<PeerRange> ranges;  ///< of each request of the group
     std::vector<std::shared_ptr<CudaEvent>> ready;
     std::shared_ptr<PeerCopyStream> stream;  ///< of the sender, which it is in; null: of the receiver
     CudaEvents* events = nullptr;            ///< of the side's device
     std::exception_ptr failure;              ///< why this side cannot take part
+    std::exception_ptr refusal;              ///< that the source is poisoned
+    std::shared_ptr<SharedOutcome> outcome;  ///< of a source that may still turn out to be; else null
     CompletionCallback on_completed;
   };
 

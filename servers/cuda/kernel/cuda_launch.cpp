@@ -4,6 +4,8 @@
 #include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
+#include <coxswain/servers/cuda/stream/poison_log.hpp>
 
 #include <array>
 #include <exception>
@@ -50,14 +52,37 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
 
 }  // namespace
 
+namespace {
+
+/// Of launches that the driver was given together one was refused: this one, or one before it, whose output it may have
+/// read (L14). What was known when they were issued has been looked after then.
+void note_outcome(const LaunchBatch::Outcome& outcome, CudaStream& stream, std::uint64_t sequence, const char* name,
+                  std::source_location site) noexcept {
+  PoisonLog& log = stream.poison_log();
+  try {
+    if (outcome.result != CUDA_SUCCESS) throw_launch_error(outcome.result, stream.location(), name, site);
+    const std::exception_ptr refusal = log.admit_issued(outcome.uses, stream.location().stream, site);
+    if (refusal != nullptr)
+      std::rethrow_exception(CudaStreams::refused_piece({"launch", name, site}, stream.location(), refusal));
+  } catch (...) {
+    log.set_failed(
+        outcome.uses, std::current_exception(),
+        outcome.result != CUDA_SUCCESS ? MemoryFailure::Contents::Unchanged : MemoryFailure::Contents::Undefined);
+    stream.fail_after_submit(sequence, std::current_exception());
+  }
+}
+
+}  // namespace
+
 void CudaLaunch::issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, const Location& location,
                        const char* name, std::source_location site) const {
-  if (target.queue != nullptr && can_batch()) return issue_batched(*target.queue, stream, sequence, name, site);
+  if (target.queue != nullptr && can_batch())
+    return issue_batched(*target.queue, target.uses, stream, sequence, name, site);
   issue_single(target.stream(), location, name, site);
 }
 
-void CudaLaunch::issue_batched(StreamQueue& queue, CudaStream& stream, std::uint64_t sequence, const char* name,
-                               std::source_location site) const {
+void CudaLaunch::issue_batched(StreamQueue& queue, const PieceUses& uses, CudaStream& stream, std::uint64_t sequence,
+                               const char* name, std::source_location site) const {
   SmallVector<KernelLaunch::Argument, 12> arguments;
   arguments.reserve(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -68,14 +93,11 @@ void CudaLaunch::issue_batched(StreamQueue& queue, CudaStream& stream, std::uint
                          .grid = {count.x, count.y, count.z},
                          .block = {dim.x, dim.y, dim.z},
                          .shared_memory = static_cast<unsigned>(options->dynamic_shared_memory),
-                         .arguments = {arguments.data(), arguments.size()}},
-                        [&stream, sequence, name, site](CUresult result) {
-                          if (result == CUDA_SUCCESS) return;
-                          try {
-                            throw_launch_error(result, stream.location(), name, site);
-                          } catch (...) {
-                            stream.fail_after_submit(sequence, std::current_exception());
-                          }
+                         .arguments = {arguments.data(), arguments.size()},
+                         .uses = uses},
+                        [&stream, sequence, name, site](const LaunchBatch::Outcome& outcome) {
+                          if (outcome.result != CUDA_SUCCESS || outcome.is_behind_failure) [[unlikely]]
+                            note_outcome(outcome, stream, sequence, name, site);
                         });
 }
 

@@ -38,19 +38,20 @@ struct CudaLaunch {
     words.push_back(value);
   }
   /// Gives the launch to the driver, or to the stream's other launches, which it is given together: then what it makes
-  /// of it may become known later, as an error of `stream` at `sequence`. In a capture `stream` need not be there any
-  /// more. Throws LaunchError, std::bad_alloc.
+  /// of it may become known later, as an error of `stream` at `sequence`; then what it should have written is poisoned
+  /// by that time. In a capture `stream` need not be there any more. Throws LaunchError, std::bad_alloc.
   void issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, const Location& location,
              const char* name, std::source_location site) const;
 
- private:
-  /// As the others, which have attributes or tensor maps, are not.
+  /// It may be given to the driver together with others: it has neither attributes nor tensor maps.
   [[nodiscard]] bool can_batch() const noexcept {
     return tensor_maps.empty() && !has_clusters && options->cluster_dim[0] == 0 && !options->cooperative &&
            !options->programmatic_launch;
   }
-  void issue_batched(StreamQueue& queue, CudaStream& stream, std::uint64_t sequence, const char* name,
-                     std::source_location site) const;
+
+ private:
+  void issue_batched(StreamQueue& queue, const PieceUses& uses, CudaStream& stream, std::uint64_t sequence,
+                     const char* name, std::source_location site) const;
   void issue_single(CUstream stream, const Location& location, const char* name, std::source_location site) const;
 };
 

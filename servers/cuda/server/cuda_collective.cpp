@@ -2,9 +2,8 @@
 
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/base/access.hpp>
-#include <coxswain/runtime/communication/collective_error.hpp>
-#include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
@@ -14,20 +13,22 @@
 namespace cox::detail {
 namespace {
 
-ServerOperation server_operation(CollectiveOperation operation) noexcept {
-  if (operation == CollectiveOperation::Send) return ServerOperation::Send;
-  return operation == CollectiveOperation::Receive ? ServerOperation::Receive : ServerOperation::AllReduce;
+/// The source and destination are one memory, of which the result is made in place.
+bool is_in_place(const CollectiveCall& call) noexcept {
+  return call.source.memory && call.destination.memory && call.source.memory == call.destination.memory;
 }
 
 PeerRange resolve_transfer(const CudaDevice& device, const CollectiveCall& call, const Caller& caller,
                            BufferUses& uses) {
   const bool sends = call.request.operation == CollectiveOperation::Send;
   const Binding& binding = sends ? call.source : call.destination;
-  PeerRange range{.address = device.resolve(binding, sends ? Access::Read : Access::Write, caller, uses).address,
+  PeerRange range{.address = device.resolve(binding, sends ? Access::Read : Access::Overwrite, caller, uses).address,
                   .rows = call.rows};
   if (range.rows.rows == 0) {
     const std::size_t bytes = call.request.count * element_size(call.request.element_type);
     range.rows = {.rows = 1, .row_bytes = bytes, .pitch = bytes};
+  } else {
+    uses.back().whole = uses.back().whole && range.rows.rows * range.rows.pitch >= uses.back().buffer->size();
   }
   return range;
 }
@@ -39,8 +40,21 @@ NcclCall resolve(const CudaDevice& device, const CollectiveCall& call, const Cal
   };
   NcclCall resolved{.request = call.request};
   if (call.source.memory) resolved.source = address(call.source, Access::Read);
-  if (call.destination.memory) resolved.destination = address(call.destination, Access::Write);
+  if (call.destination.memory)
+    resolved.destination = address(call.destination, is_in_place(call) ? Access::Write : Access::Overwrite);
   return resolved;
+}
+
+/// What a rank that does not take part would have written, as far as it is memory of the device.
+BufferUses destinations(const CudaDevice& device, const CollectiveCallList& calls, const Caller& caller) {
+  BufferUses uses;
+  for (const CollectiveCall& call : calls) {
+    try {
+      if (call.destination.memory) static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
+    } catch (const Error&) {  // nor would it have written this one
+    }
+  }
+  return uses;
 }
 
 void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicator, const CollectiveCallList& calls,
@@ -52,10 +66,9 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
   BufferUses uses;
   try {
     if (!transfers) static_cast<void>(nccl());
-    require_healthy(stream, server_operation(calls.front().request.operation), caller.site);
     for (const CollectiveCall& call : calls) {
       if (transfers) {
-        collective.memory.push_back(resolve_transfer(device, call, caller, uses));
+        collective.ranges.push_back(resolve_transfer(device, call, caller, uses));
       } else {
         collective.calls.push_back(resolve(device, call, caller, uses));
       }
@@ -63,8 +76,9 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
-    uses.clear();
+    uses = destinations(device, calls, caller);
   }
+  collective.uses = OperationMemory(uses, caller.site);
   const StreamSlot slot = communicator.last_position().stream;
   StreamPositions waits = stream.pending_waits(streams);
   waits.push_back(stream.queue().last_position());
@@ -75,13 +89,19 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
   const StreamPosition next{slot, communicator.last_position().position + 1};
   collective.dependencies = device.communicators().note_collective(next, waits);
   if (transfers && collective.failure == nullptr && streams.issued(waits))
-    streams.add_events(waits, collective.ready.emplace());
+    streams.add_events(waits, collective.ready.emplace());  // and the driver has been given the launches among them
   collective.waits = std::move(waits);
   const StreamPosition end = communicator.submit(std::move(collective), stream);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
 
 }  // namespace
+
+void poison_destinations(CudaDevice& device, const CollectiveCallList& calls, const std::exception_ptr& error,
+                         const Caller& caller) noexcept {
+  for (const CollectiveCall& call : calls)
+    if (call.destination.memory) device.poison_one(call.destination, error, caller);
+}
 
 void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller, SubmitMode when) {
@@ -91,8 +111,14 @@ void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_
     return stream.capture.graph().add_replay_callback(
         [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying,
                                                                 MembershipEpoch call_epoch) {
-          queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site),
-                           calls, {replaying.location().stream, site}, SubmitMode::Immediate);
+          const Caller replay{replaying.location().stream, site};
+          try {
+            queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site),
+                             calls, replay, SubmitMode::Immediate);
+          } catch (...) {
+            poison_destinations(its, calls, std::current_exception(), replay);
+            throw;
+          }
         });
   }
   const PostQueue::HoldNotify hold = device.hold_notify();

@@ -1,7 +1,10 @@
+#include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/stream_errors.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/servers/cuda/copy/device_copy.hpp>
+#include <coxswain/servers/cuda/copy/logged_read.hpp>
 #include <coxswain/servers/cuda/copy/small_read.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/server/cuda_work.hpp>
@@ -69,6 +72,8 @@ void upload_by_threads(CudaDevice& device, CudaStream& stream, const BufferUses&
                        const CopyPlan& rows, Bytes source, const Caller& caller) {
   CopyTask task;
   task.parts.push_back({address, rows, std::move(source)});
+  task.memory = OperationMemory(uses, caller.site);
+  task.location = stream.location();
   task.on_completed = [stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site](
                           CopyTask&, const std::exception_ptr& error, const std::shared_ptr<CudaEvent>&) {
     if (error != nullptr) stream->fail_at(sequence, failed_upload(error, stream->location(), site));
@@ -111,6 +116,20 @@ void move_contents(std::vector<CopyTask::Part>& parts, std::vector<Bytes>& bytes
   for (CopyTask::Part& part : parts) bytes.push_back(std::move(part.host));
 }
 
+/// What a read finds at its end, on any thread. Throws failures of what comes before it in its stream, and that it has
+/// read poisoned memory, as TakenError.
+struct ReadEnd {
+  SyncPoint point;
+  std::shared_ptr<const LoggedRead> logged;  ///< null: it depends on nothing that may still fail
+
+  void complete() const {
+    point.complete();
+    if (logged == nullptr) return;
+    if (auto refusal = logged->refusal())
+      throw StreamErrors::of_operation(point.stream->errors(), point.sequence, std::move(refusal));
+  }
+};
+
 /// Copies that may be under way write to this: it stays until they are over. Where there is no memory to say so, the
 /// device thread waits for them.
 void keep(const IssueTarget& target, std::vector<CopyTask::Part>& parts) noexcept {
@@ -122,7 +141,7 @@ void keep(const IssueTarget& target, std::vector<CopyTask::Part>& parts) noexcep
 }
 
 void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::Part& part, SmallReadSlots::Slot slot,
-                      SyncPoint end, Promise<std::vector<Bytes>>& promise) {
+                      ReadEnd end, Promise<std::vector<Bytes>>& promise) {
   const auto read = make_recycled<SmallRead>(std::move(slot), part.plan.size());
   try {
     read->begin(part.device, target.stream());
@@ -140,7 +159,7 @@ void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::P
   }
 }
 
-void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyTask::Part>& parts, SyncPoint end,
+void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyTask::Part>& parts, ReadEnd end,
                 Promise<std::vector<Bytes>>& promise) {
   const auto bytes = make_recycled<std::vector<Bytes>>();  // as above
   bytes->reserve(parts.size());
@@ -162,30 +181,69 @@ void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyT
   }
 }
 
-// Earlier failures are taken when the read is issued, and those that come later, but of work before it, at its end.
+/// A read into page-locked memory, where it is issued.
+class DirectRead {
+ public:
+  DirectRead(CudaDevice& device, CudaStream& stream, Download download, const Caller& caller,
+             Promise<std::vector<Bytes>> promise)
+      : device_(device),
+        stream_(stream.shared_from_this()),
+        sequence_(stream.next_sequence()),
+        memory_(download.uses, caller.site),
+        parts_(std::move(download.parts)),
+        slot_(std::move(download.slot)),
+        promise_(std::move(promise)) {}
+
+  // Earlier failures are taken here, and those that come later, but of work before it, at its end.
+  void operator()(const IssueTarget& target) {
+    target.flush_launches();
+    if (auto error = stream_->take_errors_before(sequence_, memory_.site()))
+      return promise_.set_error(std::move(error));
+    try {
+      ReadEnd end{{stream_, sequence_, memory_.site(), nullptr}, nullptr};
+      if (!stream_->poison_log().is_quiet()) [[unlikely]] {
+        end.logged = admit();
+        if (end.logged == nullptr) return;
+      }
+      end.point.held = target.queue->held();
+      if (slot_ != nullptr) {
+        issue_small_read(device_, target, parts_.front(), std::move(slot_), std::move(end), promise_);
+      } else {
+        issue_read(device_, target, parts_, std::move(end), promise_);
+      }
+    } catch (...) {
+      keep(target, parts_);
+      promise_.set_error(std::current_exception());
+    }
+  }
+
+ private:
+  // Null: it would read poisoned memory, which the promise says.
+  [[nodiscard]] std::shared_ptr<LoggedRead> admit() {
+    const auto read = make_recycled<LoggedRead>();
+    read->memory = std::move(memory_);
+    PoisonLog& log = stream_->poison_log();
+    log.trim(device_.streams());
+    auto refusal = log.admit(read, stream_->location().stream);
+    if (refusal == nullptr) return read;
+    promise_.set_error(StreamErrors::of_operation(stream_->errors(), sequence_, std::move(refusal)));
+    return nullptr;
+  }
+
+  CudaDevice& device_;
+  std::shared_ptr<CudaStream> stream_;
+  std::uint64_t sequence_;
+  OperationMemory memory_;
+  std::vector<CopyTask::Part> parts_;
+  SmallReadSlots::Slot slot_;
+  Promise<std::vector<Bytes>> promise_;
+};
+
 void download_to_pinned(CudaDevice& device, CudaStream& stream, Download download, const Caller& caller,
                         Promise<std::vector<Bytes>> promise) {
-  const BufferUses uses = std::move(download.uses);
+  const BufferUses uses = download.uses;
   device.submit_after_all(stream, uses, {"read", nullptr, caller.site},
-                          [&device, parts = std::move(download.parts), slot = std::move(download.slot),
-                           stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site,
-                           promise = std::move(promise)](const IssueTarget& target) mutable {
-                            target.flush_launches();
-                            if (auto error = stream->take_errors_before(sequence, site))
-                              return promise.set_error(std::move(error));
-                            try {
-                              SyncPoint end{std::move(stream), sequence, site, target.queue->held()};
-                              if (slot != nullptr) {
-                                issue_small_read(device, target, parts.front(), std::move(slot), std::move(end),
-                                                 promise);
-                              } else {
-                                issue_read(device, target, parts, std::move(end), promise);
-                              }
-                            } catch (...) {
-                              keep(target, parts);
-                              promise.set_error(std::current_exception());
-                            }
-                          });
+                          DirectRead(device, stream, std::move(download), caller, std::move(promise)));
 }
 
 /// A read that the copy threads make, and its turn among the reads and syncs of its stream, each of which takes the
@@ -238,6 +296,8 @@ void download_by_threads(CudaDevice& device, CudaStream& stream, Download downlo
   CopyTask task;
   task.direction = CopyTask::Direction::ToHost;
   task.parts = std::move(download.parts);
+  task.memory = OperationMemory(download.uses, caller.site);
+  task.location = stream.location();
   // Page-locked memory that was read to before costs nothing; heap memory of that size is new to the process each time,
   // and takes longer to be had than the copy.
   task.make_direct = [memory = device.results(), label = MemoryLabel{caller.site.file_name(), caller.site.line()}](
@@ -267,11 +327,15 @@ void download_by_threads(CudaDevice& device, CudaStream& stream, Download downlo
 
 }  // namespace
 
-void queue_upload(CudaDevice& device, CudaStream& stream, Upload upload, const Caller& caller) {
+void queue_upload(CudaDevice& device, CudaStream& stream, Upload& upload, const Caller& caller) {
   const CopyPlan rows = plan_copy(upload.destination, device.location(caller), caller.site, upload.source.size());
   BufferUses uses;
-  const CudaRange range = device.resolve(upload.destination.binding, Access::Write, caller, uses);
-  if (rows.size() == 0) return;
+  const CudaRange range = device.resolve(upload.destination.binding, Access::Overwrite, caller, uses);
+  uses.front().whole = uses.front().whole && covers_allocation(rows, upload.destination, uses.front().buffer->size());
+  if (rows.size() == 0) {  // it may make memory without bytes good (L14)
+    if (uses.front().whole) device.submit(stream, uses, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
+    return;
+  }
   Bytes source = std::move(upload.source);
   if (source.property() == AllocationProperty::Pinned)
     return upload_from_pinned(device, stream, uses, range.address, rows, std::move(source), caller);

@@ -90,6 +90,7 @@ CudaDevice::~CudaDevice() {
   });
   drain();
   communicators_.close();
+  streams_.poison_log()->clear();
   // What nobody came to ask for is not lost (L12).
   streams_.for_each([this](CudaStream& stream) {
     if (const auto error = stream.take_remaining_errors(std::source_location::current()))
@@ -160,6 +161,7 @@ void CudaDevice::submit_batched() noexcept {
 }
 
 void CudaDevice::advance() {
+  streams_.poison_log()->trim(streams_);
   if (gpu_faulted()) {
     transfers_.abandon();
     streams_.abandon();
@@ -256,6 +258,32 @@ void CudaDevice::transfer(CudaStream& stream, const BufferUses& uses, CopyTask t
   communicators_.note_waits(position, waits);
 }
 
+void CudaDevice::poison_one(const MemoryWindow& window, const std::exception_ptr& error,
+                            const Caller& caller) noexcept {
+  BufferUses uses;
+  try {
+    static_cast<void>(resolve(window, Access::Overwrite, caller, uses));
+  } catch (...) {  // no memory of this device
+    return;
+  }
+  poison(uses, error, caller);
+}
+
+void CudaDevice::poison(const BufferUses& uses, const std::exception_ptr& error, const Caller& caller) noexcept {
+  const std::shared_ptr<PoisonLog>& log = streams_.poison_log();
+  try {
+    CudaStream& stream = streams_.find_or_create(caller.stream);
+    if (stream.capture.capturing()) return;
+    submit_unchecked(stream, uses, {nullptr, nullptr, caller.site},
+                     [log, memory = OperationMemory(uses, caller.site), error](const IssueTarget& target) {
+                       target.flush_launches();
+                       log->set_failed(memory.uses(), error, MemoryFailure::Contents::Unchanged);
+                     });
+  } catch (...) {  // not in its place then: what was queued before may find it poisoned, too
+    log->set_failed(uses, error, MemoryFailure::Contents::Unchanged);
+  }
+}
+
 void CudaDevice::clear_pending_waits(CudaStream& stream, const Caller& caller) {
   if (stream.capture.capturing() || stream.pending_waits(streams_).empty()) return;
   submit(stream, {}, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
@@ -291,10 +319,28 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   CudaStream& stream = streams_.find_or_create(found->second.stream);
   stream.capture.require_none("a replay", caller.site);
   const auto graph = found->second.graph;
+  const OperationName name{"replay", nullptr, caller.site};
+  // A replay is one operation (L14): when a part of it fails, those behind it are not run, and all that it should have
+  // written is poisoned.
+  const std::shared_ptr<std::exception_ptr> failed =  // device thread; null: it has one part
+      graph->has_one_part() ? nullptr : std::make_shared<std::exception_ptr>();
   graph->replay(
       [&](CUgraphExec native, const BufferUses& uses) {
-        submit(stream, uses, {"replay", nullptr, caller.site},
-               [graph, native](const IssueTarget& target) { COX_CUDA_TRY(graph_launch(native, target.stream())); });
+        const auto launch = [graph, native](const IssueTarget& target) {
+          COX_CUDA_TRY(graph_launch(native, target.stream()));
+        };
+        if (failed == nullptr) return submit(stream, uses, name, launch);
+        try {
+          submit_unchecked(stream, uses, name,
+                           [this, owner = stream.shared_from_this(), sequence = stream.next_sequence(), name, launch,
+                            failed, memory = OperationMemory(uses, caller.site)](const IssueTarget&) {
+                             issue_part(*owner, sequence, name, launch, *failed, memory);
+                           });
+        } catch (...) {
+          *failed = std::current_exception();
+          stream.fail(std::current_exception());
+          poison(uses, std::current_exception(), caller);
+        }
       },
       [&](CudaReplayCallback& replay_callback) {
         try {
@@ -303,6 +349,32 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
           stream.fail(std::current_exception());
         }
       });
+  if (failed == nullptr) return;
+  // Of the parts of a replay that has failed, those before the failure have succeeded.
+  BufferUses written;
+  graph->for_each_use([&](const BufferUse& use) {
+    if (writes(use.access)) written.push_back(use);
+  });
+  submit_unchecked(stream, written, {nullptr, nullptr, caller.site},
+                   [graph, failed, log = streams_.poison_log(),
+                    memory = OperationMemory(written, caller.site)](const IssueTarget& target) {
+                     if (*failed == nullptr) return;
+                     target.flush_launches();
+                     log->set_failed(memory.uses(), *failed, MemoryFailure::Contents::Undefined);
+                   });
+}
+
+template <class Launch>
+void CudaDevice::issue_part(CudaStream& stream, std::uint64_t sequence, const OperationName& name, const Launch& launch,
+                            std::exception_ptr& failed, const OperationMemory& memory) {
+  if (failed != nullptr)
+    return streams_.poison_log()->set_failed(memory.uses(), failed, MemoryFailure::Contents::Unchanged);
+  try {
+    streams_.issue_checked(stream, memory.uses(), name, {}, launch, sequence);
+  } catch (...) {
+    failed = std::current_exception();
+    throw;
+  }
 }
 
 void CudaDevice::remove_graph(GraphId id) {

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/client/graph_id.hpp>
 #include <coxswain/runtime/client/server_utilities.hpp>
@@ -29,6 +30,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -114,21 +116,14 @@ class CudaDevice final : private BatchHook {
   template <class F>
   void submit(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue,
               std::shared_ptr<CudaEvent> ready = nullptr) {
-    if (stream.capture.capturing()) [[unlikely]]
-      return capture(stream, uses, to_issue_later(std::forward<F>(issue)));
-    const StreamPositions waits = waits_of(stream, uses);
-    const StreamPosition before = stream.queue().last_position();
-    try {
-      const StreamPosition position = streams_.submit(stream, waits, name, std::forward<F>(issue), std::move(ready));
-      stream.clear_pending_waits();
-      note(stream, uses, position);
-      communicators_.note_waits(position, waits);
-    } catch (...) {
-      note_failed(stream, uses, before);
-      throw;
-    }
+    submit(stream, uses, name, std::forward<F>(issue), std::move(ready), uses);
   }
-  /// As that, behind the stream's transfers, too: for what tells that all work is done.
+  /// The same; whether its memory is poisoned, and is by it, is its own concern.
+  template <class F>
+  void submit_unchecked(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue) {
+    submit(stream, uses, name, std::forward<F>(issue), nullptr, {});
+  }
+  /// As submit_unchecked(), behind the stream's transfers, too: for what tells that all work is done.
   template <class F>
   void submit_after_all(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue) {
     const StreamPositions waits = waits_for_all(stream, uses);
@@ -165,6 +160,10 @@ class CudaDevice final : private BatchHook {
   }
   /// A copy that the threads of the device make, as work of the stream. Throws as CudaTransfers::begin.
   void transfer(CudaStream& stream, const BufferUses& uses, CopyTask task);
+  /// An operation of the caller's stream was refused before it was queued: what it should have written is poisoned from
+  /// here on (L14). Not in a capture, which fails as a whole.
+  void poison(const BufferUses& uses, const std::exception_ptr& error, const Caller& caller) noexcept;
+  void poison_one(const MemoryWindow& window, const std::exception_ptr& error, const Caller& caller) noexcept;
 
   /// Tells the driver what the stream owes, for who issues work on it himself. Throws CudaError, std::bad_alloc.
   void clear_pending_waits(CudaStream& stream, const Caller& caller);
@@ -182,6 +181,24 @@ class CudaDevice final : private BatchHook {
   void remove_graph(GraphId id);
 
  private:
+  template <class F>
+  void submit(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue,
+              std::shared_ptr<CudaEvent> ready, const BufferUses& checked) {
+    if (stream.capture.capturing()) [[unlikely]]
+      return capture(stream, uses, to_issue_later(std::forward<F>(issue)));
+    const StreamPositions waits = waits_of(stream, uses);
+    const StreamPosition before = stream.queue().last_position();
+    try {
+      const StreamPosition position =
+          streams_.submit(stream, waits, name, std::forward<F>(issue), std::move(ready), PieceKind::Work, checked);
+      stream.clear_pending_waits();
+      note(stream, uses, position);
+      communicators_.note_waits(position, waits);
+    } catch (...) {
+      note_failed(stream, uses, before);
+      throw;
+    }
+  }
   // An event behind a use lets other streams wait for it, and not for what comes later; one for each would cost too
   // much.
   void note(CudaStream& stream, const BufferUses& uses, const StreamPosition& position) noexcept {
@@ -200,6 +217,10 @@ class CudaDevice final : private BatchHook {
     if (last.position == before.position) return;
     for (const BufferUse& use : uses) use.buffer->uses.record(use.access, last);
   }
+  // A part of a replay, if those before it have not failed.
+  template <class Launch>
+  void issue_part(CudaStream& stream, std::uint64_t sequence, const OperationName& name, const Launch& launch,
+                  std::exception_ptr& failed, const OperationMemory& memory);
   [[nodiscard]] StreamPositions waits_of(CudaStream& stream, const BufferUses& uses);
   // And behind the stream's transfers.
   [[nodiscard]] StreamPositions waits_for_all(CudaStream& stream, const BufferUses& uses);

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -124,7 +126,7 @@ void add_dynamic_words(Preparation& preparation, std::span<const std::uint64_t> 
   preparation.metadata_source = preparation.device.allocate_pinned(words.size_bytes(), preparation.caller);
   std::memcpy(preparation.metadata_source.data(), words.data(), words.size_bytes());
   auto& buffer = static_cast<DeviceBuffer&>(*preparation.metadata);
-  preparation.uses.push_back({&buffer, Access::Write, {}});
+  preparation.uses.push_back({&buffer, Access::Overwrite, {}});
   preparation.launch.add_word(buffer.address());
 }
 
@@ -198,6 +200,7 @@ class LaunchIssue {
           preparation_.metadata_source, metadata_address(), count_, preparation_.stream.location(),
           preparation_.kernel.label(), preparation_.caller.site);
   }
+  [[nodiscard]] bool is_batched() const noexcept { return preparation_.launch.can_batch(); }
   [[nodiscard]] auto later() && {
     return [launch = std::move(preparation_.launch), kernel = preparation_.kernel,
             metadata = std::move(preparation_.metadata_source), address = metadata_address(), count = std::move(count_),
@@ -244,6 +247,7 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
   preparation.stream.capture.require_none("a launch with a dynamic cube count", preparation.caller.site);
   BufferUses uses;
   const CudaRange range = preparation.device.resolve(window, Access::Read, preparation.caller, uses);
+  preparation.uses.push_back(uses.front());  // what the launch reads is good, or it is not run (L14)
   constexpr std::size_t size = 3 * sizeof(std::uint32_t);
   if (range.size < size)
     throw IoError(IoError::Kind::SizeMismatch,
@@ -254,21 +258,33 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
   std::byte* const written = on_host.data();
   Bytes read = on_host.share();
   const std::shared_ptr<CudaEvent> there = preparation.device.events().acquire();
-  const auto is_there = std::make_shared<bool>(false);  // `there` has been recorded
-  preparation.device.submit(
+  struct Reading {
+    bool is_there = false;  // `there` has been recorded
+    std::exception_ptr failure;
+  };
+  const auto reading = std::make_shared<Reading>();
+  preparation.device.submit_unchecked(
       preparation.stream, uses, {"read of a cube count", nullptr, preparation.caller.site},
-      [written, held = std::move(on_host), there, is_there,
-       address = range.address](const IssueTarget& target) mutable {
-        target.hold(std::move(held));  // first: where there is no memory for that, nothing is copied
-        COX_CUDA_TRY(copy_to_host(written, address, size, target.stream()));
-        COX_CUDA_TRY(event_record(there->native(), target.stream()));
-        *is_there = true;
+      [written, held = std::move(on_host), there, reading, address = range.address](const IssueTarget& target) mutable {
+        try {
+          target.hold(std::move(held));  // first: where there is no memory for that, nothing is copied
+          COX_CUDA_TRY(copy_to_host(written, address, size, target.stream()));
+          COX_CUDA_TRY(event_record(there->native(), target.stream()));
+          reading->is_there = true;
+        } catch (...) {  // told by the launch
+          reading->failure = std::current_exception();
+        }
       });
   enqueue_resolved_launch(
       preparation, there,
-      [read = std::move(read), is_there, hardware = &preparation.device.facts()->properties.hardware,
+      [read = std::move(read), reading, hardware = &preparation.device.facts()->properties.hardware,
        kernel = preparation.kernel, location = preparation.stream.location(), site = preparation.caller.site] {
-        if (!*is_there) return CubeCount::Static{0, 0, 0};  // the read has failed, and said so
+        if (!reading->is_there) {
+          if (reading->failure != nullptr) std::rethrow_exception(reading->failure);
+          throw LaunchError(LaunchError::Kind::Io,
+                            launch_name(kernel.name(), location) + " was not run: its cube count could not be read",
+                            site);
+        }
         std::array<std::uint32_t, 3> values{};
         std::memcpy(values.data(), std::as_const(read).data(), size);
         const CubeCount::Static count{values[0], values[1], values[2]};

@@ -1,5 +1,8 @@
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
+#include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
+
 #include <coxswain/collectives/group/communication_groups.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
@@ -154,10 +157,13 @@ bool CudaServer::initialize_memory(ManagedMemory memory, std::size_t size, const
 void CudaServer::write(Uploads uploads, const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;  // as whoever waits for the stream is told
+  auto next = uploads.begin();
   try {
-    for (Upload& upload : uploads) detail::queue_upload(*device_, stream, std::move(upload), caller);
+    for (; next != uploads.end(); ++next) detail::queue_upload(*device_, stream, *next, caller);
   } catch (...) {
-    stream.fail(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    stream.fail(error);
+    for (; next != uploads.end(); ++next) device_->poison_one(next->destination.binding, error, caller);
   }
 }
 
@@ -173,7 +179,12 @@ void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const 
   try {
     detail::enqueue_launch(*device_, stream, kernel, count, arguments, caller);
   } catch (...) {
-    stream.fail(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    stream.fail(error);
+    for (const KernelBuffer buffer : arguments.buffers)
+      if (writes(buffer.access)) device_->poison_one(buffer, error, caller);
+    for (const TensorMapArgument& map : arguments.tensor_maps)
+      if (writes(map.access)) device_->poison_one(map.binding, error, caller);
   }
   device_->flush_launches(when);
 }
@@ -204,7 +215,8 @@ void CudaServer::accept(const Binding& memory, const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
   stream.capture.require_none("accepting memory", caller.site);
   static_cast<void>(device_->resolve(memory, Access::Overwrite, caller, uses));
-  uses.front().buffer->poison.clear();
+  uses.front().whole = true;
+  device_->submit(stream, uses, {nullptr, nullptr, caller.site}, [](const detail::IssueTarget&) {});
 }
 
 CudaResource CudaServer::get_resource(const Binding& binding, const Caller& caller) {
@@ -212,6 +224,9 @@ CudaResource CudaServer::get_resource(const Binding& binding, const Caller& call
   BufferUses uses;
   const detail::CudaRange range = device_->resolve(binding, Access::Write, caller, uses);
   device_->clear_pending_waits(stream, caller);
+  if (device_->streams().has_launches()) device_->streams().flush_launches();  // what comes of them is known then
+  if (const auto refusal = OperationMemory(uses, caller.site).refusal(stream.location()))
+    std::rethrow_exception(refusal);
   return {range.address, range.size, stream.queue().native().native()};
 }
 
@@ -387,7 +402,9 @@ void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
     detail::queue_collective(*device_, stream, group, calls, caller, when);
     device_->advance();  // if this was the last rank it is the operation's turn
   } catch (...) {
-    stream.fail(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    stream.fail(error);
+    detail::poison_destinations(*device_, calls, error, caller);
   }
 }
 

@@ -15,12 +15,12 @@ namespace {
 struct SyncEnd {
   CudaDevice::Facts facts;
   SyncPoint end;
-  bool failed;  ///< before it was issued
+  TakenError earlier;  ///< what had failed before it was issued
 
-  /// Who has waited finds the table of all launches before. Throws the failures since.
+  /// Who has waited finds the table of all launches before. Throws the failures since, with those before.
   void operator()() const {
     facts->profiler.summarise();
-    end.complete(failed);
+    end.complete(earlier);
   }
 };
 
@@ -60,7 +60,7 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         std::vector<std::shared_ptr<CudaEvent>> events;
-        SyncEnd sync{device.facts(), {stream, sequence, site}, static_cast<bool>(error)};
+        SyncEnd sync{device.facts(), {stream, sequence, site, nullptr}, error};
         try {
           device.streams().add_events(waits, events);
           const bool behind_durations = device.facts()->profiler.measures();

@@ -13,12 +13,12 @@ namespace cox::detail {
 
 // The work that a CUDA device does, checked and queued on the caller's stream. Device thread only; none of it waits.
 
-/// Throws IoError, CudaError.
-void queue_upload(CudaDevice& device, CudaStream& stream, Upload upload, const Caller& caller);
+/// Throws IoError, CudaError: then what it should have written is still to be poisoned.
+void queue_upload(CudaDevice& device, CudaStream& stream, Upload& upload, const Caller& caller);
 /// What is wrong, also with the request itself, ends in the promise.
 void queue_download(CudaDevice& device, CudaStream& stream, Downloads downloads, const Caller& caller,
                     Promise<std::vector<Bytes>> promise);
-/// Throws LaunchError, CudaError.
+/// Throws LaunchError, CudaError: then what it should have written is still to be poisoned.
 void enqueue_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
                     const KernelArguments& arguments, const Caller& caller);
 /// What is wrong ends in the promise.

@@ -41,7 +41,7 @@ CUgraphExec CudaGraph::capture(std::vector<CudaIssue>& steps, CUstream stream) {
   COX_CUDA_TRY(stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   std::exception_ptr failure;
   try {
-    for (CudaIssue& step : steps) step({stream, nullptr, &kept_});
+    for (CudaIssue& step : steps) step({stream, nullptr, &kept_, {}});
   } catch (...) {
     failure = std::current_exception();
   }

@@ -40,6 +40,13 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaReplayCallback> {
   /// Captures all steps, and makes the graph ready to be launched. Throws CudaError, and what a step throws.
   void finish(CUstream stream);
 
+  [[nodiscard]] bool has_one_part() const noexcept { return natives_.size() == 1; }
+  /// Calls `visit(use)` for the buffers of each part.
+  template <class Visit>
+  void for_each_use(Visit&& visit) {
+    for (const Part& part : parts())
+      for (const BufferUse& use : part.uses) visit(use);
+  }
   /// Calls `launch(graph, uses)` for each part with steps, and `replay_callback(between)` for what comes between two.
   /// Throws what they throw.
   template <class Launch, class Between>

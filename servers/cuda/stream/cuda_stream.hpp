@@ -9,6 +9,7 @@
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/servers/cuda/stream/cuda_graph.hpp>
 #include <coxswain/servers/cuda/stream/cuda_profile.hpp>
+#include <coxswain/servers/cuda/stream/poison_log.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <exception>
 #include <memory>
 #include <source_location>
+#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -25,10 +27,12 @@ namespace cox::detail {
 /// otherwise.
 class CudaStream : public std::enable_shared_from_this<CudaStream> {
  public:
-  CudaStream(const Location& location, StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
+  CudaStream(const Location& location, StreamSlot slot, CudaTimeline& timeline, NativeStream& native,
+             std::shared_ptr<PoisonLog> poison)
       : capture(location),
         profiles(location),
         location_(location),
+        poison_log_(std::move(poison)),
         queue_(slot, timeline, native),
         errors_(std::make_shared<StreamErrors>(location)) {}
   CudaStream(const CudaStream&) = delete;
@@ -97,11 +101,18 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   // --------------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] const Location& location() const noexcept { return location_; }
+  /// Its device's.
+  [[nodiscard]] PoisonLog& poison_log() const noexcept { return *poison_log_; }
   /// A failure of the operation at `sequence` joins the stream's errors, and goes to `others`.
   void fail_at(std::uint64_t sequence, std::exception_ptr error,
                const std::shared_ptr<FailureReports>& others = nullptr);
   /// The failures of what came before, as ServerError Unhealthy for the result of a future.
   [[nodiscard]] TakenError take_errors_before(std::uint64_t sequence, std::source_location site);
+  /// As StreamErrors::take_later.
+  [[nodiscard]] TakenError take_later_errors(const TakenError& earlier, std::uint64_t sequence,
+                                             std::source_location site) {
+    return StreamErrors::take_later(earlier, errors_, sequence, location_, site);
+  }
   /// As StreamErrors::remove_between.
   [[nodiscard]] std::exception_ptr remove_errors_between(std::uint64_t first, std::uint64_t last) {
     return errors_->remove_between(first, last);
@@ -109,6 +120,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
 
  private:
   const Location location_;
+  const std::shared_ptr<PoisonLog> poison_log_;
   StreamQueue queue_;
   const std::shared_ptr<StreamErrors> errors_;  // with the futures that have taken some
   std::uint64_t sequence_ = 0;

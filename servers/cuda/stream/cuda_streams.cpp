@@ -1,11 +1,52 @@
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
+#include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
+#include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
 #include <utility>
 
 namespace cox::detail {
+namespace {
+
+/// A piece that has been issued behind a collective.
+class LoggedPiece final : public LoggedOperation {
+ public:
+  LoggedPiece(CudaStream& stream, const OperationName& name, std::uint64_t sequence)
+      : stream_(stream.shared_from_this()), reports_(stream.reports), name_(name), sequence_(sequence) {}
+
+ private:
+  void on_refused(const std::exception_ptr& refusal) noexcept override {
+    stream_->fail_at(sequence_, CudaStreams::refused_piece(name_, stream_->location(), refusal), reports_);
+  }
+
+  const std::shared_ptr<CudaStream> stream_;
+  const std::shared_ptr<FailureReports> reports_;
+  const OperationName name_;
+  const std::uint64_t sequence_;
+};
+
+}  // namespace
+
+std::shared_ptr<LoggedOperation> CudaStreams::logged_piece(CudaStream& stream, const OperationName& name,
+                                                           std::uint64_t sequence) {
+  return make_recycled<LoggedPiece>(stream, name, sequence != 0 ? sequence : stream.next_sequence());
+}
+
+std::exception_ptr CudaStreams::refused_piece(const OperationName& name, const Location& location,
+                                              const std::exception_ptr& refusal) noexcept {
+  if (name.kernel == nullptr) return refusal;
+  try {
+    return std::make_exception_ptr(LaunchError(
+        LaunchError::Kind::Io, launch_name(name.kernel, location) + " was not run: " + describe_cause(refusal),
+        name.site, refusal));
+  } catch (...) {
+    return std::current_exception();  // no memory to say it
+  }
+}
 
 CudaStream& CudaStreams::find_or_make(StreamId id) {
   auto found = streams_.find(id);
@@ -51,7 +92,7 @@ std::shared_ptr<CudaStream> CudaStreams::create_dedicated_stream() {
 std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& native) {
   const StreamSlot slot = acquire_slot();
   try {
-    auto made = std::make_shared<CudaStream>(Location{device_, id}, slot, timeline(slot), native);
+    auto made = std::make_shared<CudaStream>(Location{device_, id}, slot, timeline(slot), native, poison_log_);
     queue_of(slot) = &made->queue();
     timeline(slot).set_in_order(true);
     ++native.users;
@@ -107,14 +148,15 @@ void CudaStreams::add_events(const StreamPositions& positions, std::vector<std::
 }
 
 StreamPosition CudaStreams::defer(CudaStream& stream, const StreamPositions& waits, const OperationName& name,
-                                  CudaIssue issue, std::shared_ptr<CudaEvent> ready, PieceKind kind) {
+                                  CudaIssue issue, std::shared_ptr<CudaEvent> ready, PieceKind kind,
+                                  OperationMemory memory, LaunchKind launch) {
   StreamQueue& queue = stream.queue();
   if (!queue.is_listed) {
     pending_queues_.push_back(&queue);
     queue.is_listed = true;
   }
-  queue.pending.push_back(
-      {waits, std::move(ready), std::move(issue), name, stream.shared_from_this(), stream.next_sequence(), kind});
+  queue.pending.push_back({waits, std::move(ready), std::move(issue), name, stream.shared_from_this(),
+                           stream.next_sequence(), kind, std::move(memory), launch});
   const StreamPosition position{queue.slot(), queue.timeline().submit()};
   if (queue.pending.size() == 1) static_cast<void>(advance());  // else the first has the thread notified
   return position;
@@ -171,6 +213,7 @@ bool CudaStreams::wait_for_first(StreamQueue& queue) noexcept {
     first.has_failed = true;
     first.kind = PieceKind::Notice;
     first.owner->fail_after_submit(first.sequence, std::current_exception());
+    poison_log_->set_failed(first.memory.uses(), std::current_exception(), MemoryFailure::Contents::Unchanged);
     const CudaIssue dropped = std::move(first.issue);  // after that: its destructor may look for the error
     return false;
   }
@@ -186,7 +229,7 @@ bool CudaStreams::issue_pending(StreamQueue& queue) {
     begin_issue(queue, first.kind, first.name, *first.owner);
     if (first.has_failed) continue;
     try {
-      first.issue(queue.target());
+      issue_checked(*first.owner, first.memory.uses(), first.name, first.launch, first.issue, first.sequence);
       note_launches(queue.native());
       mark_periodically(queue);
     } catch (...) {

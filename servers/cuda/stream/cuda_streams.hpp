@@ -2,17 +2,22 @@
 
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/service/post_queue.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
+#include <coxswain/runtime/buffer/resolve_window.hpp>
+#include <coxswain/runtime/handle/memory_failure.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 #include <coxswain/servers/cuda/stream/cuda_stream.hpp>
 #include <coxswain/servers/cuda/stream/native_stream.hpp>
+#include <coxswain/servers/cuda/stream/poison_log.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <list>
 #include <memory>
 #include <unordered_map>
@@ -35,7 +40,11 @@ class CudaStreams {
  public:
   CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<PostQueue> posts,
               const CudaStreamOptions& options)
-      : device_(device), events_(std::move(events)), posts_(std::move(posts)), options_(options) {
+      : device_(device),
+        events_(std::move(events)),
+        posts_(std::move(posts)),
+        options_(options),
+        poison_log_(std::make_shared<PoisonLog>(device)) {
     natives_.reserve(options_.streams + 1 + max_dedicated);  // they stay where they are: see add_suspects()
     with_launches_.reserve(natives_.capacity());
   }
@@ -59,6 +68,9 @@ class CudaStreams {
   void release_slot(StreamSlot slot) noexcept { free_slots_.push_back(slot); }
   [[nodiscard]] CudaTimeline& timeline(StreamSlot slot) noexcept { return *timelines_[static_cast<std::size_t>(slot)]; }
   [[nodiscard]] CudaEvents& events() noexcept { return *events_; }
+  [[nodiscard]] const std::shared_ptr<PoisonLog>& poison_log() const noexcept { return poison_log_; }
+  /// Launches that the driver has not been given refer to buffers without a reference of their own.
+  [[nodiscard]] bool refers_to_buffers() const noexcept { return has_launches(); }
 
   /// Whether the driver can be told to wait for all of these.
   [[nodiscard]] bool issued(const StreamPositions& positions) const noexcept {
@@ -78,22 +90,53 @@ class CudaStreams {
 
   /// `issue(IssueTarget)` comes behind all work of the stream so far and behind `waits`. Returns where it is. Throws
   /// what it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `stream`.
-  /// `ready`: which must have been reached before.
+  /// `ready`: which must have been reached before. `uses`: the memory of it that L14 is about: if it would read
+  /// poisoned memory it is not issued, and throws IoError Poisoned, or LaunchError with that as its cause; if it fails
+  /// while it is issued, what it should have written is poisoned.
   template <class F>
   StreamPosition submit(CudaStream& stream, const StreamPositions& waits, const OperationName& name, F&& issue,
-                        std::shared_ptr<CudaEvent> ready = nullptr, PieceKind kind = PieceKind::Work) {
+                        std::shared_ptr<CudaEvent> ready = nullptr, PieceKind kind = PieceKind::Work,
+                        const BufferUses& uses = {}) {
     StreamQueue& queue = stream.queue();
     NativeStream& native = queue.native();
+    const LaunchKind launch = launch_kind(issue);
     if (ready != nullptr || !queue.pending.empty() || !has_room(native) || !issued(waits)) [[unlikely]]
-      return defer(stream, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready), kind);
+      return defer(stream, waits, name, to_issue_later(std::forward<F>(issue)), std::move(ready), kind,
+                   OperationMemory(uses, name.site), launch);
     if (kind == PieceKind::Work) wait_for(native, waits);
     const StreamPosition position{queue.slot(), queue.timeline().submit()};
     begin_issue(queue, kind, name, stream);
-    issue(queue.target());
+    issue_checked(stream, uses, name, launch, issue);
     note_launches(native);
     mark_periodically(queue);
     return position;
   }
+
+  /// Issues the piece whose turn it is, as submit() says of its memory. What comes of a launch that the driver is given
+  /// with others is known later: see CudaLaunch. `sequence`: the piece's place among the errors of the stream; 0: the
+  /// next.
+  template <class Uses, class F>
+  void issue_checked(CudaStream& stream, const Uses& uses, const OperationName& name, LaunchKind launch, F&& issue,
+                     std::uint64_t sequence = 0) {
+    IssueTarget target = stream.queue().target();
+    if (uses.empty()) return issue(target);
+    target.uses = uses;
+    if (!launch.is_batched) target.flush_launches();  // what comes of them decides whether this may be issued
+    if (!poison_log_->is_quiet()) [[unlikely]]
+      admit(stream, uses, name, target, sequence);
+    try {
+      issue(target);
+    } catch (...) {
+      target.flush_launches();
+      poison_log_->set_failed(
+          uses, std::current_exception(),
+          launch.is_launch ? MemoryFailure::Contents::Unchanged : MemoryFailure::Contents::Undefined);
+      throw;
+    }
+  }
+  /// What the piece fails with that would read poisoned memory.
+  [[nodiscard]] static std::exception_ptr refused_piece(const OperationName& name, const Location& location,
+                                                        const std::exception_ptr& refusal) noexcept;
 
   /// Records an event behind the last piece, if that has been issued. If that fails, who waits for the piece records a
   /// later one.
@@ -195,7 +238,20 @@ class CudaStreams {
     if (++launches_kept_ >= options_.launches_at_a_time) flush_launches();
   }
   StreamPosition defer(CudaStream& stream, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
-                       std::shared_ptr<CudaEvent> ready, PieceKind kind);
+                       std::shared_ptr<CudaEvent> ready, PieceKind kind, OperationMemory memory, LaunchKind launch);
+  template <class Uses>
+  void admit(CudaStream& stream, const Uses& uses, const OperationName& name, const IssueTarget& target,
+             std::uint64_t sequence) {
+    poison_log_->trim(*this);
+    const std::exception_ptr refusal = poison_log_->admit(uses, stream.location().stream, name.site,
+                                                          [&] { return logged_piece(stream, name, sequence); });
+    if (refusal == nullptr) return;
+    target.flush_launches();
+    poison_log_->set_failed(uses, refusal, MemoryFailure::Contents::Unchanged);
+    std::rethrow_exception(refused_piece(name, stream.location(), refusal));
+  }
+  [[nodiscard]] static std::shared_ptr<LoggedOperation> logged_piece(CudaStream& stream, const OperationName& name,
+                                                                     std::uint64_t sequence);
   static void begin_issue(StreamQueue& queue, PieceKind kind, const OperationName& name,
                           const CudaStream& stream) noexcept {
     if (kind == PieceKind::Notice) return queue.timeline().issue_nothing();
@@ -226,6 +282,7 @@ class CudaStreams {
   const std::shared_ptr<CudaEvents> events_;
   const std::shared_ptr<PostQueue> posts_;
   const CudaStreamOptions options_;
+  const std::shared_ptr<PoisonLog> poison_log_;
   std::vector<std::unique_ptr<CudaTimeline>> timelines_;  // by slot
   std::vector<StreamQueue*> queues_;                      // by slot; null: it is that of no stream
   std::vector<StreamSlot> free_slots_;                    // with room for all

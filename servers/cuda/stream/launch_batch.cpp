@@ -53,20 +53,25 @@ void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
   entries_.reserve(std::max(entries_.size() + 1, max_kernels));
   offsets_.reserve(std::max(first + count, max_kernels * 8));
   values_.reserve(std::max(count, max_kernels));
+  const std::size_t first_use = uses_.size();
+  uses_.reserve(std::max(first_use + launch.uses.size(), max_kernels * 8));
   arguments_.resize(size);
   for (const KernelLaunch::Argument& argument : launch.arguments) {
     std::memcpy(arguments_.data() + at, argument.value, argument.size);
     offsets_.push_back(static_cast<std::uint32_t>(at));
     at += aligned(argument.size);
   }
+  launch.uses.for_each([this](const LaunchUse& use) { uses_.push_back(use); });
   entries_.push_back({launch.function, launch.grid, launch.block, launch.shared_memory,
                       static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first + count),
+                      static_cast<std::uint32_t>(first_use), static_cast<std::uint32_t>(uses_.size()),
                       std::move(launched)});
 }
 
 // What is called may add the next ones: these are taken out before.
 void LaunchBatch::launch(CUstream stream) noexcept {
   std::vector<Entry> taken = std::exchange(entries_, std::exchange(spare_, {}));
+  std::vector<LaunchUse> uses = std::exchange(uses_, std::exchange(spare_uses_, {}));
   std::array<CUresult, max_kernels> results{};
   for (std::size_t at = 0; at < taken.size();) {
     const std::span<const Entry> left = std::span<const Entry>(taken).subspan(at);
@@ -76,9 +81,17 @@ void LaunchBatch::launch(CUstream stream) noexcept {
   }
   offsets_.clear();
   arguments_.clear();
-  for (std::size_t i = 0; i < taken.size(); ++i) taken[i].callback(results[i]);
+  bool any_failed = false;
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    const Entry& entry = taken[i];
+    taken[i].callback(
+        {results[i], any_failed, std::span(uses).subspan(entry.first_use, entry.end_of_uses - entry.first_use)});
+    any_failed = any_failed || results[i] != CUDA_SUCCESS;
+  }
   taken.clear();
+  uses.clear();
   spare_ = std::move(taken);
+  spare_uses_ = std::move(uses);
 }
 
 // To have the graph of one kernel launch another than before costs more than a launch: where kernels take turns, each

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/stream/piece_uses.hpp>
 
 #include <array>
 #include <cstddef>
@@ -22,6 +23,7 @@ struct KernelLaunch {
   std::array<unsigned, 3> block{1, 1, 1};
   unsigned shared_memory = 0;  ///< bytes, besides what the kernel declares
   std::span<const Argument> arguments;
+  PieceUses uses = {};  ///< the memory of it, for L14
 };
 
 /// That of a launch by itself, without attributes.
@@ -35,8 +37,14 @@ struct KernelLaunch {
 class LaunchBatch {
  public:
   static constexpr std::size_t max_kernels = 16;
-  /// What the driver made of the launch. Must not throw.
-  using Launched = UniqueFunction<void(CUresult)>;
+  /// What came of a launch.
+  struct Outcome {
+    CUresult result;                  ///< what the driver made of it
+    bool is_behind_failure;           ///< one that it was given with, and before it, was refused
+    std::span<const LaunchUse> uses;  ///< the memory of the launch
+  };
+  /// Must not throw.
+  using Launched = UniqueFunction<void(const Outcome&)>;
 
   explicit LaunchBatch(const Driver& driver) noexcept : driver_(driver) {}
   LaunchBatch(const LaunchBatch&) = delete;
@@ -67,6 +75,8 @@ class LaunchBatch {
     unsigned shared_memory;
     std::uint32_t first_argument;  // in offsets_
     std::uint32_t end_of_arguments;
+    std::uint32_t first_use;  // in uses_
+    std::uint32_t end_of_uses;
     Launched callback;
   };
   /// A chain of kernels.
@@ -90,6 +100,8 @@ class LaunchBatch {
   bool uses_graphs_ = true;
   std::vector<Entry> entries_;
   std::vector<Entry> spare_;            // empty, with room
+  std::vector<LaunchUse> uses_;         // of all entries
+  std::vector<LaunchUse> spare_uses_;   // empty, with room
   std::vector<std::byte> arguments_;    // of all entries
   std::vector<std::uint32_t> offsets_;  // in arguments_
   std::vector<void*> values_;           // of the entry that the driver is given

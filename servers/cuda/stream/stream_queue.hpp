@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
@@ -8,6 +9,7 @@
 #include <coxswain/servers/cuda/event/cuda_timeline.hpp>
 #include <coxswain/servers/cuda/stream/held_bytes.hpp>
 #include <coxswain/servers/cuda/stream/native_stream.hpp>
+#include <coxswain/servers/cuda/stream/piece_uses.hpp>
 
 #include <cstdint>
 #include <deque>
@@ -25,6 +27,7 @@ struct IssueTarget {
   CUstream captured = nullptr;         ///< null: it is none that is being captured
   StreamQueue* queue = nullptr;        ///< null in a capture
   std::vector<Bytes>* kept = nullptr;  ///< by the graph, in a capture
+  PieceUses uses = {};                 ///< the memory of the piece, if CudaStreams was told; none in a capture
 
   /// What the driver is to be given work on.
   [[nodiscard]] CUstream stream() const noexcept;
@@ -50,6 +53,17 @@ template <class F>
   }
 }
 
+/// Whether the piece is a launch, and one that the driver may be given together with others.
+struct LaunchKind {
+  bool is_launch = false;
+  bool is_batched = false;
+};
+template <class F>
+[[nodiscard]] LaunchKind launch_kind(const F& issue) noexcept {
+  if constexpr (requires { issue.is_batched(); }) return {true, issue.is_batched()};
+  return {};
+}
+
 enum class PieceKind : std::uint8_t {
   Work,    ///< for the driver, which is told what it comes behind
   Notice,  ///< nothing for the driver: what it comes behind has been issued
@@ -68,6 +82,8 @@ class StreamQueue {
     std::shared_ptr<CudaStream> owner;  ///< whose errors get what issue() throws
     std::uint64_t sequence;             ///< the piece's place among those errors
     PieceKind kind;
+    OperationMemory memory;  ///< what L14 asks of it, if anything
+    LaunchKind launch;
     bool has_failed = false;  ///< before it was issued: it does nothing when its turn comes
   };
 
@@ -80,7 +96,7 @@ class StreamQueue {
   [[nodiscard]] NativeStream& native() const noexcept { return native_; }
   [[nodiscard]] CudaTimeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] const CudaTimeline& timeline() const noexcept { return timeline_; }
-  [[nodiscard]] IssueTarget target() noexcept { return {nullptr, this, nullptr}; }
+  [[nodiscard]] IssueTarget target() noexcept { return {nullptr, this, nullptr, {}}; }
   /// Behind all that was submitted so far.
   [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, timeline_.submitted()}; }
   /// Nothing is pending or under way.

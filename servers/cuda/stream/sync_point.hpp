@@ -18,13 +18,14 @@ struct SyncPoint {
   std::source_location site;
   std::shared_ptr<HeldBytes> held = nullptr;  ///< what was uploaded before, which is given back; null: nothing
 
-  /// Throws a fault of the GPU; else, as TakenError, work before the place that has failed since it was issued: a
-  /// collective that was aborted. Not where `failed` before: the future has that error already.
-  void complete(bool failed = false) const {
+  /// Throws a fault of the GPU; else, as TakenError, work before the place that has failed since it was issued, such as
+  /// a collective that was aborted: together with `earlier`, which had failed by then.
+  void complete(const TakenError& earlier = {}) const {
     if (held != nullptr) held->release();
     if (gpu_faulted()) throw_gpu_fault(site);
-    if (failed) return;
-    if (auto late = stream->take_errors_before(sequence, site)) throw TakenError(std::move(late));
+    auto all =
+        earlier ? stream->take_later_errors(earlier, sequence, site) : stream->take_errors_before(sequence, site);
+    if (all && all.error != earlier.error) throw TakenError(std::move(all));
   }
 };
 

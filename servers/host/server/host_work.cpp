@@ -9,7 +9,6 @@
 #include <coxswain/servers/host/memory/host_copy.hpp>
 #include <coxswain/servers/host/server/host_launch.hpp>
 
-#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -32,15 +31,6 @@ std::vector<Bytes> download_all(const Parts& parts) {
     download(part.plan, part.range.data, contents.back().data());
   }
   return contents;
-}
-
-/// Whether the copy to the front of an allocation of `bytes` bytes writes all of it: a row's padding belongs to the
-/// row.
-bool covers(const CopyPlan& rows, const CopyDescriptor& tensor, std::size_t bytes) {
-  const std::size_t rank = tensor.shape.size();
-  // The plan of a single row does not know its pitch.
-  const std::size_t pitch = rows.rows == 1 && rank >= 2 ? tensor.strides[rank - 2] * tensor.elem_size : rows.pitch;
-  return rows.rows * std::max(pitch, rows.row_bytes) >= bytes;
 }
 
 HostRange resolve_dynamic_count(const HostDevice& device, const MemoryWindow& window, const Caller& caller,
@@ -80,7 +70,7 @@ void queue_upload(HostDevice& device, Upload& upload, const Caller& caller) {
   const CopyPlan rows = plan_copy(upload.destination, location, caller.site, upload.source.size());
   BufferUses uses;
   const HostRange range = device.resolve(upload.destination.binding, Access::Overwrite, caller, uses);
-  uses.front().whole = uses.front().whole && covers(rows, upload.destination, uses.front().buffer->size());
+  uses.front().whole = uses.front().whole && covers_allocation(rows, upload.destination, uses.front().buffer->size());
   if (rows.size() == 0 && !uses.front().whole) return;
   HostStream& stream = device.stream(caller.stream);
   device.submit(

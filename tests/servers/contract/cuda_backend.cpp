@@ -121,6 +121,14 @@ CudaBackend::Work CudaBackend::fail_after_submit(const Client& client) {
   return nothing().with_count(CubeCount::dynamic(client.create(Bytes::copy_of(count))));
 }
 
+CudaBackend::Work CudaBackend::fail_on(const Client& client, const Handle& data) {
+  const std::vector<std::uint32_t> count{1, 1, 70'000};
+  return fill(data, 666).with_count(CubeCount::dynamic(client.create(Bytes::copy_of(count))));
+}
+CudaBackend::Work CudaBackend::misused_on(const Handle& data) {
+  return {cuda_kernels().misused, KernelArguments{}.with_buffer(data)};
+}
+
 CudaBackend::Gate::Gate(const Client& client) {
   const std::size_t size = 64;  // a cache line of its own
   memory_ = std::move(client.reserve_staging({&size, 1}).front());

@@ -26,7 +26,6 @@ struct CudaBackend {
   static constexpr TimingMethod timing = TimingMethod::Device;
   static constexpr bool threads_are_counted = false;
   static constexpr bool graphs_stay_for_replays = false;
-  static constexpr bool knows_poison = false;
   static constexpr std::size_t program_length = 5;
 
   [[nodiscard]] static std::string missing_devices(std::size_t count);
@@ -53,6 +52,8 @@ struct CudaBackend {
   [[nodiscard]] static Work impossible();
   /// A cube count that only the GPU knows, and cannot run.
   [[nodiscard]] static Work fail_after_submit(const Client& client);
+  [[nodiscard]] static Work fail_on(const Client& client, const Handle& data);
+  [[nodiscard]] static Work misused_on(const Handle& data);
   static constexpr LaunchError::Kind late_kind = LaunchError::Kind::TooManyResources;
   static constexpr const char* late_text = "cube count";
 

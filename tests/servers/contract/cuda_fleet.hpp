@@ -20,7 +20,6 @@ class CudaFleet {
   using Backend = CudaBackend;
   [[nodiscard]] static std::string missing_devices(std::size_t count) { return Backend::missing_devices(count); }
   [[nodiscard]] static std::size_t max_devices() { return std::min<std::size_t>(enumerate_cuda_devices().size(), 6); }
-  static constexpr bool knows_poison = false;
   static constexpr bool late_rank_writes = true;  // a kernel that waits in a stream cannot be taken back
   static constexpr bool starts_when_given = true;
   static constexpr std::size_t slowness = 15;

@@ -29,8 +29,6 @@ class HostFleet {
   [[nodiscard]] static std::string missing_devices(std::size_t count) { return Backend::missing_devices(count); }
   /// At most so many devices.
   [[nodiscard]] static std::size_t max_devices() noexcept { return 6; }
-  /// Whether failed operations poison their memory (L14).
-  static constexpr bool knows_poison = true;
   /// What a rank that comes late to an operation which was given up finds: its memory as it was.
   static constexpr bool late_rank_writes = false;
   /// Whether an operation has started when its device has been given it, though the stream has not come to it.

@@ -39,8 +39,6 @@ struct HostBackend {
   static constexpr bool threads_are_counted = true;
   /// A graph that was dropped is there, and counted, until its replays have run.
   static constexpr bool graphs_stay_for_replays = true;
-  /// Whether failed operations poison their memory (L14).
-  static constexpr bool knows_poison = true;
   /// Random programs are of so many steps for every ten.
   static constexpr std::size_t program_length = 10;
 
@@ -153,7 +151,7 @@ struct HostBackend {
     return {{"late", {}, 0, [](const KernelContext&) { throw std::runtime_error(late_text); }}};
   }
   /// As fail_after_submit, and should have written `data`.
-  [[nodiscard]] static Work fail_on(const Handle& data) {
+  [[nodiscard]] static Work fail_on(const Client&, const Handle& data) {
     return {{"late", {}, 1, [](const KernelContext&) { throw std::runtime_error(late_text); }},
             KernelArguments{}.with_buffer(data)};
   }

@@ -78,35 +78,6 @@ TEMPLATE_TEST_CASE("L12: memory that could not be had fails its rank, and every 
   }
 }
 
-// On host devices memory decides (L14): see tests/servers/host/poison_collectives_test.cpp.
-TEMPLATE_TEST_CASE("L12: collectives are refused on a stream with failures that nobody was told", "", COX_FLEETS) {
-  if constexpr (TestType::knows_poison) {
-    WARN("skipped: memory decides here, not the stream's failures (L14)");
-    return;
-  }
-  COX_REQUIRE_FLEET(TestType, 2);
-  TestType fleet(2);
-  const CommunicationId all(fleet.devices());
-  static_cast<void>(fleet[1].empty(std::size_t{1} << 60));
-  const Sum first(fleet[0], all, 100);
-  const Sum second(fleet[1], all, 100);
-  const auto told = failures_of(fleet[0]);
-  REQUIRE(kinds_of(told) == std::vector{Kind::RankFailed});
-  REQUIRE(mentions(told[0].what, {"could not take part", "is unhealthy"}));
-  REQUIRE(kind_of<ServerError>([&] { std::rethrow_exception(told[0].cause); }) == ServerError::Kind::Unhealthy);
-  try {
-    settle(fleet[1]);
-    FAIL("the stream has failures");
-  } catch (const ServerError& unhealthy) {
-    REQUIRE(unhealthy.errors().size() == 2);  // in the order in which they happened
-    REQUIRE(io_kind_of(unhealthy.errors()[0]));
-    REQUIRE(kind_of<CollectiveError>([&] { std::rethrow_exception(unhealthy.errors()[1]); }) == Kind::RankFailed);
-  }
-  const Sum third(fleet[0], all, 100);
-  const Sum fourth(fleet[1], all, 100);
-  REQUIRE((third.right(fleet[0]) && fourth.right(fleet[1])));
-}
-
 TEMPLATE_TEST_CASE("L12: transfers go on on a stream with failures that nobody was told", "", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);

@@ -147,9 +147,9 @@ class Bench {
     const auto blocks = static_cast<unsigned>(number % 5 + 1);
     const Ran kernel{reinterpret_cast<CUfunction>(function), number, second, blocks};
     batch.add({.function = kernel.function, .grid = {blocks, 1, 1}, .block = {32, 1, 1}, .arguments = arguments},
-              [this, kernel](CUresult result) {
+              [this, kernel](const LaunchBatch::Outcome& outcome) {
                 ++told;
-                if (result == CUDA_SUCCESS) expected.push_back(kernel);
+                if (outcome.result == CUDA_SUCCESS) expected.push_back(kernel);
               });
   }
 
@@ -262,7 +262,7 @@ TEST_CASE("Who is told of a launch may add the next one") {
   const std::array<KernelLaunch::Argument, 2> arguments{
       {{.value = &value, .size = sizeof(value)}, {.value = &second, .size = sizeof(second)}}};
   batch.add({.function = reinterpret_cast<CUfunction>(std::uintptr_t{1}), .arguments = arguments},
-            [&](CUresult) { bench.add(batch); });
+            [&](const LaunchBatch::Outcome&) { bench.add(batch); });
   batch.launch(nullptr);
   CHECK(batch.size() == 1);
   CHECK(bench.fake.ran.size() == 1);
