@@ -322,7 +322,7 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
-    aborted_ = true;
+    aborted_ = telling_ = true;
     broken_ = cause;  // which says more than that it was closed
     unusable_.store(true, std::memory_order_relaxed);
     if (state_ == State::Creating) {  // NCCL may never come back from it
@@ -345,6 +345,8 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
   for (const auto& each : tell) each->fail(cause);
   for (auto& then : waiting) then();
   const std::lock_guard lock(mutex_);
+  telling_ = false;
+  changed_.notify_all();
   begin_dismantling();
 }
 
@@ -393,7 +395,8 @@ void NcclClique::dismantle() noexcept {
   }
   bool aborted = false;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !telling_; });  // who is told poisons what the kernels leave, before they end
     aborted = aborted_;
   }
   if (devices_.is_lost()) {

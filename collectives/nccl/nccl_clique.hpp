@@ -155,6 +155,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   std::atomic<bool> created_{false};  // written with mutex_ held: it has been, or never will be
   State state_ = State::New;          // guarded by mutex_, as all below
   bool aborted_ = false;
+  bool telling_ = false;  // abort() tells those who have launched
   std::exception_ptr broken_;
   std::atomic<bool> unusable_{false};  // written with mutex_ held: it was not made, or is given up; there is broken_
   Time creating_since_{};

@@ -16,6 +16,11 @@ struct CollectiveCall {
       {};  ///< Of Send and Receive: how the elements lie in the memory; no rows: one after the other, or none.
 };
 
+/// It has no elements: it reads and writes nothing.
+[[nodiscard]] inline bool is_of_nothing(const CollectiveCall& call) noexcept {
+  return call.rows.rows != 0 ? call.rows.size() == 0 : call.request.count == 0;
+}
+
 /// One call, or those of a group: launched as one.
 using CollectiveCallList = SmallVector<CollectiveCall, 1>;
 

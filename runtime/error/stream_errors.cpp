@@ -70,18 +70,38 @@ StreamErrors::Taken StreamErrors::take(const Which& which) {
   return taken;
 }
 
+StreamErrors::Taken StreamErrors::take_before(std::uint64_t position) {
+  return take(
+      [&](const Failure& failure) { return failure.position < position && !is_left_to_other(failure, position); });
+}
+
+void StreamErrors::begin_turn(std::uint64_t position) {
+  const std::lock_guard lock(mutex_);
+  turns_.push_back(position);
+}
+
+void StreamErrors::end_turn(std::uint64_t position) noexcept {
+  const std::lock_guard lock(mutex_);
+  turns_.erase(std::ranges::find(turns_, position));
+}
+
+// Under the lock. To a wait between the failure and `position`.
+bool StreamErrors::is_left_to_other(const Failure& failure, std::uint64_t position) const noexcept {
+  return std::ranges::any_of(turns_, [&](std::uint64_t turn) { return failure.position < turn && turn < position; });
+}
+
 std::exception_ptr StreamErrors::take_before(std::uint64_t position, const Location& location,
                                              std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
-  return deliver(take([&](const Failure& failure) { return failure.position < position; }), location, site);
+  return deliver(take_before(position), location, site);
 }
 
 TakenError StreamErrors::take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
                                          const Location& location, std::source_location site) {
   if (from->empty()) [[likely]]
     return {};
-  Taken taken = from->take([&](const Failure& failure) { return failure.position < position; });
+  Taken taken = from->take_before(position);
   if (taken.failures.empty()) return {};
   std::exception_ptr error = unhealthy(taken, location, site);
   return {std::move(error), std::make_shared<Receipt>(from, std::move(taken))};
@@ -91,7 +111,7 @@ TakenError StreamErrors::take_later(TakenError earlier, const std::shared_ptr<St
                                     std::uint64_t position, const Location& location, std::source_location site) {
   const auto receipt = std::dynamic_pointer_cast<Receipt>(earlier.receipt);
   if (receipt == nullptr || from->empty()) return earlier;
-  Receipt later(from, from->take([&](const Failure& failure) { return failure.position < position; }));
+  Receipt later(from, from->take_before(position));
   if (later.taken().failures.empty()) return earlier;
   Taken all = receipt->taken();
   for (const Failure& failure : later.taken().failures) all.failures.push_back(failure);
@@ -120,7 +140,11 @@ TakenError StreamErrors::of_operation(const std::shared_ptr<StreamErrors>& strea
 std::exception_ptr StreamErrors::take_known(const Location& location, std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
-  return deliver(take([this](const Failure& failure) { return !is_of_profile(failure); }), location, site);
+  return deliver(take([this](const Failure& failure) {
+                   return !is_of_profile(failure) &&
+                          !is_left_to_other(failure, std::numeric_limits<std::uint64_t>::max());
+                 }),
+                 location, site);
 }
 
 std::exception_ptr StreamErrors::take_remaining(const Location& location, std::source_location site) {
@@ -142,7 +166,9 @@ std::exception_ptr StreamErrors::peek(const Location& location, std::source_loca
   {
     const std::lock_guard lock(mutex_);
     for (const Failure& failure : failures_)
-      if (!failure.is_stale() && !is_of_profile(failure)) copy.failures.push_back(failure);
+      if (!failure.is_stale() && !is_of_profile(failure) &&
+          !is_left_to_other(failure, std::numeric_limits<std::uint64_t>::max()))
+        copy.failures.push_back(failure);
     copy.dropped = dropped_;
   }
   return unhealthy(copy, location, site);

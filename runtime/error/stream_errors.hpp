@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <source_location>
+#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -45,6 +46,23 @@ class StreamErrors {
   /// dropped.
   [[nodiscard]] static TakenError take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
                                                   const Location& location, std::source_location site);
+  /// A wait at a position, from when its turn has come to when it has taken its failures: what fails before it
+  /// meanwhile is left to it, and not taken by waits behind it. Held by whoever is to take them.
+  class Turn {
+   public:
+    Turn(std::shared_ptr<StreamErrors> errors, std::uint64_t position)
+        : errors_(std::move(errors)), position_(position) {
+      errors_->begin_turn(position_);
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() { errors_->end_turn(position_); }
+
+   private:
+    const std::shared_ptr<StreamErrors> errors_;
+    const std::uint64_t position_;
+  };
+
   /// `earlier`, from take_for_future(), and what has failed before `position` since, as one error. Throws
   /// std::bad_alloc; then `earlier` is as it was.
   [[nodiscard]] static TakenError take_later(TakenError earlier, const std::shared_ptr<StreamErrors>& from,
@@ -108,6 +126,10 @@ class StreamErrors {
   /// Takes those that `which` is true for, under the lock; drops the stale ones.
   template <class Which>
   [[nodiscard]] Taken take(const Which& which);
+  [[nodiscard]] Taken take_before(std::uint64_t position);
+  void begin_turn(std::uint64_t position);
+  void end_turn(std::uint64_t position) noexcept;
+  [[nodiscard]] bool is_left_to_other(const Failure& failure, std::uint64_t position) const noexcept;
   [[nodiscard]] bool is_of_profile(const Failure& failure) const noexcept;
   static std::exception_ptr unhealthy(const Taken& taken, const Location& location, std::source_location site);
   static std::exception_ptr deliver(const Taken& taken, const Location& location, std::source_location site);
@@ -119,8 +141,9 @@ class StreamErrors {
   std::atomic<bool> has_failures_{false};
   const Location location_;
   mutable std::mutex mutex_;
-  std::vector<Failure> failures_;  // guarded by mutex_, as all below
-  std::vector<Profile> profiles_;  // that are open
+  std::vector<Failure> failures_;     // guarded by mutex_, as all below
+  std::vector<Profile> profiles_;     // that are open
+  std::vector<std::uint64_t> turns_;  // positions
   std::size_t dropped_ = 0;
 };
 

@@ -75,18 +75,20 @@ ByteVector RankOperation::result_of(std::size_t rank, const std::vector<ByteVect
 }
 
 void RankOperation::add_reads(std::vector<BufferPtr>& reads) const {
+  if (count == 0) return;
   for (std::size_t rank = 0; rank < sources.size(); ++rank)
     if (operation != Broadcast || rank == root) reads.push_back(sources[rank].buffer);
 }
 
 void RankOperation::poison() const {
+  if (count == 0) return;
   for (std::size_t rank = 0; rank < destinations.size(); ++rank)
     if (operation != Reduce || rank == root) destinations[rank].buffer->poison();
 }
 
 void RankOperation::apply(std::uint32_t devices) const {
   const CollectiveOperationFacts& facts = facts_of(operation);
-  if (!facts.has_elements) return;
+  if (!facts.has_elements || count == 0) return;
   std::vector<ByteVector> contributions;
   bool known = true;
   std::uint32_t joint = devices;

@@ -97,7 +97,7 @@ class CollectiveSteps {
     const Window destination = state_.any_window(to, size, 8);
     if (destination.buffer == nullptr) return;
     if (late) data_.hold_up(from);
-    prepare({&from, &to}, 1, {source.buffer});
+    if (size != 0) prepare({&from, &to}, 1, {source.buffer});
     const std::uint32_t bits = bits_of({from.device, to.device});
     {
       const std::lock_guard order(state_.world.transfers_of(bits));
@@ -105,6 +105,7 @@ class CollectiveSteps {
       to.client.receive(destination.handle(), ElementType::I64, World<Backend>::id(from.device));
     }
     note_joint({&from, &to}, bits);
+    if (size == 0) return;
     if (is_poisoned({source.buffer})) return destination.buffer->poison();
     std::ranges::copy(source.bytes(), destination.bytes().begin());
     destination.written(source.buffer->known, source.buffer->joint | bits);

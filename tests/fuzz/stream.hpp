@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
@@ -41,7 +42,10 @@ std::size_t failures_of(F&& call, const std::string& what, std::string* text = n
     call();
     return 0;
   } catch (const ServerError& error) {
-    if (text != nullptr) *text = error.what();
+    if (text != nullptr) {
+      *text = error.what();
+      for (const std::exception_ptr& each : error.errors()) *text += "\n    " + describe(each);
+    }
     if (error.kind() == ServerError::Kind::Unhealthy) return error.errors().size();
     throw Difference(what + " threw, but not the stream's failures: " + error.what());
   } catch (const Difference&) {

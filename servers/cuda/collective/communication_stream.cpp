@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <string>
 #include <utility>
 
 namespace cox::detail {
@@ -29,7 +28,7 @@ void NcclRankOperation::issue(const IssueTarget& target) noexcept {
   try {
     context->recorder->started(sequence, context->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
-    admit(operation_->outcome);
+    admit(operation_->outcome);  // it is launched whatever it reads: the others may have been
     NcclClique::LaunchLock launching = context->clique->begin_launch(context->rank);
     if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
@@ -45,16 +44,6 @@ void NcclRankOperation::issue(const IssueTarget& target) noexcept {
   } catch (...) {
     fail_launch(std::current_exception());
   }
-}
-
-// The rank is launched all the same: the others may have been.
-void NcclRankOperation::on_refused(const std::exception_ptr& refusal) noexcept {
-  std::string what;
-  try {
-    what = to_string(operation_->summary);
-  } catch (...) {  // no memory for its name
-  }
-  operation_->outcome.fail(rank_failed(what, refusal));
 }
 
 // It may have kernels that run: they need their memory until they have ended.

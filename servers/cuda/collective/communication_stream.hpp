@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace cox::detail {
@@ -38,7 +39,8 @@ class NcclRankOperation final : public RankOperation,
   friend class CommunicationStream;
   friend class LaunchGuard<NcclRankOperation>;
 
-  void on_refused(const std::exception_ptr& refusal) noexcept override;
+  [[nodiscard]] std::string name() const override { return to_string(operation_->summary); }
+  [[nodiscard]] SharedOutcome& outcome() noexcept override { return operation_->outcome; }
   [[nodiscard]] std::shared_ptr<LoggedOperation> shared_self() override { return shared_from_this(); }
   void issue(const IssueTarget& target) noexcept;
   void fail_launch(const std::exception_ptr& error) noexcept;

@@ -76,7 +76,6 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& s
                                                     " operations wait for their communicator to be made already");
   const std::shared_ptr<RankOperation> part = make_part(collective, stream);
   part->position = {slot_, last_ + 1};
-  part->on_submitted();
   CollectiveLaunch launch = [part](LaunchGrant&& grant) {
     part->sequence = grant.sequence;
     if (grant.refusal == nullptr) return part->on_release(std::move(grant.shared));
@@ -91,6 +90,7 @@ StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& s
   if (!rest_) rest_.emplace(PendingCollectives::Call::continuation(pending_));
   ++last_;
   context_->communication->streams.timeline(slot_).submit();
+  part->on_submitted();
   return last_position();
 }
 

@@ -66,12 +66,14 @@ void RankOperation::retire() noexcept {
 }
 
 void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
-  report(refusal);
+  note_rank_failed(refusal);
+  tell_rank_failed(refusal);
   complete_after_waits(refusal);
 }
 
 void RankOperation::fail(const std::exception_ptr& error) noexcept {
   if (failed_.exchange(true)) return;
+  note_rank_failed(error);  // before others find its memory poisoned
   if (is_logged_) poison_log().fail(*this, error);
   context->recorder->failed(sequence, context->rank, error);
   try {
@@ -79,7 +81,7 @@ void RankOperation::fail(const std::exception_ptr& error) noexcept {
   } catch (...) {
     report_task_error({context->device, StreamId::current(), std::current_exception()});
   }
-  report(error);
+  tell_rank_failed(error);
 }
 
 void RankOperation::admit(SharedOutcome& outcome) {
@@ -95,20 +97,34 @@ void RankOperation::admit(SharedOutcome& outcome) {
   }
 }
 
-std::exception_ptr RankOperation::rank_failed(const std::string& what,
-                                              const std::exception_ptr& refusal) const noexcept {
+std::exception_ptr RankOperation::rank_failed(const std::exception_ptr& refusal) const noexcept {
   try {
     return std::make_exception_ptr(CollectiveError(
         CollectiveError::Kind::RankFailed,
-        what + " is not done: " + context->device.to_string() + " could not take part: " + describe_cause(refusal),
+        name() + " is not done: " + context->device.to_string() + " could not take part: " + describe_cause(refusal),
         site, refusal));
   } catch (...) {
     return std::current_exception();  // no memory to say it
   }
 }
 
-void RankOperation::report(const std::exception_ptr& error) noexcept {
-  origin_stream->fail_at(error_sequence, error, reports);
+std::exception_ptr RankOperation::note_refused(const std::exception_ptr& refusal) noexcept {
+  std::exception_ptr error = rank_failed(refusal);
+  note_rank_failed(error);
+  return error;
+}
+
+void RankOperation::tell_refused(const std::exception_ptr& error) noexcept {
+  tell_rank_failed(error);
+  outcome().fail(error);
+}
+
+void RankOperation::note_rank_failed(const std::exception_ptr& error) noexcept {
+  origin_stream->note_failure_at(error_sequence, error, reports);
+}
+
+void RankOperation::tell_rank_failed(const std::exception_ptr& error) noexcept {
+  origin_stream->report_failure(error);
   context->group->report_failure(error);
 }
 

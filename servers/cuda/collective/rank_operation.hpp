@@ -67,8 +67,8 @@ class RankOperation : public LoggedOperation {
   RankOperation& operator=(const RankOperation&) = delete;
   virtual ~RankOperation();
 
-  /// It has been asked for. Device thread. Throws std::bad_alloc.
-  virtual void on_submitted() {}
+  /// It has been noted, and can be asked for. Device thread.
+  virtual void on_submitted() noexcept {}
   /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread, if not said otherwise; does not
   /// block.
   virtual void on_release(std::shared_ptr<void> shared) = 0;
@@ -95,10 +95,9 @@ class RankOperation : public LoggedOperation {
  protected:
   /// As PoisonLog::admit_part(). Device thread. Throws std::bad_alloc.
   void admit(SharedOutcome& outcome);
-  /// Why the operation fails on all ranks. `what`: it.
-  [[nodiscard]] std::exception_ptr rank_failed(const std::string& what,
-                                               const std::exception_ptr& refusal) const noexcept;
-  [[nodiscard]] PoisonLog& poison_log() const noexcept { return *context->communication->streams.poison_log(); }
+  /// Why the operation fails on all ranks.
+  [[nodiscard]] std::exception_ptr rank_failed(const std::exception_ptr& refusal) const noexcept;
+  [[nodiscard]] PoisonLog& poison_log() const noexcept { return origin_stream->poison_log(); }
   /// The part has its turn, and will be issued later.
   void reserve_slot() noexcept {
     turn_ = context->communication->turns->take();
@@ -111,9 +110,14 @@ class RankOperation : public LoggedOperation {
   void retire() noexcept;
 
  private:
-  void on_rank_failed(const std::exception_ptr& error) noexcept override { report(error); }
+  [[nodiscard]] std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept override;
+  void tell_refused(const std::exception_ptr& error) noexcept override;
+  void note_rank_failed(const std::exception_ptr& error) noexcept override;
+  void tell_rank_failed(const std::exception_ptr& error) noexcept override;
+  /// What it is, for errors. Of a part that was noted in the log.
+  [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual SharedOutcome& outcome() noexcept = 0;
   [[nodiscard]] virtual std::shared_ptr<LoggedOperation> shared_self() = 0;
-  void report(const std::exception_ptr& error) noexcept;
   void complete_after_waits(const std::exception_ptr& error) noexcept;
 
   bool is_expected_ = true;   // to take a place

@@ -13,8 +13,12 @@ constexpr std::uint64_t most_in_flight = 256;
 
 }  // namespace
 
-void TransferRankOperation::on_submitted() {
-  if (ready) check_source();
+void TransferRankOperation::on_submitted() noexcept {
+  try {
+    if (ready) check_source();
+  } catch (...) {  // no memory to note it: it is not done
+    refusal_ = rank_failed(std::current_exception());
+  }
 }
 
 // All that the source comes behind has been issued. On the device thread.
@@ -22,15 +26,11 @@ void TransferRankOperation::check_source() {
   PoisonLog& log = poison_log();
   if (place != 0 || log.is_quiet()) return;
   if (const auto refusal = memory.refusal(origin_stream->location())) {
-    refusal_ = rank_failed("a transfer", refusal);
+    refusal_ = rank_failed(refusal);
   } else if (log.depends_on_collective(memory)) {
     outcome_ = std::make_shared<SharedOutcome>(2);
     admit(*outcome_);
   }
-}
-
-void TransferRankOperation::on_refused(const std::exception_ptr& refusal) noexcept {
-  outcome_->fail(rank_failed("a transfer", refusal));
 }
 
 // If all that the rank waits for has been issued, its device's thread need not be woken before the end.
@@ -115,7 +115,10 @@ void TransferRankOperation::arrive(std::vector<std::shared_ptr<CudaEvent>> behin
 
 // On the device thread. What comes behind it has not been issued.
 void TransferRankOperation::finish(const PeerCopy::End& end) noexcept {
-  if (end.error != nullptr && end.is_refused) return refuse(end.error);
+  if (end.error != nullptr && end.is_refused) {
+    context->recorder->failed(sequence, context->rank, end.error);
+    return refuse(end.error);
+  }
   std::exception_ptr error = end.error;
   try {
     if (place == 1 && error == nullptr) note_received(end);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace cox::detail {
@@ -17,7 +18,7 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
   using RankOperation::RankOperation;
 
   /// If all that it waits for has been issued, its memory is looked at here.
-  void on_submitted() override;
+  void on_submitted() noexcept override;
   void on_release(std::shared_ptr<void> shared) override;
 
   /// Whether the driver can be given another copy: its own queue must not fill up (T3).
@@ -31,7 +32,8 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
  private:
   friend class LaunchGuard<TransferRankOperation>;
 
-  void on_refused(const std::exception_ptr& refusal) noexcept override;
+  [[nodiscard]] std::string name() const override { return "a transfer"; }
+  [[nodiscard]] SharedOutcome& outcome() noexcept override { return *outcome_; }
   [[nodiscard]] std::shared_ptr<LoggedOperation> shared_self() override { return shared_from_this(); }
   void check_source();
   void finish(const PeerCopy::End& end) noexcept;

@@ -7,7 +7,7 @@
 #include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
-#include <string>
+#include <cstddef>
 #include <utility>
 
 namespace cox::detail {
@@ -50,7 +50,8 @@ BufferUses destinations(const CudaDevice& device, const CollectiveCallList& call
   BufferUses uses;
   for (const CollectiveCall& call : calls) {
     try {
-      if (call.destination.memory) static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
+      if (call.destination.memory && !is_of_nothing(call))
+        static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
     } catch (const Error&) {  // nor would it have written this one
     }
   }
@@ -64,21 +65,24 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
   CudaCollective collective;
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
+  BufferUses moved;  // of these: whose bytes are read or written
   try {
     if (!transfers) static_cast<void>(nccl());
     for (const CollectiveCall& call : calls) {
+      const std::size_t before = uses.size();
       if (transfers) {
         collective.ranges.push_back(resolve_transfer(device, call, caller, uses));
       } else {
         collective.calls.push_back(resolve(device, call, caller, uses));
       }
+      for (std::size_t i = before; i < uses.size() && !is_of_nothing(call); ++i) moved.push_back(uses[i]);
     }
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
-    uses = destinations(device, calls, caller);
+    uses = moved = destinations(device, calls, caller);
   }
-  collective.uses = OperationMemory(uses, caller.site);
+  collective.uses = OperationMemory(moved, caller.site);
   const StreamSlot slot = communicator.last_position().stream;
   StreamPositions waits = stream.pending_waits(streams);
   waits.push_back(stream.queue().last_position());
@@ -100,7 +104,7 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
 void poison_destinations(CudaDevice& device, const CollectiveCallList& calls, const std::exception_ptr& error,
                          const Caller& caller) noexcept {
   for (const CollectiveCall& call : calls)
-    if (call.destination.memory) device.poison_one(call.destination, error, caller);
+    if (call.destination.memory && !is_of_nothing(call)) device.poison_one(call.destination, error, caller);
 }
 
 void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<CommunicationGroup>& group,

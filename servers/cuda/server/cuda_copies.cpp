@@ -116,16 +116,20 @@ void move_contents(std::vector<CopyTask::Part>& parts, std::vector<Bytes>& bytes
   for (CopyTask::Part& part : parts) bytes.push_back(std::move(part.host));
 }
 
-/// What a read finds at its end, on any thread. Throws failures of what comes before it in its stream, and that it has
-/// read poisoned memory, as TakenError.
+/// What a read finds at its end, on any thread. Throws failures of what comes before it in its stream, together with
+/// those that were known when it was issued, and that it has read poisoned memory, as TakenError.
 struct ReadEnd {
   SyncPoint point;
-  std::shared_ptr<const LoggedRead> logged;  ///< null: it depends on nothing that may still fail
+  std::shared_ptr<LoggedRead> logged = nullptr;  ///< null: it depends on nothing that may still fail
+  /// Known when it was issued. The future has it, and returns it if it is dropped before.
+  std::exception_ptr earlier = nullptr;
+  std::weak_ptr<ErrorReceipt> receipt = {};
 
-  void complete() const {
-    point.complete();
-    if (logged == nullptr) return;
-    if (auto refusal = logged->refusal())
+  void complete() {
+    // First: what has failed before it is noted by the time that this is.
+    auto refusal = logged == nullptr ? nullptr : logged->take_refusal();
+    point.complete({earlier, receipt.lock()});
+    if (refusal != nullptr)
       throw StreamErrors::of_operation(point.stream->errors(), point.sequence, std::move(refusal));
   }
 };
@@ -197,14 +201,17 @@ class DirectRead {
   // Earlier failures are taken here, and those that come later, but of work before it, at its end.
   void operator()(const IssueTarget& target) {
     target.flush_launches();
-    if (auto error = stream_->take_errors_before(sequence_, memory_.site()))
-      return promise_.set_error(std::move(error));
+    const std::source_location site = memory_.site();
+    TakenError earlier = stream_->take_errors_before(sequence_, site);
     try {
-      ReadEnd end{{stream_, sequence_, memory_.site(), nullptr}, nullptr};
-      if (!stream_->poison_log().is_quiet()) [[unlikely]] {
-        end.logged = admit();
-        if (end.logged == nullptr) return;
+      ReadEnd end{{stream_, sequence_, site, nullptr, stream_->begin_turn(sequence_)}};
+      if (!earlier && !stream_->poison_log().is_quiet()) [[unlikely]] {
+        end.logged = log();
+        // What has poisoned the memory may have failed just now, and work before the read with it.
+        if (end.logged->is_refused()) earlier = stream_->take_errors_before(sequence_, site);
       }
+      if (earlier || (end.logged != nullptr && end.logged->is_refused()))
+        return fail(target, std::move(end), std::move(earlier));
       end.point.held = target.queue->held();
       if (slot_ != nullptr) {
         issue_small_read(device_, target, parts_.front(), std::move(slot_), std::move(end), promise_);
@@ -213,21 +220,38 @@ class DirectRead {
       }
     } catch (...) {
       keep(target, parts_);
-      promise_.set_error(std::current_exception());
+      promise_.set_error(earlier ? earlier : TakenError{std::current_exception()});
     }
   }
 
  private:
-  // Null: it would read poisoned memory, which the promise says.
-  [[nodiscard]] std::shared_ptr<LoggedRead> admit() {
-    const auto read = make_recycled<LoggedRead>();
+  [[nodiscard]] std::shared_ptr<LoggedRead> log() {
+    auto read = make_recycled<LoggedRead>(stream_, sequence_);
     read->memory = std::move(memory_);
     PoisonLog& log = stream_->poison_log();
     log.trim(device_.streams());
-    auto refusal = log.admit(read, stream_->location().stream);
-    if (refusal == nullptr) return read;
-    promise_.set_error(StreamErrors::of_operation(stream_->errors(), sequence_, std::move(refusal)));
-    return nullptr;
+    if (const auto refusal = log.admit(read, stream_->location().stream)) read->refuse(refusal);
+    return read;
+  }
+  // Nothing is read. While collectives are under way work before the read may still fail: it ends behind that, so that
+  // it tells the same failures whenever they become known.
+  void fail(const IssueTarget& target, ReadEnd end, TakenError earlier) {
+    if (earlier) end.logged = nullptr;
+    end.earlier = earlier.error;
+    end.receipt = earlier.receipt;
+    if (!stream_->poison_log().is_empty()) {
+      auto event = target.queue->mark(device_.events());
+      device_.watch().begin(event);
+      return promise_.settle_at(
+          std::move(event),
+          [end = std::move(end)]() mutable {
+            end.complete();
+            return std::vector<Bytes>();
+          },
+          std::move(earlier));
+    }
+    if (earlier) return promise_.set_error(std::move(earlier));
+    promise_.set_error(StreamErrors::of_operation(stream_->errors(), sequence_, end.logged->take_refusal()));
   }
 
   CudaDevice& device_;
@@ -254,7 +278,8 @@ class ReadInTurn {
       : stream_(stream.shared_from_this()),
         sequence_(stream.next_sequence()),
         site_(site),
-        promise_(std::move(promise)) {}
+        promise_(std::move(promise)),
+        turn_(std::make_unique<StreamErrors::Turn>(stream_->errors(), sequence_)) {}
 
   /// All that comes before the read in its stream has been issued.
   void come_to_turn() noexcept { arrive(); }
@@ -269,11 +294,14 @@ class ReadInTurn {
   void arrive() noexcept {
     // Acquire and release: the last one sees what the other has left.
     if (awaited_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    TakenError earlier;
     try {
-      if (auto earlier = stream_->take_errors_before(sequence_, site_)) return promise_.set_error(std::move(earlier));
+      earlier = stream_->take_errors_before(sequence_, site_);
     } catch (...) {
       error_ = std::current_exception();
     }
+    turn_ = nullptr;
+    if (earlier) return promise_.set_error(std::move(earlier));
     if (error_ != nullptr)
       return promise_.set_error(StreamErrors::of_operation(stream_->errors(), sequence_, std::move(error_)));
     promise_.set_value(std::move(bytes_));
@@ -285,8 +313,18 @@ class ReadInTurn {
   Promise<std::vector<Bytes>> promise_;
   std::vector<Bytes> bytes_;
   std::exception_ptr error_;
+  std::unique_ptr<StreamErrors::Turn> turn_;
   std::atomic<int> awaited_{2};
 };
+
+/// Calls `then` when no work before this place in the stream can fail any more.
+template <class Then>
+void when_decided(CudaDevice& device, const IssueTarget& target, Then then) {
+  if (device.streams().poison_log()->is_empty()) return then();
+  const std::shared_ptr<CudaEvent> event = target.queue->mark(device.events());
+  device.watch().begin(event);
+  event->notify(std::move(then));
+}
 
 void download_by_threads(CudaDevice& device, CudaStream& stream, Download download, const Caller& caller,
                          Promise<std::vector<Bytes>> promise) {
@@ -317,7 +355,9 @@ void download_by_threads(CudaDevice& device, CudaStream& stream, Download downlo
     move_contents(done.parts, results);
     read->end(std::move(results), std::move(error));
   };
-  device.in_turn(stream, caller.site, [read] { read->come_to_turn(); });
+  device.in_turn(stream, caller.site, [&device, read](const IssueTarget& target) {
+    when_decided(device, target, [read] { read->come_to_turn(); });
+  });
   try {
     device.transfer(stream, download.uses, std::move(task));
   } catch (...) {
@@ -363,13 +403,14 @@ void queue_download(CudaDevice& device, CudaStream& stream, Downloads downloads,
     if (stream.capture.capturing()) return promise.set_error(std::current_exception());
     // What has failed before comes first: in the read's turn, for what fails belongs to the first read or sync after
     // it.
-    return device.in_turn(stream, caller.site,
-                          [stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site,
-                           error = std::current_exception(), promise = std::move(promise)]() mutable {
-                            if (auto earlier = stream->take_errors_before(sequence, site))
-                              return promise.set_error(std::move(earlier));
-                            promise.set_error(StreamErrors::of_operation(stream->errors(), sequence, std::move(error)));
-                          });
+    auto fail = [stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site,
+                 error = std::current_exception(), promise = std::move(promise)]() mutable {
+      if (auto earlier = stream->take_errors_before(sequence, site)) return promise.set_error(std::move(earlier));
+      promise.set_error(StreamErrors::of_operation(stream->errors(), sequence, std::move(error)));
+    };
+    return device.in_turn(stream, caller.site, [&device, fail = std::move(fail)](const IssueTarget& target) mutable {
+      when_decided(device, target, std::move(fail));
+    });
   }
   if (direct) return download_to_pinned(device, stream, std::move(download), caller, std::move(promise));
   download_by_threads(device, stream, std::move(download), caller, std::move(promise));

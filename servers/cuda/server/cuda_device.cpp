@@ -329,15 +329,15 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
         const auto launch = [graph, native](const IssueTarget& target) {
           COX_CUDA_TRY(graph_launch(native, target.stream()));
         };
-        if (failed == nullptr) return submit(stream, uses, name, launch);
         try {
+          if (failed == nullptr) return submit(stream, uses, name, launch);
           submit_unchecked(stream, uses, name,
                            [this, owner = stream.shared_from_this(), sequence = stream.next_sequence(), name, launch,
                             failed, memory = OperationMemory(uses, caller.site)](const IssueTarget&) {
                              issue_part(*owner, sequence, name, launch, *failed, memory);
                            });
         } catch (...) {
-          *failed = std::current_exception();
+          if (failed != nullptr) *failed = std::current_exception();
           stream.fail(std::current_exception());
           poison(uses, std::current_exception(), caller);
         }
@@ -349,26 +349,33 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
           stream.fail(std::current_exception());
         }
       });
-  if (failed == nullptr) return;
+  if (failed == nullptr || (*failed == nullptr && stream.queue().pending.empty())) return;
   // Of the parts of a replay that has failed, those before the failure have succeeded.
   BufferUses written;
   graph->for_each_use([&](const BufferUse& use) {
     if (writes(use.access)) written.push_back(use);
   });
-  submit_unchecked(stream, written, {nullptr, nullptr, caller.site},
-                   [graph, failed, log = streams_.poison_log(),
-                    memory = OperationMemory(written, caller.site)](const IssueTarget& target) {
-                     if (*failed == nullptr) return;
-                     target.flush_launches();
-                     log->set_failed(memory.uses(), *failed, MemoryFailure::Contents::Undefined);
-                   });
+  try {
+    submit_unchecked(stream, written, {nullptr, nullptr, caller.site},
+                     [graph, failed, log = streams_.poison_log(),
+                      memory = OperationMemory(written, caller.site)](const IssueTarget& target) {
+                       if (*failed == nullptr) return;
+                       target.flush_launches();
+                       log->set_failed(memory.uses(), *failed, MemoryFailure::Contents::Undefined);
+                     });
+  } catch (...) {
+    if (*failed == nullptr) throw;
+    streams_.poison_log()->set_failed(written, *failed, MemoryFailure::Contents::Undefined);
+  }
 }
 
 template <class Launch>
 void CudaDevice::issue_part(CudaStream& stream, std::uint64_t sequence, const OperationName& name, const Launch& launch,
                             std::exception_ptr& failed, const OperationMemory& memory) {
-  if (failed != nullptr)
+  if (failed != nullptr) {
+    stream.queue().target().flush_launches();
     return streams_.poison_log()->set_failed(memory.uses(), failed, MemoryFailure::Contents::Unchanged);
+  }
   try {
     streams_.issue_checked(stream, memory.uses(), name, {}, launch, sequence);
   } catch (...) {

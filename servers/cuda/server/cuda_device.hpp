@@ -146,7 +146,8 @@ class CudaDevice final : private BatchHook {
         nullptr, PieceKind::Notice);
     communicators_.note_waits(position, waits);
   }
-  /// `call()` when all that comes before it in the stream has been issued, and what the driver refuses of it is known.
+  /// `call(IssueTarget)` when all that comes before it in the stream has been issued, and what the driver refuses of it
+  /// is known.
   /// Throws as CudaStreams::submit.
   template <class F>
   void in_turn(CudaStream& stream, const std::source_location& site, F&& call) {
@@ -154,7 +155,7 @@ class CudaDevice final : private BatchHook {
         stream, {}, {nullptr, nullptr, site},
         [call = std::forward<F>(call)](const IssueTarget& target) mutable {
           target.flush_launches();
-          call();
+          call(target);
         },
         nullptr, PieceKind::Notice));
   }

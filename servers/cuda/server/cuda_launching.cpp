@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cox::detail {
 namespace {
@@ -200,7 +201,10 @@ class LaunchIssue {
           preparation_.metadata_source, metadata_address(), count_, preparation_.stream.location(),
           preparation_.kernel.label(), preparation_.caller.site);
   }
-  [[nodiscard]] bool is_batched() const noexcept { return preparation_.launch.can_batch(); }
+  /// Not where words are copied before it: then the driver is given what came before, too.
+  [[nodiscard]] bool is_batched() const noexcept {
+    return preparation_.launch.can_batch() && preparation_.metadata_source.empty();
+  }
   [[nodiscard]] auto later() && {
     return [launch = std::move(preparation_.launch), kernel = preparation_.kernel,
             metadata = std::move(preparation_.metadata_source), address = metadata_address(), count = std::move(count_),
@@ -294,6 +298,24 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
 }
 
 }  // namespace
+
+// What the kernel's signature says that it only reads is not written, whatever the argument says.
+void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const KernelArguments& arguments,
+                    const std::exception_ptr& error, const Caller& caller) noexcept {
+  std::vector<KernelParameter>::const_iterator next;
+  std::vector<KernelParameter>::const_iterator end;
+  if (const auto& parameters = kernel.options().parameters) {
+    next = parameters->begin();
+    end = parameters->end();
+  }
+  for (const KernelBuffer buffer : arguments.buffers) {
+    next = std::find_if(next, end, [](const auto& each) { return each.kind == KernelParameter::Kind::Buffer; });
+    const bool only_reads = next != end && (next++)->access == Access::Read;
+    if (!only_reads && writes(buffer.access)) device.poison_one(buffer, error, caller);
+  }
+  for (const TensorMapArgument& map : arguments.tensor_maps)
+    if (writes(map.access)) device.poison_one(map.binding, error, caller);
+}
 
 void enqueue_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
                     const KernelArguments& arguments, const Caller& caller) {

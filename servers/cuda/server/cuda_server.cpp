@@ -181,10 +181,7 @@ void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const 
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     stream.fail(error);
-    for (const KernelBuffer buffer : arguments.buffers)
-      if (writes(buffer.access)) device_->poison_one(buffer, error, caller);
-    for (const TensorMapArgument& map : arguments.tensor_maps)
-      if (writes(map.access)) device_->poison_one(map.binding, error, caller);
+    detail::poison_outputs(*device_, kernel, arguments, error, caller);
   }
   device_->flush_launches(when);
 }
@@ -400,11 +397,15 @@ void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
   CudaStream& stream = device_->enter(caller);
   try {
     detail::queue_collective(*device_, stream, group, calls, caller, when);
-    device_->advance();  // if this was the last rank it is the operation's turn
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     stream.fail(error);
-    detail::poison_destinations(*device_, calls, error, caller);
+    return detail::poison_destinations(*device_, calls, error, caller);
+  }
+  try {
+    device_->advance();  // if this was the last rank it is the operation's turn
+  } catch (...) {
+    stream.fail(std::current_exception());
   }
 }
 

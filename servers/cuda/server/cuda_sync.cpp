@@ -15,16 +15,18 @@ namespace {
 struct SyncEnd {
   CudaDevice::Facts facts;
   SyncPoint end;
-  TakenError earlier;  ///< what had failed before it was issued
+  /// What had failed before it was issued. The future has it, and returns it if it is dropped before.
+  std::exception_ptr earlier;
+  std::weak_ptr<ErrorReceipt> receipt;
 
   /// Who has waited finds the table of all launches before. Throws the failures since, with those before.
-  void operator()() const {
+  void operator()() {
     facts->profiler.summarise();
-    end.complete(earlier);
+    end.complete({earlier, receipt.lock()});
   }
 };
 
-void complete(Promise<void>& promise, const SyncEnd& end, TakenError earlier) {
+void complete(Promise<void>& promise, SyncEnd& end, TakenError earlier) {
   try {
     end();
   } catch (...) {
@@ -39,7 +41,7 @@ void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event,
                                const TakenError& earlier) {
   const auto shared = std::make_shared<Promise<void>>(std::move(promise));
   try {
-    device_event->notify([shared, end, earlier] { complete(*shared, end, earlier); });
+    device_event->notify([shared, end, earlier]() mutable { complete(*shared, end, earlier); });
   } catch (...) {  // no memory for that: their table may come late
     shared->settle_at(device_event, std::move(end), earlier);
   }
@@ -60,7 +62,10 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         std::vector<std::shared_ptr<CudaEvent>> events;
-        SyncEnd sync{device.facts(), {stream, sequence, site, nullptr}, error};
+        SyncEnd sync{device.facts(),
+                     {stream, sequence, site, nullptr, stream->begin_turn(sequence)},
+                     error.error,
+                     error.receipt};
         try {
           device.streams().add_events(waits, events);
           const bool behind_durations = device.facts()->profiler.measures();

@@ -7,6 +7,7 @@
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
+#include <exception>
 #include <vector>
 
 namespace cox::detail {
@@ -21,6 +22,9 @@ void queue_download(CudaDevice& device, CudaStream& stream, Downloads downloads,
 /// Throws LaunchError, CudaError: then what it should have written is still to be poisoned.
 void enqueue_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
                     const KernelArguments& arguments, const Caller& caller);
+/// A launch was refused: what it should have written is poisoned (L14).
+void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const KernelArguments& arguments,
+                    const std::exception_ptr& error, const Caller& caller) noexcept;
 /// What is wrong ends in the promise.
 void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Promise<void> promise);
 

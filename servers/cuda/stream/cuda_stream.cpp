@@ -22,12 +22,21 @@ void CudaStream::fail_after_submit(std::uint64_t sequence, std::exception_ptr er
 
 void CudaStream::fail_at(std::uint64_t sequence, std::exception_ptr error,
                          const std::shared_ptr<FailureReports>& others) {
+  note_failure_at(sequence, error, others);
+  report_failure(error);
+}
+
+void CudaStream::note_failure_at(std::uint64_t sequence, const std::exception_ptr& error,
+                                 const std::shared_ptr<FailureReports>& others) noexcept {
   if (others != nullptr) {
     others->fail(*errors_, sequence, error);
   } else {
     errors_->add(sequence, error);
   }
-  report_stream_error(LogSubsystem::Cuda, {location_, std::move(error)});
+}
+
+void CudaStream::report_failure(const std::exception_ptr& error) const noexcept {
+  report_stream_error(LogSubsystem::Cuda, {location_, error});
 }
 
 std::exception_ptr CudaStream::take_errors(std::source_location site) {
@@ -42,7 +51,10 @@ std::exception_ptr CudaStream::take_remaining_errors(std::source_location site) 
 
 TakenError CudaStream::take_errors_before(std::uint64_t sequence, std::source_location site) {
   if (gpu_faulted()) return {gpu_fault_error(site)};
-  return StreamErrors::take_for_future(errors_, sequence, location_, site);
+  TakenError taken = StreamErrors::take_for_future(errors_, sequence, location_, site);
+  if (!taken || poison_log_->is_quiet()) return taken;
+  poison_log_->wait_for_spread();  // what has failed together is told together
+  return StreamErrors::take_later(std::move(taken), errors_, sequence, location_, site);
 }
 
 std::exception_ptr CudaStream::peek_errors(std::source_location site) const {

@@ -106,8 +106,16 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// A failure of the operation at `sequence` joins the stream's errors, and goes to `others`.
   void fail_at(std::uint64_t sequence, std::exception_ptr error,
                const std::shared_ptr<FailureReports>& others = nullptr);
+  /// The two halves of that: where whoever waits finds it, which calls nothing; and the log, and who wants to be told.
+  void note_failure_at(std::uint64_t sequence, const std::exception_ptr& error,
+                       const std::shared_ptr<FailureReports>& others) noexcept;
+  void report_failure(const std::exception_ptr& error) const noexcept;
   /// The failures of what came before, as ServerError Unhealthy for the result of a future.
   [[nodiscard]] TakenError take_errors_before(std::uint64_t sequence, std::source_location site);
+  /// A wait at that place takes the failures before it later; null where nothing before it can fail any more.
+  [[nodiscard]] std::shared_ptr<StreamErrors::Turn> begin_turn(std::uint64_t sequence) const {
+    return poison_log_->is_quiet() ? nullptr : std::make_shared<StreamErrors::Turn>(errors_, sequence);
+  }
   /// As StreamErrors::take_later.
   [[nodiscard]] TakenError take_later_errors(const TakenError& earlier, std::uint64_t sequence,
                                              std::source_location site) {

@@ -50,6 +50,7 @@ class CudaStreams {
   }
   CudaStreams(const CudaStreams&) = delete;
   CudaStreams& operator=(const CudaStreams&) = delete;
+  ~CudaStreams() { poison_log_->clear(); }
 
   /// Finds the stream or makes it. Throws CudaError, std::bad_alloc.
   [[nodiscard]] CudaStream& find_or_create(StreamId id) {
@@ -122,15 +123,19 @@ class CudaStreams {
     if (uses.empty()) return issue(target);
     target.uses = uses;
     if (!launch.is_batched) target.flush_launches();  // what comes of them decides whether this may be issued
-    if (!poison_log_->is_quiet()) [[unlikely]]
-      admit(stream, uses, name, target, sequence);
+    std::uint64_t logged = 0;
+    bool is_issued = false;
     try {
+      if (!poison_log_->is_quiet()) [[unlikely]]
+        logged = admit(stream, uses, name, sequence);
+      is_issued = true;
       issue(target);
     } catch (...) {
       target.flush_launches();
+      if (!poison_log_->withdraw(logged)) return;
       poison_log_->set_failed(
           uses, std::current_exception(),
-          launch.is_launch ? MemoryFailure::Contents::Unchanged : MemoryFailure::Contents::Undefined);
+          launch.is_launch || !is_issued ? MemoryFailure::Contents::Unchanged : MemoryFailure::Contents::Undefined);
       throw;
     }
   }
@@ -240,14 +245,12 @@ class CudaStreams {
   StreamPosition defer(CudaStream& stream, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
                        std::shared_ptr<CudaEvent> ready, PieceKind kind, OperationMemory memory, LaunchKind launch);
   template <class Uses>
-  void admit(CudaStream& stream, const Uses& uses, const OperationName& name, const IssueTarget& target,
-             std::uint64_t sequence) {
+  [[nodiscard]] std::uint64_t admit(CudaStream& stream, const Uses& uses, const OperationName& name,
+                                    std::uint64_t sequence) {
     poison_log_->trim(*this);
-    const std::exception_ptr refusal = poison_log_->admit(uses, stream.location().stream, name.site,
-                                                          [&] { return logged_piece(stream, name, sequence); });
-    if (refusal == nullptr) return;
-    target.flush_launches();
-    poison_log_->set_failed(uses, refusal, MemoryFailure::Contents::Unchanged);
+    const auto [refusal, number] = poison_log_->admit(uses, stream.location().stream, name.site,
+                                                      [&] { return logged_piece(stream, name, sequence); });
+    if (refusal == nullptr) return number;
     std::rethrow_exception(refused_piece(name, stream.location(), refusal));
   }
   [[nodiscard]] static std::shared_ptr<LoggedOperation> logged_piece(CudaStream& stream, const OperationName& name,

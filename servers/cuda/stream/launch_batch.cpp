@@ -61,6 +61,10 @@ void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
     offsets_.push_back(static_cast<std::uint32_t>(at));
     at += aligned(argument.size);
   }
+  if (launch.uses.is_kept()) {
+    references_.reserve(references_.size() + launch.uses.size());
+    launch.uses.for_each([this](const LaunchUse& use) { references_.emplace_back(*use.buffer); });
+  }
   launch.uses.for_each([this](const LaunchUse& use) { uses_.push_back(use); });
   entries_.push_back({launch.function, launch.grid, launch.block, launch.shared_memory,
                       static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first + count),
@@ -72,6 +76,7 @@ void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
 void LaunchBatch::launch(CUstream stream) noexcept {
   std::vector<Entry> taken = std::exchange(entries_, std::exchange(spare_, {}));
   std::vector<LaunchUse> uses = std::exchange(uses_, std::exchange(spare_uses_, {}));
+  const std::vector<DeviceBufferReference> references = std::exchange(references_, {});
   std::array<CUresult, max_kernels> results{};
   for (std::size_t at = 0; at < taken.size();) {
     const std::span<const Entry> left = std::span<const Entry>(taken).subspan(at);

@@ -99,9 +99,11 @@ class LaunchBatch {
   int priority_ = 0;
   bool uses_graphs_ = true;
   std::vector<Entry> entries_;
-  std::vector<Entry> spare_;            // empty, with room
-  std::vector<LaunchUse> uses_;         // of all entries
-  std::vector<LaunchUse> spare_uses_;   // empty, with room
+  std::vector<Entry> spare_;           // empty, with room
+  std::vector<LaunchUse> uses_;        // of all entries
+  std::vector<LaunchUse> spare_uses_;  // empty, with room
+  /// Of those launches whose uses nobody else keeps; the others' DeviceMemory keeps, see refers_to_buffers().
+  std::vector<DeviceBufferReference> references_;
   std::vector<std::byte> arguments_;    // of all entries
   std::vector<std::uint32_t> offsets_;  // in arguments_
   std::vector<void*> values_;           // of the entry that the driver is given

@@ -23,6 +23,8 @@ class PieceUses {
   PieceUses(const BufferUses& uses) noexcept : now_(&uses) {}              // NOLINT(google-explicit-constructor)
   PieceUses(const OperationMemory::Uses& uses) noexcept : kept_(&uses) {}  // NOLINT(google-explicit-constructor)
 
+  /// Whoever has them keeps the buffers, and lets go of them when the piece has been issued.
+  [[nodiscard]] bool is_kept() const noexcept { return kept_ != nullptr; }
   [[nodiscard]] std::size_t size() const noexcept {
     if (now_ != nullptr) return now_->size();
     return kept_ != nullptr ? kept_->size() : 0;

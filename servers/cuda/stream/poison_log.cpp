@@ -3,6 +3,8 @@
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/servers/cuda/stream/shared_outcome.hpp>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -49,17 +51,29 @@ std::exception_ptr PoisonLog::admit(const std::shared_ptr<LoggedOperation>& oper
 
 void PoisonLog::admit_part(const std::shared_ptr<LoggedOperation>& part, const StreamPosition& end,
                            SharedOutcome& outcome, std::size_t rank, StreamId stream) {
-  std::exception_ptr refusal;
+  std::shared_ptr<LoggedOperation> refused;
   {
     const std::lock_guard lock(mutex_);
     const OperationMemory::Uses& uses = part->memory.uses();
-    refusal = refusal_of(uses, stream, part->memory.site());
+    const std::exception_ptr refusal = refusal_of(uses, stream, part->memory.site());
     append(part, end, stream);
-    if (refusal == nullptr) heal(uses);
+    if (refusal == nullptr) {
+      heal(uses);
+    } else {
+      refused = part;
+      refuse(*part, refusal);
+      refused->next_refused_ = spread(operations_.size() - 1, poison_cause(refusal), Reach::Operation);
+    }
   }
   const std::exception_ptr failure = outcome.join(rank, shared_from_this(), part->number_);
   if (failure != nullptr) fail_shared(part->number_, failure);
-  if (refusal != nullptr) part->on_refused(refusal);
+  tell(std::move(refused));
+}
+
+// Under the lock.
+void PoisonLog::refuse(LoggedOperation& operation, const std::exception_ptr& refusal) noexcept {
+  operation.error_ = operation.note_refused(refusal);
+  operation.is_noted_ = true;
 }
 
 void PoisonLog::fail(const LoggedOperation& part, const std::exception_ptr& error) noexcept {
@@ -80,10 +94,13 @@ void PoisonLog::fail_shared(std::uint64_t number, const std::exception_ptr& erro
     const std::lock_guard lock(mutex_);
     if (number < first_number_) return;
     const std::size_t index = first_ + (number - first_number_);
+    if (!std::exchange(operations_[index]->is_noted_, true)) {
+      part = operations_[index];
+      part->note_rank_failed(error);
+    }
     if (!operations_[index]->has_failed_) refused = spread(index, poison_cause(error), Reach::Operation);
-    if (!std::exchange(operations_[index]->is_told_, true)) part = operations_[index];
   }
-  if (part != nullptr) part->on_rank_failed(error);
+  if (part != nullptr) part->tell_rank_failed(error);
   tell(std::move(refused));
 }
 
@@ -117,11 +134,10 @@ std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std:
         operation.end_.stream == operations_[first]->end_.stream)
       continue;
     try {
-      operation.refusal_ =
-          std::make_exception_ptr(poisoned_error(read->memory, {device_, operation.stream_},
-                                                 {cause, MemoryFailure::Contents::Undefined}, operation.memory.site()));
+      throw poisoned_error(read->memory, {device_, operation.stream_}, {cause, MemoryFailure::Contents::Undefined},
+                           operation.memory.site());
     } catch (...) {
-      operation.refusal_ = std::current_exception();
+      refuse(operation, std::current_exception());
     }
     *last = operations_[i];
     last = &operation.next_refused_;
@@ -136,18 +152,24 @@ std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std:
 void PoisonLog::tell(std::shared_ptr<LoggedOperation> refused) noexcept {
   while (refused != nullptr) {
     const std::shared_ptr<LoggedOperation> operation = std::exchange(refused, std::move(refused->next_refused_));
-    operation->on_refused(std::exchange(operation->refusal_, nullptr));
+    operation->tell_refused(std::exchange(operation->error_, nullptr));
   }
 }
 
-// Under the lock. Those before `end` are let go; the rest is moved together now and then.
+// Those before `end` are let go, without the lock: that may end communicators. The rest is moved together now and then.
 void PoisonLog::drop(std::size_t end) noexcept {
-  for (std::size_t i = first_; i < end; ++i) operations_[i] = nullptr;
-  first_number_ += end - first_;
-  first_ = end;
-  if (first_ * 2 < operations_.size()) return;
-  operations_.erase(operations_.begin(), operations_.begin() + static_cast<std::ptrdiff_t>(first_));
-  first_ = 0;
+  while (first_ < end) {
+    std::array<std::shared_ptr<LoggedOperation>, 16> dropped;
+    const std::lock_guard lock(mutex_);
+    const std::size_t count = std::min(end - first_, dropped.size());
+    for (std::size_t i = 0; i < count; ++i) dropped[i] = std::move(operations_[first_ + i]);
+    first_number_ += count;
+    first_ += count;
+    if (first_ * 2 < operations_.size()) continue;
+    operations_.erase(operations_.begin(), operations_.begin() + static_cast<std::ptrdiff_t>(first_));
+    end -= first_;
+    first_ = 0;
+  }
 }
 
 }  // namespace cox::detail

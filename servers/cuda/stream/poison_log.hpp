@@ -17,6 +17,7 @@
 #include <mutex>
 #include <source_location>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -40,20 +41,25 @@ class LoggedOperation {
  private:
   friend class PoisonLog;
 
-  /// The operation would read, or has read, poisoned memory: the IoError Poisoned. What it should have written is
-  /// poisoned. Once at most; any thread, without locks; does not block.
-  virtual void on_refused(const std::exception_ptr& refusal) noexcept = 0;
-  /// The operation that it is a part of has failed on all devices, since on one of them it was refused. The same.
-  virtual void on_rank_failed(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
+  // The operation would read, or has read, poisoned memory, or another device's part of it: what it should have written
+  // is poisoned. First it is noted for whoever asked for the operation, before others can find the memory poisoned;
+  // that is under the log's lock, and calls nothing. Then it is told, without a lock. Once at most; any thread; neither
+  // throws or blocks.
+
+  /// `refusal`: the IoError Poisoned. Returns what it fails with.
+  [[nodiscard]] virtual std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept = 0;
+  virtual void tell_refused(const std::exception_ptr& error) noexcept = 0;
+  virtual void note_rank_failed(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
+  virtual void tell_rank_failed(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
 
   // Guarded by the log's mutex:
   std::uint64_t number_ = 0;  // in the log, counted from 1
   StreamPosition end_{};      // of a part of an operation of several devices; position 0: it is none
   StreamId stream_{};         // that it is of
   bool has_failed_ = false;   // what it should have written has been poisoned
-  bool is_told_ = false;      // on_rank_failed() has been called, or will be
+  bool is_noted_ = false;     // that it is refused, or that a rank has failed
   // Of whoever has found that it is refused, until it has been told:
-  std::exception_ptr refusal_;
+  std::exception_ptr error_;
   std::shared_ptr<LoggedOperation> next_refused_;
 };
 
@@ -74,26 +80,43 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
     return operations_.empty() && !any_failed_.load(std::memory_order_relaxed);
   }
 
-  /// An operation that uses this memory is about to be issued. Returns its refusal, if it would read poisoned memory;
-  /// then set_failed() must follow. Else what it overwrites as a whole is good, and if it depends on a collective under
-  /// way, `make()`, a std::shared_ptr<LoggedOperation> without memory, is noted. `uses`: BufferUses, or those of an
-  /// OperationMemory. Throws std::bad_alloc.
+  /// Nothing is under way that may still fail.
+  [[nodiscard]] bool is_empty() const noexcept { return operations_.empty(); }
+
+  struct Admission {
+    std::exception_ptr refusal;  ///< the operation would read poisoned memory; then set_failed() must follow
+    std::uint64_t number = 0;    ///< in the log; 0: it depends on no collective under way
+  };
+  /// An operation that uses this memory is about to be issued. If it is not refused, what it overwrites as a whole is
+  /// good, and if it depends on a collective under way, `make()`, a std::shared_ptr<LoggedOperation> without memory, is
+  /// noted. `uses`: BufferUses, or those of an OperationMemory. Throws std::bad_alloc.
   template <class Uses, class Make>
-  [[nodiscard]] std::exception_ptr admit(const Uses& uses, StreamId stream, std::source_location site, Make&& make) {
+  [[nodiscard]] Admission admit(const Uses& uses, StreamId stream, std::source_location site, Make&& make) {
+    Admission admission;
     if (operations_.empty()) {
-      if (auto refusal = refusal_of(uses, stream, site)) return refusal;
-      heal(uses);
-      return nullptr;
+      admission.refusal = refusal_of(uses, stream, site);
+      if (admission.refusal == nullptr) heal(uses);
+      return admission;
     }
     const std::lock_guard lock(mutex_);
-    if (auto refusal = refusal_of(uses, stream, site)) return refusal;
+    admission.refusal = refusal_of(uses, stream, site);
+    if (admission.refusal != nullptr) return admission;
     if (depends_on_any(uses)) {
       const std::shared_ptr<LoggedOperation> operation = make();
       operation->memory = OperationMemory(uses, site);
       append(operation, {}, stream);
+      admission.number = operation->number_;
     }
     heal(uses);
-    return nullptr;
+    return admission;
+  }
+  /// The operation could not be issued, for which set_failed() follows. Returns false if it has been told meanwhile
+  /// that it is refused.
+  [[nodiscard]] bool withdraw(std::uint64_t number) noexcept {
+    if (number == 0) return true;
+    const std::lock_guard lock(mutex_);
+    if (number < first_number_) return true;
+    return !std::exchange(operations_[first_ + (number - first_number_)]->has_failed_, true);
   }
   /// The same of a launch that was issued and admitted before what comes before it on its stream was known to have
   /// failed. Device thread.
@@ -130,22 +153,19 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
   /// it has ended. Idempotent. Any thread.
   void fail(const LoggedOperation& part, const std::exception_ptr& error) noexcept;
 
+  /// What another thread is just marking has been marked, and noted for whoever asked for it. Any thread.
+  void wait_for_spread() noexcept { const std::lock_guard lock(mutex_); }
   /// So many are noted that it is worth a look how many of them have ended.
   [[nodiscard]] bool is_long() const noexcept { return operations_.size() - first_ >= 16; }
   /// Forgets what has ended. `completed(slot)`: how far that has come.
   template <class Clock>
   void trim(const Clock& clock) {
-    if (operations_.empty()) return;
-    const std::lock_guard lock(mutex_);
-    std::size_t left = first_;
+    std::size_t left = first_;  // the device thread alone changes the list
     while (left < operations_.size() && has_ended(*operations_[left], clock)) ++left;
     drop(left);
   }
   /// All that was issued has ended.
-  void clear() noexcept {
-    const std::lock_guard lock(mutex_);
-    drop(operations_.size());
-  }
+  void clear() noexcept { drop(operations_.size()); }
 
  private:
   friend class SharedOutcome;
@@ -192,6 +212,7 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
   }
   void drop(std::size_t end) noexcept;
   void fail_shared(std::uint64_t number, const std::exception_ptr& error) noexcept;
+  static void refuse(LoggedOperation& operation, const std::exception_ptr& refusal) noexcept;
   enum class Reach : std::uint8_t { Operation, Communicator };
   [[nodiscard]] std::shared_ptr<LoggedOperation> spread(std::size_t first, const std::exception_ptr& cause,
                                                         Reach reach) noexcept;

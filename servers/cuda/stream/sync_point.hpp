@@ -17,14 +17,17 @@ struct SyncPoint {
   std::uint64_t sequence;  ///< of the place, among the errors of the stream
   std::source_location site;
   std::shared_ptr<HeldBytes> held = nullptr;  ///< what was uploaded before, which is given back; null: nothing
+  /// Where work before may still fail; ends when the failures have been taken, or nobody will take them.
+  std::shared_ptr<StreamErrors::Turn> turn = nullptr;
 
   /// Throws a fault of the GPU; else, as TakenError, work before the place that has failed since it was issued, such as
   /// a collective that was aborted: together with `earlier`, which had failed by then.
-  void complete(const TakenError& earlier = {}) const {
+  void complete(const TakenError& earlier = {}) {
     if (held != nullptr) held->release();
     if (gpu_faulted()) throw_gpu_fault(site);
     auto all =
         earlier ? stream->take_later_errors(earlier, sequence, site) : stream->take_errors_before(sequence, site);
+    turn = nullptr;
     if (all && all.error != earlier.error) throw TakenError(std::move(all));
   }
 };

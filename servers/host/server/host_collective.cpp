@@ -4,6 +4,7 @@
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 
+#include <cstddef>
 #include <utility>
 
 namespace cox::detail {
@@ -31,7 +32,8 @@ BufferUses destinations(const HostDevice& device, const CollectiveCallList& call
   BufferUses uses;
   for (const CollectiveCall& call : calls) {
     try {
-      if (call.destination.memory) static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
+      if (call.destination.memory && !is_of_nothing(call))
+        static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
     } catch (const Error&) {  // nor would it have written this one
     }
   }
@@ -44,14 +46,19 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   HostCollective collective;
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
+  BufferUses moved;  // of these: whose bytes are read or written
   try {
-    for (const CollectiveCall& call : calls) collective.buffers.push_back(resolve(device, call, caller, uses));
+    for (const CollectiveCall& call : calls) {
+      const std::size_t before = uses.size();
+      collective.buffers.push_back(resolve(device, call, caller, uses));
+      for (std::size_t i = before; i < uses.size() && !is_of_nothing(call); ++i) moved.push_back(uses[i]);
+    }
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
-    uses = destinations(device, calls, caller);
+    uses = moved = destinations(device, calls, caller);
   }
-  collective.memory = OperationMemory(uses, caller.site);
+  collective.memory = OperationMemory(moved, caller.site);
   const StreamSlot slot = communicator.last_position().stream;
   StreamPositions waits{stream.last_position()};
   for (const BufferUse& use : uses) {
@@ -72,7 +79,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
 void poison_destinations(HostDevice& device, const CollectiveCallList& calls, const std::exception_ptr& error,
                          const Caller& caller) noexcept {
   for (const CollectiveCall& call : calls)
-    if (call.destination.memory) device.poison_one(call.destination, error, caller);
+    if (call.destination.memory && !is_of_nothing(call)) device.poison_one(call.destination, error, caller);
 }
 
 void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
