@@ -150,7 +150,8 @@ std::exception_ptr StreamErrors::take_known(const Location& location, std::sourc
 std::exception_ptr StreamErrors::take_remaining(const Location& location, std::source_location site) {
   if (empty()) [[likely]]
     return nullptr;
-  const Taken taken = take([](const Failure&) { return true; });
+  const Taken taken = take_before(std::numeric_limits<std::uint64_t>::max());
+  if (taken.failures.empty()) return nullptr;
   for (const Failure& failure : taken.failures) {
     if (failure.shared == nullptr) continue;
     failure.shared->by_helper.store(true);

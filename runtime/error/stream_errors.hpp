@@ -75,7 +75,8 @@ class StreamErrors {
   [[nodiscard]] std::exception_ptr take_known(const Location& location, std::source_location site);
   /// As take_known, but they stay.
   [[nodiscard]] std::exception_ptr peek(const Location& location, std::source_location site) const;
-  /// All that is left, at the end of the stream. It counts as delivered to everybody whom it was reported to.
+  /// All that is left, at the end of the stream, but for what waits whose turn has come are to take; null: nothing. It
+  /// counts as delivered to everybody whom it was reported to.
   [[nodiscard]] std::exception_ptr take_remaining(const Location& location, std::source_location site);
 
   /// Removes the failures after `first` and before `last`, and returns the first of them; null if there are none.

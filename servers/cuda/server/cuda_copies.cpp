@@ -403,9 +403,13 @@ void queue_download(CudaDevice& device, CudaStream& stream, Downloads downloads,
     if (stream.capture.capturing()) return promise.set_error(std::current_exception());
     // What has failed before comes first: in the read's turn, for what fails belongs to the first read or sync after
     // it.
-    auto fail = [stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site,
-                 error = std::current_exception(), promise = std::move(promise)]() mutable {
-      if (auto earlier = stream->take_errors_before(sequence, site)) return promise.set_error(std::move(earlier));
+    const std::uint64_t sequence = stream.next_sequence();
+    auto fail = [stream = stream.shared_from_this(), sequence, site = caller.site, error = std::current_exception(),
+                 turn = std::make_unique<StreamErrors::Turn>(stream.errors(), sequence),
+                 promise = std::move(promise)]() mutable {
+      auto earlier = stream->take_errors_before(sequence, site);
+      turn = nullptr;
+      if (earlier) return promise.set_error(std::move(earlier));
       promise.set_error(StreamErrors::of_operation(stream->errors(), sequence, std::move(error)));
     };
     return device.in_turn(stream, caller.site, [&device, fail = std::move(fail)](const IssueTarget& target) mutable {
