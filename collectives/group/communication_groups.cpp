@@ -3,16 +3,20 @@
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/async/blocked_wait.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,11 +37,22 @@ struct Arrivals {
   }
 };
 
+void explain(const std::string& text) {
+  log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] { return text; });
+  std::fprintf(stderr, "coxswain: %s\n", text.c_str());
+}
+
 SequencerOptions options_of_process() {
   const Settings now = settings();
   return {.max_ahead = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.max_ahead")),
           .recorded_operations = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.recorded")),
-          .device_activity = device_activity};
+          .device_activity = device_activity,
+          .explain_after = std::chrono::duration_cast<std::chrono::milliseconds>(
+              now.get<std::chrono::nanoseconds>("collectives.explain_after")),
+          .observe_waits = detail::BlockedWait::observe,
+          .is_awaited = detail::BlockedWait::has_lasted,
+          .explain = explain,
+          .now = {}};
 }
 
 std::chrono::milliseconds timeout_in_force() {

@@ -26,6 +26,7 @@ struct WaitingOperation {
   std::size_t ranks = 0;      ///< How many arrived.
   std::chrono::steady_clock::time_point deadline{};
   LaunchGrant grant{};  ///< What its ranks are granted. With a refusal: refused.
+  bool is_explained = false;  ///< Whoever waits for it has been told why.
 };
 
 /// The operations of one communicator, resolved one after the other: released or refused. No thread of its own and no
@@ -73,6 +74,12 @@ class CommunicatorSequence {
   void postpone(Time::duration by) noexcept {
     for (WaitingOperation& operation : waiting_) operation.deadline += by;
   }
+  /// The oldest operation has been explained.
+  void note_explained() noexcept {
+    if (resolved_ < waiting_.size()) waiting_[resolved_].is_explained = true;
+  }
+  /// When the oldest operation was first asked for.
+  [[nodiscard]] Time oldest_since() const noexcept { return oldest()->deadline - timeout_; }
   /// Some operation waits for this one.
   void note_awaited(std::uint64_t sequence) noexcept { awaited_ = std::max(awaited_, sequence); }
   /// No operation waits, or did, for one after this.

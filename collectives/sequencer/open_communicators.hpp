@@ -50,6 +50,12 @@ class OpenCommunicators {
   /// that one may let this one go.
   [[nodiscard]] std::optional<CollectiveDependency> overdue(Time now) const noexcept;
   [[nodiscard]] std::optional<Time> next_deadline() const noexcept;
+  /// Calls `visit(communicator)` for each that has an operation which is not resolved.
+  template <class Visit>
+  void for_each_waiting(Visit&& visit) {
+    for (const auto& [number, communicator] : communicators_)
+      if (communicator->oldest() != nullptr) visit(*communicator);
+  }
   /// Moves all deadlines that are set.
   void postpone(Time::duration by) noexcept;
 

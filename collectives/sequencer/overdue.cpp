@@ -35,7 +35,7 @@ Activities activities_of(const StalledOperation& stall,
 
 CollectiveError overdue_error(const OpenCommunicators& communicators, const CommunicatorSequence& communicator,
                               const Activities& activities) {
-  StalledOperation stall = find_stalled_operation(communicators, communicator);
+  StalledOperation stall = find_stalled_operation(communicators, communicator, communicator.timeout());
   for (const StalledOperation::Missing& missing : stall.missing) {
     const auto found = activities.find(missing.device);
     stall.text += fmt::format("; {} is missing, {}{}", missing.device.to_string(), missing.last,

@@ -131,7 +131,7 @@ void Sequencer::accept(CommunicatorSequence& among, QueuedSubmissions& unaccepte
   submission.splice(submission.end(), unaccepted, unaccepted.begin());
   try {
     const std::exception_ptr refusal = refusal_for(among, arriving);
-    if (among.begins_operation(arriving.rank)) watchdog_.watch(now + among.timeout());
+    if (among.begins_operation(arriving.rank)) watchdog_.watch(now + first_look(among.timeout()));
     among.add(submission, refusal, now, grants);
   } catch (...) {
     given = std::move(arriving.submitted);
@@ -308,8 +308,53 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
   };
   // Not the same one for ever: it is timed out, or it is answered meanwhile.
   while (const std::optional<CollectiveDependency> next = overdue()) time_out(*next);
+  const std::optional<Time> explanation = explain_waits(now);
   const std::lock_guard lock(mutex_);
-  return communicators_->next_deadline();
+  std::optional<Time> next = communicators_->next_deadline();
+  if (next && explanation) next = std::min(*next, *explanation);
+  return next;
+}
+
+// Returns when to look again; nothing: there is nothing to explain.
+std::optional<Sequencer::Time> Sequencer::explain_waits(Time now) noexcept {
+  if (options_.explain_after.count() == 0) return std::nullopt;
+  try {
+    if (options_.observe_waits) options_.observe_waits(now);
+    std::vector<std::string> texts;
+    const std::optional<Time> next = find_unexplained(now, texts);
+    for (const std::string& text : texts) options_.explain(text);
+    return next;
+  } catch (...) {  // no memory to say it: the next look tries again
+    return now + options_.explain_after / 4;
+  }
+}
+
+std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::vector<std::string>& texts) {
+  std::optional<Time> next;
+  const std::chrono::milliseconds interval = options_.explain_after / 4;
+  const std::lock_guard lock(mutex_);
+  communicators_->for_each_waiting([&](CommunicatorSequence& among) {
+    const detail::WaitingOperation& oldest = *among.oldest();
+    if (oldest.is_explained || oldest.grant.refusal != nullptr) return;
+    const Time look = std::max(among.oldest_since() + options_.explain_after, now + interval);
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - among.oldest_since());
+    const auto arrived = std::ranges::find_if(oldest.arrived, [&](const QueuedSubmission& submission) {
+      return waited >= options_.explain_after && options_.is_awaited(submission.device, options_.explain_after / 2);
+    });
+    if (arrived == oldest.arrived.end()) {
+      const Time first = std::min(look, now + interval);
+      next = std::min(next.value_or(first), first);
+      return;
+    }
+    detail::StalledOperation stall = detail::find_stalled_operation(*communicators_, among, waited);
+    stall.text = "a thread waits for " + arrived->device.to_string() + ", but " + stall.text;
+    for (const detail::StalledOperation::Missing& missing : stall.missing)
+      stall.text += "; " + missing.device.to_string() + " is missing, " + missing.last;
+    texts.push_back(std::move(stall.text) +
+                    "; a thread that drives several ranks must submit for all of them before it waits for one");
+    among.note_explained();
+  });
+  return next;
 }
 
 void Sequencer::time_out(const CollectiveDependency& overdue) {
@@ -327,7 +372,7 @@ detail::StalledOperation Sequencer::stall(CommunicatorNumber communicator) const
   try {
     const std::lock_guard lock(mutex_);
     const CommunicatorSequence* among = communicators_->find(communicator);
-    if (among != nullptr && among->oldest() != nullptr) return detail::find_stalled_operation(*communicators_, *among);
+    if (among != nullptr && among->oldest() != nullptr) return detail::find_stalled_operation(*communicators_, *among, among->timeout());
   } catch (...) {
     return {};
   }

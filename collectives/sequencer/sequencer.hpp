@@ -10,6 +10,7 @@
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,14 @@ struct SequencerOptions {
   std::size_t recorded_operations = 1024;
   /// Says what the device's thread is doing, for the error that names a missing rank. Called with no lock held.
   std::function<std::string(DeviceId)> device_activity = {};
+  /// A thread that waits for an operation which misses ranks is told so after this time; 0: never.
+  std::chrono::milliseconds explain_after{0};
+  /// Called now and then while an operation misses ranks, with no lock held, for is_awaited().
+  std::function<void(Watchdog::Time now)> observe_waits = {};
+  /// Whether a thread has been seen to wait for the device for so long.
+  std::function<bool(DeviceId, std::chrono::milliseconds)> is_awaited = {};
+  /// Tells it. Called with no lock held.
+  std::function<void(const std::string& text)> explain = {};
   /// The clock of the deadlines; std::chrono::steady_clock if empty. Any thread, under locks: must not call back.
   std::function<Watchdog::Time()> now = {};
 };
@@ -164,6 +173,12 @@ class Sequencer {
                                                const detail::QueuedSubmission& submission) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
   void time_out(const CollectiveDependency& overdue);
+  // The first look at an operation that may miss ranks.
+  [[nodiscard]] std::chrono::milliseconds first_look(std::chrono::milliseconds timeout) const noexcept {
+    return options_.explain_after.count() == 0 ? timeout : std::min(timeout, options_.explain_after / 4);
+  }
+  [[nodiscard]] std::optional<Time> explain_waits(Time now) noexcept;
+  [[nodiscard]] std::optional<Time> find_unexplained(Time now, std::vector<std::string>& texts);
   [[nodiscard]] detail::StalledOperation stall(CommunicatorNumber communicator) const noexcept;
 
   const SequencerOptions options_;

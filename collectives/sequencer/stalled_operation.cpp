@@ -19,12 +19,13 @@ std::vector<StalledOperation::Missing> missing_from(const CommunicatorSequence& 
 }  // namespace
 
 StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
-                                        const CommunicatorSequence& communicator) {
+                                        const CommunicatorSequence& communicator,
+                                        std::chrono::milliseconds waited) {
   const CommunicatorSequence* among = &communicator;
   StalledOperation stall{among->describe(among->oldest_sequence()), {}};
   const bool held = among->complete(*among->oldest());
   stall.text += held ? ", had all its ranks but was held back for " : ", did not have all its ranks after ";
-  stall.text += fmt::format("{} ms", communicator.timeout().count());
+  stall.text += fmt::format("{} ms", waited.count());
   // Ends: operations that wait for each other in a ring are refused.
   while (among->oldest() != nullptr && among->complete(*among->oldest())) {
     const auto hold = communicators.hold(*among->oldest());

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct StalledOperation {
   std::vector<Missing> missing;  ///< What it is in the end: ranks that have not submitted it.
 };
 
-/// The communicator has such an operation.
+/// The communicator has such an operation, which has waited for so long.
 [[nodiscard]] StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
-                                                      const CommunicatorSequence& communicator);
+                                                      const CommunicatorSequence& communicator,
+                                                      std::chrono::milliseconds waited);
 
 }  // namespace cox::detail

@@ -61,6 +61,8 @@ CompletionThread::CompletionThread(DeviceId device) : state_(std::make_shared<St
   });
 }
 
+DeviceId CompletionThread::device() const noexcept { return state_->device; }
+
 CompletionThread::~CompletionThread() { stop(); }
 
 void CompletionThread::execute(UniqueFunction<void()> function) noexcept {

@@ -29,6 +29,7 @@ class CompletionThread {
   /// Runs what was accepted so far, then joins the thread, unless called on it. Idempotent.
   void stop() noexcept;
 
+  [[nodiscard]] DeviceId device() const noexcept;
   /// The device's streams in the graph of waits: the device's futures wait for them, and a thread that runs user code
   /// in stream order holds them up (HeldNode). Any thread; lives as long as this.
   [[nodiscard]] const std::shared_ptr<WaitNode>& streams() const noexcept;

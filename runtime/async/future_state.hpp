@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/device_handle/queue/spin_wait.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
+#include <coxswain/runtime/async/blocked_wait.hpp>
 #include <coxswain/runtime/async/completion_thread.hpp>
 #include <coxswain/runtime/async/device_event.hpp>
 #include <coxswain/runtime/error/queued_operation.hpp>
@@ -87,6 +88,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   void wait() {
     if (HeldNode::any_held() && ready()) return;  // not a wait, whatever the calling thread holds up
     const QueuedOperation::Wait waiting(queued_);
+    const std::optional<BlockedWait> blocked = note_blocked();
     if (!spin_until_armed()) {
       std::unique_lock lock(mutex_);
       static_cast<void>(wait_while_pending(lock, std::chrono::steady_clock::time_point::max()));
@@ -101,6 +103,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) {
     if (HeldNode::any_held() && ready()) return true;
     const QueuedOperation::Wait waiting(queued_);
+    const std::optional<BlockedWait> blocked = note_blocked();
     {
       std::unique_lock lock(mutex_);
       if (!wait_while_pending(lock, deadline)) return false;
@@ -146,6 +149,11 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   static constexpr std::chrono::microseconds answer_interval{50};
 
   [[nodiscard]] bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
+
+  [[nodiscard]] std::optional<BlockedWait> note_blocked() const noexcept {
+    if (helper_ == nullptr) return std::nullopt;
+    return std::optional<BlockedWait>(std::in_place, helper_->device());
+  }
 
   void finish(TakenError error, std::optional<Value> value) {
     UniqueFunction<void()> continuation;

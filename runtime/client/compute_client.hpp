@@ -360,8 +360,10 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   void flush(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.flush(caller); }, site);
   }
-  /// Completes when all work of the stream so far is done; the table of measured launches is in the log by then. Does
-  /// not block.
+  /// Completes when all work of the stream so far is done, the collectives and transfers that were asked for on it
+  /// included (L15); the table of measured launches is in the log by then. Does not block, nor does the stream: what is
+  /// queued behind it does not wait for these collectives. A thread that drives several ranks submits for all of them
+  /// before it waits for one: see sync_all().
   [[nodiscard]] Future<void> sync(Site site = Site::current()) const {
     Promise<void> promise(utilities_->completion_thread);
     promise.queued_at(device_.wait_node());

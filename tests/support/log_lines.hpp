@@ -9,16 +9,16 @@
 
 namespace cox::test {
 
-/// What the runtime logs at level info while this lives; it goes nowhere else.
+/// What a subsystem logs at a level while this lives; it goes nowhere else.
 class LogLines {
  public:
-  LogLines() {
+  explicit LogLines(LogSubsystem of = LogSubsystem::Runtime, LogLevel at = LogLevel::Info) {
     LogOptions options;
     options.level = LogLevel::Info;
     options.to_stderr = false;
-    options.callback = [this](LogSubsystem subsystem, LogLevel level, std::string_view text) {
+    options.callback = [this, of, at](LogSubsystem subsystem, LogLevel level, std::string_view text) {
       const std::lock_guard lock(mutex_);
-      if (subsystem == LogSubsystem::Runtime && level == LogLevel::Info) lines_.emplace_back(text);
+      if (subsystem == of && level == at) lines_.emplace_back(text);
     };
     log::start(options);
   }

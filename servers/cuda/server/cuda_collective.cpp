@@ -95,7 +95,9 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
   if (transfers && collective.failure == nullptr && streams.issued(waits))
     streams.add_events(waits, collective.ready.emplace());  // and the driver has been given the launches among them
   collective.waits = std::move(waits);
+  stream.collectives.prepare();
   const StreamPosition end = communicator.submit(std::move(collective), stream);
+  stream.collectives.add(end);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
 

@@ -47,6 +47,32 @@ void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event,
   }
 }
 
+/// A sync whose place in its stream has come.
+struct ArmedSync {
+  CudaDevice& device;
+  SyncEnd sync;
+  std::vector<std::shared_ptr<CudaEvent>> events;  ///< of the work of the stream before it
+  bool behind_durations;
+  Promise<void> promise;
+  TakenError earlier;
+
+  /// Device thread. The collectives of the stream before it have been issued too.
+  void settle(const StreamPositions& collectives) noexcept {
+    try {
+      if (!collectives.empty() && gpu_faulted()) throw_gpu_fault(sync.end.site);
+      device.streams().add_events(collectives, events);
+      if (events.empty()) return complete(promise, sync, std::exchange(earlier, {}));
+      device.watch().begin(events.front());
+      if (behind_durations)
+        return complete_behind_durations(DeviceEventSet::make(std::move(events)), std::move(promise), std::move(sync),
+                                         earlier);
+      promise.settle_at(DeviceEventSet::make(std::move(events)), std::move(sync), std::exchange(earlier, {}));
+    } catch (...) {
+      promise.set_error(earlier ? earlier : TakenError{std::current_exception()});
+    }
+  }
+};
+
 }  // namespace
 
 void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Promise<void> promise) {
@@ -59,14 +85,15 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
   device.notify_when_issued(
       stream, caller.site,
       [&device, stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site,
+       collectives = stream.collectives.left(device.streams()),
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
-        std::vector<std::shared_ptr<CudaEvent>> events;
-        SyncEnd sync{device.facts(),
-                     {stream, sequence, site, nullptr, stream->begin_turn(sequence)},
-                     error.error,
-                     error.receipt};
         try {
+          SyncEnd sync{
+              device.facts(), {stream, sequence, site, nullptr, stream->begin_turn(sequence)}, error.error, error.receipt};
+          if (!collectives.empty() && sync.end.turn == nullptr)
+            sync.end.turn = std::make_shared<StreamErrors::Turn>(stream->errors(), sequence);
+          std::vector<std::shared_ptr<CudaEvent>> events;
           device.streams().add_events(waits, events);
           const bool behind_durations = device.facts()->profiler.measures();
           if (behind_durations) {
@@ -75,13 +102,12 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
             device.streams().add_event(*target.queue, events);
           }
           sync.end.held = target.queue->held();
-          if (events.empty()) return complete(promise, sync, std::move(error));
-          device.watch().begin(events.front());
-          if (behind_durations)
-            return complete_behind_durations(DeviceEventSet::make(std::move(events)), std::move(promise),
-                                             std::move(sync), error);
-          promise.settle_at(DeviceEventSet::make(std::move(events)), std::move(sync), error);
-          error = {};  // the future alone has it, and returns it where it is dropped
+          ArmedSync armed{device, std::move(sync), std::move(events), behind_durations, std::move(promise), error};
+          error = {};
+          if (collectives.empty()) return armed.settle({});
+          // The stream goes on: only who waits for the sync waits for the collectives.
+          const auto shared = std::make_shared<ArmedSync>(std::move(armed));
+          device.streams().when_issued(collectives, [shared, collectives] { shared->settle(collectives); });
         } catch (...) {
           promise.set_error(error ? error : TakenError{std::current_exception()});
         }

@@ -6,6 +6,7 @@
 #include <coxswain/runtime/error/stream_errors.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
+#include <coxswain/runtime/memory/pending_positions.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/servers/cuda/stream/cuda_graph.hpp>
 #include <coxswain/servers/cuda/stream/cuda_profile.hpp>
@@ -91,6 +92,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// The driver has been told.
   void clear_pending_waits() noexcept { pending_waits_.clear(); }
 
+  PendingPositions collectives;             ///< ends of those that were asked for on this stream, transfers too
   std::size_t persistent_windows = 0;       ///< that are open: new memory is persistent
   std::shared_ptr<FailureReports> reports;  ///< where failures go besides; null: nowhere else
   GraphCapture<CudaGraph> capture;

@@ -249,10 +249,17 @@ void CudaStreams::when_complete(const StreamPositions& positions, UniqueFunction
   awaiting_.splice(awaiting_.end(), one);
 }
 
+void CudaStreams::when_issued(const StreamPositions& positions, UniqueFunction<void()> then) {
+  if (issued(positions)) return then();
+  awaiting_.push_back({positions, std::move(then)});
+  awaiting_.back().until_issued = true;
+}
+
 // If not, the device thread is notified for the next look; or whoever issues what has not been issued calls advance().
 bool CudaStreams::is_complete(Awaiting& awaiting) noexcept {
   if (gpu_faulted()) return true;
   if (!issued(awaiting.positions)) return false;
+  if (awaiting.until_issued) return true;
   try {
     if (!awaiting.has_events) {
       awaiting.events.clear();

@@ -153,6 +153,9 @@ class CudaStreams {
   /// Calls `then`, which must not throw, when all of these are complete: now, if they are. Throws std::bad_alloc; then
   /// it is never called.
   void when_complete(const StreamPositions& positions, UniqueFunction<void()> then);
+  /// Calls `then`, which must not throw, when the driver can be told to wait for all of these: now, if it can. Throws
+  /// std::bad_alloc; then it is never called.
+  void when_issued(const StreamPositions& positions, UniqueFunction<void()> then);
   /// Issues what can be issued by now, and gives the driver all launches. Returns whether there was anything.
   bool advance();
   /// The driver has not been given all launches.
@@ -266,6 +269,7 @@ class CudaStreams {
     UniqueFunction<void()> then;
     std::vector<std::shared_ptr<CudaEvent>> events{};  // of the positions, when all have been issued
     bool has_events = false;
+    bool until_issued = false;  // and not until they are complete
   };
   [[nodiscard]] bool is_complete(Awaiting& awaiting) noexcept;
   bool call_awaiting() noexcept;

@@ -70,7 +70,9 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   collective.waits = streams.events(waits);
   collective.dependencies = device.communicators().dependencies(awaited);
   streams.note_collective({slot, communicator.last_position().position + 1}, awaited);
+  stream.collectives.prepare();
   const StreamPosition end = communicator.submit(std::move(collective), stream);
+  stream.collectives.add(end);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
 

@@ -7,6 +7,7 @@
 #include <coxswain/runtime/error/failure_reports.hpp>
 #include <coxswain/runtime/error/stream_errors.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
+#include <coxswain/runtime/memory/pending_positions.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
 #include <coxswain/runtime/profile/profile_failures.hpp>
@@ -91,6 +92,7 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   /// Blocks until everything submitted has run.
   void drain() { timeline_->wait(submitted_); }
 
+  PendingPositions collectives;             ///< ends of those that were asked for on this stream, transfers too
   std::size_t persistent_windows = 0;       ///< that are open: new memory is persistent
   CollectiveDependencyTracker awaited;      ///< what the stream has come to wait for
   std::shared_ptr<FailureReports> reports;  ///< where failures go besides; null: nowhere else
@@ -103,6 +105,10 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   /// The failures of what was queued before that piece, as ServerError Unhealthy for the result of a future.
   [[nodiscard]] TakenError take_errors_before(const HostEvent& event, std::source_location site) {
     return StreamErrors::take_for_future(errors_, 2 * event.value, location_, site);
+  }
+  /// Failures before that piece are left to it from now on, until the turn ends. Throws std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<StreamErrors::Turn> begin_turn(const HostEvent& event) const {
+    return std::make_shared<StreamErrors::Turn>(errors_, 2 * event.value);
   }
   /// What that piece itself failed with, for the result of a future.
   [[nodiscard]] TakenError failed(const HostEvent& event, std::exception_ptr error) const noexcept {

@@ -1,0 +1,73 @@
+#include <coxswain/runtime/async/blocked_wait.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+namespace cox::detail {
+
+/// A wait that was seen.
+struct BlockedWait::Seen {
+  std::shared_ptr<Slot> slot;
+  std::uint64_t serial = 0;
+  std::uint32_t device = 0;
+  std::chrono::steady_clock::time_point first{};
+  std::chrono::steady_clock::time_point last{};
+};
+
+/// The slots of the process, which threads that end leave behind until the next look.
+struct BlockedWait::Registration {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Slot>> slots;  // guarded by mutex, as below
+  std::vector<Seen> seen;
+
+  static Registration& of_process() {
+    static auto& made = *new Registration;
+    return made;
+  }
+};
+
+// Without memory the thread shares a slot with others, and may not be seen.
+BlockedWait::Slot& BlockedWait::enroll() noexcept {
+  static Slot shared;
+  try {
+    thread_local std::shared_ptr<Slot> own;
+    own = std::make_shared<Slot>();
+    Registration& all = Registration::of_process();
+    const std::lock_guard lock(all.mutex);
+    all.slots.push_back(own);
+    return *own;
+  } catch (...) {
+    return shared;
+  }
+}
+
+void BlockedWait::observe(std::chrono::steady_clock::time_point now) noexcept {
+  Registration& all = Registration::of_process();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.slots, [](const auto& slot) { return slot.use_count() == 1; });
+  std::erase_if(all.seen, [](const Seen& seen) {
+    return seen.slot->serial.load(std::memory_order_relaxed) != seen.serial ||
+           seen.slot->device.load(std::memory_order_acquire) != seen.device;
+  });
+  for (Seen& seen : all.seen) seen.last = now;
+  try {
+    for (const auto& slot : all.slots) {
+      const std::uint32_t device = slot->device.load(std::memory_order_acquire);
+      const std::uint64_t serial = slot->serial.load(std::memory_order_relaxed);
+      if (device == 0 || std::ranges::any_of(all.seen, [&](const Seen& seen) { return seen.slot == slot; })) continue;
+      all.seen.push_back({slot, serial, device, now, now});
+    }
+  } catch (...) {  // no memory: seen the next time
+  }
+}
+
+bool BlockedWait::has_lasted(DeviceId device, std::chrono::nanoseconds time) noexcept {
+  Registration& all = Registration::of_process();
+  const std::lock_guard lock(all.mutex);
+  return std::ranges::any_of(all.seen, [&](const Seen& seen) {
+    return seen.device == key_of(device) && seen.last - seen.first >= time;
+  });
+}
+
+}  // namespace cox::detail

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <coxswain/device_handle/base/device_id.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+namespace cox::detail {
+
+/// A thread that blocks in a future of a device, while this lives: for those who explain what it waits for (L15).
+/// Costs a few stores to memory of the thread.
+class BlockedWait {
+ public:
+  explicit BlockedWait(DeviceId device) noexcept : outer_(slot().device.load(std::memory_order_relaxed)) {
+    Slot& own = slot();
+    own.serial.store(own.serial.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    own.device.store(key_of(device), std::memory_order_release);  // pairs with the acquire in observe
+  }
+  BlockedWait(const BlockedWait&) = delete;
+  BlockedWait& operator=(const BlockedWait&) = delete;
+  ~BlockedWait() { slot().device.store(outer_, std::memory_order_release); }
+
+  /// Looks which threads block now. Called now and then, by one thread at a time, while somebody wants to know.
+  static void observe(std::chrono::steady_clock::time_point now) noexcept;
+  /// Whether a thread has been seen to block in one wait for the device for so long, up to the last look.
+  [[nodiscard]] static bool has_lasted(DeviceId device, std::chrono::nanoseconds time) noexcept;
+
+ private:
+  struct Slot {
+    std::atomic<std::uint64_t> serial{0};  // of the wait
+    std::atomic<std::uint32_t> device{0};  // 0: none
+  };
+  struct Registration;
+  struct Seen;
+
+  [[nodiscard]] static std::uint32_t key_of(DeviceId device) noexcept {
+    return (std::uint32_t{device.type} << 16U | device.index) + 1;
+  }
+  [[nodiscard]] static Slot& slot() noexcept {
+    thread_local Slot* own = nullptr;
+    if (own == nullptr) own = &enroll();
+    return *own;
+  }
+  [[nodiscard]] static Slot& enroll() noexcept;
+
+  const std::uint32_t outer_;  // of a wait within which this one is
+};
+
+}  // namespace cox::detail
