@@ -25,7 +25,7 @@ struct WaitingOperation {
   QueuedSubmissions arrived;  ///< The ranks that arrived and are not resolved, in the order of arrival.
   std::size_t ranks = 0;      ///< How many arrived.
   std::chrono::steady_clock::time_point deadline{};
-  LaunchGrant grant{};  ///< What its ranks are granted. With a refusal: refused.
+  LaunchGrant grant{};        ///< What its ranks are granted. With a refusal: refused.
   bool is_explained = false;  ///< Whoever waits for it has been told why.
 };
 

@@ -372,7 +372,8 @@ detail::StalledOperation Sequencer::stall(CommunicatorNumber communicator) const
   try {
     const std::lock_guard lock(mutex_);
     const CommunicatorSequence* among = communicators_->find(communicator);
-    if (among != nullptr && among->oldest() != nullptr) return detail::find_stalled_operation(*communicators_, *among, among->timeout());
+    if (among != nullptr && among->oldest() != nullptr)
+      return detail::find_stalled_operation(*communicators_, *among, among->timeout());
   } catch (...) {
     return {};
   }

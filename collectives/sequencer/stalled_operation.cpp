@@ -19,8 +19,7 @@ std::vector<StalledOperation::Missing> missing_from(const CommunicatorSequence& 
 }  // namespace
 
 StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
-                                        const CommunicatorSequence& communicator,
-                                        std::chrono::milliseconds waited) {
+                                        const CommunicatorSequence& communicator, std::chrono::milliseconds waited) {
   const CommunicatorSequence* among = &communicator;
   StalledOperation stall{among->describe(among->oldest_sequence()), {}};
   const bool held = among->complete(*among->oldest());

@@ -65,9 +65,8 @@ void BlockedWait::observe(std::chrono::steady_clock::time_point now) noexcept {
 bool BlockedWait::has_lasted(DeviceId device, std::chrono::nanoseconds time) noexcept {
   Registration& all = Registration::of_process();
   const std::lock_guard lock(all.mutex);
-  return std::ranges::any_of(all.seen, [&](const Seen& seen) {
-    return seen.device == key_of(device) && seen.last - seen.first >= time;
-  });
+  return std::ranges::any_of(
+      all.seen, [&](const Seen& seen) { return seen.device == key_of(device) && seen.last - seen.first >= time; });
 }
 
 }  // namespace cox::detail

@@ -66,9 +66,10 @@ constexpr std::array settings_table{
             "keep histograms of queue wait and run time"},
     Setting{"collectives.timeout", "COX_COLLECTIVES_TIMEOUT", Type::Duration, 1'000'000, day, "10min", "",
             "how long a rank that has asked for a collective, or whose stream has come to it, waits for the others"},
-    Setting{"collectives.explain_after", "COX_COLLECTIVES_EXPLAIN_AFTER", Type::Duration, 0, day, "1s", "",
-            "when a thread that waits for an operation which misses ranks is told so, in the log and on standard error; "
-            "0: never"},
+    Setting{
+        "collectives.explain_after", "COX_COLLECTIVES_EXPLAIN_AFTER", Type::Duration, 0, day, "1s", "",
+        "when a thread that waits for an operation which misses ranks is told so, in the log and on standard error; "
+        "0: never"},
     Setting{"collectives.max_ahead", "COX_COLLECTIVES_MAX_AHEAD", Type::Count, 1, 1ULL << 32U, "1024", "",
             "collectives that a rank may be ahead of the slowest rank of its communicator"},
     Setting{"collectives.recorded", "COX_COLLECTIVES_RECORDED", Type::Count, 1, 1ULL << 24U, "1024", "",

@@ -11,7 +11,6 @@
 #include <coxswain/servers/cuda/collective/completion_order.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 #include <coxswain/servers/cuda/stream/poison_log.hpp>
-#include <coxswain/servers/cuda/stream/shared_outcome.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <array>

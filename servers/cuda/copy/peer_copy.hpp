@@ -5,7 +5,7 @@
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
-#include <coxswain/servers/cuda/stream/shared_outcome.hpp>
+#include <coxswain/servers/cuda/stream/poison_log.hpp>
 
 #include <array>
 #include <cstddef>

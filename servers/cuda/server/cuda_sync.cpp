@@ -89,8 +89,10 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         try {
-          SyncEnd sync{
-              device.facts(), {stream, sequence, site, nullptr, stream->begin_turn(sequence)}, error.error, error.receipt};
+          SyncEnd sync{device.facts(),
+                       {stream, sequence, site, nullptr, stream->begin_turn(sequence)},
+                       error.error,
+                       error.receipt};
           if (!collectives.empty() && sync.end.turn == nullptr)
             sync.end.turn = std::make_shared<StreamErrors::Turn>(stream->errors(), sequence);
           std::vector<std::shared_ptr<CudaEvent>> events;

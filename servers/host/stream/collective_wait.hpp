@@ -27,8 +27,7 @@ class CollectiveWait final : private Timeline::Waiter, public std::enable_shared
     while (!ends_.empty()) {
       awaited_ = std::move(ends_.back());
       ends_.pop_back();
-      if (awaited_.timeline != nullptr && awaited_.timeline->notify_at(awaited_.value, *this))
-        return;  // goes on there
+      if (awaited_.timeline != nullptr && awaited_.timeline->notify_at(awaited_.value, *this)) return;  // goes on there
     }
     const std::shared_ptr<CollectiveWait> self = std::move(self_);
     then_();
