@@ -63,7 +63,7 @@ struct TwoRanks {
   [[nodiscard]] Numbers found(std::size_t rank) {
     auto& client = fleet[rank];
     const auto resource = client.get_resource(memory[rank]);
-    return Fleet::Backend::peek(client, resource).template to_vector<std::int32_t>();
+    return Fleet::Backend::peek(client, resource.resource).template to_vector<std::int32_t>();
   }
 
   Fleet fleet{2};
@@ -162,7 +162,7 @@ TEMPLATE_TEST_CASE("L15: a thread that waits for a rank before it submits for an
   LogLines log(LogSubsystem::Collectives, LogLevel::Warn);
   Ranks ranks(Ranks::Kind::Collective);
   ranks.submit(0);
-  std::thread waiting([&] { get_soon(ranks.fleet[0].sync()); });
+  std::thread waiting([end = ranks.fleet[0].sync()]() mutable { get_soon(std::move(end)); });
   const auto explanation = [&] {
     for (const std::string& line : log.get())
       if (mentions(line, {"a thread waits for " + ranks.fleet.devices()[0].to_string(), "all_reduce",
@@ -170,8 +170,14 @@ TEMPLATE_TEST_CASE("L15: a thread that waits for a rank before it submits for an
         return true;
     return false;
   };
-  wait_until(explanation);
+  std::exception_ptr failure;
+  try {
+    wait_until(explanation);
+  } catch (...) {
+    failure = std::current_exception();
+  }
   ranks.submit(1);
   waiting.join();
+  REQUIRE(failure == nullptr);
   get_soon(ranks.fleet[1].sync());
 }

@@ -58,7 +58,6 @@ class Client {
         // Relaxed: the flag guards nothing.
         if (stop.load(std::memory_order_relaxed) || book_.truth().violations().any()) break;
         plan = program_.at(number);
-        if (!KernelsOf<Compute>::poisons && plan.fault == Fault::Poison) plan.fault = Fault::None;
         activity.operation.store(plan.operation, std::memory_order_relaxed);
         activity.device.store(static_cast<std::uint32_t>(plan.device), std::memory_order_relaxed);
         if (is_collective(plan.operation))

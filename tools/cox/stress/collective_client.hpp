@@ -212,7 +212,7 @@ std::vector<std::shared_ptr<Round>> CollectiveClient<Backend>::make_rounds(const
     round->ticket = tickets_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, Truth::round_stream);
     if (plan.fault == Fault::Missing || plan.fault == Fault::Mismatch) round->fault = plan.fault;
     round->faulty_rank = faulty;
-    if (KernelsOf<Compute>::poisons && plan.fault == Fault::Poison) poison(*round);
+    if (plan.fault == Fault::Poison) poison(*round);
     if (i > 0) round->missing_before = rounds.front();
     rounds.push_back(std::move(round));
   }

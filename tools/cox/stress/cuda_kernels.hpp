@@ -15,8 +15,6 @@ namespace cox::stress {
 /// On GPUs.
 template <>
 struct StressKernels<CudaKernel> {
-  static constexpr bool poisons = false;
-
   CudaKernel fill;
   CudaKernel iota;
   CudaKernel flip;

@@ -210,8 +210,7 @@ std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
   const Buffer& x = pick_buffer(plan, client, random);
   touch(plan, y.bytes() + x.bytes());
   if (plan.fault == Fault::Throw) return stream.launch_throwing(y, ticket(plan, index));
-  if constexpr (KernelsOf<Compute>::poisons)
-    if (plan.fault == Fault::Poison) return use_poisoned(plan, index, random);
+  if (plan.fault == Fault::Poison) return use_poisoned(plan, index, random);
 
   auto step = KernelStep<typename Compute::Kernel>::choose(y, x, random);
   CubeCount count = CubeCount::of_1d(step.cubes);

@@ -16,8 +16,6 @@ namespace cox::stress {
 /// On host devices.
 template <>
 struct StressKernels<HostKernel> {
-  static constexpr bool poisons = true;
-
   HostKernel fill;
   HostKernel iota;
   HostKernel flip;

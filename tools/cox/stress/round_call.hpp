@@ -28,8 +28,7 @@ class RoundCall {
   /// Asks for them. Leaves in the round where the results will be.
   void make() {
     for (const RoundPart& part : parts_) buffers_.push_back(prepare(part));
-    if constexpr (KernelsOf<Compute>::poisons)
-      if (round_.fault == Fault::Poison && round_.faulty_rank == rank_) poison();
+    if (round_.fault == Fault::Poison && round_.faulty_rank == rank_) poison();
     RoundRank& mine = round_.ranks[rank_];
     mine.results.resize(parts_.size());
     if (parts_.front().operation == CollectiveOperation::Send) {

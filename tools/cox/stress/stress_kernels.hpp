@@ -12,8 +12,7 @@ namespace cox::stress {
 /// - arguments(y, a), arguments(y, x, a): of buffers of the stress.
 /// - stall(client, time): launches a kernel that takes that long.
 /// - launch_failing(client, y, client number, sequence): launches what fails with LaunchError KernelFailed, whose cause
-///   is the InjectedFault with that tag. It writes nothing.
-/// - poisons: y is poisoned by that (L14).
+///   is the InjectedFault with that tag. It writes nothing, and y is poisoned (L14).
 template <class Kernel>
 struct StressKernels;
 
