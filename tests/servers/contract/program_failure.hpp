@@ -1,11 +1,14 @@
 #pragma once
 
+#include <coxswain/runtime/error/launch_error.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,9 +20,16 @@ class ProgramCause {
  public:
   using Causes = std::vector<std::shared_ptr<ProgramCause>>;
 
-  ProgramCause() = default;
+  explicit ProgramCause(std::size_t step) : text_("step " + std::to_string(step)) {}
   /// One of these: the operation would have read memory that is poisoned with all of them.
-  explicit ProgramCause(Causes causes) : causes_(std::move(causes)) {}
+  explicit ProgramCause(Causes causes) : causes_(std::move(causes)) {
+    for (const auto& cause : causes_) text_ += (text_.empty() ? "" : " or ") + cause->text_;
+  }
+
+  /// Those that it may be; none: it is itself one operation's.
+  [[nodiscard]] const Causes& causes() const noexcept { return causes_; }
+  /// "step 12"
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
   /// A report says that this is the exception. Returns whether it can be.
   [[nodiscard]] bool confirm(const std::exception_ptr& error) {
@@ -43,16 +53,11 @@ class ProgramCause {
   mutable std::mutex mutex_;
   std::exception_ptr error_;  // guarded by mutex_; null: no report yet
   const Causes causes_;
+  std::string text_;
 };
 
 /// The cause of an operation that would have read memory with these, of which some may be null; null if all are.
-[[nodiscard]] inline std::shared_ptr<ProgramCause> join(ProgramCause::Causes causes) {
-  std::erase(causes, nullptr);
-  std::ranges::sort(causes);
-  causes.erase(std::ranges::unique(causes).begin(), causes.end());
-  if (causes.size() < 2) return causes.empty() ? nullptr : std::move(causes.front());
-  return std::make_shared<ProgramCause>(std::move(causes));
-}
+[[nodiscard]] std::shared_ptr<ProgramCause> join(const ProgramCause::Causes& causes);
 
 /// A failure that the stream of a program has to report.
 struct ProgramFailure {
@@ -63,7 +68,16 @@ struct ProgramFailure {
     WriteSize,      ///< a write of a wrong size
     MissingFile,    ///< a write from a file that is not there
     Poisoned,       ///< an operation that would have read poisoned memory
+    LateOrPoisoned,
+    RankFailed,  ///< a collective or transfer of which a rank would have read poisoned memory
   };
+
+  [[nodiscard]] static const char* text_of(Kind kind) noexcept;
+  /// "an operation on poisoned memory, step 20, from step 12"
+  [[nodiscard]] std::string text() const;
+  /// Whether `error` is this failure. Learns from it which exception the first cause is. `late_kind`: of the backend.
+  [[nodiscard]] bool is(const std::exception_ptr& error, LaunchError::Kind late_kind) const;
+
   Kind kind = Kind::Poisoned;
   std::shared_ptr<ProgramCause> cause;  ///< of what the operation should have written
   std::size_t step = 0;

@@ -134,11 +134,11 @@ void RandomProgram<Backend>::submit_launch(const ProgramJob& job, std::vector<Ar
   const Kernel& kernel = counts ? count_kernel_ : kernels_[static_cast<std::size_t>(&job - program_jobs.data())];
   client.launch(kernel, std::move(cubes.count), std::move(given));
 
-  std::shared_ptr<ProgramCause> cause = fault == Fault::ArgumentCount ? nullptr : join(std::move(read));
+  std::shared_ptr<ProgramCause> cause = fault == Fault::ArgumentCount ? nullptr : join(read);
   if (cause != nullptr || fault != Fault::None) {
     auto kind = ProgramFailure::Kind::Poisoned;
     if (cause == nullptr) {
-      cause = std::make_shared<ProgramCause>();
+      cause = std::make_shared<ProgramCause>(step_);
       kind = fault == Fault::CubeCount ? ProgramFailure::Kind::CubeCount : ProgramFailure::Kind::ArgumentCount;
     }
     for (const Argument* argument : written) argument->window.region->storage->poison_with(cause);

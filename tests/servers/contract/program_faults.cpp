@@ -2,8 +2,6 @@
 
 #include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 
 #include <algorithm>
@@ -15,43 +13,6 @@ namespace {
 constexpr std::size_t most_unsettled = 48;
 
 using Kind = ProgramFailure::Kind;
-
-/// Whether an operation that fails in this way fails with `error`.
-template <class Backend>
-bool is_of_kind(const std::exception_ptr& error, Kind kind) {
-  switch (kind) {
-    case Kind::ArgumentCount: return find_cause<LaunchError>(error, LaunchError::Kind::ArgumentCount) != nullptr;
-    case Kind::CubeCount: return find_cause<LaunchError>(error, LaunchError::Kind::TooManyResources) != nullptr;
-    case Kind::Late: return find_cause<LaunchError>(error, Backend::late_kind) != nullptr;
-    case Kind::WriteSize: return find_cause<IoError>(error, IoError::Kind::SizeMismatch) != nullptr;
-    case Kind::MissingFile: return find_cause<IoError>(error, IoError::Kind::FileUnreadable) != nullptr;
-    case Kind::Poisoned: return find_cause<IoError>(error, IoError::Kind::Poisoned) != nullptr;
-  }
-  return false;
-}
-
-const char* text_of(Kind kind) {
-  switch (kind) {
-    case Kind::ArgumentCount: return "a launch with too many buffers";
-    case Kind::CubeCount: return "a launch with too large a cube count";
-    case Kind::Late: return "a kernel that fails";
-    case Kind::WriteSize: return "a write of a wrong size";
-    case Kind::MissingFile: return "a write from a missing file";
-    case Kind::Poisoned: return "an operation on poisoned memory";
-  }
-  return "";
-}
-
-/// `error` is the operation's own failure, or about memory that the first cause has poisoned.
-template <class Backend>
-bool is_failure(const std::exception_ptr& error, const ProgramFailure& failure) {
-  if (!is_of_kind<Backend>(error, failure.kind)) return false;
-  // Of a file the memory keeps what the copy failed with, and the stream may report more: which upload it was.
-  if (failure.kind == Kind::MissingFile) return true;
-  if (failure.kind != Kind::Poisoned)
-    return find_cause<IoError>(error, IoError::Kind::Poisoned) == nullptr && failure.cause->confirm(error);
-  return failure.cause->confirm(find_cause<IoError>(error, IoError::Kind::Poisoned)->cause());
-}
 
 }  // namespace
 
@@ -85,8 +46,8 @@ void RandomProgram<Backend>::fail() {
       cause = window.region->storage->poison();  // it may read the window, and does not run then
       if (cause != nullptr) kind = Kind::Poisoned;
   }
-  if (cause == nullptr) cause = std::make_shared<ProgramCause>();
-  window.region->touch(step_, client.stream_id().value, text_of(kind));
+  if (cause == nullptr) cause = std::make_shared<ProgramCause>(step_);
+  window.region->touch(step_, client.stream_id().value, ProgramFailure::text_of(kind));
   window.region->storage->poison_with(cause);
   note_failure(client, kind, cause);
 }
@@ -173,8 +134,8 @@ void RandomProgram<Backend>::require_poisoned(const std::exception_ptr& error, c
     causes.push_back(each.poison);
     buffers += "\n  buffer " + std::to_string(each.region) + ":" + history_of(each.touches);
   }
-  const ProgramFailure failure{Kind::Poisoned, join(std::move(causes)), step_};
-  if (error != nullptr && find_cause<ServerError>(error) == nullptr && is_failure<Backend>(error, failure)) return;
+  const ProgramFailure failure{Kind::Poisoned, join(causes), step_};
+  if (error != nullptr && find_cause<ServerError>(error) == nullptr && failure.is(error, Backend::late_kind)) return;
   failure_ = read + (error == nullptr ? " handed out poisoned memory" : " has another failure: " + describe(error)) +
              "; poisoned:" + buffers;
 }
@@ -185,14 +146,12 @@ void RandomProgram<Backend>::require_failures(const std::exception_ptr& error,
   const auto* const found = find_cause<ServerError>(error, ServerError::Kind::Unhealthy);
   const std::size_t count = found == nullptr ? 0 : found->errors().size();
   std::size_t right = 0;
-  while (right < count && right < failures.size() && is_failure<Backend>(found->errors()[right], failures[right]))
+  while (right < count && right < failures.size() && failures[right].is(found->errors()[right], Backend::late_kind))
     ++right;
   if (right == count && right == failures.size()) return;
   failure_ = what + " has " + std::to_string(count) + " failures of " + std::to_string(failures.size()) +
              ", of which " + std::to_string(right) + " are right; the next should be";
-  failure_ += right == failures.size() ? std::string(" none")
-                                       : std::string(" ") + text_of(failures[right].kind) + ", of step " +
-                                             std::to_string(failures[right].step);
+  failure_ += right == failures.size() ? std::string(" none") : std::string(" ") + failures[right].text();
   if (error != nullptr) failure_ += ": " + describe(right < count ? found->errors()[right] : error);
 }
 
