@@ -93,12 +93,12 @@ class Execution {
   using Outcome = CollectiveProgram::Outcome;
   using Content = CollectiveProgram::Content;
 
-  Execution(const ProgramShape& shape, bool keeps_first_cause) : keeps_first_cause_(keeps_first_cause) {
+  Execution(const ProgramShape& shape, const CollectiveProgram::Promises& promises) : promises_(promises) {
     outcome_.buffers.resize(shape.devices);
     outcome_.failures.assign(shape.devices, std::vector<std::vector<ProgramFailure>>(shape.streams));
     for (std::size_t device = 0; device < shape.devices; ++device)
       for (std::size_t buffer = 0; buffer < shape.buffers; ++buffer)
-        outcome_.buffers[device].push_back({CollectiveProgram::initial(device, buffer), nullptr});
+        outcome_.buffers[device].push_back({CollectiveProgram::initial(device, buffer)});
   }
 
   void run(const ProgramStep& step, std::size_t number) {
@@ -116,15 +116,15 @@ class Execution {
       case StepKind::Copy: {
         const Content& source = outcome_.buffers[part.device][part.source];
         if (!is_refused(part, {source.poison, step.overwrites ? nullptr : content.poison}))
-          content = {source.numbers, nullptr};
+          content = {source.numbers, nullptr, source.is_known};
         break;
       }
       case StepKind::Overwrite:
       case StepKind::Write:
         std::fill_n(content.numbers.begin() + static_cast<std::ptrdiff_t>(step.first), step.count, step.number);
-        if (is_whole) content.poison = nullptr;
+        if (is_whole) content = {std::move(content.numbers)};
         break;
-      case StepKind::Renew: content = {CollectiveProgram::Buffer(buffer_elements, step.number), nullptr}; break;
+      case StepKind::Renew: content = {CollectiveProgram::Buffer(buffer_elements, step.number)}; break;
       case StepKind::Read: outcome_.reads[number] = content; break;
       case StepKind::Accept: content.poison = nullptr; break;
       case StepKind::Fail: fail(step, content); break;
@@ -136,9 +136,12 @@ class Execution {
  private:
   void run_together(const ProgramStep& step) {
     ProgramCause::Causes causes;
+    bool is_known = true;
     for (std::size_t rank = 0; rank < step.parts.size(); ++rank) {
-      const ProgramStep::Part& part = step.parts[rank];
-      if (reads_source(step, rank)) causes.push_back(outcome_.buffers[part.device][part.source].poison);
+      if (!reads_source(step, rank)) continue;
+      const Content& source = outcome_.buffers[step.parts[rank].device][step.parts[rank].source];
+      causes.push_back(source.poison);
+      is_known = is_known && source.is_known;
     }
     const auto cause = join(causes);
     if (cause == nullptr) communicate(step, outcome_.buffers);
@@ -146,13 +149,15 @@ class Execution {
     const std::size_t written = step.count * (facts.output_of_all_size ? step.parts.size() : 1);
     for (std::size_t rank = 0; rank < step.parts.size(); ++rank) {
       const ProgramStep::Part& part = step.parts[rank];
-      std::shared_ptr<ProgramCause>& poison = outcome_.buffers[part.device][part.destination].poison;
+      Content& to = outcome_.buffers[part.device][part.destination];
       if (cause != nullptr) note_failure(part, ProgramFailure::Kind::RankFailed, cause);
       if (!writes_destination(step, rank)) continue;
       if (cause != nullptr) {
-        add(poison, cause);
+        poison(to, cause);
       } else if (step.kind == StepKind::Collective && written == buffer_elements) {
-        poison = nullptr;  // a group writes it in two parts
+        to = {std::move(to.numbers), nullptr, is_known};
+      } else {  // also of a group, which writes it in two parts
+        to.is_known = to.is_known && is_known;
       }
     }
   }
@@ -161,12 +166,17 @@ class Execution {
   bool is_refused(const ProgramStep::Part& part, const ProgramCause::Causes& causes) {
     const auto cause = join(causes);
     if (cause == nullptr) return false;
-    add(outcome_.buffers[part.device][part.destination].poison, cause);
+    poison(outcome_.buffers[part.device][part.destination], cause);
     note_failure(part, ProgramFailure::Kind::Poisoned, cause);
     return true;
   }
+  // Of an operation that is refused.
+  void poison(Content& content, const std::shared_ptr<ProgramCause>& cause) const {
+    add(content.poison, cause);
+    content.is_known = content.is_known && promises_.keeps_contents;
+  }
   void add(std::shared_ptr<ProgramCause>& poison, const std::shared_ptr<ProgramCause>& cause) const {
-    if (poison == nullptr || !keeps_first_cause_) poison = join({poison, cause});
+    if (poison == nullptr || !promises_.keeps_first_cause) poison = join({poison, cause});
   }
   void fail(const ProgramStep& step, Content& content) {
     const auto cause = std::make_shared<ProgramCause>(number_);
@@ -176,7 +186,7 @@ class Execution {
       return note_failure(step.parts[0], step.failure, cause);
     // A kernel may read the memory: it is not run.
     note_failure(step.parts[0],
-                 keeps_first_cause_ ? ProgramFailure::Kind::Poisoned : ProgramFailure::Kind::LateOrPoisoned,
+                 promises_.keeps_first_cause ? ProgramFailure::Kind::Poisoned : ProgramFailure::Kind::LateOrPoisoned,
                  content.poison);
   }
   void note_failure(const ProgramStep::Part& part, ProgramFailure::Kind kind,
@@ -184,7 +194,7 @@ class Execution {
     outcome_.failures[part.device][part.stream].push_back({kind, cause, number_});
   }
 
-  const bool keeps_first_cause_;
+  const CollectiveProgram::Promises promises_;
   Outcome outcome_;
   std::size_t number_ = 0;  // of the step
 };
@@ -244,6 +254,7 @@ void CollectiveProgram::choose_local(ProgramStep& step, Random& random) const {
   }
   step.failure = failures[below(random, std::size(failures))];
   step.overwrites = chance(random, 0.5);
+  step.is_held_up = chance(random, 0.3);
   if (step.kind == Copy) part.destination = (part.source + 1) % shape_.buffers;
   // Nothing fails on the stream of the reads: each reports its own failure.
   if (step.kind == Read) part.stream = shape_.streams + 1;
@@ -323,8 +334,8 @@ CollectiveProgram::Buffer CollectiveProgram::initial(std::size_t device, std::si
   return numbers;
 }
 
-CollectiveProgram::Outcome CollectiveProgram::outcome(bool keeps_first_cause) const {
-  Execution execution(shape_, keeps_first_cause);
+CollectiveProgram::Outcome CollectiveProgram::outcome(const Promises& promises) const {
+  Execution execution(shape_, promises);
   for (std::size_t step = 0; step < steps_.size(); ++step) execution.run(steps_[step], step);
   return std::move(execution).outcome();
 }

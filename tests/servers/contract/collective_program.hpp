@@ -70,6 +70,7 @@ struct ProgramStep {
   bool overwrites = false;                                             ///< of Copy: declared so
   ProgramFailure::Kind failure = ProgramFailure::Kind::ArgumentCount;  ///< of Fail
   bool to_client = false;                                              ///< of Send: as one call of the sender's
+  bool is_held_up = false;  ///< of Fail: its stream waits until all calls have been made
   std::vector<Part> parts;  ///< of each device that takes part, in the order of ranks
 };
 using StepKind = ProgramStep::Kind;
@@ -93,15 +94,20 @@ class CollectiveProgram {
   [[nodiscard]] static Buffer initial(std::size_t device, std::size_t buffer);
   struct Content {
     Buffer numbers;
-    std::shared_ptr<ProgramCause> poison;  ///< null: good
+    std::shared_ptr<ProgramCause> poison = nullptr;  ///< null: good
+    bool is_known = true;  ///< false: made from what an operation on poisoned memory may have left, which was accepted
   };
   struct Outcome {
     std::vector<std::vector<Content>> buffers;                       ///< of each device, at the end
     std::vector<std::vector<std::vector<ProgramFailure>>> failures;  ///< of each device and stream, in its order
     std::map<std::size_t, Content> reads;                            ///< by step
   };
-  /// `keeps_first_cause`: see the fleets.
-  [[nodiscard]] Outcome outcome(bool keeps_first_cause) const;
+  /// What a fleet promises: see there.
+  struct Promises {
+    bool keeps_first_cause = true;
+    bool keeps_contents = true;
+  };
+  [[nodiscard]] Outcome outcome(const Promises& promises) const;
 
  private:
   using Random = std::mt19937_64;
