@@ -22,6 +22,9 @@ class CudaFleet {
   [[nodiscard]] static std::size_t max_devices() { return std::min<std::size_t>(enumerate_cuda_devices().size(), 6); }
   static constexpr bool late_rank_writes = true;  // a kernel that waits in a stream cannot be taken back
   static constexpr bool starts_when_given = true;
+  static constexpr bool keeps_first_cause = false;
+  static constexpr bool keeps_contents = false;
+  static constexpr bool reports_once = false;
   static constexpr std::size_t slowness = 15;
   class Hold {
    public:

@@ -33,6 +33,13 @@ class HostFleet {
   static constexpr bool late_rank_writes = false;
   /// Whether an operation has started when its device has been given it, though the stream has not come to it.
   static constexpr bool starts_when_given = false;
+  /// Whether memory that several failed operations should have written keeps the cause of the first in the order of the
+  /// program, and not of the one whose failure is known first.
+  static constexpr bool keeps_first_cause = true;
+  /// Whether no operation runs over poisoned memory, so that what is accepted is what it was.
+  static constexpr bool keeps_contents = true;
+  /// Whether a launch that fails on its own is not reported again when a collective before it fails.
+  static constexpr bool reports_once = true;
   /// How many times longer than here it takes to open communicators.
   static constexpr std::size_t slowness = 1;
   /// Holds a device's stream up until it is opened: launch(client) it, wait_until_entered(), open().

@@ -15,7 +15,7 @@ std::size_t on_device(std::size_t bytes) {
 
 template <class Backend>
 std::shared_ptr<ProgramStorage> RandomProgram<Backend>::storage_of(std::size_t bytes) {
-  auto storage = std::make_shared<ProgramStorage>(on_device<typename Backend::Server>(bytes));
+  auto storage = std::make_shared<ProgramStorage>(on_device<typename Backend::Server>(bytes), bytes);
   storage->move_to(&account_);
   return storage;
 }

@@ -2,7 +2,9 @@
 
 #include <coxswain/runtime/base/shape.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
+#include <coxswain/tests/servers/contract/program_failure.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -23,10 +25,11 @@ struct ProgramAccount {
   std::size_t dropped_allocations = 0;
 };
 
-/// One allocation in the account of the program that has its handles.
+/// One allocation in the account of the program that has its handles, and whether its contents are good (L14).
 class ProgramStorage {
  public:
-  explicit ProgramStorage(std::size_t bytes) : bytes_(bytes) {}
+  /// `bytes`: in the account; `size`: of the allocation.
+  ProgramStorage(std::size_t bytes, std::size_t size) : bytes_(bytes), size_(size) {}
   ProgramStorage(const ProgramStorage&) = delete;
   ProgramStorage& operator=(const ProgramStorage&) = delete;
   ~ProgramStorage() {
@@ -44,6 +47,15 @@ class ProgramStorage {
     ++account_->allocations;
   }
 
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Null: the contents are good.
+  [[nodiscard]] const std::shared_ptr<ProgramCause>& poison() const noexcept { return poison_; }
+  /// An operation that should have written it has failed. The first cause stays.
+  void poison_with(const std::shared_ptr<ProgramCause>& cause) {
+    if (poison_ == nullptr) poison_ = cause;
+  }
+  void heal() noexcept { poison_ = nullptr; }
+
  private:
   void leave() const {
     account_->bytes -= bytes_;
@@ -51,7 +63,9 @@ class ProgramStorage {
   }
 
   std::size_t bytes_;
+  std::size_t size_;
   ProgramAccount* account_ = nullptr;
+  std::shared_ptr<ProgramCause> poison_;
 };
 
 /// Something a program did with a region.
@@ -62,6 +76,18 @@ struct ProgramTouch {
 };
 /// The last of them; the oldest is overwritten.
 using ProgramTouches = std::array<ProgramTouch, 12>;
+
+/// One line each, in order.
+inline std::string history_of(const ProgramTouches& touches) {
+  std::vector<ProgramTouch> sorted(touches.begin(), touches.end());
+  std::ranges::sort(sorted, {}, &ProgramTouch::step);
+  std::string text;
+  for (const ProgramTouch& touch : sorted)
+    if (touch.what != nullptr)
+      text +=
+          "\n    step " + std::to_string(touch.step) + ": " + touch.what + " on stream " + std::to_string(touch.stream);
+  return text;
+}
 
 /// What one buffer of the program must hold.
 struct ProgramRegion {
@@ -77,6 +103,8 @@ struct ProgramRegion {
   std::size_t touched = 0;
 
   [[nodiscard]] std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words)); }
+  /// Null: the contents are good.
+  [[nodiscard]] std::shared_ptr<ProgramCause> poison() const { return storage ? storage->poison() : nullptr; }
   void touch(std::size_t step, std::uint64_t stream, const char* what) {
     if (!constant) touches[touched++ % touches.size()] = {step, stream, what};
   }
@@ -90,6 +118,9 @@ struct ProgramWindow {
 
   [[nodiscard]] std::size_t size() const noexcept { return handle.size_in_used(); }
   [[nodiscard]] bool is_whole() const noexcept { return size() == region->words.size() * 4; }
+  [[nodiscard]] bool is_whole_allocation() const noexcept {
+    return region->storage && size() == region->storage->size();
+  }
   [[nodiscard]] std::span<std::byte> bytes() const { return region->bytes().subspan(offset, size()); }
   [[nodiscard]] std::span<std::uint32_t> words() const {
     return std::span(region->words).subspan(offset / 4, size() / 4);

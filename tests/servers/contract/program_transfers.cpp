@@ -14,6 +14,7 @@ void RandomProgram<Backend>::write() {
   auto words = any_words(window.size() / 4);
   std::ranges::copy(words, window.words().begin());
   window.region->touch(step_, client.stream_id().value, "write");
+  if (window.is_whole_allocation()) window.region->storage->heal();
   client.write(window.handle, Bytes::from_vector(std::move(words)));
 }
 
@@ -50,12 +51,15 @@ void RandomProgram<Backend>::write_rows() {
   const auto dense = std::as_bytes(std::span(words)).first(rows.rows * rows.row);
   scatter(dense, window.bytes(), rows);
   region.touch(step_, client.stream_id().value, "write rows");
+  // Padding belongs to the row before it.
+  if (window.is_whole_allocation() && rows.rows * rows.pitch >= window.size()) region.storage->heal();
   client.write_tensor(std::move(to), Bytes::copy_of(dense));
 }
 
 template <class Backend>
 void RandomProgram<Backend>::read() {
   const Client& client = any_stream();
+  if (one_in(2)) expect_sync(client);  // the read does not report failures before it, so that its bytes are compared
   std::vector<Handle> handles;
   std::vector<Expected> expected;
   for (std::size_t count = between(1, 3); count > 0; --count) {
@@ -72,6 +76,7 @@ void RandomProgram<Backend>::read() {
 template <class Backend>
 void RandomProgram<Backend>::read_rows() {
   const Client& client = any_stream();
+  if (one_in(2)) expect_sync(client);
   std::vector<CopyDescriptor> tensors;
   std::vector<Expected> expected;
   for (std::size_t count = between(1, 3); count > 0; --count) {
@@ -98,7 +103,10 @@ void RandomProgram<Backend>::read_now() {
   const Client& client = any_stream();
   std::vector<Expected> expected;
   expected.push_back(expected_of(window, {window.bytes().begin(), window.bytes().end()}, client));
-  compare(client.read({window.handle}), expected, step_, client.stream_id().value);
+  if (one_in(2)) settle(client);
+  std::vector<ProgramFailure> failures = std::exchange(due_of(client).failures, {});
+  check({client.read_async(std::vector<Handle>{window.handle}), std::move(expected), std::move(failures), step_,
+         client.stream_id().value});
 }
 
 COX_INSTANTIATE_RANDOM_PROGRAM

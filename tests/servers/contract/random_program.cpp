@@ -13,17 +13,6 @@ constexpr std::size_t count_regions = 6;
 constexpr std::size_t hot_windows = 12;
 constexpr std::size_t steps_between_swaps = 64;
 
-std::string history_of(const ProgramTouches& touches) {
-  std::vector<ProgramTouch> sorted(touches.begin(), touches.end());
-  std::ranges::sort(sorted, {}, &ProgramTouch::step);
-  std::string text;
-  for (const ProgramTouch& touch : sorted)
-    if (touch.what != nullptr)
-      text +=
-          "\n    step " + std::to_string(touch.step) + ": " + touch.what + " on stream " + std::to_string(touch.stream);
-  return text;
-}
-
 }  // namespace
 
 template <class Backend>
@@ -31,6 +20,7 @@ RandomProgram<Backend>::RandomProgram(const Client& client, const Options& optio
     : options_(options),
       random_(options.seed),
       streams_(options.streams, client),
+      due_(options.streams),
       next_region_((options.seed << 32U) + 1) {
   for (Client& stream : streams_) stream.set_stream(StreamId::allocate());
   for (const ProgramJob& job : program_jobs) kernels_.push_back(program_kernel<Backend>(job));
@@ -51,6 +41,7 @@ std::string RandomProgram<Backend>::run() {
     }
     if (failure_.empty()) {
       std::ranges::copy(counts_, std::back_inserter(windows_));
+      settle();
       for (const ProgramWindow& window : windows_) {
         if (!window.region->defined) continue;
         const Client& client = any_stream();
@@ -59,6 +50,7 @@ std::string RandomProgram<Backend>::run() {
         expect(client.read_async(std::vector<Handle>{window.handle}), std::move(expected), client);
       }
       while (!downloads_.empty()) check(downloads_.size() - 1);
+      if (failure_.empty()) check_handles();
     }
     windows_.clear();
     counts_.clear();
@@ -74,6 +66,9 @@ void RandomProgram<Backend>::step() {
   if (exchange_ && step_ % steps_between_swaps == 0) return swap_windows();
   if (one_in(8) && !downloads_.empty()) check(below(downloads_.size()));
   if (windows_.size() < 16) return allocate();
+  // Else most memory would soon be poisoned.
+  if (const ProgramWindow window = windows_[any_window()]; window.region->poison()) return heal(window);
+  if (options_.failures && one_in(80)) return fail();
   const std::size_t choice = below(1000);
   if (choice < 110) return allocate();
   if (choice < 190) return write();
@@ -126,7 +121,8 @@ template <class Backend>
 typename RandomProgram<Backend>::Expected RandomProgram<Backend>::expected_of(const ProgramWindow& window,
                                                                               std::vector<std::byte> bytes,
                                                                               const Client& client) {
-  Expected expected{window.region->id, window.offset, std::move(bytes), window.region->touches};
+  Expected expected{window.region->id, window.offset, std::move(bytes), window.region->poison(),
+                    window.region->touches};
   window.region->touch(step_, client.stream_id().value, "read");
   return expected;
 }
@@ -134,8 +130,12 @@ typename RandomProgram<Backend>::Expected RandomProgram<Backend>::expected_of(co
 template <class Backend>
 void RandomProgram<Backend>::expect(Future<std::vector<Bytes>> future, std::vector<Expected> expected,
                                     const Client& client) {
-  if (one_in(32)) return;  // dropped unseen
-  downloads_.push_back({std::move(future), std::move(expected), step_, client.stream_id().value});
+  std::vector<ProgramFailure> failures = std::exchange(due_of(client).failures, {});
+  // What a dropped future had to report is the stream's again.
+  const bool fails =
+      !failures.empty() || std::ranges::any_of(expected, [](const Expected& each) { return each.poison != nullptr; });
+  if (!fails && one_in(32)) return;  // dropped unseen
+  downloads_.push_back({std::move(future), std::move(expected), std::move(failures), step_, client.stream_id().value});
   if (downloads_.size() > downloads_in_flight) check(below(downloads_.size()));
 }
 
@@ -144,15 +144,12 @@ void RandomProgram<Backend>::check(std::size_t index) {
   Download download = std::move(downloads_[index]);
   std::swap(downloads_[index], downloads_.back());
   downloads_.pop_back();
-  compare(download.future.get(), download.expected, download.step, download.stream);
+  check(std::move(download));
 }
 
 template <class Backend>
 void RandomProgram<Backend>::compare(const std::vector<Bytes>& found, const std::vector<Expected>& expected,
-                                     std::size_t step, std::uint64_t stream) {
-  if (!failure_.empty()) return;
-  const std::string read =
-      here() + ": the read of step " + std::to_string(step) + " on stream " + std::to_string(stream);
+                                     const std::string& read) {
   if (found.size() != expected.size()) {
     failure_ = read + " brought " + std::to_string(found.size()) + " buffers of " + std::to_string(expected.size());
     return;
@@ -190,9 +187,12 @@ void RandomProgram<Backend>::make_room(std::size_t bytes) {
 // When every stream has met, all that was dropped before has been given back (L11).
 template <class Backend>
 void RandomProgram<Backend>::settle() {
-  std::vector<Future<void>> met;
-  for (const Client& stream : streams_) met.push_back(stream.sync());
-  for (Future<void>& future : met) future.get();
+  std::vector<Download> met;
+  for (const Client& stream : streams_) {
+    Due due = std::exchange(due_of(stream), {});
+    met.push_back({stream.sync(), {}, std::move(due.failures), step_, stream.stream_id().value});
+  }
+  for (Download& each : met) check(std::move(each));
   account_.dropped_bytes = 0;
   account_.dropped_allocations = 0;
 }
@@ -219,12 +219,15 @@ void RandomProgram<Backend>::drop_window(std::size_t index) {
 template <class Backend>
 void RandomProgram<Backend>::meet() {
   const Client& client = any_stream();
-  switch (below(8)) {
+  const std::size_t choice = below(8);
+  // Those throw the failures that are known, which may be of work queued before reads that are to report them.
+  if ((choice == 1 || choice == 2) && due_of(client).unsettled != 0) settle(client);
+  switch (choice) {
     case 0: client.memory_cleanup(); break;
     case 1: (void)client.memory_usage(); break;
     case 2: client.flush(); break;
-    case 3: client.sync().get(); break;
-    default: (void)client.sync(); break;
+    case 3: settle(client); break;
+    default: expect_sync(client); break;
   }
 }
 

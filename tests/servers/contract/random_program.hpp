@@ -6,11 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cox::test {
@@ -25,12 +27,15 @@ struct RandomProgramOptions {
   std::size_t bytes = std::size_t{64} << 20U;
   std::size_t allocations = 400;
   std::size_t largest = std::size_t{256} << 10U;  ///< bytes of a buffer
+  bool failures = true;                           ///< some of the operations fail
 };
 
 /// A random program on several streams of one device: allocations, uploads, launches on windows that share
-/// allocations, downloads looked at some time later, handles dropped while work with them is queued. The oracle carries
-/// out each step on plain memory as it is submitted: one thread submits for all streams, so that the order of the steps
-/// is defined, and with it what every download must bring.
+/// allocations, downloads looked at some time later, handles dropped while work with them is queued, operations that
+/// fail. The oracle carries out each step on plain memory as it is submitted: one thread submits for all streams, so
+/// that the order of the steps is defined, and with it what every download must bring, which allocations are poisoned
+/// (L14) and which failures each stream has to report. No failing operation writes anything, so that the bytes of
+/// poisoned memory, too, are known when it is accepted.
 template <class Backend>
 class RandomProgram {
  public:
@@ -56,11 +61,13 @@ class RandomProgram {
     std::uint64_t region;
     std::size_t offset;
     std::vector<std::byte> bytes;
+    std::shared_ptr<ProgramCause> poison;
     ProgramTouches touches;
   };
   struct Download {
-    Future<std::vector<Bytes>> future;
+    std::variant<Future<std::vector<Bytes>>, Future<void>> future;  ///< of a read, of a sync
     std::vector<Expected> expected;
+    std::vector<ProgramFailure> failures;  ///< that it has to report, instead of anything else
     std::size_t step;
     std::uint64_t stream;
   };
@@ -68,6 +75,17 @@ class RandomProgram {
     ProgramWindow window;
     bool written;
   };
+  struct Cubes {
+    CubeCount count;
+    std::uint64_t number = cubes_for_all;
+    std::shared_ptr<ProgramCause> poison;  ///< of the memory that has them
+  };
+  /// Failures that the next read or sync of a stream has to report.
+  struct Due {
+    std::vector<ProgramFailure> failures;
+    std::size_t unsettled = 0;  ///< failures since the stream was last waited for, which it may not have reported
+  };
+  enum class Fault : std::uint8_t { None, ArgumentCount, CubeCount };
 
   // The choice
   std::size_t below(std::size_t bound) { return bound < 2 ? 0 : random_() % bound; }
@@ -93,6 +111,8 @@ class RandomProgram {
   void drop();
   void meet();
   void swap_windows();
+  void fail();
+  void heal(const ProgramWindow& window);
 
   // Their parts
   std::vector<std::uint32_t> any_words(std::size_t count);
@@ -106,20 +126,32 @@ class RandomProgram {
   bool split_argument(std::vector<Argument>& arguments, const ProgramJob& job);
   void submit_launch(const ProgramJob& job, std::vector<Argument> arguments, const ProgramScalars& scalars,
                      bool all_cubes);
-  CubeCount any_cubes(const Client& client, std::uint64_t& cubes);
+  Cubes any_cubes(const Client& client);
+  Cubes too_many_cubes(const Client& client);
+  Fault any_fault();
   void drop_window(std::size_t index);
   void make_room(std::size_t bytes);
   void settle();
+  void settle(const Client& client);
+  Due& due_of(const Client& client) { return due_[static_cast<std::size_t>(&client - streams_.data())]; }
+  void note_failure(const Client& client, ProgramFailure::Kind kind, const std::shared_ptr<ProgramCause>& cause);
+  void expect_sync(const Client& client);
   void expect(Future<std::vector<Bytes>> future, std::vector<Expected> expected, const Client& client);
   Expected expected_of(const ProgramWindow& window, std::vector<std::byte> bytes, const Client& client);
   void check(std::size_t index);
-  void compare(const std::vector<Bytes>& found, const std::vector<Expected>& expected, std::size_t step,
-               std::uint64_t stream);
+  void check(Download download);
+  void compare(const std::vector<Bytes>& found, const std::vector<Expected>& expected, const std::string& read);
+  void require_poisoned(const std::exception_ptr& error, const std::vector<Expected>& expected,
+                        const std::string& read);
+  void require_failures(const std::exception_ptr& error, const std::vector<ProgramFailure>& failures,
+                        const std::string& what);
+  void check_handles();
   [[nodiscard]] std::string here() const;
 
   Options options_;
   std::mt19937_64 random_;
   std::vector<Client> streams_;
+  std::vector<Due> due_;  // of each
   std::vector<Kernel> kernels_;
   Kernel count_kernel_ = program_kernel<Backend>(count_job);
   ProgramAccount account_;

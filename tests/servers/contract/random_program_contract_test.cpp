@@ -85,36 +85,39 @@ class Exchanges {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("L1 L11: random programs on 8 streams read what they would read one step after the other", "",
+TEMPLATE_TEST_CASE("L1 L11 L14: random programs on 8 streams read what they would read one step after the other", "",
                    COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   for (const std::uint64_t seed : {1U, 2U, 3U})
-    require_right<TestType>(roomy<TestType>, {.seed = seed, .operations = steps<TestType>(streams * 5000 / slower)});
+    require_right<TestType>(
+        roomy<TestType>, {.seed = seed, .operations = steps<TestType>(streams * 5000 / slower), .failures = seed != 2});
 }
 
-TEMPLATE_TEST_CASE("L11: random programs read the same where all memory is used again and again", "", COX_BACKENDS) {
+TEMPLATE_TEST_CASE("L11 L14: random programs read the same where all memory is used again and again", "",
+                   COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   for (const std::uint64_t seed : {4U, 5U, 6U}) {
     RandomProgramOptions options = in_tight_memory;
     options.seed = seed;
     options.operations = steps<TestType>(streams * 5000 / slower);
+    options.failures = seed != 5;
     require_right<TestType>(tight<TestType>, options);
   }
 }
 
-TEMPLATE_TEST_CASE("L1 L11: a long random program reads what it would read one step after the other", "",
+TEMPLATE_TEST_CASE("L1 L11 L14: a long random program reads what it would read one step after the other", "",
                    COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   require_right<TestType>(roomy<TestType>, {.seed = 7, .operations = steps<TestType>(streams * 100'000 / slower)});
 }
 
-TEMPLATE_TEST_CASE("L1 L11: a long random program reads the same at full length, also where that is slow", "[.long]",
-                   COX_BACKENDS) {
+TEMPLATE_TEST_CASE("L1 L11 L14: a long random program reads the same at full length, also where that is slow",
+                   "[.long]", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   require_right<TestType>(roomy<TestType>, {.seed = 8, .operations = streams * 100'000});
 }
 
-TEMPLATE_TEST_CASE("L1 L11: random programs of 8 threads that hand buffers to each other read what they should", "",
+TEMPLATE_TEST_CASE("L1 L11 L14: random programs of 8 threads that hand buffers to each other read what they should", "",
                    COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   OpenDevice<TestType> device(roomy<TestType>);
