@@ -45,7 +45,7 @@ void RankOperation::complete_after_waits(const std::exception_ptr& error) noexce
           complete_in_order(*owner, at, behind, nullptr);
         });
   } catch (...) {  // no memory to wait
-    poison_log().set_failed(memory.uses(), error, MemoryFailure::Contents::Unchanged);
+    if (error != nullptr) poison_log().set_failed(memory.uses(), error, MemoryFailure::Contents::Unchanged);
     report_task_error({context->device, StreamId::current(), std::current_exception()});
     complete_in_order(*context, position, behind_, nullptr);
   }
@@ -68,7 +68,11 @@ void RankOperation::retire() noexcept {
 void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
   note_rank_failed(refusal);
   tell_rank_failed(refusal);
-  complete_after_waits(refusal);
+  // At once, if nothing that comes before it is still to be issued: its communicator's next operation does not wait for
+  // its end.
+  if (!context->communication->streams.issued(waits)) return complete_after_waits(refusal);
+  poison_log().set_failed(memory.uses(), refusal, MemoryFailure::Contents::Unchanged);
+  complete_after_waits(nullptr);
 }
 
 void RankOperation::fail(const std::exception_ptr& error) noexcept {

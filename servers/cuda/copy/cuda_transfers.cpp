@@ -1,11 +1,30 @@
 #include <coxswain/servers/cuda/copy/cuda_transfers.hpp>
 
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 
+#include <exception>
 #include <source_location>
+#include <string>
 #include <utility>
 
 namespace cox::detail {
+namespace {
+
+/// A failure of a copy, with what it was for.
+std::exception_ptr failed_upload(const std::exception_ptr& error, const Location& location, std::source_location site) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const IoError& io) {
+    return std::make_exception_ptr(IoError(io.kind(),
+                                           std::string(io.what()) + ", for an upload to " + location.to_string(), site,
+                                           io.cause(), io.sizes()));
+  } catch (...) {
+    return error;
+  }
+}
+
+}  // namespace
 
 // A slot whose last transfer is complete, else a new one.
 StreamSlot CudaTransfers::next_slot() {
@@ -50,6 +69,7 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
 void CudaTransfers::check_memory(const CopyTask& task, std::exception_ptr& error) const noexcept {
   if (error == nullptr) error = task.memory.refusal(task.location);
   if (error == nullptr) return task.memory.set_succeeded();
+  if (task.direction == CopyTask::Direction::ToDevice) error = failed_upload(error, task.location, task.memory.site());
   streams_.poison_log()->set_failed(task.memory.uses(), error, MemoryFailure::Contents::Undefined);
 }
 

@@ -55,28 +55,15 @@ void upload_from_pinned(CudaDevice& device, CudaStream& stream, const BufferUses
     device.streams().mark(stream);  // readers on other streams wait for this, and no more
 }
 
-/// A failure of a copy, with what it was for.
-std::exception_ptr failed_upload(const std::exception_ptr& error, const Location& location, std::source_location site) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const IoError& io) {
-    return std::make_exception_ptr(IoError(io.kind(),
-                                           std::string(io.what()) + ", for an upload to " + location.to_string(), site,
-                                           io.cause(), io.sizes()));
-  } catch (...) {
-    return error;
-  }
-}
-
 void upload_by_threads(CudaDevice& device, CudaStream& stream, const BufferUses& uses, CUdeviceptr address,
                        const CopyPlan& rows, Bytes source, const Caller& caller) {
   CopyTask task;
   task.parts.push_back({address, rows, std::move(source)});
   task.memory = OperationMemory(uses, caller.site);
   task.location = stream.location();
-  task.on_completed = [stream = stream.shared_from_this(), sequence = stream.next_sequence(), site = caller.site](
+  task.on_completed = [stream = stream.shared_from_this(), sequence = stream.next_sequence()](
                           CopyTask&, const std::exception_ptr& error, const std::shared_ptr<CudaEvent>&) {
-    if (error != nullptr) stream->fail_at(sequence, failed_upload(error, stream->location(), site));
+    if (error != nullptr) stream->fail_at(sequence, error);
   };
   device.transfer(stream, uses, std::move(task));
 }

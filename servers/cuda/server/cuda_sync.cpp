@@ -3,6 +3,7 @@
 #include <coxswain/servers/cuda/server/cuda_work.hpp>
 #include <coxswain/servers/cuda/stream/sync_point.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -47,6 +48,17 @@ void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event,
   }
 }
 
+/// Those of the collectives that the stream itself does not wait for.
+StreamPositions uncovered(const StreamPositions& collectives, const StreamPositions& waits) {
+  StreamPositions left;
+  for (const StreamPosition& end : collectives)
+    if (std::ranges::none_of(waits, [&](const StreamPosition& wait) {
+          return wait.stream == end.stream && wait.position >= end.position;
+        }))
+      left.push_back(end);
+  return left;
+}
+
 /// A sync whose place in its stream has come.
 struct ArmedSync {
   CudaDevice& device;
@@ -89,6 +101,7 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         try {
+          collectives = uncovered(collectives, waits);
           SyncEnd sync{device.facts(),
                        {stream, sequence, site, nullptr, stream->begin_turn(sequence)},
                        error.error,

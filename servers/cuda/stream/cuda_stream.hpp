@@ -5,6 +5,7 @@
 #include <coxswain/runtime/error/failure_reports.hpp>
 #include <coxswain/runtime/error/stream_errors.hpp>
 #include <coxswain/runtime/error/taken_error.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/pending_positions.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
@@ -116,7 +117,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   [[nodiscard]] TakenError take_errors_before(std::uint64_t sequence, std::source_location site);
   /// A wait at that place takes the failures before it later; null where nothing before it can fail any more.
   [[nodiscard]] std::shared_ptr<StreamErrors::Turn> begin_turn(std::uint64_t sequence) const {
-    return poison_log_->is_quiet() ? nullptr : std::make_shared<StreamErrors::Turn>(errors_, sequence);
+    return poison_log_->is_quiet() ? nullptr : make_recycled<StreamErrors::Turn>(errors_, sequence);
   }
   /// As StreamErrors::take_later.
   [[nodiscard]] TakenError take_later_errors(const TakenError& earlier, std::uint64_t sequence,

@@ -59,10 +59,12 @@ TEMPLATE_TEST_CASE("H3: a device may be waited for between the calls of two rank
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   const Handle other = to_device(fleet[0], numbers_of(7, 10));
+  auto apart = fleet[0];  // whose sync does not wait for the collectives of the first stream (L15)
+  apart.set_stream(StreamId::allocate());
   const auto wait_for_device_0 = [&] {
     REQUIRE(fleet[0].read_one(other).template to_vector<std::int32_t>() == numbers_of(7, 10));
     fleet[0].flush();
-    get_soon(fleet[0].sync());
+    get_soon(apart.sync());
   };
   fleet[0].ensure_init_collective(all);
   wait_for_device_0();

@@ -178,7 +178,7 @@ TEMPLATE_TEST_CASE("L11: a collective waits for what other streams do with its m
   auto before = busy.read_async(std::vector<Handle>{destination});
   fleet[0].all_reduce(source, destination, ElementType::I32, all);
   const Sum other(fleet[1], all, count);
-  get_soon(fleet[1].sync());
+  reach(fleet[1]);
   hold.open();
   REQUIRE(get_soon(std::move(before))[0].template to_vector<std::int32_t>() == numbers_of(8, count));
   REQUIRE(read_soon(fleet[0], destination) == sum_of(2, count));

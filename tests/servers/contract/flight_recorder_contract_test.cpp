@@ -120,8 +120,7 @@ TEMPLATE_TEST_CASE("A failure writes the flight recorders to the file that is se
     fleet.for_each([&](std::size_t, auto& client) { first.emplace_back(client, pair, 100); });
     fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(first[rank].right(client)); });
     const Sum sum(fleet[0], pair, 100);
-    auto end = fleet[0].sync();
-    get_soon(std::move(end));
+    reach(fleet[0]);
     shutdown(fleet.devices()[1]);
     REQUIRE(kinds_of(failures_of(fleet[0])) == std::vector{Kind::Aborted});
     REQUIRE(content_of(file.path()).at(0).at("entries").back().at("state") == "failed");

@@ -276,3 +276,29 @@ TEMPLATE_TEST_CASE("L14: another communicator's collective behind one that is gi
   for (const std::size_t rank : {0U, 2U}) REQUIRE(read_soon(f.fleet[rank], f.results[rank]) == sum_of(2, 100));
   static_cast<void>(next_failure(f.fleet[1]));
 }
+
+TEMPLATE_TEST_CASE("L14: memory that a transfer has written anew is good for the next one", "[poison]", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 3);
+  using Backend = typename TestType::Backend;
+  TestType fleet(3);
+  const auto& devices = fleet.devices();
+  const CommunicationId pair(std::vector<DeviceId>{devices[0], devices[1]});
+  for (int i = 0; i < 50; ++i) {
+    const Handle good = to_device(fleet[0], numbers_of(1, 60));
+    const Handle bad = to_device(fleet[0], numbers_of(1, 60));
+    const Handle between = to_device(fleet[1], numbers_of(2, 60));
+    const Handle last = to_device(fleet[2], numbers_of(3, 60));
+    launch(fleet[0], Backend::misused_on(bad));
+    fleet[0].broadcast(bad, bad, ElementType::I32, pair, devices[0]);
+    fleet[1].broadcast(between, between, ElementType::I32, pair, devices[0]);
+    for (const Handle& sent : {bad, good}) {
+      fleet[0].send(sent, ElementType::I32, devices[1]);
+      fleet[1].receive(between, ElementType::I32, devices[0]);
+    }
+    fleet[1].send(between, ElementType::I32, devices[2]);
+    fleet[2].receive(last, ElementType::I32, devices[1]);
+    fleet.for_each([&](std::size_t, auto& client) { static_cast<void>(next_failure(client)); });
+    REQUIRE_FALSE(last.failure());
+    REQUIRE(read_soon(fleet[2], last) == numbers_of(1, 60));
+  }
+}

@@ -82,6 +82,11 @@ void settle(const Client& client) {
   client.sync_collective();
   get_soon(client.sync());
 }
+/// Until the device thread has taken up all that this thread has queued.
+template <class Client>
+void reach(const Client& client) {
+  client.device_handle().submit_blocking([](auto&) {});
+}
 /// Until `condition()` holds. For what nothing can wait for.
 template <class Condition>
 void wait_until(Condition&& condition) {
