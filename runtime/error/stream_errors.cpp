@@ -75,14 +75,19 @@ StreamErrors::Taken StreamErrors::take_before(std::uint64_t position) {
       [&](const Failure& failure) { return failure.position < position && !is_left_to_other(failure, position); });
 }
 
-void StreamErrors::begin_turn(std::uint64_t position) {
+// Without memory the wait has no turn: what fails late may be told by a later one.
+void StreamErrors::begin_turn(std::uint64_t position) noexcept {
   const std::lock_guard lock(mutex_);
-  turns_.push_back(position);
+  try {
+    turns_.push_back(position);
+  } catch (...) {
+    return;
+  }
 }
 
 void StreamErrors::end_turn(std::uint64_t position) noexcept {
   const std::lock_guard lock(mutex_);
-  turns_.erase(std::ranges::find(turns_, position));
+  if (const auto found = std::ranges::find(turns_, position); found != turns_.end()) turns_.erase(found);
 }
 
 // Under the lock. To a wait between the failure and `position`.

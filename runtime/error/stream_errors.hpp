@@ -50,7 +50,7 @@ class StreamErrors {
   /// meanwhile is left to it, and not taken by waits behind it. Held by whoever is to take them.
   class Turn {
    public:
-    Turn(std::shared_ptr<StreamErrors> errors, std::uint64_t position)
+    Turn(std::shared_ptr<StreamErrors> errors, std::uint64_t position) noexcept
         : errors_(std::move(errors)), position_(position) {
       errors_->begin_turn(position_);
     }
@@ -128,7 +128,7 @@ class StreamErrors {
   template <class Which>
   [[nodiscard]] Taken take(const Which& which);
   [[nodiscard]] Taken take_before(std::uint64_t position);
-  void begin_turn(std::uint64_t position);
+  void begin_turn(std::uint64_t position) noexcept;
   void end_turn(std::uint64_t position) noexcept;
   [[nodiscard]] bool is_left_to_other(const Failure& failure, std::uint64_t position) const noexcept;
   [[nodiscard]] bool is_of_profile(const Failure& failure) const noexcept;

@@ -113,14 +113,14 @@ std::exception_ptr RankOperation::rank_failed(const std::exception_ptr& refusal)
 }
 
 std::exception_ptr RankOperation::note_refused(const std::exception_ptr& refusal) noexcept {
-  std::exception_ptr error = rank_failed(refusal);
+  std::exception_ptr error = outcome().fail(rank_failed(refusal));  // the same on all ranks
   note_rank_failed(error);
   return error;
 }
 
 void RankOperation::tell_refused(const std::exception_ptr& error) noexcept {
   tell_rank_failed(error);
-  outcome().fail(error);
+  outcome().tell();
 }
 
 void RankOperation::note_rank_failed(const std::exception_ptr& error) noexcept {

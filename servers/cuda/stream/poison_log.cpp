@@ -61,7 +61,7 @@ void PoisonLog::admit_part(const std::shared_ptr<LoggedOperation>& part, const S
     } else {
       refused = part;
       refuse(*part, refusal);
-      refused->next_refused_ = spread(operations_.size() - 1, poison_cause(refusal), Reach::Operation);
+      refused->next_refused_ = spread(operations_.size() - 1, poison_cause(part->error_), Reach::Operation);
     }
   }
   const std::exception_ptr failure = outcome.join(rank, shared_from_this(), part->number_);
@@ -184,13 +184,20 @@ std::exception_ptr SharedOutcome::join(std::size_t rank, std::shared_ptr<PoisonL
   return failure_;
 }
 
-void SharedOutcome::fail(const std::exception_ptr& error) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_ != nullptr) return;
+std::exception_ptr SharedOutcome::fail(const std::exception_ptr& error) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (failure_ == nullptr) {
     failure_ = error;
     has_failed_.store(true, std::memory_order_seq_cst);
   }
+  return failure_;
+}
+
+void SharedOutcome::tell() noexcept {
+  const std::exception_ptr error = [this] {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }();
   for (std::size_t rank = 0; rank < ranks_; ++rank)
     if (const std::uint64_t number = slot(rank).number.load(std::memory_order_seq_cst); number != 0)
       slot(rank).log->fail_shared(number, error);

@@ -244,8 +244,10 @@ class SharedOutcome {
   /// which the caller tells the log; null: the log will be told if it does. Once for each rank.
   [[nodiscard]] std::exception_ptr join(std::size_t rank, std::shared_ptr<PoisonLog> log,
                                         std::uint64_t number) noexcept;
-  /// The operation has failed: told to the logs of all that have joined. The first failure counts.
-  void fail(const std::exception_ptr& error) noexcept;
+  /// The operation has failed; the first failure counts, and is returned. tell() must follow.
+  [[nodiscard]] std::exception_ptr fail(const std::exception_ptr& error) noexcept;
+  /// The failure is told to the logs of all that have joined. Any number of times, without a lock.
+  void tell() noexcept;
 
  private:
   struct Slot {

@@ -10,7 +10,7 @@
 #include <coxswain/servers/host/server/host_collective.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 #include <coxswain/servers/host/server/host_work.hpp>
-#include <coxswain/servers/host/stream/collective_wait.hpp>
+#include <coxswain/servers/host/stream/stream_sync.hpp>
 
 #include <memory>
 #include <string>
@@ -143,29 +143,26 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
   } catch (...) {
     return promise.set_error(std::current_exception());
   }
-  auto complete = [stream = stream.shared_from_this(), event = stream.next_event(), site = caller.site,
-                   facts = device_->facts(), promise = std::move(promise),
-                   turn = std::shared_ptr<detail::StreamErrors::Turn>()](bool is_end) mutable {
-    if (!is_end) {
-      turn = stream->begin_turn(event);
-      return;
-    }
-    facts->profiler.summarise();  // whoever waits finds the table of all launches before
-    auto error = stream->take_errors_before(event, site);
-    turn = nullptr;
-    if (error) return promise.set_error(std::move(error));
-    promise.set_value();
-  };
+  const detail::HostEvent event = stream.next_event();
   detail::HostEvents ends = device_->streams().events(stream.collectives.left(device_->streams()));
-  if (ends.empty()) return stream.submit({}, [complete = std::move(complete)]() mutable { complete(true); }, "sync");
+  if (ends.empty())
+    return stream.submit(
+        {},
+        [stream = stream.shared_from_this(), event, site = caller.site, facts = device_->facts(),
+         promise = std::move(promise)]() mutable {
+          facts->profiler.summarise();  // whoever waits finds the table of all launches before
+          if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
+          promise.set_value();
+        },
+        "sync");
   // The stream goes on: only who waits for the sync waits for the collectives.
+  auto sync = std::make_shared<detail::StreamSync>(stream.shared_from_this(), event, caller.site, std::move(ends),
+                                                   std::move(promise));
   stream.submit(
       {},
-      [complete = std::move(complete), ends = std::move(ends)]() mutable {
-        complete(false);
-        std::make_shared<detail::CollectiveWait>(std::move(ends), [complete = std::move(complete)]() mutable {
-          complete(true);
-        })->begin();
+      [sync = std::move(sync), facts = device_->facts()] {
+        facts->profiler.summarise();
+        sync->begin();
       },
       "sync");
 }

@@ -106,10 +106,8 @@ class HostStream final : public std::enable_shared_from_this<HostStream>,
   [[nodiscard]] TakenError take_errors_before(const HostEvent& event, std::source_location site) {
     return StreamErrors::take_for_future(errors_, 2 * event.value, location_, site);
   }
-  /// Failures before that piece are left to it from now on, until the turn ends. Throws std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<StreamErrors::Turn> begin_turn(const HostEvent& event) const {
-    return std::make_shared<StreamErrors::Turn>(errors_, 2 * event.value);
-  }
+  /// The piece's place among the errors of its stream.
+  [[nodiscard]] static std::uint64_t error_position(const HostEvent& event) noexcept { return 2 * event.value; }
   /// What that piece itself failed with, for the result of a future.
   [[nodiscard]] TakenError failed(const HostEvent& event, std::exception_ptr error) const noexcept {
     return StreamErrors::of_operation(errors_, 2 * event.value, std::move(error));

@@ -94,7 +94,7 @@ TEMPLATE_TEST_CASE("L11: a collective has its sources though their handles are d
                                 [&](CollectiveGroup& group) { operation.ask(group, source, results.back(), root); });
         source = {};
         overwrite_free_memory(client, bytes);  // before the others have asked
-        get_soon(client.sync());
+        reach(client);
       });
       fleet.for_each([&](std::size_t rank, auto& client) {
         const Numbers expected = operation.result(rank, count);
