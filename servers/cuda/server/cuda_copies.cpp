@@ -223,7 +223,10 @@ class DirectRead {
   // Nothing is read. While collectives are under way work before the read may still fail: it ends behind that, so that
   // it tells the same failures whenever they become known.
   void fail(const IssueTarget& target, ReadEnd end, TakenError earlier) {
-    if (earlier) end.logged = nullptr;
+    if (earlier && end.logged != nullptr) {
+      static_cast<void>(end.logged->take_refusal());  // what came before it is told instead
+      end.logged = nullptr;
+    }
     end.earlier = earlier.error;
     end.receipt = earlier.receipt;
     if (!stream_->poison_log().is_empty()) {
