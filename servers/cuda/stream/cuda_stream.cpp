@@ -52,7 +52,7 @@ std::exception_ptr CudaStream::take_remaining_errors(std::source_location site) 
 TakenError CudaStream::take_errors_before(std::uint64_t sequence, std::source_location site) {
   if (gpu_faulted()) return {gpu_fault_error(site)};
   TakenError taken = StreamErrors::take_for_future(errors_, sequence, location_, site);
-  if (!taken || poison_log_->is_quiet()) return taken;
+  if (!taken) return taken;
   poison_log_->wait_for_spread();  // what has failed together is told together
   return StreamErrors::take_later(std::move(taken), errors_, sequence, location_, site);
 }
