@@ -315,11 +315,9 @@ std::exception_ptr NcclClique::failure_in_nccl() noexcept {
 // --------------------------------------------------------------------------------------------------------------------
 
 void NcclClique::abort(const std::exception_ptr& cause) noexcept {
-  std::vector<std::shared_ptr<NcclWaiter>> tell;
-  std::vector<std::shared_ptr<NcclWaiter>> ended;
   std::vector<UniqueFunction<void()>> waiting;
   std::shared_ptr<void> quiesced;
-  try {
+  {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
     aborted_ = telling_ = true;
@@ -331,18 +329,15 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
       quiesced.swap(quiesced_);
     }
     in_flight_.abandon(abandoned_operations_);
-    for (const auto& operation : abandoned_operations_) {
-      for (NcclOperation::Launched& part : operation->launched) {
-        if (part.waiter == nullptr) continue;  // below each is taken out: it may hold the operation
-        auto& waiters = part.completion != nullptr && !part.completion->reached() ? tell : ended;
-        waiters.push_back(std::move(part.waiter));
-      }
-    }
-  } catch (...) {
-    report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
   }
   quiesced.reset();
-  for (const auto& each : tell) each->fail(cause);
+  // No lock: nobody else uses them while telling_ is set. No allocation, which could keep a part from failing.
+  for (const auto& operation : abandoned_operations_) {
+    for (NcclOperation::Launched& part : operation->launched) {
+      const std::shared_ptr<NcclWaiter> waiter = std::move(part.waiter);  // it may hold the operation
+      if (waiter != nullptr && part.completion != nullptr && !part.completion->reached()) waiter->fail(cause);
+    }
+  }
   for (auto& then : waiting) then();
   const std::lock_guard lock(mutex_);
   telling_ = false;

@@ -331,19 +331,16 @@ std::optional<Sequencer::Time> Sequencer::explain_waits(Time now) noexcept {
 
 std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::vector<std::string>& texts) {
   std::optional<Time> next;
-  const std::chrono::milliseconds interval = options_.explain_after / 4;
   const std::lock_guard lock(mutex_);
   communicators_->for_each_waiting([&](CommunicatorSequence& among) {
     const detail::WaitingOperation& oldest = *among.oldest();
     if (oldest.is_explained || oldest.grant.refusal != nullptr) return;
-    const Time look = std::max(among.oldest_since() + options_.explain_after, now + interval);
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - among.oldest_since());
     const auto arrived = std::ranges::find_if(oldest.arrived, [&](const QueuedSubmission& submission) {
       return waited >= options_.explain_after && options_.is_awaited(submission.device, options_.explain_after / 2);
     });
     if (arrived == oldest.arrived.end()) {
-      const Time first = std::min(look, now + interval);
-      next = std::min(next.value_or(first), first);
+      next = now + options_.explain_after / 4;
       return;
     }
     detail::StalledOperation stall = detail::find_stalled_operation(*communicators_, among, waited);

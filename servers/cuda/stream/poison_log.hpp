@@ -44,8 +44,8 @@ class LoggedOperation {
 
   // The operation would read, or has read, poisoned memory, or another device's part of it: what it should have written
   // is poisoned. First it is noted for whoever asked for the operation, before others can find the memory poisoned;
-  // that is under the log's lock, and calls nothing. Then it is told, without a lock. Once at most; any thread; neither
-  // throws or blocks.
+  // that is under the log's lock, and calls nothing. Then it is told, without a lock. Once at most; any thread;
+  // throws nothing and does not block.
 
   /// `refusal`: the IoError Poisoned. Returns what it fails with.
   [[nodiscard]] virtual std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept = 0;
@@ -119,8 +119,8 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
     if (number < first_number_) return true;
     return !std::exchange(operations_[first_ + (number - first_number_)]->has_failed_, true);
   }
-  /// The same of a launch that was issued and admitted before what comes before it on its stream was known to have
-  /// failed. Device thread.
+  /// As admit(), for a launch that was issued before what comes before it on its stream was known to have failed.
+  /// Returns the refusal, if any. Device thread.
   [[nodiscard]] std::exception_ptr admit_issued(std::span<const LaunchUse> uses, StreamId stream,
                                                 std::source_location site) {
     const std::lock_guard lock(mutex_);
@@ -128,7 +128,7 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
     heal(uses);
     return nullptr;
   }
-  /// The same of an operation that is there, with its memory.
+  /// As admit(), for an operation that exists already and has its memory. Returns the refusal, if any.
   [[nodiscard]] std::exception_ptr admit(const std::shared_ptr<LoggedOperation>& operation, StreamId stream);
   /// A part of an operation of several devices, with its memory, is about to be issued, which it will be whatever it
   /// reads: the other ranks may have issued theirs. If it reads poisoned memory, or another rank's does, it is told
