@@ -49,8 +49,7 @@ SequencerOptions options_of_process() {
           .device_activity = device_activity,
           .explain_after = std::chrono::duration_cast<std::chrono::milliseconds>(
               now.get<std::chrono::nanoseconds>("collectives.explain_after")),
-          .observe_waits = detail::BlockedWait::observe,
-          .is_awaited = detail::BlockedWait::has_lasted,
+          .awaited_devices = detail::BlockedWait::observe,
           .explain = explain,
           .now = {}};
 }

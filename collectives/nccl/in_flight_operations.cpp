@@ -29,8 +29,8 @@ InFlightOperations::CompletedBatch::~CompletedBatch() {
     own.sequences.clear();
     own.parts.clear();
   }
-  for (std::size_t i = 0; i < count_; ++i) {
-    NcclOperation& operation = *operations_[i];
+  for (const std::shared_ptr<NcclOperation>& ended : operations_) {
+    NcclOperation& operation = *ended;
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
     for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
       if (!operation.launched[rank].completed) owner_.on_completed_(rank, {&sequence, 1});
@@ -83,7 +83,7 @@ void InFlightOperations::release_parts(std::size_t rank) noexcept {
 
 bool InFlightOperations::poll(CompletedBatch& completed) noexcept {
   pop_completed(completed, has_ended);
-  return completed.count_ == completed.operations_.size();
+  return completed.operations_.size() == max_batch;
 }
 
 void InFlightOperations::abandon(Operations& abandoned) noexcept {
@@ -94,8 +94,8 @@ void InFlightOperations::abandon(Operations& abandoned) noexcept {
 
 template <class HasEnded>
 void InFlightOperations::pop_completed(CompletedBatch& completed, const HasEnded& has_ended) noexcept {
-  while (completed.count_ < completed.operations_.size() && !operations_.empty() && has_ended(*operations_.front())) {
-    completed.operations_[completed.count_++] = std::move(operations_.front());
+  while (completed.operations_.size() < max_batch && !operations_.empty() && has_ended(*operations_.front())) {
+    completed.operations_.unchecked_push_back(std::move(operations_.front()));
     operations_.pop_front();
     ++before_;
   }

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
+#include <coxswain/runtime/base/small_vector.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -46,8 +46,7 @@ class InFlightOperations {
    private:
     friend class InFlightOperations;
     InFlightOperations& owner_;
-    std::array<std::shared_ptr<NcclOperation>, max_batch> operations_;
-    std::size_t count_ = 0;
+    SmallVector<std::shared_ptr<NcclOperation>, max_batch> operations_;  // no more than fit in
     std::optional<std::size_t> rank_;  // whose parts go; none: only whole operations do
   };
 

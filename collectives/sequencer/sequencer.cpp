@@ -61,7 +61,7 @@ Sequencer::Sequencer(SequencerOptions options)
         return std::move(options);
       }()),
       communicators_(std::make_unique<detail::OpenCommunicators>()),
-      watchdog_([this](Time now) { return expire(now); }, options_.now) {}
+      watchdog_([this](Time now) { return look(now); }, options_.now) {}
 
 Sequencer::~Sequencer() {
   watchdog_.stop();
@@ -131,7 +131,10 @@ void Sequencer::accept(CommunicatorSequence& among, QueuedSubmissions& unaccepte
   submission.splice(submission.end(), unaccepted, unaccepted.begin());
   try {
     const std::exception_ptr refusal = refusal_for(among, arriving);
-    if (among.begins_operation(arriving.rank)) watchdog_.watch(now + first_look(among.timeout()));
+    if (among.begins_operation(arriving.rank)) {
+      watchdog_.watch(now + first_look(among.timeout()));
+      has_begun_ = true;
+    }
     among.add(submission, refusal, now, grants);
   } catch (...) {
     given = std::move(arriving.submitted);
@@ -297,6 +300,15 @@ void Sequencer::thaw() noexcept {
   watchdog_.recheck();
 }
 
+// Where looks are frequent, the watchdog's thread stays as long as operations come: to start one takes longer than an
+// operation.
+std::optional<Sequencer::Time> Sequencer::look(Time now) {
+  const std::optional<Time> next = expire(now);
+  if (next || options_.explain_after.count() == 0) return next;
+  const std::lock_guard lock(mutex_);
+  return std::exchange(has_begun_, false) ? std::optional(now + options_.explain_after / 4) : std::nullopt;
+}
+
 std::optional<Sequencer::Time> Sequencer::expire(Time now) {
   {
     const std::lock_guard lock(mutex_);
@@ -319,9 +331,9 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
 std::optional<Sequencer::Time> Sequencer::explain_waits(Time now) noexcept {
   if (options_.explain_after.count() == 0) return std::nullopt;
   try {
-    if (options_.observe_waits) options_.observe_waits(now);
+    const std::vector<DeviceId> awaited = options_.awaited_devices(now, options_.explain_after / 2);
     std::vector<std::string> texts;
-    const std::optional<Time> next = find_unexplained(now, texts);
+    const std::optional<Time> next = find_unexplained(now, awaited, texts);
     for (const std::string& text : texts) options_.explain(text);
     return next;
   } catch (...) {  // no memory to say it: the next look tries again
@@ -329,7 +341,8 @@ std::optional<Sequencer::Time> Sequencer::explain_waits(Time now) noexcept {
   }
 }
 
-std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::vector<std::string>& texts) {
+std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::span<const DeviceId> awaited,
+                                                           std::vector<std::string>& texts) {
   std::optional<Time> next;
   const std::lock_guard lock(mutex_);
   communicators_->for_each_waiting([&](CommunicatorSequence& among) {
@@ -337,7 +350,7 @@ std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::vector
     if (oldest.is_explained || oldest.grant.refusal != nullptr) return;
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - among.oldest_since());
     const auto arrived = std::ranges::find_if(oldest.arrived, [&](const QueuedSubmission& submission) {
-      return waited >= options_.explain_after && options_.is_awaited(submission.device, options_.explain_after / 2);
+      return waited >= options_.explain_after && std::ranges::find(awaited, submission.device) != awaited.end();
     });
     if (arrived == oldest.arrived.end()) {
       next = now + options_.explain_after / 4;

@@ -44,10 +44,9 @@ struct SequencerOptions {
   std::function<std::string(DeviceId)> device_activity = {};
   /// A thread that waits for an operation which misses ranks is told so after this time; 0: never.
   std::chrono::milliseconds explain_after{0};
-  /// Called now and then while an operation misses ranks, with no lock held, for is_awaited().
-  std::function<void(Watchdog::Time now)> observe_waits = {};
-  /// Whether a thread has been seen to wait for the device for so long.
-  std::function<bool(DeviceId, std::chrono::milliseconds)> is_awaited = {};
+  /// The devices that threads have been seen to wait for, each in one wait of `at_least` so long. Called now and then
+  /// while there are operations, with no lock held.
+  std::function<std::vector<DeviceId>(Watchdog::Time now, std::chrono::milliseconds at_least)> awaited_devices = {};
   /// Tells it. Called with no lock held.
   std::function<void(const std::string& text)> explain = {};
   /// The clock of the deadlines; std::chrono::steady_clock if empty. Any thread, under locks: must not call back.
@@ -178,7 +177,9 @@ class Sequencer {
     return options_.explain_after.count() == 0 ? timeout : std::min(timeout, options_.explain_after / 4);
   }
   [[nodiscard]] std::optional<Time> explain_waits(Time now) noexcept;
-  [[nodiscard]] std::optional<Time> find_unexplained(Time now, std::vector<std::string>& texts);
+  [[nodiscard]] std::optional<Time> find_unexplained(Time now, std::span<const DeviceId> awaited,
+                                                     std::vector<std::string>& texts);
+  [[nodiscard]] std::optional<Time> look(Time now);
   [[nodiscard]] detail::StalledOperation stall(CommunicatorNumber communicator) const noexcept;
 
   const SequencerOptions options_;
@@ -189,6 +190,7 @@ class Sequencer {
   std::uint64_t opened_ = 0;
   std::size_t frozen_ = 0;  // so many times
   Time frozen_since_{};
+  bool has_begun_ = false;  // an operation, since the watchdog's last look
   Watchdog watchdog_;
 };
 

@@ -12,7 +12,6 @@ struct BlockedWait::Seen {
   std::uint64_t serial = 0;
   std::uint32_t device = 0;
   std::chrono::steady_clock::time_point first{};
-  std::chrono::steady_clock::time_point last{};
 };
 
 /// The slots of the process, which threads that end leave behind until the next look.
@@ -42,7 +41,8 @@ BlockedWait::Slot& BlockedWait::enroll() noexcept {
   }
 }
 
-void BlockedWait::observe(std::chrono::steady_clock::time_point now) noexcept {
+std::vector<DeviceId> BlockedWait::observe(std::chrono::steady_clock::time_point now,
+                                           std::chrono::nanoseconds at_least) {
   Registration& all = Registration::of_process();
   const std::lock_guard lock(all.mutex);
   std::erase_if(all.slots, [](const auto& slot) { return slot.use_count() == 1; });
@@ -50,23 +50,16 @@ void BlockedWait::observe(std::chrono::steady_clock::time_point now) noexcept {
     return seen.slot->serial.load(std::memory_order_relaxed) != seen.serial ||
            seen.slot->device.load(std::memory_order_acquire) != seen.device;
   });
-  for (Seen& seen : all.seen) seen.last = now;
-  try {
-    for (const auto& slot : all.slots) {
-      const std::uint32_t device = slot->device.load(std::memory_order_acquire);
-      const std::uint64_t serial = slot->serial.load(std::memory_order_relaxed);
-      if (device == 0 || std::ranges::any_of(all.seen, [&](const Seen& seen) { return seen.slot == slot; })) continue;
-      all.seen.push_back({slot, serial, device, now, now});
-    }
-  } catch (...) {  // no memory: seen the next time
+  for (const auto& slot : all.slots) {
+    const std::uint32_t device = slot->device.load(std::memory_order_acquire);
+    const std::uint64_t serial = slot->serial.load(std::memory_order_relaxed);
+    if (device == 0 || std::ranges::any_of(all.seen, [&](const Seen& seen) { return seen.slot == slot; })) continue;
+    all.seen.push_back({slot, serial, device, now});
   }
-}
-
-bool BlockedWait::has_lasted(DeviceId device, std::chrono::nanoseconds time) noexcept {
-  Registration& all = Registration::of_process();
-  const std::lock_guard lock(all.mutex);
-  return std::ranges::any_of(
-      all.seen, [&](const Seen& seen) { return seen.device == key_of(device) && seen.last - seen.first >= time; });
+  std::vector<DeviceId> awaited;
+  for (const Seen& seen : all.seen)
+    if (now - seen.first >= at_least) awaited.push_back(device_of(seen.device));
+  return awaited;
 }
 
 }  // namespace cox::detail

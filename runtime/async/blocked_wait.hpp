@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace cox::detail {
 
@@ -22,10 +23,10 @@ class BlockedWait {
   BlockedWait& operator=(const BlockedWait&) = delete;
   ~BlockedWait() { slot().device.store(outer_, std::memory_order_release); }
 
-  /// Looks which threads block now. Called now and then, by one thread at a time, while somebody wants to know.
-  static void observe(std::chrono::steady_clock::time_point now) noexcept;
-  /// Whether a thread has been seen to block in one wait for the device for so long, up to the last look.
-  [[nodiscard]] static bool has_lasted(DeviceId device, std::chrono::nanoseconds time) noexcept;
+  /// Looks which threads block now. Returns the devices of those that the looks so far have seen in one wait of
+  /// `at_least` so long; one may be there twice. By one thread at a time. Throws std::bad_alloc.
+  [[nodiscard]] static std::vector<DeviceId> observe(std::chrono::steady_clock::time_point now,
+                                                     std::chrono::nanoseconds at_least);
 
  private:
   struct Slot {
@@ -37,6 +38,9 @@ class BlockedWait {
 
   [[nodiscard]] static std::uint32_t key_of(DeviceId device) noexcept {
     return (std::uint32_t{device.type} << 16U | device.index) + 1;
+  }
+  [[nodiscard]] static DeviceId device_of(std::uint32_t key) noexcept {
+    return {.type = static_cast<std::uint16_t>((key - 1) >> 16U), .index = static_cast<std::uint16_t>(key - 1)};
   }
   [[nodiscard]] static Slot& slot() noexcept {
     thread_local Slot* own = nullptr;

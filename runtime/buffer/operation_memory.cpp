@@ -25,7 +25,7 @@ OperationMemory::OperationMemory(const BufferUses& uses, std::source_location si
 }
 
 std::exception_ptr OperationMemory::refusal(const Location& location) const noexcept {
-  for (const Use& use : uses_) {
+  for (const KeptBufferUse& use : uses_) {
     if (!reads(use.access) || !use.buffer->poison.is_set()) [[likely]]
       continue;
     try {
@@ -40,12 +40,12 @@ std::exception_ptr OperationMemory::refusal(const Location& location) const noex
 
 void OperationMemory::set_failed(const std::exception_ptr& error, MemoryFailure::Contents contents) const noexcept {
   const std::exception_ptr cause = poison_cause(error);
-  for (const Use& use : uses_)
+  for (const KeptBufferUse& use : uses_)
     if (writes(use.access)) use.buffer->poison.set(cause, contents);
 }
 
 void OperationMemory::set_succeeded() const noexcept {
-  for (const Use& use : uses_) {
+  for (const KeptBufferUse& use : uses_) {
     if (use.access != Access::Overwrite) continue;
     if (use.whole) {
       use.buffer->poison.clear();

@@ -14,17 +14,21 @@
 
 namespace cox {
 
+/// A buffer that an operation uses, kept until it lets go of it.
+struct KeptBufferUse {
+  DeviceBufferReference buffer;
+  std::uint64_t memory;  ///< its id; 0: it has none
+  Access access;
+  bool whole;
+};
+template <>
+inline constexpr bool is_trivially_relocatable<KeptBufferUse> = true;
+
 /// The memory of one operation, for L14: whether what it reads is good, and what becomes of what it writes. Made on the
 /// device thread when the operation is accepted, asked and told where it runs, by one thread at a time.
 class OperationMemory {
  public:
-  struct Use {
-    DeviceBufferReference buffer;
-    std::uint64_t memory;  ///< its id; 0: it has none
-    Access access;
-    bool whole;
-  };
-  using Uses = SmallVector<Use, 4>;
+  using Uses = SmallVector<KeptBufferUse, 4>;
 
   OperationMemory() noexcept = default;
   /// Throws std::bad_alloc.

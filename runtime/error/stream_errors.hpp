@@ -54,13 +54,15 @@ class StreamErrors {
         : errors_(std::move(errors)), position_(position) {
       errors_->begin_turn(position_);
     }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    ~Turn() { errors_->end_turn(position_); }
+    Turn(Turn&&) noexcept = default;
+    Turn& operator=(Turn&&) = delete;
+    ~Turn() {
+      if (errors_ != nullptr) errors_->end_turn(position_);
+    }
 
    private:
-    const std::shared_ptr<StreamErrors> errors_;
-    const std::uint64_t position_;
+    std::shared_ptr<StreamErrors> errors_;  // null: it has been moved from
+    std::uint64_t position_;
   };
 
   /// `earlier`, from take_for_future(), and what has failed before `position` since, as one error. Throws

@@ -23,23 +23,22 @@ void NcclRankOperation::on_release(std::shared_ptr<void> shared) {
 }
 
 // What the stream waits for has been issued.
-void NcclRankOperation::issue(const IssueTarget& target) noexcept {
+void NcclRankOperation::issue(const std::shared_ptr<NcclRankOperation>& self, const IssueTarget& target) noexcept {
   CommunicationStream& line = *context->communication->nccl;
   try {
     context->recorder->started(sequence, context->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
-    admit(operation_->outcome);  // it is launched whatever it reads: the others may have been
+    admit(self, *operation_);  // it is launched whatever it reads: the others may have been
     NcclClique::LaunchLock launching = context->clique->begin_launch(context->rank);
     if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
       opened_ = std::move(launching.opened);
-      return line.launch_kernels(*this);
+      return line.launch_kernels(self);
     }
     opened_ = launching.opened;
     context->clique->launch(launching, context->rank, calls, target.stream());
     launching.in_use.unlock();
     event_ = target.queue->mark(context->communication->streams.events());
-    const std::shared_ptr<NcclRankOperation> self = shared_from_this();
     line.note({&self, 1});
   } catch (...) {
     fail_launch(std::current_exception());
@@ -113,7 +112,8 @@ void CommunicationStream::open() {
 }
 
 // The driver is given them with those of the parts that come behind, and says then what it makes of them.
-void CommunicationStream::launch_kernels(NcclRankOperation& part) {
+void CommunicationStream::launch_kernels(const std::shared_ptr<NcclRankOperation>& launched) {
+  NcclRankOperation& part = *launched;
   StreamQueue& queue = stream_->queue();
   NativeStream& native = queue.native();
   unlaunched_.reserve(unlaunched_.size() + 1);
@@ -126,7 +126,7 @@ void CommunicationStream::launch_kernels(NcclRankOperation& part) {
                  {.counter = streams_.events().counter(), .value = counted_},
                  [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
   part.count_ = ++counted_;
-  unlaunched_.push_back(part.shared_from_this());
+  unlaunched_.push_back(launched);
   last_unlaunched_ = {queue.timeline().issued(), native.timeline().issued()};
 }
 
@@ -181,6 +181,8 @@ void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation
   last_end_ = last.event_;
   const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part ends there + n
   std::exception_ptr error;
+  // Before the clique lets go of what has ended on all ranks: rank 0, which has made it, is to be the last to do so.
+  streams_.poison_log()->trim(streams_);
   try {
     context.clique->add(context.rank, launched_, std::max(timeline.completed(), begin) - begin);
   } catch (...) {

@@ -15,12 +15,10 @@
 
 namespace cox::detail {
 
-/// An operation that all ranks do together, where they meet.
-struct RankedOperation : NcclOperation {
-  RankedOperation(const CollectiveRequests& requests, std::size_t world_size)
-      : NcclOperation(requests, world_size), outcome(world_size) {}
-
-  SharedOutcome outcome;
+/// An operation that all ranks do together, where they meet. Whether it has failed comes first: all ranks look at it,
+/// and share that cache line anyway, for it has the count of the references.
+struct RankedOperation final : SharedOutcome, NcclOperation {
+  using NcclOperation::NcclOperation;
 };
 
 /// A rank's part in an operation that all ranks do together: by NCCL, or by kernels of our own.
@@ -40,9 +38,9 @@ class NcclRankOperation final : public RankOperation,
   friend class LaunchGuard<NcclRankOperation>;
 
   [[nodiscard]] std::string name() const override { return to_string(operation_->summary); }
-  [[nodiscard]] SharedOutcome& outcome() noexcept override { return operation_->outcome; }
+  [[nodiscard]] SharedOutcome& outcome() noexcept override { return *operation_; }
   [[nodiscard]] std::shared_ptr<LoggedOperation> shared_self() override { return shared_from_this(); }
-  void issue(const IssueTarget& target) noexcept;
+  void issue(const std::shared_ptr<NcclRankOperation>& self, const IssueTarget& target) noexcept;
   void fail_launch(const std::exception_ptr& error) noexcept;
   [[nodiscard]] std::exception_ptr launch_failure() const noexcept;
   void abort(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end = nullptr) noexcept;
@@ -72,7 +70,7 @@ class CommunicationStream : public std::enable_shared_from_this<CommunicationStr
   friend class NcclRankOperation;
 
   void open();
-  void launch_kernels(NcclRankOperation& part);
+  void launch_kernels(const std::shared_ptr<NcclRankOperation>& part);
   void note_launched() noexcept;
   void note(std::span<const std::shared_ptr<NcclRankOperation>> parts);
   [[nodiscard]] std::shared_ptr<CudaEvent> end_of_all();

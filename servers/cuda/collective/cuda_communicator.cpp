@@ -68,7 +68,7 @@ CudaCommunicator::~CudaCommunicator() {
 }
 
 // The operation's number is that of the position: a rank's n-th.
-StreamPosition CudaCommunicator::submit(CudaCollective collective, CudaStream& stream) {
+StreamPosition CudaCommunicator::submit(CudaCollective&& collective, CudaStream& stream) {
   if (unsubmitted_.size() >= most_put_off &&
       unsubmitted_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
     throw CallError(CallError::Kind::QueueFull, devices().devices()[rank()].to_string() + ": " +

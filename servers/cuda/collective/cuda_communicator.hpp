@@ -57,7 +57,7 @@ class CudaCommunicator : public Communicator {
   /// The rank's next operation, on behalf of a stream, whose errors get what becomes of it. Returns where its end will
   /// be; then submit_to_sequencer() must be called. Throws CallError QueueFull (too much waits to be asked for),
   /// std::bad_alloc; then nothing was submitted.
-  StreamPosition submit(CudaCollective collective, CudaStream& stream);
+  StreamPosition submit(CudaCollective&& collective, CudaStream& stream);
   /// Asks for what has been submitted; or for some of it, and for the rest by itself when NCCL has made the
   /// communicator, the code is there, and the gate is open. If that fails, the communicator is given up for all ranks.
   void submit_to_sequencer() noexcept;

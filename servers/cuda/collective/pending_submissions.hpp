@@ -19,7 +19,7 @@ class PendingSubmissions {
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return submissions_.size() - begin_; }
   /// The launch of the submission keeps the part. Throws std::bad_alloc; then nothing has changed.
-  void push(CollectiveSubmission submission, RankOperation& part) {
+  void push(CollectiveSubmission&& submission, RankOperation& part) {
     parts_.push_back(&part);
     try {
       submissions_.push_back(std::move(submission));

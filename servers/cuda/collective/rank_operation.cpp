@@ -88,13 +88,10 @@ void RankOperation::fail(const std::exception_ptr& error) noexcept {
   tell_rank_failed(error);
 }
 
-void RankOperation::admit(SharedOutcome& outcome) {
-  CudaStreams& streams = context->communication->streams;
-  PoisonLog& log = poison_log();
-  if (log.is_long()) log.trim(streams);
+void RankOperation::admit(std::shared_ptr<LoggedOperation> self, const SharedOutcome& outcome) {
   is_logged_ = true;
   try {
-    log.admit_part(shared_self(), position, outcome, context->rank, origin_stream->location().stream);
+    poison_log().admit_part(std::move(self), position, outcome, origin_stream->location().stream);
   } catch (...) {
     is_logged_ = false;
     throw;
@@ -120,7 +117,7 @@ std::exception_ptr RankOperation::note_refused(const std::exception_ptr& refusal
 
 void RankOperation::tell_refused(const std::exception_ptr& error) noexcept {
   tell_rank_failed(error);
-  outcome().tell();
+  outcome().tell(context->group->devices().devices());
 }
 
 void RankOperation::note_rank_failed(const std::exception_ptr& error) noexcept {

@@ -92,8 +92,8 @@ class RankOperation : public LoggedOperation {
   std::uint64_t sequence = 0;  ///< known when it is its turn
 
  protected:
-  /// As PoisonLog::admit_part(). Device thread. Throws std::bad_alloc.
-  void admit(SharedOutcome& outcome);
+  /// As PoisonLog::admit_part(). Device thread. `self`: the part. Throws std::bad_alloc.
+  void admit(std::shared_ptr<LoggedOperation> self, const SharedOutcome& outcome);
   /// Why the operation fails on all ranks.
   [[nodiscard]] std::exception_ptr rank_failed(const std::exception_ptr& refusal) const noexcept;
   [[nodiscard]] PoisonLog& poison_log() const noexcept { return origin_stream->poison_log(); }
@@ -127,9 +127,9 @@ class RankOperation : public LoggedOperation {
   std::atomic<bool> failed_{false};
 };
 
-/// A part's turn while it waits to be issued on the stream `stream`: then part->issue(target), on the device thread;
-/// or, if it is dropped without that, part->abort(error), since the others wait for it: with the error that the stream
-/// was told of before.
+/// A part's turn while it waits to be issued on the stream `stream`: then part->issue(part, target), on the device
+/// thread; or, if it is dropped without that, part->abort(error), since the others wait for it: with the error that the
+/// stream was told of before.
 template <class Part>
 class LaunchGuard {
  public:
@@ -139,7 +139,10 @@ class LaunchGuard {
   ~LaunchGuard() {
     if (part_ != nullptr) part_->abort(why());
   }
-  void operator()(const IssueTarget& target) { std::exchange(part_, nullptr)->issue(target); }
+  void operator()(const IssueTarget& target) {
+    const std::shared_ptr<Part> part = std::exchange(part_, nullptr);
+    part->issue(part, target);
+  }
 
  private:
   // The stream is that of collectives or transfers, whose errors nobody else asks for.

@@ -25,11 +25,12 @@ void TransferRankOperation::on_submitted() noexcept {
 void TransferRankOperation::check_source() {
   PoisonLog& log = poison_log();
   if (place != 0 || log.is_quiet()) return;
+  log.trim(context->communication->streams);
   if (const auto refusal = memory.refusal(origin_stream->location())) {
     refusal_ = rank_failed(refusal);
   } else if (log.depends_on_collective(memory)) {
-    outcome_ = std::make_shared<SharedOutcome>(2);
-    admit(*outcome_);
+    outcome_ = std::make_shared<SharedOutcome>();
+    admit(shared_from_this(), *outcome_);
   }
 }
 
@@ -67,7 +68,7 @@ void TransferRankOperation::abort(const std::exception_ptr& error) noexcept {
 }
 
 // What the rank waits for has been issued.
-void TransferRankOperation::issue(const IssueTarget& target) {
+void TransferRankOperation::issue(const std::shared_ptr<TransferRankOperation>&, const IssueTarget& target) {
   std::vector<std::shared_ptr<CudaEvent>> behind;
   std::exception_ptr failure;
   try {
@@ -131,7 +132,7 @@ void TransferRankOperation::finish(const PeerCopy::End& end) noexcept {
 void TransferRankOperation::note_received(const PeerCopy::End& end) {
   if (end.outcome != nullptr) {
     outcome_ = end.outcome;
-    return admit(*outcome_);
+    return admit(shared_from_this(), *outcome_);
   }
   if (!poison_log().is_quiet())
     static_cast<void>(poison_log().admit(shared_from_this(), origin_stream->location().stream));  // it reads nothing

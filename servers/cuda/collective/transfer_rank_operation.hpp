@@ -39,7 +39,7 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
   void finish(const PeerCopy::End& end) noexcept;
   void note_received(const PeerCopy::End& end);
   void wait_for_issue();
-  void issue(const IssueTarget& target);
+  void issue(const std::shared_ptr<TransferRankOperation>& self, const IssueTarget& target);
   void abort(const std::exception_ptr& error) noexcept;
   [[nodiscard]] std::shared_ptr<CudaEvent> room() const;
   void arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);

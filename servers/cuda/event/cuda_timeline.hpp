@@ -66,6 +66,8 @@ class CudaTimeline {
     std::uint64_t position = 0;
     std::shared_ptr<CudaEvent> event;
   };
+  /// The last mark. There is one.
+  [[nodiscard]] const Mark& back() const noexcept { return marks_.back(); }
   /// The first mark that covers `position`; null if there is none.
   [[nodiscard]] const Mark* covering(std::uint64_t position) const noexcept {
     const auto found = std::ranges::lower_bound(marks_, position, {}, &Mark::position);

@@ -65,24 +65,25 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
   CudaCollective collective;
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
-  BufferUses moved;  // of these: whose bytes are read or written
+  BufferUses untouched;  // of calls of no elements: only their order counts
   try {
     if (!transfers) static_cast<void>(nccl());
     for (const CollectiveCall& call : calls) {
-      const std::size_t before = uses.size();
+      BufferUses& its = is_of_nothing(call) ? untouched : uses;
       if (transfers) {
-        collective.ranges.push_back(resolve_transfer(device, call, caller, uses));
+        collective.ranges.push_back(resolve_transfer(device, call, caller, its));
       } else {
-        collective.calls.push_back(resolve(device, call, caller, uses));
+        collective.calls.push_back(resolve(device, call, caller, its));
       }
-      for (std::size_t i = before; i < uses.size() && !is_of_nothing(call); ++i) moved.push_back(uses[i]);
     }
   } catch (...) {
     // The rank comes all the same, to say so: the others must not wait for it.
     collective.failure = std::current_exception();
-    uses = moved = destinations(device, calls, caller);
+    uses = destinations(device, calls, caller);
+    untouched.clear();
   }
-  collective.uses = OperationMemory(moved, caller.site);
+  collective.uses = OperationMemory(uses, caller.site);
+  for (const BufferUse& use : untouched) uses.push_back(use);
   const StreamSlot slot = communicator.last_position().stream;
   StreamPositions waits = stream.pending_waits(streams);
   waits.push_back(stream.queue().last_position());

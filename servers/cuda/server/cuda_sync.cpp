@@ -40,11 +40,15 @@ void complete(Promise<void>& promise, SyncEnd& end, TakenError earlier) {
 /// Where durations are measured, the poller completes them in the order of the stream: it comes to this after them.
 void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event, Promise<void> promise, SyncEnd end,
                                const TakenError& earlier) {
-  const auto shared = std::make_shared<Promise<void>>(std::move(promise));
+  struct Waiting {
+    Promise<void> promise;
+    SyncEnd end;
+  };
+  const auto shared = std::make_shared<Waiting>(std::move(promise), std::move(end));
   try {
-    device_event->notify([shared, end, earlier]() mutable { complete(*shared, end, earlier); });
+    device_event->notify([shared, earlier] { complete(shared->promise, shared->end, earlier); });
   } catch (...) {  // no memory for that: their table may come late
-    shared->settle_at(device_event, std::move(end), earlier);
+    shared->promise.settle_at(device_event, std::move(shared->end), earlier);
   }
 }
 
@@ -106,8 +110,7 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
                        {stream, sequence, site, nullptr, stream->begin_turn(sequence)},
                        error.error,
                        error.receipt};
-          if (!collectives.empty() && sync.end.turn == nullptr)
-            sync.end.turn = std::make_shared<StreamErrors::Turn>(stream->errors(), sequence);
+          if (!collectives.empty() && !sync.end.turn) sync.end.turn.emplace(stream->errors(), sequence);
           std::vector<std::shared_ptr<CudaEvent>> events;
           device.streams().add_events(waits, events);
           const bool behind_durations = device.facts()->profiler.measures();

@@ -115,9 +115,10 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   void report_failure(const std::exception_ptr& error) const noexcept;
   /// The failures of what came before, as ServerError Unhealthy for the result of a future.
   [[nodiscard]] TakenError take_errors_before(std::uint64_t sequence, std::source_location site);
-  /// A wait at that place takes the failures before it later; null where nothing before it can fail any more.
-  [[nodiscard]] std::shared_ptr<StreamErrors::Turn> begin_turn(std::uint64_t sequence) const {
-    return poison_log_->is_quiet() ? nullptr : make_recycled<StreamErrors::Turn>(errors_, sequence);
+  /// A wait at that place takes the failures before it later; nothing where none of that can fail any more.
+  [[nodiscard]] std::optional<StreamErrors::Turn> begin_turn(std::uint64_t sequence) const {
+    if (poison_log_->is_quiet()) return std::nullopt;
+    return std::optional<StreamErrors::Turn>(std::in_place, errors_, sequence);
   }
   /// As StreamErrors::take_later.
   [[nodiscard]] TakenError take_later_errors(const TakenError& earlier, std::uint64_t sequence,

@@ -44,7 +44,7 @@ class CudaStreams {
         events_(std::move(events)),
         posts_(std::move(posts)),
         options_(options),
-        poison_log_(std::make_shared<PoisonLog>(device)) {
+        poison_log_(PoisonLog::open(device)) {
     natives_.reserve(options_.streams + 1 + max_dedicated);  // they stay where they are: see add_suspects()
     with_launches_.reserve(natives_.capacity());
   }

@@ -36,7 +36,7 @@ const std::shared_ptr<CudaEvent>& NativeStream::event_after_all(CudaEvents& even
   const CUstream stream = native();
   const std::uint64_t issued = timeline_.issued();
   if (timeline_.last_mark() < issued || timeline_.completed() == issued) timeline_.mark(issued, events.record(stream));
-  return timeline_.covering(issued)->event;
+  return timeline_.back().event;
 }
 
 std::shared_ptr<CudaEvent> NativeStream::event_after(std::uint64_t position, CudaEvents& events) {

@@ -35,7 +35,7 @@ class PieceUses {
     if (now_ != nullptr) {
       for (const BufferUse& use : *now_) visit(LaunchUse{use.buffer, use.access, use.whole});
     } else if (kept_ != nullptr) {
-      for (const OperationMemory::Use& use : *kept_) visit(LaunchUse{use.buffer.operator->(), use.access, use.whole});
+      for (const KeptBufferUse& use : *kept_) visit(LaunchUse{use.buffer.operator->(), use.access, use.whole});
     }
   }
 

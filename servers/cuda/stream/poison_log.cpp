@@ -3,11 +3,40 @@
 #include <coxswain/runtime/base/access.hpp>
 
 #include <algorithm>
-#include <array>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 namespace cox::detail {
+namespace {
+
+/// The logs of the devices that are open.
+struct OpenLogs {
+  std::mutex mutex;
+  std::unordered_map<DeviceId, std::weak_ptr<PoisonLog>> logs;  // guarded by mutex
+
+  static OpenLogs& of_process() {
+    static auto& made = *new OpenLogs;
+    return made;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<PoisonLog> PoisonLog::open(DeviceId device) {
+  auto opened = std::make_shared<PoisonLog>(device);
+  OpenLogs& all = OpenLogs::of_process();
+  const std::lock_guard lock(all.mutex);
+  all.logs.insert_or_assign(device, opened);
+  return opened;
+}
+
+std::shared_ptr<PoisonLog> PoisonLog::of_device(DeviceId device) noexcept {
+  OpenLogs& all = OpenLogs::of_process();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.logs.find(device);
+  return found != all.logs.end() ? found->second.lock() : nullptr;
+}
 
 std::exception_ptr PoisonLog::refusal(const DeviceBuffer& buffer, std::uint64_t memory, StreamId stream,
                                       const std::source_location& site) const noexcept {
@@ -21,15 +50,21 @@ std::exception_ptr PoisonLog::refusal(const DeviceBuffer& buffer, std::uint64_t 
 }
 
 // Under the lock.
-void PoisonLog::append(const std::shared_ptr<LoggedOperation>& operation, const StreamPosition& end, StreamId stream) {
-  operations_.push_back(operation);
+void PoisonLog::append(std::shared_ptr<LoggedOperation> appended, const StreamPosition& end, StreamId stream) {
+  if (operations_.size() == operations_.capacity()) {
+    const std::size_t more = std::max<std::size_t>(2 * operations_.size(), 64);
+    spare_.reserve(more);
+    operations_.reserve(more);
+  }
+  LoggedOperation* const operation = appended.get();
+  operations_.push_back(std::move(appended));
   operation->number_ = first_number_ + (operations_.size() - first_ - 1);
   operation->end_ = end;
   operation->stream_ = stream;
   bool spreads = end.position != 0;
-  for (const OperationMemory::Use& use : operation->memory.uses())
+  for (const KeptBufferUse& use : operation->memory.uses())
     spreads = spreads || (reads(use.access) && use.buffer->depends_on >= first_number_);
-  for (const OperationMemory::Use& use : operation->memory.uses()) {
+  for (const KeptBufferUse& use : operation->memory.uses()) {
     if (!writes(use.access)) continue;
     if (spreads) {
       use.buffer->depends_on = operation->number_;
@@ -48,25 +83,27 @@ std::exception_ptr PoisonLog::admit(const std::shared_ptr<LoggedOperation>& oper
   return nullptr;
 }
 
-void PoisonLog::admit_part(const std::shared_ptr<LoggedOperation>& part, const StreamPosition& end,
-                           SharedOutcome& outcome, std::size_t rank, StreamId stream) {
+void PoisonLog::admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end,
+                           const SharedOutcome& outcome, StreamId stream) {
   std::shared_ptr<LoggedOperation> refused;
   {
     const std::lock_guard lock(mutex_);
     const OperationMemory::Uses& uses = part->memory.uses();
     const std::exception_ptr refusal = refusal_of(uses, stream, part->memory.site());
-    append(part, end, stream);
-    if (refusal == nullptr) {
+    part->outcome_ = &outcome;
+    append(std::move(part), end, stream);
+    if (refusal == nullptr) [[likely]] {
       heal(uses);
     } else {
-      refused = part;
-      refuse(*part, refusal);
-      refused->next_refused_ = spread(operations_.size() - 1, poison_cause(part->error_), Reach::Operation);
+      refused = operations_.back();
+      refuse(*refused, refusal);
+      refused->next_refused_ = spread(operations_.size() - 1, poison_cause(refused->error_), Reach::Operation);
     }
   }
-  const std::exception_ptr failure = outcome.join(rank, shared_from_this(), part->number_);
-  if (failure != nullptr) fail_shared(part->number_, failure);
-  tell(std::move(refused));
+  if (const std::exception_ptr failure = outcome.failure()) [[unlikely]]
+    fail_shared(outcome, failure);
+  if (refused != nullptr) [[unlikely]]
+    tell(std::move(refused));
 }
 
 // Under the lock.
@@ -85,14 +122,15 @@ void PoisonLog::fail(const LoggedOperation& part, const std::exception_ptr& erro
   tell(std::move(refused));
 }
 
-// The operation that this part is of has failed: the part is told, too.
-void PoisonLog::fail_shared(std::uint64_t number, const std::exception_ptr& error) noexcept {
+// The operation has failed: its part here is told, too, if it has been issued and is not known to have ended.
+void PoisonLog::fail_shared(const SharedOutcome& outcome, const std::exception_ptr& error) noexcept {
   std::shared_ptr<LoggedOperation> refused;
   std::shared_ptr<LoggedOperation> part;
   {
     const std::lock_guard lock(mutex_);
-    if (number < first_number_) return;
-    const std::size_t index = first_ + (number - first_number_);
+    std::size_t index = first_;
+    while (index < operations_.size() && operations_[index]->outcome_ != &outcome) ++index;
+    if (index == operations_.size()) return;
     if (!std::exchange(operations_[index]->is_noted_, true)) {
       part = operations_[index];
       part->note_rank_failed(error);
@@ -111,7 +149,7 @@ std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std:
   any_failed_.store(true, std::memory_order_relaxed);
   const auto mark_writes = [](LoggedOperation& operation) {
     operation.has_failed_ = true;
-    for (const OperationMemory::Use& use : operation.memory.uses())
+    for (const KeptBufferUse& use : operation.memory.uses())
       if (writes(use.access)) use.buffer->is_marked = true;
   };
   std::shared_ptr<LoggedOperation> refused;
@@ -120,11 +158,11 @@ std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std:
   for (std::size_t i = first + 1; i < operations_.size(); ++i) {
     LoggedOperation& operation = *operations_[i];
     if (operation.has_failed_) continue;
-    const OperationMemory::Use* read = nullptr;
-    for (const OperationMemory::Use& use : operation.memory.uses())
+    const KeptBufferUse* read = nullptr;
+    for (const KeptBufferUse& use : operation.memory.uses())
       if (read == nullptr && reads(use.access) && use.buffer->is_marked) read = &use;
     if (read == nullptr) {
-      for (const OperationMemory::Use& use : operation.memory.uses())
+      for (const KeptBufferUse& use : operation.memory.uses())
         if (use.access == Access::Overwrite && use.whole) use.buffer->is_marked = false;
       continue;
     }
@@ -142,7 +180,7 @@ std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std:
     last = &operation.next_refused_;
   }
   for (std::size_t i = first; i < operations_.size(); ++i)
-    for (const OperationMemory::Use& use : operations_[i]->memory.uses())
+    for (const KeptBufferUse& use : operations_[i]->memory.uses())
       if (std::exchange(use.buffer->is_marked, false))
         use.buffer->poison.set(cause, MemoryFailure::Contents::Undefined);
   return refused;
@@ -155,52 +193,43 @@ void PoisonLog::tell(std::shared_ptr<LoggedOperation> refused) noexcept {
   }
 }
 
-// Those before `end` are let go, without the lock: that may end communicators. The rest is moved together now and then.
+// Those before `end` are let go, without the lock: that may end communicators. Not all of them, if there is no room to
+// put them meanwhile: the next call comes.
 void PoisonLog::drop(std::size_t end) noexcept {
-  while (first_ < end) {
-    std::array<std::shared_ptr<LoggedOperation>, 16> dropped;
+  Operations dropped = std::exchange(spare_, {});
+  {
     const std::lock_guard lock(mutex_);
-    const std::size_t count = std::min(end - first_, dropped.size());
-    for (std::size_t i = 0; i < count; ++i) dropped[i] = std::move(operations_[first_ + i]);
-    first_number_ += count;
-    first_ += count;
-    if (first_ * 2 < operations_.size()) continue;
-    operations_.erase(operations_.begin(), operations_.begin() + static_cast<std::ptrdiff_t>(first_));
-    end -= first_;
-    first_ = 0;
+    if (end == operations_.size()) {
+      first_number_ += end - first_;
+      first_ = 0;
+      operations_.swap(dropped);
+    } else {
+      end = std::min(end, first_ + dropped.capacity());
+      first_number_ += end - first_;
+      for (; first_ < end; ++first_) dropped.push_back(std::move(operations_[first_]));
+      if (first_ * 2 >= operations_.size()) {
+        operations_.erase(operations_.begin(), operations_.begin() + static_cast<std::ptrdiff_t>(first_));
+        first_ = 0;
+      }
+    }
   }
-}
-
-// Sequentially consistent, as in fail(): of a rank that joins while the operation fails one finds the other, or both
-// do.
-std::exception_ptr SharedOutcome::join(std::size_t rank, std::shared_ptr<PoisonLog> log,
-                                       std::uint64_t number) noexcept {
-  Slot& joined = slot(rank);
-  joined.log = std::move(log);
-  joined.number.store(number, std::memory_order_seq_cst);
-  if (!has_failed_.load(std::memory_order_seq_cst)) [[likely]]
-    return nullptr;
-  const std::lock_guard lock(mutex_);
-  return failure_;
+  dropped.clear();
+  if (spare_.capacity() < dropped.capacity()) spare_ = std::move(dropped);
 }
 
 std::exception_ptr SharedOutcome::fail(const std::exception_ptr& error) noexcept {
   const std::lock_guard lock(mutex_);
   if (failure_ == nullptr) {
     failure_ = error;
-    has_failed_.store(true, std::memory_order_seq_cst);
+    has_failed_.store(true, std::memory_order_relaxed);
   }
   return failure_;
 }
 
-void SharedOutcome::tell() noexcept {
-  const std::exception_ptr error = [this] {
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }();
-  for (std::size_t rank = 0; rank < ranks_; ++rank)
-    if (const std::uint64_t number = slot(rank).number.load(std::memory_order_seq_cst); number != 0)
-      slot(rank).log->fail_shared(number, error);
+void SharedOutcome::tell(std::span<const DeviceId> devices) const noexcept {
+  const std::exception_ptr error = failure();
+  for (const DeviceId device : devices)
+    if (const auto log = PoisonLog::of_device(device)) log->fail_shared(*this, error);
 }
 
 }  // namespace cox::detail

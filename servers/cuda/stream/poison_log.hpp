@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 #include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/buffer/resolve_window.hpp>
 #include <coxswain/runtime/handle/memory_failure.hpp>
@@ -54,11 +55,12 @@ class LoggedOperation {
   virtual void tell_rank_failed(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
 
   // Guarded by the log's mutex:
-  std::uint64_t number_ = 0;  // in the log, counted from 1
-  StreamPosition end_{};      // of a part of an operation of several devices; position 0: it is none
-  StreamId stream_{};         // that it is of
-  bool has_failed_ = false;   // what it should have written has been poisoned
-  bool is_noted_ = false;     // that it is refused, or that a rank has failed
+  std::uint64_t number_ = 0;                // in the log, counted from 1
+  StreamPosition end_{};                    // of a part of an operation of several devices; position 0: it is none
+  StreamId stream_{};                       // that it is of
+  const SharedOutcome* outcome_ = nullptr;  // of the operation of several devices that it is a part of
+  bool has_failed_ = false;                 // what it should have written has been poisoned
+  bool is_noted_ = false;                   // that it is refused, or that a rank has failed
   // Of whoever has found that it is refused, until it has been told:
   std::exception_ptr error_;
   std::shared_ptr<LoggedOperation> next_refused_;
@@ -69,8 +71,13 @@ class LoggedOperation {
 /// thread. A collective can fail later. What is issued behind one and depends on its result is therefore noted here,
 /// until the collective has ended: when it fails, everything that has come of it is poisoned in the order of the log,
 /// before the collective is given up and the device goes on. Device thread only, unless said otherwise.
-class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
+class PoisonLog {
  public:
+  /// The log of the device from now on. Throws std::bad_alloc.
+  [[nodiscard]] static std::shared_ptr<PoisonLog> open(DeviceId device);
+  /// Null: the device is not open. Any thread.
+  [[nodiscard]] static std::shared_ptr<PoisonLog> of_device(DeviceId device) noexcept;
+
   explicit PoisonLog(DeviceId device) noexcept : device_(device) {}
   PoisonLog(const PoisonLog&) = delete;
   PoisonLog& operator=(const PoisonLog&) = delete;
@@ -132,9 +139,9 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
   [[nodiscard]] std::exception_ptr admit(const std::shared_ptr<LoggedOperation>& operation, StreamId stream);
   /// A part of an operation of several devices, with its memory, is about to be issued, which it will be whatever it
   /// reads: the other ranks may have issued theirs. If it reads poisoned memory, or another rank's does, it is told
-  /// here. `end`: where it ends. Throws std::bad_alloc.
-  void admit_part(const std::shared_ptr<LoggedOperation>& part, const StreamPosition& end, SharedOutcome& outcome,
-                  std::size_t rank, StreamId stream);
+  /// here. `outcome`: the operation's, which the part keeps. `end`: where the part ends. Throws std::bad_alloc.
+  void admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end, const SharedOutcome& outcome,
+                  StreamId stream);
   /// Whether what the memory holds depends on a collective under way.
   [[nodiscard]] bool depends_on_collective(const OperationMemory& memory) const noexcept {
     return !operations_.empty() && depends_on_any(memory.uses());
@@ -156,17 +163,17 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
 
   /// What another thread is just marking has been marked, and noted for whoever asked for it. Any thread.
   void wait_for_spread() noexcept { const std::lock_guard lock(mutex_); }
-  /// So many are noted that it is worth a look how many of them have ended.
-  [[nodiscard]] bool is_long() const noexcept { return operations_.size() - first_ >= 16; }
   /// Forgets what has ended. `completed(slot)`: how far that has come.
   template <class Clock>
   void trim(const Clock& clock) {
     std::size_t left = first_;  // the device thread alone changes the list
     while (left < operations_.size() && has_ended(*operations_[left], clock)) ++left;
-    drop(left);
+    if (left != first_) drop(left);
   }
   /// All that was issued has ended.
-  void clear() noexcept { drop(operations_.size()); }
+  void clear() noexcept {
+    if (!operations_.empty()) drop(operations_.size());
+  }
 
  private:
   friend class SharedOutcome;
@@ -199,20 +206,19 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
     }
   }
   [[nodiscard]] static DeviceBuffer& buffer_of(const BufferUse& use) noexcept { return *use.buffer; }
-  [[nodiscard]] static DeviceBuffer& buffer_of(const OperationMemory::Use& use) noexcept {
-    return *use.buffer.operator->();
-  }
+  [[nodiscard]] static DeviceBuffer& buffer_of(const KeptBufferUse& use) noexcept { return *use.buffer.operator->(); }
   [[nodiscard]] static DeviceBuffer& buffer_of(const LaunchUse& use) noexcept { return *use.buffer; }
   [[nodiscard]] static std::uint64_t id_of(const LaunchUse&) noexcept { return 0; }
   [[nodiscard]] static std::uint64_t id_of(const BufferUse& use) noexcept { return use.memory ? use.memory.id() : 0; }
-  [[nodiscard]] static std::uint64_t id_of(const OperationMemory::Use& use) noexcept { return use.memory; }
-  void append(const std::shared_ptr<LoggedOperation>& operation, const StreamPosition& end, StreamId stream);
+  [[nodiscard]] static std::uint64_t id_of(const KeptBufferUse& use) noexcept { return use.memory; }
+  using Operations = std::vector<std::shared_ptr<LoggedOperation>>;
+  void append(std::shared_ptr<LoggedOperation> operation, const StreamPosition& end, StreamId stream);
   template <class Clock>
   [[nodiscard]] static bool has_ended(const LoggedOperation& operation, const Clock& clock) {
     return operation.end_.position == 0 || clock.completed(operation.end_.stream) >= operation.end_.position;
   }
   void drop(std::size_t end) noexcept;
-  void fail_shared(std::uint64_t number, const std::exception_ptr& error) noexcept;
+  void fail_shared(const SharedOutcome& outcome, const std::exception_ptr& error) noexcept;
   static void refuse(LoggedOperation& operation, const std::exception_ptr& refusal) noexcept;
   enum class Reach : std::uint8_t { Operation, Communicator };
   [[nodiscard]] std::shared_ptr<LoggedOperation> spread(std::size_t first, const std::exception_ptr& cause,
@@ -221,49 +227,40 @@ class PoisonLog : public std::enable_shared_from_this<PoisonLog> {
 
   const DeviceId device_;
   std::atomic<bool> any_failed_{false};
-  std::mutex mutex_;
+  AdaptiveMutex mutex_;
   // Guarded by mutex_, but the device thread, which alone adds and removes, may look without it:
-  std::vector<std::shared_ptr<LoggedOperation>> operations_;  // from first_ on; empty if there are none
+  Operations operations_;  // from first_ on; empty if there are none
   std::size_t first_ = 0;
   std::uint64_t first_number_ = 1;  // of operations_[first_]
+  Operations spare_;                // empty, with room: of the device thread
 };
 
 /// An operation that several devices do together, as far as L14 is concerned: if one of them would read poisoned
-/// memory, it has failed on all. Any thread.
+/// memory, it has failed on all. Nothing is written here unless it fails: its parts are found in the devices' logs. Any
+/// thread.
 class SharedOutcome {
  public:
-  /// Throws std::bad_alloc.
-  explicit SharedOutcome(std::size_t ranks) {
-    if (ranks > slots_.size()) more_slots_ = std::make_unique<Slot[]>(ranks - slots_.size());
-    ranks_ = ranks;
-  }
+  SharedOutcome() noexcept = default;
   SharedOutcome(const SharedOutcome&) = delete;
   SharedOutcome& operator=(const SharedOutcome&) = delete;
 
-  /// The rank's part has that number in its device's log. Returns why the operation has failed already, if it has,
-  /// which the caller tells the log; null: the log will be told if it does. Once for each rank.
-  [[nodiscard]] std::exception_ptr join(std::size_t rank, std::shared_ptr<PoisonLog> log,
-                                        std::uint64_t number) noexcept;
+  /// Why it has failed; null: it has not yet.
+  [[nodiscard]] std::exception_ptr failure() const noexcept {
+    // Relaxed: a part is in its log before it asks, and the logs are gone through after fail(). Their locks order the
+    // two: the part finds the failure, or is found.
+    if (!has_failed_.load(std::memory_order_relaxed)) [[likely]]
+      return nullptr;
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
   /// The operation has failed; the first failure counts, and is returned. tell() must follow.
   [[nodiscard]] std::exception_ptr fail(const std::exception_ptr& error) noexcept;
-  /// The failure is told to the logs of all that have joined. Any number of times, without a lock.
-  void tell() noexcept;
+  /// The failure is told to the parts that are in the logs of these devices. Any number of times, without a lock.
+  void tell(std::span<const DeviceId> devices) const noexcept;
 
  private:
-  struct Slot {
-    std::shared_ptr<PoisonLog> log;        // set before
-    std::atomic<std::uint64_t> number{0};  // 0: the rank has not joined
-  };
-
-  [[nodiscard]] Slot& slot(std::size_t rank) noexcept {
-    return rank < slots_.size() ? slots_[rank] : more_slots_[rank - slots_.size()];
-  }
-
-  std::array<Slot, 8> slots_;
-  std::unique_ptr<Slot[]> more_slots_;  // of ranks beyond
-  std::size_t ranks_ = 0;
   std::atomic<bool> has_failed_{false};  // written with mutex_ held
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::exception_ptr failure_;  // guarded by mutex_
 };
 

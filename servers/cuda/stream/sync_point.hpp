@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <source_location>
 
 namespace cox::detail {
@@ -18,7 +19,7 @@ struct SyncPoint {
   std::source_location site;
   std::shared_ptr<HeldBytes> held = nullptr;  ///< what was uploaded before, which is given back; null: nothing
   /// Where work before may still fail; ends when the failures have been taken, or nobody will take them.
-  std::shared_ptr<StreamErrors::Turn> turn = nullptr;
+  std::optional<StreamErrors::Turn> turn = std::nullopt;
 
   /// Throws a fault of the GPU; else, as TakenError, work before the place that has failed since it was issued, such as
   /// a collective that was aborted: together with `earlier`, which had failed by then.
@@ -27,7 +28,7 @@ struct SyncPoint {
     if (gpu_faulted()) throw_gpu_fault(site);
     auto all =
         earlier ? stream->take_later_errors(earlier, sequence, site) : stream->take_errors_before(sequence, site);
-    turn = nullptr;
+    turn.reset();
     if (all && all.error != earlier.error) throw TakenError(std::move(all));
   }
 };

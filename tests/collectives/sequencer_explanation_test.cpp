@@ -1,0 +1,77 @@
+#include <coxswain/tests/collectives/sequencer_bench.hpp>
+#include <coxswain/tests/runtime/thrown.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+using namespace std::chrono_literals;
+
+TEST_CASE("L15: an operation that misses ranks is explained once, when a thread waits for one that came") {
+  Told a, b;
+  const Watchdog::Time start = std::chrono::steady_clock::now();
+  std::vector<DeviceId> awaited;
+  std::vector<std::string> texts;
+  Sequencer sequencer{{.explain_after = 1s,
+                       .awaited_devices =
+                           [&](Watchdog::Time, std::chrono::milliseconds at_least) {
+                             CHECK(at_least == 500ms);
+                             return awaited;
+                           },
+                       .explain = [&](const std::string& text) { texts.push_back(text); },
+                       .now = [start] { return start; }}};
+  const CommunicatorNumber pair = sequencer.open(among({0, 1}), 1h);
+  sequencer.submit(pair, 0, {.requests = {of_count(1)}, .launch = a.launch()});
+  awaited = {device(0)};
+  CHECK(sequencer.expire(start + 999ms) == start + 1249ms);
+  awaited = {device(1)};
+  CHECK(sequencer.expire(start + 1249ms) == start + 1499ms);
+  CHECK(texts.empty());
+  awaited = {device(2), device(0)};
+  CHECK(sequencer.expire(start + 1499ms) == start + 1h);
+  REQUIRE(texts.size() == 1);
+  CHECK(mentions(texts[0], {"a thread waits for host:0", "did not have all its ranks after 1499 ms",
+                            "host:1 is missing", "must submit for all of them before it waits for one"}));
+  sequencer.expire(start + 2s);
+  CHECK(texts.size() == 1);
+  sequencer.submit(pair, 1, {.requests = {of_count(1)}, .launch = b.launch()});
+  CHECK(a.times() == 1);
+  sequencer.submit(pair, 0, {.requests = {of_count(1)}, .launch = a.launch()});
+  sequencer.expire(start + 1s);
+  CHECK(texts.size() == 2);
+}
+
+TEST_CASE("L15: the watchdog's thread stays as long as operations come, and ends when none has come since its look") {
+  Told a, b;
+  const Watchdog::Time start = std::chrono::steady_clock::now();
+  std::atomic<int> looks{0};
+  std::atomic<int> looks_of_thread{0};
+  Sequencer sequencer{{.explain_after = 1s,
+                       .awaited_devices =
+                           [&](Watchdog::Time, std::chrono::milliseconds) {
+                             thread_local int own = 0;
+                             looks_of_thread = ++own;
+                             ++looks;
+                             return std::vector<DeviceId>();
+                           },
+                       .now = [start] { return start; }}};
+  const CommunicatorNumber pair = sequencer.open(among({0, 1}), 1h);
+  auto look = [&, expected = 0]() mutable {
+    sequencer.freeze();
+    sequencer.thaw();  // which has the watchdog look again
+    for (++expected; looks != expected;) std::this_thread::yield();
+  };
+  for (int round = 1; round <= 20; ++round) {
+    sequencer.submit(pair, 0, {.requests = {of_count(1)}, .launch = a.launch()});
+    sequencer.submit(pair, 1, {.requests = {of_count(1)}, .launch = b.launch()});
+    look();
+    REQUIRE(looks_of_thread == round);
+  }
+  look();
+  while (sequencer.watching()) std::this_thread::yield();
+}
