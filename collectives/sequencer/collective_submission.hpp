@@ -11,16 +11,8 @@
 
 namespace cox {
 
-/// An operation of a communicator that must be released (or refused) before another: the rank's compute stream waits
-/// for it.
-struct CollectiveDependency {
-  CommunicatorNumber communicator;
-  std::uint64_t sequence;
-
-  friend bool operator==(const CollectiveDependency&, const CollectiveDependency&) = default;
-};
-
-using CollectiveDependencies = SmallVector<CollectiveDependency, 2>;
+/// Operations that must be released (or refused) before another: the rank's compute stream waits for them.
+using CollectiveDependencies = SmallVector<CollectiveId, 2>;
 
 /// What one rank hands in for its next operation.
 struct CollectiveSubmission {

@@ -27,20 +27,20 @@ std::vector<CommunicatorNumber> OpenCommunicators::find_with_device(DeviceId dev
   return numbers;
 }
 
-bool OpenCommunicators::is_resolved(const CollectiveDependency& dependency) const noexcept {
+bool OpenCommunicators::is_resolved(const CollectiveId& dependency) const noexcept {
   const CommunicatorSequence* communicator = find(dependency.communicator);
   return communicator == nullptr || communicator->is_resolved(dependency.sequence);
 }
 
 std::optional<OpenCommunicators::Hold> OpenCommunicators::hold(const WaitingOperation& operation) const noexcept {
   for (const QueuedSubmission& submission : operation.arrived)
-    for (const CollectiveDependency& dependency : submission.submitted.dependencies)
+    for (const CollectiveId& dependency : submission.submitted.dependencies)
       if (!is_resolved(dependency)) return Hold{&submission, dependency};
   return std::nullopt;
 }
 
 void OpenCommunicators::record_dependencies(const QueuedSubmission& submission) noexcept {
-  for (const CollectiveDependency& dependency : submission.submitted.dependencies)
+  for (const CollectiveId& dependency : submission.submitted.dependencies)
     if (CommunicatorSequence* communicator = find(dependency.communicator))
       communicator->note_awaited(dependency.sequence);
 }
@@ -67,7 +67,7 @@ std::unique_ptr<CommunicatorSequence> OpenCommunicators::extract(CommunicatorNum
   return std::move(communicators_.extract(number).mapped());
 }
 
-std::optional<CollectiveDependency> OpenCommunicators::overdue(Time now) const noexcept {
+std::optional<CollectiveId> OpenCommunicators::overdue(Time now) const noexcept {
   const auto is_overdue = [now](const CommunicatorSequence* communicator) {
     return communicator != nullptr && communicator->oldest() != nullptr && communicator->oldest()->deadline <= now;
   };
@@ -79,7 +79,7 @@ std::optional<CollectiveDependency> OpenCommunicators::overdue(Time now) const n
       if (!is_overdue(waited_for)) break;
       first = waited_for;
     }
-    return CollectiveDependency{first->number(), first->oldest_sequence()};
+    return CollectiveId{first->number(), first->oldest_sequence()};
   }
   return std::nullopt;
 }

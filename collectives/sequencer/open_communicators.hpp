@@ -24,7 +24,7 @@ class OpenCommunicators {
   /// Who holds an operation back, and by what.
   struct Hold {
     const QueuedSubmission* submission;
-    CollectiveDependency dependency;
+    CollectiveId dependency;
   };
 
   void insert(std::unique_ptr<CommunicatorSequence> communicator);
@@ -35,7 +35,7 @@ class OpenCommunicators {
   [[nodiscard]] std::vector<CommunicatorNumber> find_with_device(DeviceId device) const;
 
   /// Whether nothing needs to wait for the operation any more. True also where the communicator is closed or unknown.
-  [[nodiscard]] bool is_resolved(const CollectiveDependency& dependency) const noexcept;
+  [[nodiscard]] bool is_resolved(const CollectiveId& dependency) const noexcept;
   /// The first unresolved dependency of an operation that is not resolved.
   [[nodiscard]] std::optional<Hold> hold(const WaitingOperation& operation) const noexcept;
 
@@ -48,7 +48,7 @@ class OpenCommunicators {
 
   /// An oldest operation whose deadline has come, and that waits for none whose deadline has come too: the refusal of
   /// that one may let this one go.
-  [[nodiscard]] std::optional<CollectiveDependency> overdue(Time now) const noexcept;
+  [[nodiscard]] std::optional<CollectiveId> overdue(Time now) const noexcept;
   [[nodiscard]] std::optional<Time> next_deadline() const noexcept;
   /// Calls `visit(communicator)` for each that has an operation which is not resolved.
   template <class Visit>

@@ -319,7 +319,7 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
     return communicators_->overdue(now);
   };
   // Not the same one for ever: it is timed out, or it is answered meanwhile.
-  while (const std::optional<CollectiveDependency> next = overdue()) time_out(*next);
+  while (const std::optional<CollectiveId> next = overdue()) time_out(*next);
   const std::optional<Time> explanation = explain_waits(now);
   const std::lock_guard lock(mutex_);
   std::optional<Time> next = communicators_->next_deadline();
@@ -367,7 +367,7 @@ std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::span<c
   return next;
 }
 
-void Sequencer::time_out(const CollectiveDependency& overdue) {
+void Sequencer::time_out(const CollectiveId& overdue) {
   // The user's code: with no lock held, so all may have changed after it.
   const auto activities = detail::activities_of(stall(overdue.communicator), options_.device_activity);
   change(overdue.communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {

@@ -171,7 +171,7 @@ class Sequencer {
   [[nodiscard]] std::exception_ptr refusal_for(const detail::CommunicatorSequence& among,
                                                const detail::QueuedSubmission& submission) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
-  void time_out(const CollectiveDependency& overdue);
+  void time_out(const CollectiveId& overdue);
   // The first look at an operation that may miss ranks.
   [[nodiscard]] std::chrono::milliseconds first_look(std::chrono::milliseconds timeout) const noexcept {
     return options_.explain_after.count() == 0 ? timeout : std::min(timeout, options_.explain_after / 4);

@@ -21,7 +21,7 @@ class RingSearch {
     if (!may_close()) return std::nullopt;
     follow(closing_, 0);
     for (std::size_t place = 0; place < steps_.size(); ++place) {
-      const CollectiveDependency dependency = steps_[place].dependency;
+      const CollectiveId dependency = steps_[place].dependency;
       if (is_closing(dependency)) return text(place);
       look_through(dependency, place);
     }
@@ -33,7 +33,7 @@ class RingSearch {
   [[nodiscard]] bool may_close() const {
     const auto& after = closing_.submitted.dependencies;
     const CommunicatorSequence& among = communicator_of(closing_);
-    const auto closes = [this](const CollectiveDependency& dependency) { return is_closing(dependency); };
+    const auto closes = [this](const CollectiveId& dependency) { return is_closing(dependency); };
     if (among.awaited() < closing_.grant.sequence && std::ranges::none_of(after, closes)) return false;
     const WaitingOperation* operation = among.waiting(closing_.grant.sequence);
     if (operation == nullptr) return true;
@@ -41,31 +41,31 @@ class RingSearch {
            !std::ranges::all_of(after, [&](const auto& dependency) { return waits_for(*operation, dependency); });
   }
 
-  static bool waits_for(const WaitingOperation& operation, const CollectiveDependency& dependency) {
+  static bool waits_for(const WaitingOperation& operation, const CollectiveId& dependency) {
     for (const QueuedSubmission& submission : operation.arrived)
-      for (const CollectiveDependency& other : submission.submitted.dependencies)
+      for (const CollectiveId& other : submission.submitted.dependencies)
         if (other.communicator == dependency.communicator && other.sequence >= dependency.sequence) return true;
     return false;
   }
 
-  [[nodiscard]] bool is_closing(const CollectiveDependency& dependency) const {
+  [[nodiscard]] bool is_closing(const CollectiveId& dependency) const {
     return dependency.communicator == closing_.communicator && dependency.sequence >= closing_.grant.sequence;
   }
 
   /// `waits` waits for this, and the operation that the step `before` leads to waits for `waits`.
   struct Step {
     const QueuedSubmission* waits;
-    CollectiveDependency dependency;
+    CollectiveId dependency;
     std::size_t before;
   };
 
   void follow(const QueuedSubmission& waits, std::size_t before) {
-    for (const CollectiveDependency& dependency : waits.submitted.dependencies)
+    for (const CollectiveId& dependency : waits.submitted.dependencies)
       if (!communicators_.is_resolved(dependency)) steps_.push_back({&waits, dependency, before});
   }
 
   // It waits for the ones before it too.
-  void look_through(const CollectiveDependency& dependency, std::size_t place) {
+  void look_through(const CollectiveId& dependency, std::size_t place) {
     const CommunicatorSequence& among = *communicators_.find(dependency.communicator);
     std::uint64_t& seen = seen_[dependency.communicator];
     for (std::uint64_t next = std::max(seen + 1, among.oldest_sequence()); next <= dependency.sequence; ++next) {

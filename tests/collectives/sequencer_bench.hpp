@@ -17,7 +17,7 @@
 
 namespace cox::test {
 
-using Dependencies = SmallVector<CollectiveDependency, 2>;
+using Dependencies = SmallVector<CollectiveId, 2>;
 
 constexpr DeviceId device(std::uint16_t index) { return {.type = 0, .index = index}; }
 

@@ -90,9 +90,7 @@ TEST_CASE("Everything that a rank waits for counts, and every rank's") {
 TEST_CASE("What is refused, closed, left or unknown holds nothing back") {
   Overlap t;
   t.submit(t.pair, 0, of_count(1), t.a.launch());
-  const auto arrive = [&](const CollectiveDependency& after) {
-    t.submit(t.pair, 1, of_count(1), t.a.launch(), {after});
-  };
+  const auto arrive = [&](const CollectiveId& after) { t.submit(t.pair, 1, of_count(1), t.a.launch(), {after}); };
   SECTION("a communicator that never was") { arrive({CommunicatorNumber{99}, 1}); }
   SECTION("one that is closed") {
     t.sequencer.close(t.other);

@@ -15,7 +15,7 @@ namespace cox::detail {
 void NcclRankOperation::on_release(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_launch();
   reserve_slot();
-  operation_ = std::static_pointer_cast<RankedOperation>(std::move(shared));
+  operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
   // The same from all ranks. Only read by those that come after the first: the line is all ranks'.
   if (operation_->sequence.load(std::memory_order_relaxed) != sequence)
     operation_->sequence.store(sequence, std::memory_order_relaxed);
@@ -28,7 +28,7 @@ void NcclRankOperation::issue(const std::shared_ptr<NcclRankOperation>& self, co
   try {
     context->recorder->started(sequence, context->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
-    admit(self, *operation_);  // it is launched whatever it reads: the others may have been
+    admit(self);  // it is launched whatever it reads: the others may have been
     NcclClique::LaunchLock launching = context->clique->begin_launch(context->rank);
     if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
@@ -79,6 +79,7 @@ void NcclRankOperation::abort(const std::exception_ptr& error, const std::shared
 // It has been launched, and ends with `event`; or has failed.
 void NcclRankOperation::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   is_launched_or_failed_ = true;
+  operation_ = nullptr;
   opened_ = nullptr;
   complete(error, event);
   retire();
@@ -181,7 +182,6 @@ void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation
   last_end_ = last.event_;
   const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part ends there + n
   std::exception_ptr error;
-  // Before the clique lets go of what has ended on all ranks: rank 0, which has made it, is to be the last to do so.
   streams_.poison_log()->trim(streams_);
   try {
     context.clique->add(context.rank, launched_, std::max(timeline.completed(), begin) - begin);

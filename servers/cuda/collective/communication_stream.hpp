@@ -15,12 +15,6 @@
 
 namespace cox::detail {
 
-/// An operation that all ranks do together, where they meet. Whether it has failed comes first: all ranks look at it,
-/// and share that cache line anyway, for it has the count of the references.
-struct RankedOperation final : SharedOutcome, NcclOperation {
-  using NcclOperation::NcclOperation;
-};
-
 /// A rank's part in an operation that all ranks do together: by NCCL, or by kernels of our own.
 class NcclRankOperation final : public RankOperation,
                                 public NcclWaiter,
@@ -37,8 +31,7 @@ class NcclRankOperation final : public RankOperation,
   friend class CommunicationStream;
   friend class LaunchGuard<NcclRankOperation>;
 
-  [[nodiscard]] std::string name() const override { return to_string(operation_->summary); }
-  [[nodiscard]] SharedOutcome& outcome() noexcept override { return *operation_; }
+  [[nodiscard]] std::string name() const override { return to_string(calls.front().request, calls.size()); }
   [[nodiscard]] std::shared_ptr<LoggedOperation> shared_self() override { return shared_from_this(); }
   void issue(const std::shared_ptr<NcclRankOperation>& self, const IssueTarget& target) noexcept;
   void fail_launch(const std::exception_ptr& error) noexcept;
@@ -48,7 +41,7 @@ class NcclRankOperation final : public RankOperation,
 
   StreamPositions others_;              // of its waits: those that are not on its line before it
   bool is_launched_or_failed_ = false;  // it has been launched, or given up; until then, from its turn:
-  std::shared_ptr<RankedOperation> operation_;
+  std::shared_ptr<NcclOperation> operation_;
   std::shared_ptr<NcclDeviceResources> opened_;  // what its kernels use, from when it is issued
   std::shared_ptr<CudaEvent> event_;             // its end, from when it has been launched
   std::uint32_t count_ = 0;                      // of the parts on the line, if it is one of kernels

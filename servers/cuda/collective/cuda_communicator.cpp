@@ -47,6 +47,7 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
       context_(std::make_shared<RankContext>(RankContext{
           .group = group(),
           .number = number(),
+          .devices = devices(),
           .rank = rank(),
           .device = device,
           .recorder = recorder(),
@@ -76,8 +77,8 @@ StreamPosition CudaCommunicator::submit(CudaCollective&& collective, CudaStream&
                                                     " operations wait for their communicator to be made already");
   const std::shared_ptr<RankOperation> part = make_part(collective, stream);
   part->position = {slot_, last_ + 1};
+  part->sequence = operation_at(last_ + 1).sequence;
   CollectiveLaunch launch = [part](LaunchGrant&& grant) {
-    part->sequence = grant.sequence;
     if (grant.refusal == nullptr) return part->on_release(std::move(grant.shared));
     part->context->communication->posts->post([part, refusal = grant.refusal] { part->refuse(refusal); });
   };
@@ -245,7 +246,7 @@ void CudaCommunicator::refuse_unsubmitted(const std::exception_ptr& refusal) noe
 // Where the ranks meet.
 std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests,
                                                          CollectiveAlgorithm algorithm) const {
-  auto operation = make_recycled<RankedOperation>(requests, world_size());
+  auto operation = make_recycled<NcclOperation>(requests, world_size());
   operation->algorithm = algorithm;
   return operation;
 }

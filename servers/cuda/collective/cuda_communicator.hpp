@@ -69,7 +69,7 @@ class CudaCommunicator : public Communicator {
   void refuse_unsubmitted(const std::exception_ptr& refusal) noexcept;
 
   /// The operation whose end is at that position.
-  [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
+  [[nodiscard]] CollectiveId operation_at(std::uint64_t position) const noexcept {
     return {number(), position - begin_};
   }
   /// Where the last operation ends that was asked for.

@@ -88,10 +88,10 @@ void RankOperation::fail(const std::exception_ptr& error) noexcept {
   tell_rank_failed(error);
 }
 
-void RankOperation::admit(std::shared_ptr<LoggedOperation> self, const SharedOutcome& outcome) {
+void RankOperation::admit(std::shared_ptr<LoggedOperation> self) {
   is_logged_ = true;
   try {
-    poison_log().admit_part(std::move(self), position, outcome, origin_stream->location().stream);
+    poison_log().admit_part(std::move(self), position, {context->number, sequence}, origin_stream->location().stream);
   } catch (...) {
     is_logged_ = false;
     throw;
@@ -110,14 +110,14 @@ std::exception_ptr RankOperation::rank_failed(const std::exception_ptr& refusal)
 }
 
 std::exception_ptr RankOperation::note_refused(const std::exception_ptr& refusal) noexcept {
-  std::exception_ptr error = outcome().fail(rank_failed(refusal));  // the same on all ranks
+  std::exception_ptr error = PoisonLog::first_failure({context->number, sequence}, rank_failed(refusal));
   note_rank_failed(error);
   return error;
 }
 
 void RankOperation::tell_refused(const std::exception_ptr& error) noexcept {
   tell_rank_failed(error);
-  outcome().tell(context->group->devices().devices());
+  PoisonLog::fail_collective({context->number, sequence}, error, context->devices.devices());
 }
 
 void RankOperation::note_rank_failed(const std::exception_ptr& error) noexcept {

@@ -6,6 +6,7 @@
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/collective/completion_order.hpp>
@@ -47,6 +48,7 @@ struct CudaCommunication {
 struct RankContext {
   std::shared_ptr<CommunicationGroup> group;
   CommunicatorNumber number{};
+  CommunicationId devices;  ///< of the communicator, by rank
   std::size_t rank = 0;
   DeviceId device;
   std::shared_ptr<FlightRecorder> recorder;
@@ -89,11 +91,11 @@ class RankOperation : public LoggedOperation {
   std::uint64_t error_sequence = 0;           ///< among these
   std::shared_ptr<FailureReports> reports;    ///< of that stream
   std::source_location site;
-  std::uint64_t sequence = 0;  ///< known when it is its turn
+  std::uint64_t sequence = 0;  ///< on its communicator
 
  protected:
   /// As PoisonLog::admit_part(). Device thread. `self`: the part. Throws std::bad_alloc.
-  void admit(std::shared_ptr<LoggedOperation> self, const SharedOutcome& outcome);
+  void admit(std::shared_ptr<LoggedOperation> self);
   /// Why the operation fails on all ranks.
   [[nodiscard]] std::exception_ptr rank_failed(const std::exception_ptr& refusal) const noexcept;
   [[nodiscard]] PoisonLog& poison_log() const noexcept { return origin_stream->poison_log(); }
@@ -115,7 +117,6 @@ class RankOperation : public LoggedOperation {
   void tell_rank_failed(const std::exception_ptr& error) noexcept override;
   /// What it is, for errors. Of a part that was noted in the log.
   [[nodiscard]] virtual std::string name() const = 0;
-  [[nodiscard]] virtual SharedOutcome& outcome() noexcept = 0;
   [[nodiscard]] virtual std::shared_ptr<LoggedOperation> shared_self() = 0;
   void complete_after_waits(const std::exception_ptr& error) noexcept;
 

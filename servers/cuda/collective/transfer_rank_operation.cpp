@@ -29,8 +29,8 @@ void TransferRankOperation::check_source() {
   if (const auto refusal = memory.refusal(origin_stream->location())) {
     refusal_ = rank_failed(refusal);
   } else if (log.depends_on_collective(memory)) {
-    outcome_ = std::make_shared<SharedOutcome>();
-    admit(shared_from_this(), *outcome_);
+    admit(shared_from_this());
+    may_fail_ = true;
   }
 }
 
@@ -104,7 +104,7 @@ void TransferRankOperation::arrive(std::vector<std::shared_ptr<CudaEvent>> behin
                      .events = &context->communication->streams.events(),
                      .failure = std::move(failure),
                      .refusal = refusal_,
-                     .outcome = outcome_,
+                     .may_fail = may_fail_,
                      .on_completed = [part = shared_from_this()](const PeerCopy::End& end) {
                        if (end.event != nullptr && end.error == nullptr)
                          end.event->notify_lazily([owner = part->context, sequence = part->sequence] {
@@ -130,10 +130,7 @@ void TransferRankOperation::finish(const PeerCopy::End& end) noexcept {
 }
 
 void TransferRankOperation::note_received(const PeerCopy::End& end) {
-  if (end.outcome != nullptr) {
-    outcome_ = end.outcome;
-    return admit(shared_from_this(), *outcome_);
-  }
+  if (end.may_fail) return admit(shared_from_this());
   if (!poison_log().is_quiet())
     static_cast<void>(poison_log().admit(shared_from_this(), origin_stream->location().stream));  // it reads nothing
 }

@@ -33,7 +33,6 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
   friend class LaunchGuard<TransferRankOperation>;
 
   [[nodiscard]] std::string name() const override { return "a transfer"; }
-  [[nodiscard]] SharedOutcome& outcome() noexcept override { return *outcome_; }
   [[nodiscard]] std::shared_ptr<LoggedOperation> shared_self() override { return shared_from_this(); }
   void check_source();
   void finish(const PeerCopy::End& end) noexcept;
@@ -45,8 +44,8 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
   void arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
 
   std::shared_ptr<PeerCopy> peer_copy_;
-  std::exception_ptr refusal_;              // why the copy is not made on either side; the communicator stays good
-  std::shared_ptr<SharedOutcome> outcome_;  // if the source depends on a collective under way
+  std::exception_ptr refusal_;  // why the copy is not made on either side; the communicator stays good
+  bool may_fail_ = false;       // the source depends on a collective under way
   bool has_arrived_ = false;
 };
 

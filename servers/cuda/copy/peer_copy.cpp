@@ -68,7 +68,7 @@ void PeerCopy::issue() noexcept {
   End end{.error = sender.failure != nullptr ? sender.failure : receiver.failure,
           .is_refused = false,
           .event = nullptr,
-          .outcome = sender.outcome};
+          .may_fail = sender.may_fail};
   if (end.error == nullptr && sender.refusal != nullptr) {
     end.error = sender.refusal;
     end.is_refused = true;

@@ -5,7 +5,6 @@
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
-#include <coxswain/servers/cuda/stream/poison_log.hpp>
 
 #include <array>
 #include <cstddef>
@@ -32,9 +31,9 @@ class PeerCopy {
  public:
   struct End {
     std::exception_ptr error;
-    bool is_refused = false;                 ///< the error is the sender's refusal: nothing was copied
-    std::shared_ptr<CudaEvent> event;        ///< null: nothing was copied
-    std::shared_ptr<SharedOutcome> outcome;  ///< the sender's
+    bool is_refused = false;           ///< the error is the sender's refusal: nothing was copied
+    std::shared_ptr<CudaEvent> event;  ///< null: nothing was copied
+    bool may_fail = false;             ///< the sender's
   };
   /// Told how it ended. Called once, on the thread of whoever issues it; must not throw.
   using CompletionCallback = UniqueFunction<void(const End&)>;
@@ -46,7 +45,7 @@ class PeerCopy {
     CudaEvents* events = nullptr;            ///< of the side's device
     std::exception_ptr failure;              ///< why this side cannot take part
     std::exception_ptr refusal;              ///< that the source is poisoned
-    std::shared_ptr<SharedOutcome> outcome;  ///< of a source that may still turn out to be; else null
+    bool may_fail = false;                   ///< the source may still turn out to be poisoned
     CompletionCallback on_completed;
   };
 

@@ -1,8 +1,10 @@
 #include <coxswain/servers/cuda/stream/poison_log.hpp>
 
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/access.hpp>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -17,6 +19,23 @@ struct OpenLogs {
 
   static OpenLogs& of_process() {
     static auto& made = *new OpenLogs;
+    return made;
+  }
+};
+
+/// What operations have failed with on all ranks: the last of them, since the ranks fail about the same time.
+struct FirstFailures {
+  struct Failure {
+    CollectiveId collective{};
+    std::exception_ptr error;
+  };
+
+  std::mutex mutex;
+  std::array<Failure, 256> last;  // guarded by mutex, as below
+  std::size_t next = 0;
+
+  static FirstFailures& of_process() {
+    static auto& made = *new FirstFailures;
     return made;
   }
 };
@@ -83,14 +102,15 @@ std::exception_ptr PoisonLog::admit(const std::shared_ptr<LoggedOperation>& oper
   return nullptr;
 }
 
-void PoisonLog::admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end,
-                           const SharedOutcome& outcome, StreamId stream) {
+void PoisonLog::admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end, CollectiveId collective,
+                           StreamId stream) {
   std::shared_ptr<LoggedOperation> refused;
+  std::exception_ptr failure;
   {
     const std::lock_guard lock(mutex_);
     const OperationMemory::Uses& uses = part->memory.uses();
     const std::exception_ptr refusal = refusal_of(uses, stream, part->memory.site());
-    part->outcome_ = &outcome;
+    part->collective_ = collective;
     append(std::move(part), end, stream);
     if (refusal == nullptr) [[likely]] {
       heal(uses);
@@ -99,11 +119,24 @@ void PoisonLog::admit_part(std::shared_ptr<LoggedOperation> part, const StreamPo
       refuse(*refused, refusal);
       refused->next_refused_ = spread(operations_.size() - 1, poison_cause(refused->error_), Reach::Operation);
     }
+    if (!failed_.empty()) [[unlikely]]
+      failure = take_failure(collective);
   }
-  if (const std::exception_ptr failure = outcome.failure()) [[unlikely]]
-    fail_shared(outcome, failure);
+  if (failure != nullptr) [[unlikely]]
+    fail_part(collective, failure);
   if (refused != nullptr) [[unlikely]]
     tell(std::move(refused));
+}
+
+// Under the lock: of those that its ranks have told it. The earlier ones of the communicator do not come any more.
+std::exception_ptr PoisonLog::take_failure(CollectiveId collective) noexcept {
+  std::exception_ptr found;
+  std::erase_if(failed_, [&](const Failed& failed) {
+    if (failed.collective == collective) found = failed.error;
+    return failed.collective.communicator == collective.communicator &&
+           failed.collective.sequence <= collective.sequence;
+  });
+  return found;
 }
 
 // Under the lock.
@@ -122,15 +155,22 @@ void PoisonLog::fail(const LoggedOperation& part, const std::exception_ptr& erro
   tell(std::move(refused));
 }
 
-// The operation has failed: its part here is told, too, if it has been issued and is not known to have ended.
-void PoisonLog::fail_shared(const SharedOutcome& outcome, const std::exception_ptr& error) noexcept {
+// The operation has failed: its part here is told, unless it is known to have ended, now or when it comes.
+void PoisonLog::fail_part(CollectiveId collective, const std::exception_ptr& error) noexcept {
   std::shared_ptr<LoggedOperation> refused;
   std::shared_ptr<LoggedOperation> part;
   {
     const std::lock_guard lock(mutex_);
     std::size_t index = first_;
-    while (index < operations_.size() && operations_[index]->outcome_ != &outcome) ++index;
-    if (index == operations_.size()) return;
+    while (index < operations_.size() && operations_[index]->collective_ != collective) ++index;
+    if (index == operations_.size()) {
+      try {
+        failed_.push_back({collective, error});
+      } catch (...) {
+        report_task_error({device_, StreamId::current(), error});
+      }
+      return;
+    }
     if (!std::exchange(operations_[index]->is_noted_, true)) {
       part = operations_[index];
       part->note_rank_failed(error);
@@ -217,19 +257,19 @@ void PoisonLog::drop(std::size_t end) noexcept {
   if (spare_.capacity() < dropped.capacity()) spare_ = std::move(dropped);
 }
 
-std::exception_ptr SharedOutcome::fail(const std::exception_ptr& error) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (failure_ == nullptr) {
-    failure_ = error;
-    has_failed_.store(true, std::memory_order_relaxed);
-  }
-  return failure_;
+std::exception_ptr PoisonLog::first_failure(CollectiveId collective, const std::exception_ptr& error) noexcept {
+  FirstFailures& all = FirstFailures::of_process();
+  const std::lock_guard lock(all.mutex);
+  const auto found = std::ranges::find(all.last, collective, &FirstFailures::Failure::collective);
+  if (found != all.last.end()) return found->error;
+  all.last[all.next++ % all.last.size()] = {collective, error};
+  return error;
 }
 
-void SharedOutcome::tell(std::span<const DeviceId> devices) const noexcept {
-  const std::exception_ptr error = failure();
+void PoisonLog::fail_collective(CollectiveId collective, const std::exception_ptr& error,
+                                std::span<const DeviceId> devices) noexcept {
   for (const DeviceId device : devices)
-    if (const auto log = PoisonLog::of_device(device)) log->fail_shared(*this, error);
+    if (const auto log = of_device(device)) log->fail_part(collective, error);
 }
 
 }  // namespace cox::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/queue/adaptive_mutex.hpp>
@@ -25,7 +26,6 @@
 namespace cox::detail {
 
 class PoisonLog;
-class SharedOutcome;
 
 /// An operation that a device has issued and that may still turn out to have computed with what was never written: one
 /// that several devices do together, or one behind it that depends on its result.
@@ -55,12 +55,12 @@ class LoggedOperation {
   virtual void tell_rank_failed(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
 
   // Guarded by the log's mutex:
-  std::uint64_t number_ = 0;                // in the log, counted from 1
-  StreamPosition end_{};                    // of a part of an operation of several devices; position 0: it is none
-  StreamId stream_{};                       // that it is of
-  const SharedOutcome* outcome_ = nullptr;  // of the operation of several devices that it is a part of
-  bool has_failed_ = false;                 // what it should have written has been poisoned
-  bool is_noted_ = false;                   // that it is refused, or that a rank has failed
+  std::uint64_t number_ = 0;   // in the log, counted from 1
+  StreamPosition end_{};       // of a part of an operation of several devices; position 0: it is none
+  StreamId stream_{};          // that it is of
+  CollectiveId collective_{};  // of which it is a part; all zero: of none
+  bool has_failed_ = false;    // what it should have written has been poisoned
+  bool is_noted_ = false;      // that it is refused, or that a rank has failed
   // Of whoever has found that it is refused, until it has been told:
   std::exception_ptr error_;
   std::shared_ptr<LoggedOperation> next_refused_;
@@ -139,9 +139,18 @@ class PoisonLog {
   [[nodiscard]] std::exception_ptr admit(const std::shared_ptr<LoggedOperation>& operation, StreamId stream);
   /// A part of an operation of several devices, with its memory, is about to be issued, which it will be whatever it
   /// reads: the other ranks may have issued theirs. If it reads poisoned memory, or another rank's does, it is told
-  /// here. `outcome`: the operation's, which the part keeps. `end`: where the part ends. Throws std::bad_alloc.
-  void admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end, const SharedOutcome& outcome,
+  /// here. `end`: where it ends. Once for each rank of an operation, in the order of a communicator's. Throws
+  /// std::bad_alloc.
+  void admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end, CollectiveId collective,
                   StreamId stream);
+  /// A part of that operation is refused with `error`: returns what it fails with on all ranks, which is the same for
+  /// all that ask. fail_collective() must follow. Any thread, also with a log's lock held.
+  [[nodiscard]] static std::exception_ptr first_failure(CollectiveId collective,
+                                                        const std::exception_ptr& error) noexcept;
+  /// An operation has failed with that on all ranks: its parts on these devices are told, those that come later, too.
+  /// Any number of times, without a lock.
+  static void fail_collective(CollectiveId collective, const std::exception_ptr& error,
+                              std::span<const DeviceId> devices) noexcept;
   /// Whether what the memory holds depends on a collective under way.
   [[nodiscard]] bool depends_on_collective(const OperationMemory& memory) const noexcept {
     return !operations_.empty() && depends_on_any(memory.uses());
@@ -176,8 +185,6 @@ class PoisonLog {
   }
 
  private:
-  friend class SharedOutcome;
-
   template <class Uses>
   [[nodiscard]] std::exception_ptr refusal_of(const Uses& uses, StreamId stream,
                                               const std::source_location& site) const noexcept {
@@ -218,7 +225,12 @@ class PoisonLog {
     return operation.end_.position == 0 || clock.completed(operation.end_.stream) >= operation.end_.position;
   }
   void drop(std::size_t end) noexcept;
-  void fail_shared(const SharedOutcome& outcome, const std::exception_ptr& error) noexcept;
+  struct Failed {
+    CollectiveId collective;
+    std::exception_ptr error;
+  };
+  void fail_part(CollectiveId collective, const std::exception_ptr& error) noexcept;
+  [[nodiscard]] std::exception_ptr take_failure(CollectiveId collective) noexcept;
   static void refuse(LoggedOperation& operation, const std::exception_ptr& refusal) noexcept;
   enum class Reach : std::uint8_t { Operation, Communicator };
   [[nodiscard]] std::shared_ptr<LoggedOperation> spread(std::size_t first, const std::exception_ptr& cause,
@@ -232,36 +244,8 @@ class PoisonLog {
   Operations operations_;  // from first_ on; empty if there are none
   std::size_t first_ = 0;
   std::uint64_t first_number_ = 1;  // of operations_[first_]
+  std::vector<Failed> failed_;      // operations that have failed, perhaps before their parts have come here
   Operations spare_;                // empty, with room: of the device thread
-};
-
-/// An operation that several devices do together, as far as L14 is concerned: if one of them would read poisoned
-/// memory, it has failed on all. Nothing is written here unless it fails: its parts are found in the devices' logs. Any
-/// thread.
-class SharedOutcome {
- public:
-  SharedOutcome() noexcept = default;
-  SharedOutcome(const SharedOutcome&) = delete;
-  SharedOutcome& operator=(const SharedOutcome&) = delete;
-
-  /// Why it has failed; null: it has not yet.
-  [[nodiscard]] std::exception_ptr failure() const noexcept {
-    // Relaxed: a part is in its log before it asks, and the logs are gone through after fail(). Their locks order the
-    // two: the part finds the failure, or is found.
-    if (!has_failed_.load(std::memory_order_relaxed)) [[likely]]
-      return nullptr;
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }
-  /// The operation has failed; the first failure counts, and is returned. tell() must follow.
-  [[nodiscard]] std::exception_ptr fail(const std::exception_ptr& error) noexcept;
-  /// The failure is told to the parts that are in the logs of these devices. Any number of times, without a lock.
-  void tell(std::span<const DeviceId> devices) const noexcept;
-
- private:
-  std::atomic<bool> has_failed_{false};  // written with mutex_ held
-  mutable std::mutex mutex_;
-  std::exception_ptr failure_;  // guarded by mutex_
 };
 
 }  // namespace cox::detail

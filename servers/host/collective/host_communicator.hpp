@@ -54,7 +54,7 @@ class HostCommunicator : public Communicator {
   StreamPosition submit(HostCollective collective, HostStream& stream);
 
   /// The operation whose end is at that position.
-  [[nodiscard]] CollectiveDependency operation_at(std::uint64_t position) const noexcept {
+  [[nodiscard]] CollectiveId operation_at(std::uint64_t position) const noexcept {
     return {number(), position - begin_};
   }
   /// Where the last operation ends that was asked for.
