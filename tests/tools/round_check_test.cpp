@@ -1,10 +1,16 @@
 #include <coxswain/tools/cox/stress/round_check.hpp>
 
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tools/cox/stress/round_values.hpp>
 
+#include <exception>
 #include <memory>
+#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -167,5 +173,53 @@ TEST_CASE("L16 an abort explains errors that name its cause, on open rounds of i
     CheckBench bench;
     CHECK(bench.check(aborted(cause)) == 0);
     CHECK(bench.found().size() == 2);
+  }
+}
+
+TEST_CASE("L14 what another stream makes of a result is its value, or fails with what the round failed with") {
+  const auto poisoned = [](const std::exception_ptr& cause) {
+    const auto here = std::source_location::current();
+    const auto memory = std::make_exception_ptr(cox::IoError(cox::IoError::Kind::Poisoned, "poisoned", here, cause));
+    const auto launch = std::make_exception_ptr(cox::LaunchError(cox::LaunchError::Kind::Io, "not run", here, memory));
+    return std::make_exception_ptr(cox::ServerError::unhealthy({}, {launch}, 0, here));
+  };
+  SECTION("its value") {
+    CheckBench t;
+    auto outcomes = t.right();
+    outcomes[0].dependent.push_back(cox::Bytes::copy_of(outcomes[0].values.front().span()));
+    t.check(outcomes);
+    CHECK(t.found().empty());
+  }
+  SECTION("another value") {
+    CheckBench t;
+    auto outcomes = t.right();
+    outcomes[1].dependent.push_back(cox::Bytes::zeroed(400));
+    t.check(outcomes);
+    REQUIRE(t.found().size() == 1);
+    CHECK(t.found().front().law == Law::Data);
+  }
+  SECTION("the cause of the round") {
+    CheckBench t(Fault::Mismatch);
+    const std::exception_ptr cause = error(Kind::Mismatch, "host:0 and host:1 do not agree");
+    auto outcomes = CheckBench::both(cause);
+    outcomes[0].dependent_error = poisoned(cause);
+    t.check(outcomes);
+    CHECK(t.found().empty());
+  }
+  SECTION("another cause") {
+    CheckBench t(Fault::Mismatch);
+    auto outcomes = CheckBench::both(error(Kind::Mismatch, "host:0 and host:1 do not agree"));
+    outcomes[0].dependent_error = poisoned(std::make_exception_ptr(std::runtime_error("another")));
+    t.check(outcomes);
+    REQUIRE(t.found().size() == 1);
+    CHECK(t.found().front().law == Law::Poison);
+  }
+  SECTION("no error though the round fails") {
+    CheckBench t(Fault::Mismatch);
+    auto outcomes = CheckBench::both(error(Kind::Mismatch, "host:0 and host:1 do not agree"));
+    outcomes[1].dependent.push_back(cox::Bytes::zeroed(400));
+    t.check(outcomes);
+    REQUIRE(t.found().size() == 1);
+    CHECK(t.found().front().law == Law::Poison);
   }
 }

@@ -298,6 +298,7 @@ void CollectiveClient<Backend>::follow_up(RoundCall<Compute>& made, Round& round
   if (mine.exclusive && ((sends && breaks()) || random_.below(4) == 0)) made.overwrite_sources();
   if (random_.below(4) == 0)  // memory that is free now must not be what the call still needs (L11)
     static_cast<void>(client.create(Bytes::copy_of(overwriting(round.parts.front(), round.world_size(), rank))));
+  if (mine.exclusive && !mine.overwritten && random_.below(4) == 0) made.use_result();
   if (!mine.exclusive) {
     if (random_.below(8) == 0) mine.results.assign(mine.results.size(), std::nullopt);
     return;
@@ -354,7 +355,14 @@ bool CollectiveClient<Backend>::end_checks() {
 
 template <class Backend>
 RankOutcome CollectiveClient<Backend>::outcome(RoundRank& rank) {
-  RankOutcome outcome{.values = {}, .error = rank.refused};
+  RankOutcome outcome{.values = {}, .error = rank.refused, .dependent = {}, .dependent_error = nullptr};
+  if (rank.dependent.valid()) {
+    try {
+      outcome.dependent = rank.dependent.get();
+    } catch (...) {
+      outcome.dependent_error = std::current_exception();
+    }
+  }
   if (outcome.error != nullptr || !rank.read.valid()) return outcome;
   try {
     outcome.values = rank.read.get();

@@ -225,7 +225,7 @@ std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
   return stopwatch.elapsed();
 }
 
-// What a kernel that fails should have written is used on two streams, then accepted or written anew.
+// What a kernel or an upload that fails should have written is used on two streams, then accepted or written anew.
 template <class Compute>
 std::uint64_t DataClient<Compute>::use_poisoned(const Plan& plan, std::size_t index, Random& random) {
   using Kernels = KernelsOf<Compute>;
@@ -238,7 +238,8 @@ std::uint64_t DataClient<Compute>::use_poisoned(const Plan& plan, std::size_t in
   for (Buffer* const buffer : {&poisoned, &result})
     buffer->handle = stream.client().create(Bytes::copy_of(buffer->expected));
   const Ticket ticket = this->ticket(plan, index);
-  const std::uint64_t time = stream.poison(poisoned, ticket);
+  const std::uint64_t time =
+      random.below(2) == 0 ? stream.poison(poisoned, ticket) : stream.poison_by_upload(poisoned, ticket);
   const auto cubes = static_cast<std::uint32_t>((words + kernel_units - 1) / kernel_units);
   other.launch_on_poisoned(Kernels::instance().axpy, CubeCount::of_1d(cubes), Kernels::arguments(result, poisoned, 3),
                            ticket);

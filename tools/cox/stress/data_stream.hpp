@@ -77,7 +77,14 @@ class DataStream {
     KernelsOf<Compute>::launch_failing(client_, buffer, ticket.client, ticket.sequence);
     return stopwatch.elapsed();
   }
-  /// Launches a kernel on what a launch with that ticket has poisoned, on whichever stream.
+  /// As that, by an upload whose file is missing.
+  std::uint64_t poison_by_upload(const Buffer& buffer, const Ticket& ticket) {
+    expect_fault(ticket);
+    const Stopwatch stopwatch;
+    client_.write(buffer.handle, Bytes::from_file(missing_file(ticket.client, ticket.sequence), 0, buffer.bytes()));
+    return stopwatch.elapsed();
+  }
+  /// Launches a kernel on what an operation with that ticket has poisoned, on whichever stream.
   std::uint64_t launch_on_poisoned(const typename Compute::Kernel& kernel, CubeCount count, KernelArguments arguments,
                                    const Ticket& ticket) {
     expect_fault(ticket);
@@ -85,7 +92,7 @@ class DataStream {
     client_.launch(kernel, std::move(count), std::move(arguments));
     return stopwatch.elapsed();
   }
-  /// Reads memory that a launch with that ticket has poisoned, at first or second hand.
+  /// Reads memory that an operation with that ticket has poisoned, at first or second hand.
   void read_poisoned(const Handle& handle, const Ticket& ticket) {
     for (;;) {
       try {

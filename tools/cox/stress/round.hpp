@@ -48,6 +48,7 @@ struct RoundRank {
   bool overwritten = false;                            ///< A sender: its result is what was written over its source.
   std::exception_ptr refused;                          ///< What the call itself threw.
   Future<std::vector<Bytes>> read;                     ///< Of the results, if they have been asked for.
+  Future<std::vector<Bytes>> dependent;                ///< Of what a kernel of another stream makes of the first.
 };
 
 /// One operation of a communicator, or a group of them, from the first rank's call to the checked results. It belongs

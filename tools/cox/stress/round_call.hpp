@@ -6,9 +6,12 @@
 #include <coxswain/tools/cox/stress/round.hpp>
 #include <coxswain/tools/cox/stress/round_check.hpp>
 #include <coxswain/tools/cox/stress/round_values.hpp>
+#include <coxswain/tools/cox/stress/stream_faults.hpp>
 #include <coxswain/tools/cox/stress/stress_kernels.hpp>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -55,6 +58,25 @@ class RoundCall {
     }
   }
 
+  /// A kernel of another stream copies the first result, and the copy is read. Only where the result is whole words.
+  void use_result() {
+    constexpr std::size_t most = 65536;  // bytes
+    using Kernels = KernelsOf<Compute>;
+    const Handle& result = buffers_.front().destination;
+    const std::size_t bytes = result_bytes(parts_.front(), ranks(), rank_);
+    if (bytes == 0 || bytes > most || bytes % sizeof(std::uint32_t) != 0 ||
+        result.binding().offset_start % sizeof(std::uint32_t) != 0)
+      return;
+    Compute other = client_;
+    other.set_stream(StreamId::allocate());
+    Buffer copy{.handle = {}, .expected = Words(bytes / sizeof(std::uint32_t))};
+    copy.handle = other.create(Bytes::copy_of(copy.expected));
+    const auto cubes = static_cast<std::uint32_t>((copy.expected.size() + kernel_units - 1) / kernel_units);
+    other.launch(Kernels::instance().axpy, CubeCount::of_1d(cubes),
+                 Kernels::arguments(copy, {.handle = result, .expected = copy.expected}, 1));
+    round_.ranks[rank_].dependent = other.read_async(std::array{copy.handle});
+  }
+
  private:
   struct Buffers {
     Handle source;
@@ -62,12 +84,17 @@ class RoundCall {
     bool in_place = false;
   };
 
-  // A kernel of another stream fails on the source, before the call or whenever it is its turn.
+  // A kernel or an upload of another stream fails on the source, before the call or whenever it is its turn.
   void poison() {
     Compute other = client_;
     other.set_stream(StreamId::allocate());
-    KernelsOf<Compute>::launch_failing(other, {.handle = buffers_.front().source, .expected = {}}, round_.ticket.client,
-                                       round_.ticket.sequence);
+    const Handle& source = buffers_.front().source;
+    const Ticket& ticket = round_.ticket;
+    if (random_.below(2) == 0) {
+      KernelsOf<Compute>::launch_failing(other, {.handle = source, .expected = {}}, ticket.client, ticket.sequence);
+    } else {
+      other.write(source, Bytes::from_file(missing_file(ticket.client, ticket.sequence), 0, source.size_in_used()));
+    }
     round_.poisoning = other.sync();
     if (random_.below(2) == 0) round_.poisoning.wait();
   }

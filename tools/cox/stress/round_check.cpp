@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tools/cox/stress/round_values.hpp>
 #include <coxswain/tools/cox/stress/stream_faults.hpp>
@@ -28,6 +29,22 @@ std::exception_ptr only_cause(const std::exception_ptr& error) {
   } catch (const ServerError& unhealthy) {
     if (unhealthy.kind() != ServerError::Kind::Unhealthy) return error;
     return unhealthy.errors().size() == 1 ? unhealthy.errors().front() : nullptr;
+  } catch (const IoError& io) {
+    return io.kind() == IoError::Kind::Poisoned ? io.cause() : error;
+  } catch (...) {
+    return error;
+  }
+}
+
+// Why a launch was refused, or memory is not to be read: the first cause, if there is one alone.
+std::exception_ptr first_cause(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ServerError& unhealthy) {
+    const bool one = unhealthy.kind() == ServerError::Kind::Unhealthy && unhealthy.errors().size() == 1;
+    return one ? first_cause(unhealthy.errors().front()) : error;
+  } catch (const LaunchError& launch) {
+    return launch.kind() == LaunchError::Kind::Io && launch.cause() != nullptr ? first_cause(launch.cause()) : error;
   } catch (const IoError& io) {
     return io.kind() == IoError::Kind::Poisoned ? io.cause() : error;
   } catch (...) {
@@ -99,6 +116,7 @@ class RoundCheck {
         ++explained;
       else
         violated(Law::Errors, rank, expectation(), describe(outcomes[rank].error));
+      check_dependent(rank, outcomes[rank]);
     }
     return explained;
   }
@@ -149,6 +167,19 @@ class RoundCheck {
     if (!is_collective_error(cause, Kind::Timeout, {}) || !book_.may_time_out(round_)) return false;
     book_.broken(round_);
     return true;
+  }
+
+  // L14: what is made of a result on another stream is right, or fails with the same cause.
+  void check_dependent(std::size_t rank, const RankOutcome& outcome) {
+    if (outcome.dependent_error != nullptr) {
+      const std::exception_ptr cause = first_cause(outcome.dependent_error);
+      if (round_.fault == Fault::Poison && is_of_fault(cause, round_.ticket.client, round_.ticket.sequence)) return;
+      if (cause == nullptr || !explains(cause))
+        violated(Law::Poison, rank, "what depends on it: " + expectation(), describe(outcome.dependent_error));
+    } else if (!outcome.dependent.empty()) {
+      if (must_fail()) return violated(Law::Poison, rank, "what depends on it: " + expectation(), "no error");
+      compare(rank, 0, values_of(0).result_of(rank), outcome.dependent.front().span());
+    }
   }
 
   // The failure of the kernel is told on its own stream. After a shutdown it may have gone with its device.

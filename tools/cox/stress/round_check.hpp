@@ -13,8 +13,10 @@ namespace cox::stress {
 
 /// What has become of one rank's call.
 struct RankOutcome {
-  std::vector<Bytes> values;  ///< Of the results that were read.
-  std::exception_ptr error;   ///< Then there are none.
+  std::vector<Bytes> values;           ///< Of the results that were read.
+  std::exception_ptr error;            ///< Then there are none.
+  std::vector<Bytes> dependent;        ///< A copy of the first result, which another stream has made, if one was made.
+  std::exception_ptr dependent_error;  ///< Then there is none.
 };
 
 /// Compares the outcomes, by rank, with what the round must give: the values, recomputed, on every rank; or the errors
