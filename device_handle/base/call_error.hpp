@@ -7,17 +7,18 @@
 
 namespace cox {
 
-/// A call to a device that was not carried out. What a task itself throws is never wrapped in one (law L5).
+/// A call to a device that was not carried out. An exception that the task itself throws is never wrapped in one (law
+/// L5).
 class CallError : public Error {
  public:
   enum class Kind : std::uint8_t {
     Closed,             ///< The device was shut down, or is being shut down (L4).
-    Forked,             ///< The process is a forked child: the device threads stayed with the parent.
-    WouldDeadlock,      ///< The calling device thread would wait for itself, directly or through others (L10).
+    Forked,             ///< The process is a forked child: the device threads exist in the parent only.
+    WouldDeadlock,      ///< The calling device thread would wait for itself, directly or through other threads (L10).
     Cancelled,          ///< The call's stop_token was triggered before the task started.
     Expired,            ///< The call's deadline passed before the task started.
     QueueFull,          ///< The queue is at its capacity and its policy is Fail.
-    AlreadyRegistered,  ///< insert() of a service that the device has.
+    AlreadyRegistered,  ///< insert() was called for a service that the device already has.
     UnknownDevice,      ///< No such device.
   };
 

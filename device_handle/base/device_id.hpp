@@ -16,7 +16,8 @@ struct DeviceId {
 
   friend constexpr auto operator<=>(DeviceId, DeviceId) = default;
 
-  /// "host:0", "cuda:1", or "type7:0" for a kind that has no name here. Errors, traces, metrics and `cox` use it.
+  /// "host:0", "cuda:1", or "type7:0" for a kind without a name of its own. Used in errors, traces, metrics and by
+  /// `cox`.
   [[nodiscard]] std::string to_string() const {
     const std::string kind = type == 0 ? "host" : type == 1 ? "cuda" : "type" + std::to_string(type);
     return kind + ":" + std::to_string(index);

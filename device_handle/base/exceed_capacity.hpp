@@ -2,9 +2,10 @@
 
 namespace cox::detail {
 
-/// While one lives, what its thread submits neither waits for room in a device's queue nor is refused for lack of it:
-/// for calls inside a lock, where a wait for a device thread that wants the same lock would never end. The caller waits
-/// for room before it takes the lock, so that a queue exceeds its capacity by one call of each thread at most.
+/// While an object of this class exists, submissions of its thread neither wait for room in a device's queue nor fail
+/// because it is full. For calls made while a lock is held: the device thread that would make room may be waiting for
+/// the same lock, which would be a deadlock. The caller waits for room before it takes the lock, so a queue exceeds its
+/// capacity by at most one call of each thread.
 class ExceedCapacity {
  public:
   ExceedCapacity() noexcept { ++count_; }
@@ -12,7 +13,7 @@ class ExceedCapacity {
   ExceedCapacity& operator=(const ExceedCapacity&) = delete;
   ~ExceedCapacity() { --count_; }
 
-  /// Whether this thread is inside one.
+  /// Whether the calling thread has one.
   [[nodiscard]] static bool active() noexcept { return count_ != 0; }
 
  private:

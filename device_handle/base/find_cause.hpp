@@ -26,7 +26,7 @@ template <class E, class Accept>
 const E* find_cause(const std::exception_ptr& error, const Accept& accept) noexcept {
   if (error == nullptr) return nullptr;
   try {
-    std::rethrow_exception(error);  // of the Itanium ABI: throws the object itself, no copy
+    std::rethrow_exception(error);  // Itanium ABI: throws the object itself, not a copy
   } catch (const std::exception& thrown) {
     return find_cause<E>(thrown, accept);
   } catch (...) {
@@ -36,12 +36,12 @@ const E* find_cause(const std::exception_ptr& error, const Accept& accept) noexc
 
 }  // namespace detail
 
-/// The first E among `error` itself and everything that made it fail: its causes(), which include all errors() of a
-/// ServerError, their causes, and what std::throw_with_nested nested. Outer errors come before their causes, and
-/// earlier failures before later ones. Null if there is none.
+/// Returns the first E among `error` itself and all its causes: the causes() of an Error, which include all errors() of
+/// a ServerError, their causes, and what std::throw_with_nested has nested. Outer errors are searched before their
+/// causes, and earlier failures before later ones. Null if there is none.
 ///
-/// Any thread; does not block, does not throw. The pointer is valid as long as `error` (or a copy of the
-/// exception_ptr): copy the error to keep it longer.
+/// Any thread. Does not block or throw. The pointer is valid as long as `error` (or a copy of the exception_ptr)
+/// exists; copy the error to keep it longer.
 template <std::derived_from<std::exception> E>
 [[nodiscard]] const E* find_cause(const std::exception& error) noexcept {
   return detail::find_cause<E>(error, [](const E&) { return true; });
@@ -51,7 +51,7 @@ template <std::derived_from<std::exception> E>
   return detail::find_cause<E>(error, [](const E&) { return true; });
 }
 
-/// As above, but only an E of that kind: `find_cause<CollectiveError>(error, CollectiveError::Kind::Timeout)`.
+/// Finds only an E of that kind: `find_cause<CollectiveError>(error, CollectiveError::Kind::Timeout)`.
 template <std::derived_from<Error> E>
 [[nodiscard]] const E* find_cause(const std::exception& error, typename E::Kind kind) noexcept {
   return detail::find_cause<E>(error, [kind](const E& found) { return found.kind() == kind; });

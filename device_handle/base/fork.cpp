@@ -7,7 +7,7 @@
 namespace cox {
 namespace {
 
-constinit bool forked = false;  // written only while the child has one thread
+constinit bool forked = false;  // written only in the child, while it has one thread
 
 }  // namespace
 

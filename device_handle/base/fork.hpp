@@ -8,9 +8,9 @@ namespace cox {
 void throw_if_forked(DeviceId device);
 
 namespace detail {
-/// Whether this process is such a child.
+/// Whether this process is a forked child of a process that has used the library.
 [[nodiscard]] bool is_forked() noexcept;
-/// It is, from now on. While the child has one thread.
+/// Marks this process as such a child. Called in the child while it has one thread.
 void set_forked() noexcept;
 }  // namespace detail
 

@@ -10,13 +10,13 @@
 
 namespace cox {
 
-/// Counts of durations in log-linear buckets: four to every power of two, so a quantile is at most 25 % too high.
-/// A plain value; not thread-safe.
+/// Counts of durations in log-linear buckets: four buckets for every power of two, so a quantile is at most 25 % too
+/// high. A plain value; not thread-safe.
 class Histogram {
  public:
   static constexpr std::size_t bucket_count = 252;
 
-  /// Where `value` is counted. Monotonic; values below 4 have a bucket each.
+  /// The bucket that counts `value`. Monotonic; values below 4 have a bucket each.
   [[nodiscard]] static constexpr std::size_t bucket_of(std::uint64_t value) noexcept {
     if (value < 4) return static_cast<std::size_t>(value);
     const auto exponent = static_cast<std::size_t>(std::bit_width(value) - 1);
@@ -33,7 +33,7 @@ class Histogram {
 
   Histogram() = default;
 
-  /// A histogram whose recorded values count `nanoseconds_per_unit` each.
+  /// A histogram in which one unit of a recorded value is `nanoseconds_per_unit`.
   explicit Histogram(double nanoseconds_per_unit) : scale_(nanoseconds_per_unit) {}
 
   void record(std::uint64_t value, std::uint64_t times = 1) noexcept {
@@ -42,7 +42,7 @@ class Histogram {
     max_ = std::max(max_, value);
   }
 
-  /// Adds what `other` has counted. An empty histogram takes over the other's unit; else the units must be equal.
+  /// Adds the counts of `other`. An empty histogram takes the unit of `other`; otherwise the units must be equal.
   void merge(const Histogram& other) noexcept {
     if (count_ == 0) scale_ = other.scale_;
     for (std::size_t i = 0; i < bucket_count; ++i) counts_[i] += other.counts_[i];
@@ -52,11 +52,11 @@ class Histogram {
 
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
 
-  /// The longest, in nanoseconds; 0 if empty.
+  /// The longest recorded duration, in nanoseconds; 0 if empty.
   [[nodiscard]] std::uint64_t max() const noexcept { return scaled(max_); }
 
-  /// Calls `visit(longest, times)` for each bucket that counts anything, shortest first; `longest` is the longest
-  /// duration that the bucket counts, in nanoseconds.
+  /// Calls `visit(longest, times)` for each bucket that is not empty, shortest first. `longest` is the longest duration
+  /// that the bucket counts, in nanoseconds.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (std::size_t i = 0; i < bucket_count; ++i) {
@@ -64,7 +64,8 @@ class Histogram {
     }
   }
 
-  /// In nanoseconds: at least the fraction `q` (0 to 1) of what was recorded was no longer. 0 if empty.
+  /// The quantile `q` (0 to 1), in nanoseconds: at least this fraction of the recorded durations is not longer. 0 if
+  /// empty.
   [[nodiscard]] std::uint64_t quantile(double q) const noexcept {
     const auto rank =
         std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::ceil(q * static_cast<double>(count_))));
@@ -89,17 +90,17 @@ class Histogram {
   double scale_ = 1.0;
 };
 
-/// A histogram that one thread records in while others take snapshots.
+/// A histogram that one thread records in while other threads take snapshots.
 class LiveHistogram {
  public:
-  /// The one writing thread only.
+  /// Called by the one recording thread only.
   void record(std::uint64_t value, std::uint64_t times = 1) noexcept {
     auto& count = counts_[Histogram::bucket_of(value)];
     count.store(count.load(std::memory_order_relaxed) + times, std::memory_order_relaxed);
     if (value > max_.load(std::memory_order_relaxed)) max_.store(value, std::memory_order_relaxed);
   }
 
-  /// Any thread; each count is exact, their sum may lag the writer.
+  /// Any thread. Each count is exact; their sum may lag behind the recording thread.
   [[nodiscard]] Histogram snapshot(double nanoseconds_per_unit) const noexcept {
     Histogram copy(nanoseconds_per_unit);
     for (std::size_t i = 0; i < Histogram::bucket_count; ++i) {

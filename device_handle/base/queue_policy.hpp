@@ -6,11 +6,11 @@
 
 namespace cox {
 
-/// What a submit does when its device's queue holds as many closures as its capacity.
+/// What a submit does when the device's queue is at its capacity.
 enum class QueuePolicy : std::uint8_t {
-  Grow,   ///< Queues anyway: the capacity is not enforced.
-  Block,  ///< Waits until there is room. submit_async and threads that hold a device up (HeldNode) queue anyway.
-  Fail,   ///< Throws CallError QueueFull; submit_async completes its token with it.
+  Grow,   ///< Enqueues anyway: the capacity is not enforced.
+  Block,  ///< Waits until there is room. submit_async and threads that hold a device up (HeldNode) enqueue anyway.
+  Fail,   ///< Throws CallError QueueFull; submit_async completes its token with this error.
 };
 
 inline constexpr std::array<std::string_view, 3> queue_policy_names{"grow", "block", "fail"};

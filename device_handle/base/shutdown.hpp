@@ -7,35 +7,35 @@
 
 namespace cox {
 
-/// How a shutdown ended; of several threads, the worst.
+/// The result of a shutdown; of several threads, the worst result.
 enum class ShutdownOutcome : std::uint8_t {
-  Drained,    ///< Everything accepted has run. Also if there was nothing to shut down.
-  Discarded,  ///< The time was up: what had not started was destroyed unrun, its waiters got CallError Closed.
-  Abandoned,  ///< As Discarded, and a task that never returned keeps its thread, which is no longer ours.
+  Drained,    ///< All accepted tasks have run. Also returned if there was nothing to shut down.
+  Discarded,  ///< The timeout expired: tasks that had not started were destroyed unrun; callers got CallError Closed.
+  Abandoned,  ///< Like Discarded, and a task that never returned still holds its thread, which is not joined.
 };
 
-/// Shuts a device down: both its threads, all its services, its inline services too. From the first moment every new
-/// call throws CallError Closed (L4); what was accepted runs (L2); then the services are destroyed on their thread,
-/// youngest first, and the threads are joined (L13). Blocks, at most about `timeout` and a second. Idempotent; an
-/// unknown device is Drained. After it the device can be opened again. Not from a thread of that device, one of its
-/// completion handlers or host kernels, or a task that one of those waits for: throws CallError WouldDeadlock; in a
-/// forked child: CallError Forked.
+/// Shuts a device down: both its threads, all its services, and its inline services. From the start of the shutdown
+/// every new call throws CallError Closed (L4). Accepted tasks run (L2); then the services are destroyed on their
+/// thread, youngest first, and the threads are joined (L13). Blocks for at most about `timeout` plus one second.
+/// Idempotent; an unknown device is Drained. Afterwards the device can be opened again. Throws CallError WouldDeadlock
+/// on a thread of that device, in one of its completion handlers or host kernels, and in a task that one of those waits
+/// for. Throws CallError Forked in a forked child.
 ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-/// Shuts every device down, all at once. Blocks, at most about `timeout` and a second however many are stuck. Is called
-/// at process exit.
+/// Shuts all devices down at the same time. Blocks for at most about `timeout` plus one second, however many threads
+/// are stuck. Called at process exit.
 ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-/// Callbacks for shutdowns, on the thread that calls shutdown(), before the device can be opened again. They must
-/// neither throw nor open or shut down devices.
+/// Callbacks for shutdowns. Called on the thread that calls shutdown(), before the device can be opened again. They
+/// must not throw, and must not open or shut down devices.
 struct ShutdownListener {
-  /// The device refuses new calls; those that it has accepted may have yet to run.
+  /// The device refuses new calls; accepted calls may still have to run.
   void (*closing)(DeviceId device) noexcept;
-  /// Its shutdown ends as Abandoned: its services are not destroyed, so what they share with other devices, such as
-  /// communicators, has to be closed here.
+  /// The shutdown of the device ends as Abandoned. Its services are not destroyed, so this callback must close what
+  /// they share with other devices, such as communicators.
   void (*abandoned)(DeviceId device) noexcept;
 };
-/// Replaces the former one. `listener` lives for ever. Any thread.
+/// Replaces the previous listener. `listener` must never be destroyed. Any thread.
 void set_shutdown_listener(const ShutdownListener& listener) noexcept;
 
 }  // namespace cox

@@ -9,24 +9,24 @@
 
 namespace cox {
 
-/// What one device thread has done since it started.
+/// Counts and times of one device thread since it started.
 struct Statistics {
   // Law L2: at rest, accepted = completed + failed + cancelled + expired.
-  std::uint64_t accepted = 0;   ///< Tasks that a call handed over without an error.
-  std::uint64_t completed = 0;  ///< Ran to their end.
-  std::uint64_t failed = 0;     ///< Threw.
-  std::uint64_t cancelled = 0;  ///< Destroyed unrun: stop requested, or forced shutdown.
-  std::uint64_t expired = 0;    ///< Destroyed unrun: deadline passed.
+  std::uint64_t accepted = 0;   ///< Tasks accepted from calls.
+  std::uint64_t completed = 0;  ///< Tasks that ran and returned.
+  std::uint64_t failed = 0;     ///< Tasks that ran and threw.
+  std::uint64_t cancelled = 0;  ///< Tasks destroyed unrun: stop requested, or forced shutdown.
+  std::uint64_t expired = 0;    ///< Tasks destroyed unrun: deadline passed.
 
-  std::uint64_t parks = 0;      ///< Times the thread looked for sleep after its spin.
-  std::uint64_t wakes = 0;      ///< Times it was woken from it.
-  std::uint64_t stalls = 0;     ///< Tasks reported for holding the thread too long.
-  std::size_t depth = 0;        ///< Tasks accepted and not ended, the running one included.
-  std::size_t queue_bytes = 0;  ///< Memory of the queue, in use and kept for use.
+  std::uint64_t parks = 0;      ///< Times the thread was about to sleep after its spin.
+  std::uint64_t wakes = 0;      ///< Times the thread was woken from sleep.
+  std::uint64_t stalls = 0;     ///< Tasks reported because they held the thread too long.
+  std::size_t depth = 0;        ///< Tasks accepted and not completed, the running one included.
+  std::size_t queue_bytes = 0;  ///< Memory of the queue, in use and kept for reuse.
 
-  // Of bursts, samples: see DeviceThreadOptions. Empty where stamps are no time (platform.hpp).
-  Histogram wait;  ///< From submission to start.
-  Histogram run;   ///< From start to end.
+  // Sampled while the thread is busy: see DeviceThreadOptions::histograms. Empty if stamps are not time (platform.hpp).
+  Histogram wait;  ///< From submission to start of a task.
+  Histogram run;   ///< From start to end of a task.
 
   Statistics& operator+=(const Statistics& other) noexcept {
     accepted += other.accepted;
@@ -45,7 +45,8 @@ struct Statistics {
   }
 };
 
-/// The statistics of a device's thread of that stage; all zero if there is none. Any thread, does not block it.
+/// Statistics of the device's thread of this stage; all zero if there is no such thread. Any thread. Does not block the
+/// device thread.
 [[nodiscard]] Statistics statistics(DeviceId device, Stage stage = Stage::Downstream);
 
 }  // namespace cox

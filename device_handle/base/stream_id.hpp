@@ -8,7 +8,7 @@
 
 namespace cox {
 
-/// How urgent the work of a stream is beside that of others, to devices that can tell: those of CUDA.
+/// Priority of a stream's work compared with other streams. Only CUDA devices use it.
 enum class StreamPriority : std::uint8_t { Normal, High };
 
 /// Identity of a logical stream of work. Every call to a device carries the caller's StreamId (law L9): work of one
@@ -18,18 +18,18 @@ struct StreamId {
 
   friend constexpr auto operator<=>(StreamId, StreamId) = default;
 
-  /// The calling thread's stream: the innermost StreamScope if there is one, else an id of this thread's own, drawn
-  /// at first use and kept for the thread's life. Inside a task it is the submitter's.
+  /// The calling thread's stream: the id of the innermost StreamScope, if there is one; otherwise an id of this
+  /// thread's own, allocated at first use and kept for the life of the thread. Inside a task it is the submitter's.
   [[nodiscard]] [[gnu::always_inline]] static StreamId current() noexcept;
 
-  /// A fresh id that no other call has returned or will return in this process. Its priority is part of it.
+  /// A new id, which no other call in this process has returned or will return. The priority is part of the id.
   [[nodiscard]] static StreamId allocate(StreamPriority priority = StreamPriority::Normal) noexcept;
 
   [[nodiscard]] constexpr StreamPriority priority() const noexcept { return StreamPriority(value >> 63U); }
-  /// Without the priority: what it is called.
+  /// The id without its priority, for display.
   [[nodiscard]] constexpr std::uint64_t number() const noexcept { return value & (~std::uint64_t{0} >> 1U); }
 
-  /// Calls `f()` with this id as StreamId::current(); the previous one is restored after, also after a throw.
+  /// Calls `f()` with this id as StreamId::current(). Restores the previous id afterwards, also if `f` throws.
   template <class F>
   decltype(auto) executes(F&& f) const;
 };
@@ -37,8 +37,8 @@ struct StreamId {
 namespace detail {
 
 struct ThreadStream {
-  StreamId id{};       // what current() returns, once `known`
-  bool known = false;  // false until a scope is entered or the thread has drawn an id of its own
+  StreamId id{};       // the value of current(), if `known`
+  bool known = false;  // false until a scope is entered or the thread has allocated an id of its own
 };
 
 inline ThreadStream& thread_stream() noexcept {

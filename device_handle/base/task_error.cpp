@@ -29,7 +29,7 @@ std::shared_ptr<const Callback>& callback_slot() {
   return slot;
 }
 
-/// What follows an error in its chain.
+/// The next error in a chain of errors.
 struct Link {
   std::exception_ptr cause;
   std::string site;  ///< " (file:line)", or empty
@@ -49,7 +49,7 @@ Link link_of(const std::exception_ptr& error) {
   }
 }
 
-/// Removes the cause's text, with what introduces it.
+/// Removes the text of the cause and the separator before it.
 void erase_cause(std::string& line, const std::string& cause) {
   const std::size_t at = cause.empty() ? std::string::npos : line.find(cause);
   if (at == std::string::npos) return;

@@ -11,8 +11,8 @@ namespace cox {
 template <class Signature>
 class UniqueFunction;
 
-/// A callable that may be move-only: what std::move_only_function will be. Captures of up to 64 bytes live inside it.
-/// Calling an empty one is undefined; test it first.
+/// A callable that may be move-only, like std::move_only_function of C++23. Captures of up to 64 bytes are stored
+/// inside it. Calling an empty one is undefined; test it first.
 template <class R, class... A>
 class UniqueFunction<R(A...)> {
  public:

@@ -24,31 +24,33 @@
 
 namespace cox {
 
-/// A client's way to the service S of one device. S lives on the device's thread, is built there exactly once, and is
-/// touched by nobody else; clients hand that thread closures taking an S&.
+/// A client's handle of the service S of one device. S is built exactly once, on the device's thread, and lives there;
+/// no other thread touches it. Clients submit closures that take an S& to that thread.
 ///
-/// Handles are cheap to copy and may be used from any thread, a const one too. The laws of docs/design.md hold for
-/// every call; in short: closures run in the order in which their calls were made (L1), each exactly once (L2),
-/// promptly (L3), under the caller's StreamId (L9), and are destroyed on the device thread right after (L6).
+/// Handles are inexpensive to copy and may be used from any thread, also if they are const. The laws of docs/design.md
+/// hold for every call. In short: closures run in the order in which their calls were made (L1), each exactly once
+/// (L2), promptly (L3), under the caller's StreamId (L9), and are destroyed on the device thread right after they ran
+/// (L6).
 ///
-/// Every call throws CallError Closed once the device's shutdown has begun, Forked in a forked child, QueueFull at the
-/// queue's capacity under QueuePolicy::Fail; the closure then never runs. submit_async completes its token with these
-/// instead. Under QueuePolicy::Block a call waits for room, except submit_async and calls on threads that hold a device
-/// up (HeldNode: device threads, completion handlers, host kernels). What a call throws has the line of the call as its
-/// site().
+/// Every call throws CallError Closed once the device's shutdown has begun, Forked in a forked child, and QueueFull at
+/// the queue's capacity under QueuePolicy::Fail; the closure then never runs. submit_async completes its token with
+/// Closed and QueueFull instead. Under QueuePolicy::Block a call waits for room, except submit_async and calls on
+/// threads that hold a device up (HeldNode: device threads, completion handlers, host kernels). A CallError has the
+/// line of the call as its site().
 ///
-/// From a task of this device thread: submit queues behind what is there; submit_blocking to another service runs at
-/// once, ahead of the queue (the one exception to L1), to a service that is on the stack it throws CallError
-/// WouldDeadlock; exclusive runs at once; inside exclusive, calls of all services of the thread run at once.
+/// From a task of this device thread: submit enqueues after the tasks that are already queued. submit_blocking to
+/// another service runs at once, ahead of the queue (the one exception to L1); to a service that is on the stack it
+/// throws CallError WouldDeadlock. exclusive runs at once. Inside exclusive, calls to all services of the thread run at
+/// once.
 template <class S, class Device>
 class BasicDeviceHandle {
  public:
   using Service = S;
   using Site = std::source_location;
 
-  /// The handle of S on `device`. The first call starts the device's thread if need be and builds S on it, from the
+  /// Returns the handle of S on `device`. If needed, starts the device's thread and builds S on it, from the
   /// ThreadContext of that thread or, if S has no such constructor, from `device`; blocks until that is done. Throws
-  /// what the constructor of S throws; the next get tries again.
+  /// what the constructor of S throws; the next get() tries again.
   [[nodiscard]] static BasicDeviceHandle get(DeviceId device, Site site = Site::current())
     requires OpenableService<S>
   {
@@ -63,9 +65,9 @@ class BasicDeviceHandle {
     });
   }
 
-  /// Registers a ready service. Blocks until it has been moved to the device's thread and, if it has an
-  /// `attach(ThreadContext&)`, that has been called. Throws what that throws, and CallError AlreadyRegistered if the
-  /// device has an S.
+  /// Registers an existing service object. Blocks until it has been moved to the device's thread and its
+  /// `attach(ThreadContext&)`, if it has one, has been called. Throws what attach() throws, and CallError
+  /// AlreadyRegistered if the device already has an S.
   static BasicDeviceHandle insert(DeviceId device, S service, Site site = Site::current())
     requires std::move_constructible<S>
   {
@@ -86,8 +88,9 @@ class BasicDeviceHandle {
     return handle;
   }
 
-  /// Fire and forget: queues `f(S&)` and returns. What `f` throws goes to S::on_task_error, else to the process's task
-  /// error callback (L5). Captures up to 40 bytes lie in the queue's own cache line, up to 4 KiB in recycled memory.
+  /// Fire and forget: enqueues `f(S&)` and returns. An exception of `f` goes to S::on_task_error, else to the process's
+  /// task error callback (L5). Captures of up to 40 bytes are stored in the queue's own cache line, up to 4 KiB in
+  /// recycled memory.
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
   void submit(F&& f, Site site = Site::current()) const {
@@ -105,16 +108,18 @@ class BasicDeviceHandle {
     detail::Guarded<Device, Posted> task(options, Posted(std::in_place, make));
     detail::at_site(options.site, [&] { post(moving(task), options); });
   }
-  /// As submit of what `make()` returns, which is built in its place in the queue: for captures of hundreds of bytes.
-  /// `make` is called once, unless the call is refused; it only moves things, and submits nothing itself.
+  /// Like submit(), with the closure that `make()` returns, which is built in place in the queue: for captures of
+  /// hundreds of bytes. `make` is called once, unless the call is refused. It should only move objects, and must not
+  /// submit anything itself.
   template <class Make>
     requires std::invocable<std::invoke_result_t<Make&>, S&>
   void submit_in_place(Make&& make, Site site = Site::current()) const {
     post([&] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); }, site);
   }
 
-  /// As submit, for a notification: at capacity it neither waits nor throws QueueFull, and queues all the same. For the
-  /// few closures without which the queue might never move again. Any thread; does not block, but on inline devices.
+  /// Like submit(), for a notification: at capacity it neither waits nor throws QueueFull, but enqueues anyway. For the
+  /// few closures without which the queue might never make progress. Any thread; does not block, except on inline
+  /// devices.
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
   void submit_beyond_capacity(F&& f) const {
@@ -123,9 +128,9 @@ class BasicDeviceHandle {
          WhenFull::OvercommitAlways);
   }
 
-  /// Runs `f(S&)` on the device thread and blocks until it is done: returns its value or throws what it threw,
-  /// unchanged. `f` may borrow from the caller's stack. Throws CallError WouldDeadlock where the calling device thread
-  /// would wait for itself, directly or through others (L10).
+  /// Runs `f(S&)` on the device thread and blocks until it has completed. Returns its value, or throws what it threw,
+  /// unchanged. `f` may borrow from the caller's stack. Throws CallError WouldDeadlock if the calling device thread
+  /// would wait for itself, directly or through other threads (L10).
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, Site site = Site::current()) const {
@@ -146,14 +151,15 @@ class BasicDeviceHandle {
     });
   }
 
-  /// Queues `f(S&)` and completes `token` (any Boost.Asio completion token) with void(std::exception_ptr, R), or
+  /// Enqueues `f(S&)` and completes `token` (any Boost.Asio completion token) with void(std::exception_ptr, R), or
   /// void(std::exception_ptr) if `f` returns nothing. The handler runs on its associated executor, else on
   /// boost::asio::system_executor, with the caller's StreamId; always by post, never on the device thread. Does not
-  /// block: under QueuePolicy::Block it exceeds the capacity, since a blocked executor could not run what makes room.
-  /// A call that is refused (CallError Closed, QueueFull, WouldDeadlock, Expired, Cancelled; std::bad_alloc)
-  /// completes the token with that error: a coroutine gets it thrown at its co_await, and nothing is thrown here but
-  /// CallError Forked and what moving or copying `f` throws. If the executor's context is destroyed first, the handler
-  /// is destroyed with it uncalled, as those of Asio's own operations are, and the result is dropped.
+  /// block: under QueuePolicy::Block it exceeds the capacity, since a blocked executor could not run the work that
+  /// makes room. A call that is refused (CallError Closed, QueueFull, WouldDeadlock, Expired, Cancelled;
+  /// std::bad_alloc) completes the token with that error: a coroutine gets it as an exception at its co_await. The call
+  /// itself throws only CallError Forked and what moving or copying `f` throws. If the executor's context is destroyed
+  /// first, the handler is destroyed with it uncalled, like the handlers of Asio's own operations, and the result is
+  /// dropped.
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CompletionToken&& token) const {
@@ -168,8 +174,8 @@ class BasicDeviceHandle {
                           std::forward<F>(f), std::forward<CompletionToken>(token));
   }
 
-  /// Occupies the device thread: `f()` runs on it, and calls made inside to services of the same thread run inline, in
-  /// order, with nobody else's in between. Blocks; returns what `f` returns or throws what it threw.
+  /// Occupies the device thread: `f()` runs on it, and calls that `f` makes to services of the same thread run inline,
+  /// in order, with no task of another client in between. Blocks. Returns what `f` returns or throws what it threw.
   template <class F>
     requires std::invocable<std::decay_t<F>&>
   std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f, Site site = Site::current()) const {
@@ -192,15 +198,15 @@ class BasicDeviceHandle {
     });
   }
 
-  /// A hint that more calls are not soon to come. Nothing waits for it (L3).
+  /// A hint that no more calls will follow soon. It has no effect: no call waits for it (L3).
   void flush_queue() const noexcept {}
 
   [[nodiscard]] DeviceId device_id() const noexcept { return device_->device(); }
 
-  /// The device in the graph of who waits for whom (L10): for operations that others wait for in ways of their own.
+  /// The device's node in the wait graph (L10). For operations of your own that other threads wait for.
   [[nodiscard]] std::shared_ptr<WaitNode> wait_node() const noexcept { return device_; }
 
-  /// What S::utilities() returned when S was built. Does not ask the device thread.
+  /// The value that S::utilities() returned when S was built. Does not involve the device thread.
   [[nodiscard]] auto utilities() const
     requires HasUtilities<S>
   {
@@ -210,7 +216,7 @@ class BasicDeviceHandle {
   /// Whether tasks run on the caller's thread.
   [[nodiscard]] static constexpr bool is_blocking() noexcept { return Device::is_blocking; }
 
-  /// Of the thread, all its services together. Does not ask the device thread.
+  /// Statistics of the device thread, for all its services together. Does not involve the device thread.
   [[nodiscard]] Statistics statistics() const { return device_->statistics(); }
 
  private:
@@ -232,13 +238,13 @@ class BasicDeviceHandle {
         ServiceCell<S>& cell = wait_for(*device, std::move(body));
         return {std::move(device), cell};
       } catch (const CallError& error) {
-        // Shut down between the two steps: open it anew, unless this is the end.
+        // The device was shut down between the two steps. Retry with a new one, unless this one is still registered.
         if (error.kind() != CallError::Kind::Closed || Registry<Device>::find(id, stage_of<S>()) == device) throw;
       }
     }
   }
 
-  // The body of a call of this service.
+  // Returns the body of a call to this service.
   template <class F>
   auto service_body(F&& f) const {
     return [cell = cell_, f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
@@ -255,7 +261,7 @@ class BasicDeviceHandle {
     };
   }
 
-  // Options, if there are any, bound the wait for room in the queue.
+  // Options, if there are any, limit the wait for room in the queue.
   template <TaskMaker Make, class... Options>
   void post(Make&& make, const Options&... options) const {
     if (!device_->on_this_thread() || !runs_inside()) {
@@ -264,8 +270,8 @@ class BasicDeviceHandle {
       run_inside_exclusive(device_->box(make));
     }
   }
-  // As that; what it throws of its own has the site. Where the task is queued without further ado nothing is thrown,
-  // and the site costs nothing.
+  // Like post(make, options...); a CallError that it throws has the site. On the fast path nothing is thrown, and the
+  // site costs nothing.
   template <TaskMaker Make>
   void post(Make&& make, const Site& site) const {
     if (!device_->on_this_thread()) [[likely]] {
@@ -275,7 +281,8 @@ class BasicDeviceHandle {
     }
   }
 
-  // On the device thread: whether a fire-and-forget call is no matter of the queue. Throws if the service is gone.
+  // Device thread. Whether a fire-and-forget call runs inline instead of through the queue. Throws if the service has
+  // been destroyed.
   bool runs_inside() const {
     if (!device_->exclusive()) return false;
     if (device_->inline_calls().in_task()) return true;
@@ -294,7 +301,7 @@ class BasicDeviceHandle {
     }
   }
 
-  // The call has returned long ago: an error goes where those of tasks go.
+  // The call has already returned, so an error is reported like the errors of tasks.
   void post_again(typename Device::Boxed& task) const noexcept {
     try {
       if (runs_inside()) {
@@ -307,7 +314,8 @@ class BasicDeviceHandle {
     }
   }
 
-  // In a frame of its own: what the closure borrows from the caller's is then not on lines that this writes.
+  // Not inlined, so it has its own stack frame: variables of the caller that the closure borrows are then not on cache
+  // lines that this function writes.
   template <class Body>
   [[gnu::noinline]] static auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
     WaitScope waiting(device);
@@ -317,7 +325,7 @@ class BasicDeviceHandle {
     const bool woke = device.post([&] {
       return detail::BlockingTask<std::decay_t<Body>>(std::forward<Body>(body), blocking_result, device.device());
     });
-    // Who had to wake the device thread sleeps at once: spinning would hold up the thread it waits for.
+    // A caller that had to wake the device thread sleeps at once: by spinning it could keep that thread from running.
     return blocking_result.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
   }
 
@@ -336,7 +344,7 @@ class BasicDeviceHandle {
     return shared->wait();
   }
 
-  // On the device thread: at once, ahead of the queue.
+  // Device thread. Runs the body at once, ahead of the queue.
   template <class Body>
   auto run_inside(Body&& body) const -> std::invoke_result_t<Body&> {
     if (cell_->borrowed()) detail::throw_would_deadlock(device_id(), "a task of the same service is on the stack");
@@ -352,10 +360,10 @@ class BasicDeviceHandle {
     return std::move(result).get();
   }
 
-  // `wrap` makes the task that is queued of an AsyncTask.
+  // `wrap` makes the task to be queued from an AsyncTask.
   template <class Wrap, class F, class CompletionToken>
   auto initiate_async(Wrap&& wrap, F&& f, CompletionToken&& token) const {
-    throw_if_forked(device_id());  // a forked child has no executor's threads to complete a token on
+    throw_if_forked(device_id());  // a forked child has no executor threads to complete a token
     using R = std::invoke_result_t<std::decay_t<F>&, S&>;
     return detail::initiate<R>(
         [self = *this, wrap = std::forward<Wrap>(wrap),
@@ -378,7 +386,7 @@ class BasicDeviceHandle {
         token);
   }
 
-  // From a destructor of a service that is destroyed later than S.
+  // Refuses a call made by the destructor of a service that is destroyed after S.
   void throw_if_closed() const {
     if (!cell_->open()) detail::throw_service_closed(device_id());
   }
@@ -394,7 +402,7 @@ class BasicDeviceHandle {
   ServiceCell<S>* cell_;  // lives as long as *device_
 };
 
-/// A client's way to a service on its device's own thread.
+/// A handle of a service on its device's own thread.
 template <class S>
 using DeviceHandle = BasicDeviceHandle<S, DeviceThread>;
 

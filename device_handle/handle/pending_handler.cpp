@@ -20,7 +20,7 @@ std::shared_ptr<PendingHandlers> PendingHandlers::for_context(boost::asio::execu
   return boost::asio::use_service<Service>(context).handlers();
 }
 
-// One at a time, without an allocation and without the lock: a handler's destructor may start or end operations.
+// One at a time, without allocation and without holding the lock: a handler's destructor may start or end operations.
 void PendingHandlers::drop_all() noexcept {
   for (;;) {
     std::shared_ptr<PendingHandler> handler;
@@ -28,7 +28,7 @@ void PendingHandlers::drop_all() noexcept {
       const std::scoped_lock lock(mutex_);
       closed_ = true;
       if (first_ == nullptr) return;
-      handler = first_->weak_from_this().lock();  // null: its destructor waits for the lock
+      handler = first_->weak_from_this().lock();  // null: it is being destroyed, and its destructor waits for the lock
       first_->unlink();
     }
     if (handler != nullptr) handler->drop_handler();
@@ -38,7 +38,7 @@ void PendingHandlers::drop_all() noexcept {
 void PendingHandler::attach_to(std::shared_ptr<PendingHandlers> list) {
   list_ = std::move(list);
   const std::scoped_lock lock(list_->mutex_);
-  if (list_->closed_) return;  // the context is being destroyed, and the handler with its last owner
+  if (list_->closed_) return;  // the context is being destroyed; the last owner destroys the handler
   next_ = std::exchange(list_->first_, this);
   if (next_ != nullptr) next_->previous_ = this;
   linked_ = true;

@@ -12,11 +12,11 @@ namespace cox::detail {
 
 class PendingHandler;
 
-/// The handlers of one Asio execution context that wait for a device. When the context is destroyed first, it destroys
-/// them, as it does those of Asio's own operations; a device that completes such an operation later posts nothing.
+/// The handlers of one Asio execution context that wait for a device. If the context is destroyed first, it destroys
+/// them, like the handlers of Asio's own operations. A device that completes such an operation later posts nothing.
 class PendingHandlers {
  public:
-  /// Of `context`. Throws std::bad_alloc.
+  /// Returns the list of `context`. Throws std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<PendingHandlers> for_context(boost::asio::execution_context& context);
 
  private:
@@ -26,8 +26,8 @@ class PendingHandlers {
   void drop_all() noexcept;
 
   std::mutex mutex_;
-  bool closed_ = false;              // guarded by mutex_, as all below
-  PendingHandler* first_ = nullptr;  // linked both ways
+  bool closed_ = false;              // guarded by mutex_, like all members below
+  PendingHandler* first_ = nullptr;  // doubly linked list
 };
 
 /// An asynchronous operation whose completion handler belongs to an execution context. Owned by std::shared_ptr.
@@ -38,10 +38,11 @@ class PendingHandler : public std::enable_shared_from_this<PendingHandler> {
   PendingHandler& operator=(const PendingHandler&) = delete;
 
  protected:
-  /// Not while the operation is attached to a context that another thread may destroy, that is: by its last owner.
+  /// An attached operation must be destroyed by its last shared_ptr owner only, because another thread may be
+  /// destroying the context.
   virtual ~PendingHandler() { detach(); }
 
-  /// Once, before the operation can complete: from now on drop_handler() may be called. Throws std::bad_alloc.
+  /// Called once, before the operation can complete. From then on drop_handler() may be called. Throws std::bad_alloc.
   template <class Executor>
   void attach(const Executor& executor) {
     using Context = boost::asio::execution::context_as_t<boost::asio::execution_context&>;
@@ -49,8 +50,9 @@ class PendingHandler : public std::enable_shared_from_this<PendingHandler> {
       attach_to(PendingHandlers::for_context(boost::asio::query(executor, Context{})));
   }
 
-  /// Calls `post()`, which gives the handler to its executor and does not run it, unless the context has been
-  /// destroyed; that waits meanwhile. Throws what `post` throws; then it may be called again.
+  /// Calls `post()` unless the context has been destroyed. `post` must enqueue the handler on its executor and not run
+  /// it. The destruction of the context waits until `post` has returned. Throws what `post` throws; then it may be
+  /// called again.
   template <class Post>
   void post_unless_dropped(Post&& post) {
     if (list_ == nullptr) return std::forward<Post>(post)();
@@ -63,7 +65,7 @@ class PendingHandler : public std::enable_shared_from_this<PendingHandler> {
  private:
   friend class PendingHandlers;
 
-  /// Destroys the handler and all that refers to its executor. On the thread that destroys the context.
+  /// Destroys the handler and everything that refers to its executor. Called on the thread that destroys the context.
   virtual void drop_handler() noexcept = 0;
 
   void attach_to(std::shared_ptr<PendingHandlers> list);
@@ -71,7 +73,7 @@ class PendingHandler : public std::enable_shared_from_this<PendingHandler> {
   void unlink() noexcept;
 
   std::shared_ptr<PendingHandlers> list_;
-  PendingHandler* previous_ = nullptr;  // guarded by the list's mutex, as all below
+  PendingHandler* previous_ = nullptr;  // guarded by the list's mutex, like all members below
   PendingHandler* next_ = nullptr;
   bool linked_ = false;
 };

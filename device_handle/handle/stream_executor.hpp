@@ -10,8 +10,8 @@
 
 namespace cox {
 
-/// An Asio executor that runs everything on `Inner` with one StreamId as StreamId::current(). A coroutine spawned on it
-/// keeps its stream across every co_await, whatever it waits for and on whichever thread it goes on (law L9):
+/// An Asio executor that runs everything on `Inner`, with one StreamId as StreamId::current(). A coroutine spawned on
+/// it keeps its stream across every co_await, whatever it awaits and whichever thread it resumes on (law L9):
 ///
 ///     co_spawn(cox::StreamExecutor(io.get_executor(), cox::StreamId::allocate()), work(), detached);
 template <class Inner>

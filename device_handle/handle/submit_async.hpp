@@ -30,7 +30,7 @@ struct AsyncSignature<void> {
   using type = void(std::exception_ptr);
 };
 
-/// Starts an asynchronous operation: `start(handler)`, at once or when the token says so.
+/// Starts an asynchronous operation: calls `start(handler)`, at once or when the token initiates it.
 template <class R, class Start, class CompletionToken>
 auto initiate(Start&& start, CompletionToken& token) {
   return boost::asio::async_initiate<CompletionToken, typename AsyncSignature<R>::type>(
@@ -42,8 +42,8 @@ auto initiate(Start&& start, CompletionToken& token) {
 template <class Handler>
 using HandlerExecutor = boost::asio::associated_executor_t<Handler, boost::asio::system_executor>;
 
-/// Completes `handler` with `error`, by post, for a call that could not even be prepared. Throws what the executor's
-/// post throws.
+/// Completes `handler` with `error`, by post, for a call that could not be prepared. Throws what the executor's post
+/// throws.
 template <class R, class Handler>
 void post_error(Handler&& handler, std::exception_ptr error) {
   const auto executor = boost::asio::get_associated_executor(handler, boost::asio::system_executor());
@@ -58,8 +58,8 @@ void post_error(Handler&& handler, std::exception_ptr error) {
   });
 }
 
-/// An asynchronous call: the body, the completion handler and, later, the result, in memory of their own, so that no
-/// result is moved and nothing but the executor's post can fail between the end of the body and the handler.
+/// An asynchronous call: the body, the completion handler and, later, the result, in one allocation. So the result is
+/// not moved, and between the end of the body and the handler only the executor's post can fail.
 ///
 ///     queued --run--> body has run --.
 ///       |`---discard, refuse---------+--post--> the handler runs on its executor, with the submitter's StreamId
@@ -68,7 +68,7 @@ class AsyncCall final : public PendingHandler {
  public:
   using Result = std::invoke_result_t<Body&>;
 
-  /// `handler` is moved from last: if this throws, it is as it was.
+  /// Moves from `handler` last: if the constructor throws, `handler` is unchanged.
   AsyncCall(Body&& body, Handler& handler, DeviceId device)
       : body_(std::in_place, std::move(body)),
         work_(boost::asio::prefer(boost::asio::get_associated_executor(handler, boost::asio::system_executor()),
@@ -77,7 +77,7 @@ class AsyncCall final : public PendingHandler {
         device_(device),
         handler_(std::move(handler)) {}
 
-  /// Once, before it is queued. Throws std::bad_alloc.
+  /// Called once, before the call is queued. Throws std::bad_alloc.
   void attach() {
     PendingHandler::attach(boost::asio::get_associated_executor(*handler_, boost::asio::system_executor()));
   }
@@ -102,8 +102,8 @@ class AsyncCall final : public PendingHandler {
       std::decay_t<typename boost::asio::prefer_result<HandlerExecutor<Handler>,
                                                        boost::asio::execution::outstanding_work_t::tracked_t>::type>;
 
-  // A post may fail for want of memory: tried twice. After that there is no way to the handler's executor; the handler
-  // is destroyed, which ends a coroutine or breaks a promise, and the error is reported.
+  // A post may fail because memory is exhausted; it is tried twice. If both fail, the handler's executor cannot be
+  // reached. The handler is then destroyed, which ends a coroutine or breaks a promise, and the error is reported.
   void complete() noexcept {
     for (const bool last : {false, true}) {
       try {
@@ -161,7 +161,8 @@ class AsyncTask {
     const auto call = std::exchange(call_, nullptr);
     call->fail(call_error(reason, call->device(), nullptr));
   }
-  /// The task was not accepted. Nothing if it was destroyed on the way.
+  /// Completes the call with `error`: the task was not accepted. Does nothing if the call has completed already because
+  /// the task was destroyed.
   void refuse(std::exception_ptr error) noexcept {
     if (const auto call = std::exchange(call_, nullptr)) call->fail(std::move(error));
   }

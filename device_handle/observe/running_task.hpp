@@ -10,8 +10,9 @@
 
 namespace cox {
 
-/// What a device thread is doing, for others to look at: an odd number while it is in a task, and which task that is.
-/// The device thread writes; all its texts have static storage, so a reader may find them outdated, never dangling.
+/// What a device thread is doing, readable by other threads: a serial number that is odd while the thread is in a task,
+/// and which task that is. Only the device thread writes. All texts have static storage, so a reader may get outdated
+/// ones, but never dangling ones.
 class RunningTask {
  public:
   /// Device thread.
@@ -22,29 +23,29 @@ class RunningTask {
   }
   void leave() noexcept { advance_serial(); }
 
-  /// Device thread: of the task that it is in or has left last.
+  /// Device thread. The type of the running task, or of the last one.
   [[nodiscard]] const std::type_info* type() const noexcept { return type_.load(std::memory_order_relaxed); }
 
-  /// Device thread, inside a task that was given a label or a call site.
+  /// Names the running task. Device thread, inside a task that was given a label or a call site.
   void name(const char* label, const std::source_location& site) noexcept {
     file_.store(site.file_name(), std::memory_order_relaxed);
     line_.store(site.line(), std::memory_order_relaxed);
     label_.store(label != nullptr ? label : unlabelled, std::memory_order_release);  // pairs with to_string()
   }
 
-  /// Odd: in a task. Another value each time the thread enters or leaves one.
+  /// Odd: in a task. The value changes each time the thread enters or leaves a task.
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_.load(std::memory_order_acquire); }
   [[nodiscard]] bool in_task() const noexcept { return serial() % 2 == 1; }
 
   [[nodiscard]] std::string to_string() const;
 
-  /// What name() said of a task; null where it was not called, or not given.
+  /// The arguments of name() for a task; null if name() was not called or an argument was not given.
   struct Name {
     const char* label;
     const char* file;
     std::uint32_t line;
   };
-  /// Device thread: of the task that it is in or has left last.
+  /// Device thread. The name of the running task, or of the last one.
   [[nodiscard]] Name last_name() const noexcept {
     const char* const label = label_.load(std::memory_order_relaxed);
     if (label == nullptr) return {};
@@ -56,7 +57,8 @@ class RunningTask {
   static constexpr char unlabelled[] = "task";
 
   void advance_serial() noexcept {
-    // release: who sees the thread outside a task sees what the task did (DeviceThread::take_over)
+    // release: pairs with the acquire in serial(): a thread that sees this thread outside a task also sees what the
+    // task did (TakeOver::take).
     serial_.store(serial_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 

@@ -10,23 +10,23 @@
 
 namespace cox {
 
-/// The figures that one device thread keeps about itself. Written by that thread alone (hence no read-modify-write
-/// instruction), read by any: all its words are relaxed, because they carry nothing but themselves.
+/// Counters of one device thread. Only that thread writes (hence no read-modify-write instruction), except for stalls;
+/// any thread reads. All accesses are relaxed, because no counter publishes other data.
 class TaskCounters {
  public:
   void count_outcome(Outcome outcome) noexcept { bump(outcomes_[static_cast<std::size_t>(outcome)]); }
   void count_inline() noexcept { bump(accepted_inline_); }
   void count_park() noexcept { bump(parks_); }
   void count_wake() noexcept { bump(wakes_); }
-  void count_stall() noexcept { stalls_.fetch_add(1, std::memory_order_relaxed); }  // by the stall watcher
+  void count_stall() noexcept { stalls_.fetch_add(1, std::memory_order_relaxed); }  // called by the stall watcher
 
-  /// In stamp ticks; stands for `tasks` tasks.
+  /// Records one timed task, which stands for `tasks` tasks. Times are in stamp ticks.
   void record_times(std::uint64_t wait, std::uint64_t run, std::uint64_t tasks) noexcept {
     wait_.record(wait, tasks);
     run_.record(run, tasks);
   }
 
-  /// `queued`: tasks accepted through the mailbox.
+  /// `queued`: number of tasks accepted through the mailbox.
   [[nodiscard]] Statistics snapshot(std::uint64_t queued, double nanoseconds_per_tick) const noexcept {
     Statistics s;
     s.completed = read(outcomes_[static_cast<std::size_t>(Outcome::Completed)]);

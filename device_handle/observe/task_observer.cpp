@@ -2,20 +2,20 @@
 
 namespace cox {
 
-// Returns when the task starts: at once after the one before it, if it was there by then.
+// Returns the start time of the task: the end of the previous one, if the task was already queued by then.
 std::uint64_t TaskObserver::begin_trace(const Mailbox::Item& item, const TaskTracer& tracer) noexcept {
   tracer_ = &tracer;
   operation_ = nullptr;
   if (tracer.begin != nullptr) tracer.begin(*running_.type());
   const std::uint64_t tracers = detail::task_tracers_set.load(std::memory_order_relaxed);
-  if (std::exchange(tracers_seen_, tracers) != tracers) traced_until_ = 0;  // there may have been untraced tasks since
+  if (std::exchange(tracers_seen_, tracers) != tracers) traced_until_ = 0;  // untraced tasks may have run since
   const bool known = stamps_are_time() && item.submitted != 0;
   return known && item.submitted <= traced_until_ ? traced_until_ : trace_stamp();
 }
 
 void TaskObserver::end_trace(const Mailbox::Item& item, Outcome outcome, std::uint64_t start,
                              std::uint64_t end) noexcept {
-  // A stamp read early may be a little older than one read before it; tasks of one thread do not overlap.
+  // A stamp read early may be slightly older than one read before it; the tasks of one thread must not overlap.
   start = std::max(start, traced_until_);
   traced_until_ = std::max(start, end);
   const RunningTask::Name name = running_.last_name();

@@ -13,26 +13,26 @@
 
 namespace cox {
 
-/// One task as its device thread saw it. Times are trace_stamp()s; texts have static storage.
+/// One task, as recorded by its device thread. Times are trace_stamp()s; texts have static storage.
 struct TaskRecord {
   DeviceId device;
   Stage stage;
   Outcome outcome;
   std::uint32_t thread;  ///< The device thread, by the system's number.
-  std::uint32_t client;  ///< The thread that submitted it, or the one that has that thread's lane since.
+  std::uint32_t client;  ///< The submitting thread; if it has ended, possibly the thread that reuses its lane.
   StreamId stream;
-  std::uint64_t submitted;  ///< 0: not known: before anybody traced, or because stamps are no time (platform.hpp).
+  std::uint64_t submitted;  ///< 0: unknown, because no tracer was set yet or stamps are not time (platform.hpp).
   std::uint64_t start;
   std::uint64_t end;
   const std::type_info* type;
-  const char* operation;  ///< What name_operation() said, or nullptr.
-  const char* label;      ///< What CallOptions said, or nullptr.
-  const char* file;       ///< Call site, where there were CallOptions, or nullptr.
+  const char* operation;  ///< The argument of name_operation(), or nullptr.
+  const char* label;      ///< CallOptions::label, or nullptr.
+  const char* file;       ///< The call site if there were CallOptions, or nullptr.
   std::uint32_t line;
 };
 
-/// Who is told about every task that a device thread takes up, on that thread. None of the three may throw, block, or
-/// call a device. The tracer itself is never destroyed: a device thread may be in it after it was replaced.
+/// Callbacks for every task that a device thread runs or discards, called on that thread. They must not throw, block,
+/// or call a device. The tracer must never be destroyed: a device thread may still use it after it was replaced.
 struct TaskTracer {
   void (*begin)(const std::type_info& type) noexcept = nullptr;  ///< May be null.
   void (*operation)(const char* name) noexcept = nullptr;        ///< name_operation() was called. May be null.
@@ -45,22 +45,23 @@ inline constinit std::atomic<std::uint64_t> task_tracers_set{0};
 void name_traced_operation(const char* name) noexcept;
 }  // namespace detail
 
-/// From now on `tracer` is told, or nobody (nullptr). Tasks that have begun end with the former. Any thread.
+/// Sets the tracer of the tasks that start from now on; nullptr: none. Tasks that have begun end with the previous
+/// tracer. Any thread.
 inline void set_task_tracer(const TaskTracer* tracer) noexcept {
   detail::timing_requested.store(tracer != nullptr, std::memory_order_relaxed);
   detail::task_tracers_set.fetch_add(1, std::memory_order_relaxed);
-  detail::task_tracer.store(tracer, std::memory_order_release);  // pairs with DeviceThread::run
+  detail::task_tracer.store(tracer, std::memory_order_release);  // pairs with TaskObserver::start
 }
 
-/// Says what the task that is running on the calling device thread is for: "launch", "read". `name` has static storage.
-/// The first call in a task counts, and none inside `exclusive`. Elsewhere nothing happens. Costs one relaxed load
-/// while nobody traces.
+/// Names the operation of the task that is running on the calling device thread: "launch", "read". `name` has static
+/// storage. Only the first call in a task counts. Calls inside `exclusive`, and calls on other threads, do nothing.
+/// Costs one relaxed load while there is no tracer.
 inline void name_operation(const char* name) noexcept {
   if (detail::task_tracer.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
     detail::name_traced_operation(name);
 }
 
-/// The clock of traces: stamps of the mailbox where they are time, else nanoseconds of the steady clock.
+/// The clock of traces: stamps of the mailbox if they are time, else nanoseconds of the steady clock.
 [[nodiscard]] inline std::uint64_t trace_stamp() noexcept {
   if (stamps_are_time()) [[likely]]
     return SystemPlatform::now_early();

@@ -24,10 +24,10 @@ void HeldNode::clear() noexcept { innermost_ = nullptr; }
 bool WaitNode::reaches(const WaitNode& target) const noexcept {
   return this == &target || std::ranges::any_of(waits_for_, [&](const Edge& edge) {
            return edge.target->reaches(target);
-         });  // no rings here
+         });  // there are no cycles here
 }
 
-// From each of `waiting` to each of the targets.
+// The edges from each node in `waiting` to each target.
 struct WaitScope::Edges {
   std::vector<WaitNode*> waiting;
 };
@@ -44,7 +44,7 @@ void WaitScope::announce(std::vector<WaitNode*> targets) {
   if (closes_cycle_) return;
   for (const HeldNode* held = HeldNode::innermost_; held != nullptr; held = held->outer_) {
     auto& edges = held->node_.waits_for_;
-    edges.reserve(edges.size() + targets.size());  // what may throw, before the first edge is drawn
+    edges.reserve(edges.size() + targets.size());  // may throw, so before the first edge is added
     announced->waiting.push_back(&held->node_);
   }
   for (WaitNode* const node : announced->waiting) {
@@ -54,10 +54,10 @@ void WaitScope::announce(std::vector<WaitNode*> targets) {
 }
 
 void WaitScope::end_wait() noexcept {
-  if (edges_ == nullptr) return;  // else only the lock tells whether somebody was here first
+  if (edges_ == nullptr) return;  // else only under the lock is it known whether the edges are still there
   const std::scoped_lock lock(graph_mutex());
   for (WaitNode* const node : edges_->waiting) {
-    // By scope: an outer wait may be answered while an inner one of the same thread goes on.
+    // By scope: an outer wait may end while an inner wait of the same thread is still in progress.
     std::erase_if(node->waits_for_, [this](const WaitNode::Edge& edge) { return edge.scope == edges_; });
   }
   edges_->waiting.clear();

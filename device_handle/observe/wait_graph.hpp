@@ -5,12 +5,13 @@
 
 namespace cox {
 
-/// Who waits for whom among the things that a thread can hold up: device threads, and inline devices whose lock a
-/// thread holds. A cycle in this graph is a deadlock, and is found before the last edge is drawn (law L10).
+/// A node of the wait graph: a device thread, or an inline device whose lock a thread holds. An edge means that the
+/// thread that holds up one node waits for another node. A cycle in this graph is a deadlock, and is found before its
+/// last edge is added (law L10).
 ///
-///     device thread A, in a task, blocks on B  =>  edge A -> B until B has answered
+///     device thread A, in a task, blocks on B  =>  edge A -> B until B has completed the call
 ///
-/// Client threads hold nothing and are not in the graph.
+/// Client threads hold nothing up and are not in the graph.
 class WaitNode {
  public:
   WaitNode() = default;
@@ -23,13 +24,13 @@ class WaitNode {
   friend class WaitScope;
   struct Edge {
     WaitNode* target;
-    const void* scope;  // the WaitScope's edges that this one is of
+    const void* scope;  // the WaitScope::Edges that this edge belongs to
   };
   [[nodiscard]] bool reaches(const WaitNode& target) const noexcept;
   std::vector<Edge> waits_for_;  // guarded by the graph's mutex
 };
 
-/// The calling thread holds `node` up until the end of the scope. Scopes nest.
+/// The calling thread holds `node` up (keeps it from running other work) until the end of the scope. Scopes nest.
 class HeldNode {
  public:
   explicit HeldNode(WaitNode& node) noexcept;
@@ -40,7 +41,7 @@ class HeldNode {
   /// Whether the calling thread holds anything up.
   [[nodiscard]] static bool any_held() noexcept { return innermost_ != nullptr; }
 
-  /// In a forked child: the calling thread holds nothing up any more.
+  /// In a forked child: the calling thread no longer holds anything up.
   static void clear() noexcept;
 
  private:
@@ -50,9 +51,9 @@ class HeldNode {
   HeldNode* const outer_;
 };
 
-/// Announces that everything the calling thread holds up will wait for the targets. If that closes a cycle,
-/// `closes_cycle()` is true, nothing was announced, and the caller must not wait. Costs nothing for a thread that holds
-/// nothing. The caller keeps the targets alive while this lives: other threads walk over them.
+/// Announces that everything that the calling thread holds up will wait for the targets. If that closes a cycle,
+/// `closes_cycle()` is true, nothing is announced, and the caller must not wait. Costs nothing for a thread that holds
+/// nothing up. The caller must keep the targets alive as long as this object: other threads traverse them.
 class WaitScope {
  public:
   explicit WaitScope(WaitNode& target) {
@@ -73,7 +74,8 @@ class WaitScope {
   [[nodiscard]] bool closes_cycle() const noexcept { return closes_cycle_; }
   [[nodiscard]] bool announced() const noexcept { return edges_ != nullptr; }
 
-  /// The wait is over, though the waiter may not have noticed yet. Any thread, before it wakes the waiter.
+  /// The wait has ended, even if the waiting thread has not noticed it yet. Any thread, before it wakes the waiting
+  /// thread.
   void end_wait() noexcept;
 
  private:

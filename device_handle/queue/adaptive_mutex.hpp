@@ -7,10 +7,10 @@
 
 namespace cox::detail {
 
-/// A mutex for sections that take less than a microsecond, which several device threads come to at the same time: who
-/// finds it locked looks again for a while before it sleeps, since to be woken takes far longer than the wait. A look
-/// only reads, so that it does not take the line of memory away from who is about to unlock. Lockable as the standard
-/// has it; not recursive. Any thread.
+/// A mutex for critical sections of less than a microsecond that several device threads enter at the same time. A
+/// thread that finds it locked spins for a while before it sleeps, since a wake-up takes far longer than the wait.
+/// Spinning only reads, so that it does not take the cache line away from the thread that is about to unlock. Meets the
+/// standard Lockable requirements; not recursive. Any thread.
 class AdaptiveMutex {
  public:
   AdaptiveMutex() noexcept = default;
@@ -37,7 +37,7 @@ class AdaptiveMutex {
   static constexpr int max_spins = 100;  // a few microseconds
   static constexpr std::uint32_t unlocked = 0;
   static constexpr std::uint32_t locked = 1;
-  static constexpr std::uint32_t contended = 2;  // locked, and somebody may be asleep
+  static constexpr std::uint32_t contended = 2;  // locked, and a thread may be asleep
 
   std::atomic<std::uint32_t> state_{unlocked};
 };

@@ -4,13 +4,14 @@
 
 namespace cox {
 
-/// The two halves of an asymmetric store-load fence. If one thread stores, then calls light(), then loads, and another
-/// stores, then calls heavy(), then loads, at least one of the two sees the other's store. Where the machine can fence
-/// all threads at once, light() orders the compiler only; elsewhere both halves are full fences.
+/// The two halves of an asymmetric store-load fence. If one thread stores, calls light(), then loads, and another
+/// thread stores, calls heavy(), then loads, at least one of the two sees the other's store. If the machine can fence
+/// all threads at once, light() orders only the compiler; otherwise both halves are full fences.
 ///
-/// The machine may begin to refuse the heavy half while the process runs: a seccomp filter that is installed after the
-/// first device was opened. From then on light() is a full fence. Calls of light() that had read the former value do
-/// not fence, so the heavy() that meets the refusal waits until their stores have reached the other processors.
+/// The machine may start to refuse the heavy half while the process runs, for example because a seccomp filter was
+/// installed after the first device was opened. From then on light() is a full fence. Calls of light() that have read
+/// the old flag do not fence. Therefore the heavy() call that is refused waits until their stores have reached the
+/// other processors.
 ///
 ///     [light is free] -- refused --> [light fences, old stores may be in flight] -- stores have arrived --> [settled]
 ///
@@ -33,7 +34,7 @@ class AsymmetricFence {
     }
   }
 
-  /// Blocks for a few milliseconds when the machine refuses for the first time.
+  /// Blocks for about 10 ms when the machine refuses for the first time.
   void heavy() noexcept {
     if (!settled_.load(std::memory_order_acquire)) {  // pairs with the store below
       if (Machine::fence_all_threads()) return;
@@ -50,7 +51,7 @@ class AsymmetricFence {
 
  private:
   typename Machine::template atomic<bool> light_is_free_{false};
-  typename Machine::template atomic<bool> settled_{true};  // heavy() no longer asks the machine
+  typename Machine::template atomic<bool> settled_{true};  // heavy() no longer calls fence_all_threads()
 };
 
 }  // namespace cox

@@ -12,7 +12,7 @@ struct BlockPool::FreeBlocks {
 };
 
 BlockPool::BlockPool() : free_(std::make_unique<FreeBlocks>()) {
-  if (!free_->giver.valid()) throw std::bad_alloc();  // the queue had no memory for its producer
+  if (!free_->giver.valid()) throw std::bad_alloc();  // the queue could not allocate its producer
 }
 
 BlockPool::~BlockPool() {

@@ -17,7 +17,7 @@ namespace {
 constinit thread_local bool ending = false;
 }
 
-// What the calling thread holds, given back when it ends.
+// The lanes of the calling thread, released when the thread ends.
 struct ClientLanes::Leases {
   std::vector<Lease> all;
 
@@ -56,7 +56,7 @@ Mailbox::Lane& ClientLanes::find_or_acquire(std::uint64_t serial, const std::sha
   auto found = std::ranges::find(leases.all, serial, &Lease::serial);
   if (found == leases.all.end()) {
     std::erase_if(leases.all, [](const Lease& lease) { return lease.mailbox.expired(); });
-    leases.all.reserve(leases.all.size() + 1);  // a lane that is acquired is kept track of
+    leases.all.reserve(leases.all.size() + 1);  // must not throw after the lane has been acquired
     leases.all.push_back({serial, mailbox, &acquire(*mailbox)});
     found = std::prev(leases.all.end());
   }

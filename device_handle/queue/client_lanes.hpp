@@ -8,21 +8,21 @@
 
 namespace cox {
 
-/// The calling thread's lanes, one for each mailbox it has pushed to. They go back to their mailboxes when the thread
-/// ends. Mailboxes are told apart by a serial number that is never used twice.
+/// The calling thread's lanes, one for each mailbox that it has pushed to. They are released to their mailboxes when
+/// the thread ends. Mailboxes are identified by serial numbers that are never reused.
 class ClientLanes {
  public:
-  /// The calling thread's lane of the mailbox numbered `serial`, if it is among those that are at hand; else null.
+  /// The calling thread's lane of the mailbox with number `serial` if it is in the thread's cache, else null.
   [[nodiscard]] static Mailbox::Lane* find(std::uint64_t serial) noexcept {
     const Cached& cached = cache_[serial % cache_.size()];
     return cached.serial == serial ? cached.lane : nullptr;
   }
 
-  /// The calling thread's lane of `mailbox`, which is numbered `serial`. While the thread's thread_local objects are
-  /// being destroyed it is one on loan, for one push. Does not block. Throws std::bad_alloc.
+  /// The calling thread's lane of `mailbox`, whose number is `serial`. While the thread's thread_local objects are
+  /// being destroyed, it returns a lane on loan, for one push. Does not block. Throws std::bad_alloc.
   [[nodiscard]] static Mailbox::Lane& find_or_acquire(std::uint64_t serial, const std::shared_ptr<Mailbox>& mailbox);
 
-  /// A number for a new mailbox.
+  /// The serial number of a new mailbox.
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
 
  private:

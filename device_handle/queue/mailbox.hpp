@@ -16,51 +16,53 @@
 
 namespace cox {
 
-/// What became of a push.
+/// The result of a push.
 enum class PushResult : std::uint8_t {
-  Queued,  ///< Accepted; the device thread is awake and will find it.
+  Queued,  ///< Accepted; the device thread is awake and will see it.
   Woke,    ///< Accepted; the device thread was parked and has been woken by this push.
   Closed,  ///< Refused: close() was called (L4).
   Forked,  ///< Refused: this process is a forked child.
-  Full,    ///< Refused: at capacity, and the policy is Fail.
+  Full,    ///< Refused: the queue is at capacity and the policy is Fail.
 };
 
-/// What a push does at capacity under QueuePolicy::Block.
+/// What a push does when the queue is at capacity under QueuePolicy::Block.
 enum class WhenFull : std::uint8_t {
   Block,             ///< Waits for room.
   Fail,              ///< Returns Full.
-  Overcommit,        ///< Queues all the same: a device thread is never blocked by a full queue.
-  OvercommitAlways,  ///< Queues all the same, under QueuePolicy::Fail, too.
+  Overcommit,        ///< Enqueues beyond the capacity: a full queue never blocks a device thread.
+  OvercommitAlways,  ///< Enqueues beyond the capacity, also under QueuePolicy::Fail.
 };
 
-/// The ordered lane from any number of client threads to one device thread.
+/// The ordered queue from any number of client threads to one device thread.
 ///
-/// Every client thread has a Lane of its own and stamps what it pushes; the device thread reads the clock (T), then
-/// every lane, and runs in stamp order what was stamped before T.
+/// Every client thread has a Lane of its own and stamps the closures that it pushes. The device thread reads the clock
+/// (T), then every lane, and runs in stamp order the closures that were stamped before T.
 ///
 /// Law L1 holds: let submit(a) return before submit(b) is called. Then a was published before b was stamped, hence
-/// stamp(a) < stamp(b). The device thread runs b only after it has read a T > stamp(b), and looks at the lanes after
-/// reading T; a was published by then, so it is seen, and being stamped earlier it runs first. Compare Dodds, Haas and
-/// Kirsch, "A Scalable, Correct Time-Stamped Stack" (POPL 2015), for the idea of ordering by interval stamps.
+/// stamp(a) < stamp(b). The device thread runs b only after it has read a T > stamp(b), and it reads the lanes after T.
+/// By then a was published, so the device thread sees a, and a runs first because its stamp is earlier. Compare Dodds,
+/// Haas and Kirsch, "A Scalable, Correct Time-Stamped Stack" (POPL 2015), for the idea of ordering by interval stamps.
 ///
-/// A lane that the device thread attends to alone needs no exact stamp, and mostly no reading of the clock: whoever
-/// pushes to another lane first must put that lane among the arrivals, which ends the privilege. So if submit(b) on
-/// another lane returned before submit(a) on the sole lane is called, a finds the privilege gone and is stamped
-/// exactly; and what is stamped early before is stamped in the past, never in the future. The privilege is one word,
-/// `arrivals_`, either a mark naming the sole lane or the list of lanes that arrived.
+/// If the device thread attends to one lane only, that lane has a privilege: its stamps need not be exact, and most of
+/// them need no reading of the clock. A thread that pushes to another lane must first add that lane to the arrivals,
+/// which ends the privilege. So if submit(b) on another lane returned before submit(a) on the sole lane is called, the
+/// push of a finds that the privilege has ended and takes an exact stamp. A stamp that was taken early before that is
+/// in the past, never in the future. The privilege is one word, `arrivals_`: either a mark that names the sole lane, or
+/// the list of lanes that have arrived.
 ///
-/// The device thread attends to a lane from its first push until it parks or has found nothing there for many rounds.
-/// What the client pays for that is one load of its own lane's `attended`: the store-load fences between "publish, then
-/// look whether anyone attends" and "stop attending, then look whether anything was published" are all on the device
-/// thread's side (heavy_barrier).
+/// The device thread attends to a lane from its first push until the device thread parks or has found the lane empty
+/// for many rounds. A client pays for this with one load of `attended` in its own lane. The client publishes, then
+/// checks whether its lane is attended; the device thread stops attending, then checks whether something was published.
+/// Both need a store-load fence, and the device thread pays for both (heavy_barrier).
 ///
 ///        push, attended                   push, not attended: add to arrivals, wake
 ///          .----.                        .--------------------------------------.
 ///          v    |                        |                                      v
 ///     [attended] --- park(), idle --> [not attended]                       [arrived] -- next round --> [attended]
 ///
-/// Closing is the same bargain: a push marks its lane busy, then looks whether the mailbox is open; the device thread
-/// sees that it is closed, fences, and waits until no lane is busy. What was accepted is then there to be run (L2).
+/// Closing uses the same pattern. A push marks its lane busy, then checks whether the mailbox is open. The device
+/// thread sees that the mailbox is closed, fences, and waits until no lane is busy. After that, every accepted closure
+/// is in its lane and can be run (L2).
 template <class Platform>
 class BasicMailbox {
   template <class T>
@@ -71,7 +73,7 @@ class BasicMailbox {
   using Lane = cox::Lane<Platform>;
   using Item = typename Lane::Item;
 
-  /// `capacity`: closures queued at most, under the policies Block and Fail.
+  /// `capacity`: the largest number of queued closures under the policies Block and Fail.
   explicit BasicMailbox(QueuePolicy policy = QueuePolicy::Grow, std::size_t capacity = 0)
       : policy_(policy), capacity_(capacity), credit_chunk_(chunk_of(capacity)) {
     attended_.reserve(lanes_in_list);
@@ -79,7 +81,7 @@ class BasicMailbox {
   BasicMailbox(const BasicMailbox&) = delete;
   BasicMailbox& operator=(const BasicMailbox&) = delete;
 
-  /// Discards what is still queued. No other thread uses the mailbox any more.
+  /// Discards the closures that are still queued. No other thread may use the mailbox any more.
   ~BasicMailbox() {
     quiesce();
     discard_ready([](Outcome) {});
@@ -91,7 +93,7 @@ class BasicMailbox {
 
   // ---- client threads ------------------------------------------------------------------------------------------
 
-  /// A lane for the calling thread alone, until it releases it. Lanes of ended threads are used again. Lock-free.
+  /// Acquires a lane for the calling thread alone, until release_lane(). Lanes of ended threads are reused. Lock-free.
   [[nodiscard]] Lane& acquire_lane() {
     for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
       // acquire: pairs with release_lane(), the former owner's producer half
@@ -108,19 +110,19 @@ class BasicMailbox {
     lane.owned.store(0, std::memory_order_release);  // pairs with acquire_lane()
   }
 
-  // A push in three steps: begin it, build the task in its place, commit it. The first and the last know a task by its
-  // operations alone: what is seldom needed of them is compiled once, not for every closure type. A lane on loan goes
-  // back at the end, whichever way that is.
+  // A push has three steps: begin it, build the task in place, commit it. The first and the last step use only the
+  // operations of the task, so that their slow paths are compiled once and not for every closure type. A lane on loan
+  // is released at the end of the push, on every path.
 
-  /// Where a task that begin() has let in is to be built.
+  /// The address at which an admitted task is to be built.
   struct Reservation {
     PushResult result;
-    void* object;  // null if it was refused
+    void* object;  // null if the push was refused
   };
 
-  /// Begins to queue a task of `ops`. Unless it is refused, the caller builds the task at the place that is returned
-  /// and calls commit(), or abandon() if it cannot be built; in between it pushes nothing to this lane. At capacity,
-  /// under the policy Block, `room` decides. Throws std::bad_alloc; then nothing was begun.
+  /// Begins to enqueue a task of `ops`. Unless it is refused, the caller builds the task at the returned address and
+  /// calls commit(), or abandon() if the task cannot be built; between these calls it must not push to this lane. At
+  /// capacity under the policy Block, `when_full` decides. Throws std::bad_alloc; then nothing was begun.
   [[nodiscard, gnu::noinline]] Reservation begin(Lane& lane, const TaskOps& ops, WhenFull when_full) {
     if (lane.credits == 0) {
       if (const PushResult granted = acquire_credits(lane, when_full); granted != PushResult::Queued) {
@@ -140,7 +142,8 @@ class BasicMailbox {
     }
   }
 
-  /// The same where nothing is in the way, in a few instructions; else null, and nothing was begun.
+  /// The fast path of begin(), in a few instructions. Returns null if the fast path is not possible; then nothing was
+  /// begun.
   [[nodiscard, gnu::always_inline]] void* begin_fast(Lane& lane, const TaskOps& ops) noexcept {
     if (lane.credits == 0 || enter(lane) != State::Open) [[unlikely]]
       return nullptr;
@@ -150,25 +153,25 @@ class BasicMailbox {
     return object;
   }
 
-  /// Queues the task that was built behind everything pushed before by anyone (L1).
+  /// Enqueues the task that was built, after everything that any thread pushed before (L1).
   [[gnu::always_inline]] PushResult commit(Lane& lane, const TaskOps& ops, std::uint64_t stream) noexcept {
     lane.publish(ops, stream, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
     --lane.credits;
-    Platform::light_barrier();  // pairs with park(): we see that nobody attends or it sees the task
+    Platform::light_barrier();  // pairs with park(): we see the lane unattended or it sees the task
     if (lane.attended.load(std::memory_order_relaxed) == 0 || lane.on_loan) [[unlikely]]
       return end_push(lane);
     leave(lane);
     return PushResult::Queued;
   }
 
-  /// Ends what was begun: no task was built at `object`, and none is queued.
+  /// Cancels begin(): no task was built at `object`, and none is queued.
   void abandon(Lane& lane, const TaskOps& ops, void* object) noexcept {
     lane.abandon(ops, object, pool_);
     end_unbuilt(lane);
   }
 
-  /// All of it, for the task that `make()` returns. If refused, `make` is not called. Throws what `make` throws and
-  /// std::bad_alloc; then nothing was queued.
+  /// All three steps, for the task that `make()` returns. If the push is refused, `make` is not called. Throws what
+  /// `make` throws and std::bad_alloc; then nothing was queued.
   template <TaskMaker Make>
   PushResult push(Lane& lane, Make&& make, std::uint64_t stream, WhenFull when_full = WhenFull::Block) {
     const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
@@ -181,16 +184,16 @@ class BasicMailbox {
     build_task(object, make, [&] { abandon(lane, ops, object); });
     return commit(lane, ops, stream);
   }
-  /// The same of `task`; if refused, it is untouched.
+  /// Pushes `task` by moving it. If the push is refused, `task` is unchanged.
   template <Task T>
   PushResult push(Lane& lane, T&& task, std::uint64_t stream, WhenFull when_full = WhenFull::Block) {
     return push(lane, moving(task), stream, when_full);
   }
 
-  /// For tasks that are boxed elsewhere on the device thread.
+  /// The pool for tasks that are boxed on the device thread outside of a lane.
   [[nodiscard]] Pool& pool() noexcept { return pool_; }
 
-  /// From now on every push is refused. The device thread runs what was accepted. Any thread, idempotent.
+  /// Refuses every push from now on. The device thread runs what was accepted. Any thread, idempotent.
   void close() noexcept {
     State expected = State::Open;
     state_.compare_exchange_strong(expected, State::Closing, std::memory_order_seq_cst);
@@ -199,7 +202,7 @@ class BasicMailbox {
     wake();
   }
 
-  /// Blocks until a push may find room, or until `deadline`.
+  /// Blocks until a push may find room, the mailbox is closed, or `deadline` has passed.
   void wait_for_space(std::chrono::steady_clock::time_point deadline) noexcept {
     const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
     waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(), as in acquire_credits()
@@ -209,10 +212,10 @@ class BasicMailbox {
     waiters_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  /// In a forked child: every push is refused, nothing else may be called.
+  /// In a forked child: every push is refused; no other function may be called.
   void mark_forked() noexcept { state_.store(State::Forked, std::memory_order_seq_cst); }
 
-  /// Tasks ever accepted. Exact when the clients are at rest.
+  /// Number of tasks ever accepted. Exact when the clients are not pushing.
   [[nodiscard]] std::uint64_t accepted() const noexcept {
     std::uint64_t sum = 0;
     for (const Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
@@ -221,7 +224,7 @@ class BasicMailbox {
     return sum;
   }
 
-  /// Bytes held by lanes and blocks, queued and recycled.
+  /// Bytes of lanes and blocks, both those in use and those kept for reuse.
   [[nodiscard]] std::size_t bytes() const noexcept {
     std::size_t sum = pool_.bytes();
     for (const Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
@@ -232,9 +235,8 @@ class BasicMailbox {
 
   // ---- the device thread ---------------------------------------------------------------------------------------
 
-  /// Runs, in order, what was pushed before this call and perhaps more, by `run(const Item&)`, which must run or
-  /// discard the item by its ops. If it returns false the mailbox is not touched any more. Returns how many items there
-  /// were.
+  /// Runs, in order, the items pushed before this call, and perhaps more. `run(const Item&)` must run or discard the
+  /// item by its ops. If `run` returns false, the mailbox is not touched any more. Returns the number of items.
   template <class Run>
   std::size_t run_ready(Run&& run) {
     Tally tally(*this);
@@ -249,7 +251,7 @@ class BasicMailbox {
       idle = idle || entry.idle_rounds >= Platform::idle_rounds;
       newest = std::max(newest, entry.stamp);
     }
-    // A stamp in the future: the clock was set back. From the next round on T is read from the counter (L3).
+    // A stamp in the future means that the clock was set back. From the next round on, T is read from the counter (L3).
     if (newest > before && newest - before > Lane::stamp_at(Platform::clock_tolerance)) [[unlikely]]
       Platform::distrust_clock();
     for (;;) {
@@ -257,7 +259,7 @@ class BasicMailbox {
       if (choice.first == nullptr) break;
       Lane& lane = *choice.first->lane;
       std::uint64_t stamp = choice.first->stamp;
-      do {  // all of this lane that is older than the front of every other lane
+      do {  // all items of this lane that are older than the front of every other lane
         if (!run_front(lane, run, tally)) return tally.count;
         stamp = lane.front_stamp(pool_);
       } while (stamp != 0 && stamp < choice.limit);
@@ -269,8 +271,8 @@ class BasicMailbox {
     return tally.count;
   }
 
-  /// Blocks until there may be something to do. No push is missed: each either is seen here or sees `attended` false
-  /// and wakes (L3). Returns whether the thread slept.
+  /// Blocks until there may be work. No push is missed: either this function sees it, or the push sees `attended`
+  /// cleared and wakes the thread (L3). Returns whether the thread slept.
   bool park() {
     Platform::check_clock();
     end_privilege();
@@ -289,8 +291,8 @@ class BasicMailbox {
 
   [[nodiscard]] bool closing() const noexcept { return state_.load(std::memory_order_seq_cst) != State::Open; }
 
-  /// After closing() became true: waits until no push is in progress and attends to every lane. What run_ready() and
-  /// discard_ready() find from then on is all there will ever be.
+  /// Called after closing() became true. Waits until no push is in progress, then attends to every lane. From then on
+  /// run_ready() and discard_ready() find all remaining items; no more are added.
   void quiesce() noexcept {
     state_.store(State::Closing, std::memory_order_seq_cst);
     Platform::heavy_barrier();  // pairs with the light_barrier of enter()
@@ -298,15 +300,15 @@ class BasicMailbox {
     Lane* const newest = lanes_.load(std::memory_order_acquire);
     if (newest != nullptr) make_room(newest->number);
     for (Lane* lane = newest; lane != nullptr; lane = lane->next) {
-      while (lane->busy.load(std::memory_order_acquire) != 0) Platform::pause();  // acquire: what it published
+      while (lane->busy.load(std::memory_order_acquire) != 0) Platform::pause();  // acquire: pairs with leave()
       lane->attended.store(1, std::memory_order_relaxed);
       lane->in_round = true;
       attended_.push_back({0, lane});
     }
-    arrivals_.store(0, std::memory_order_relaxed);  // whoever put a lane there was busy
+    arrivals_.store(0, std::memory_order_relaxed);  // a push that adds its lane here is busy until it has done so
   }
 
-  /// Whether anything is left; after quiesce().
+  /// Whether no item is left; after quiesce().
   [[nodiscard]] bool empty() noexcept {
     for (const Attended& entry : attended_) {
       if (entry.lane->front_stamp(pool_) != 0) return false;
@@ -314,8 +316,8 @@ class BasicMailbox {
     return true;
   }
 
-  /// Destroys unrun what is queued, answering whoever waits for it (L2), and calls `account(Outcome::Cancelled)` for
-  /// each. After quiesce().
+  /// Destroys the queued items unrun, completes the callers that wait for them (L2), and calls
+  /// `account(Outcome::Cancelled)` for each. After quiesce().
   template <class Account>
   void discard_ready(Account&& account) noexcept {
     for (const Attended& entry : attended_) {
@@ -327,8 +329,8 @@ class BasicMailbox {
     }
   }
 
-  /// Called by a thread that takes over from a device thread stuck in a task. Should that one come back, it finds the
-  /// memory of its task where it was, and does not give any back to the pool.
+  /// Called by a thread that takes over from a device thread stuck in a task. If that thread returns from the task, it
+  /// finds the memory of the task unchanged, and does not return any memory to the pool.
   void prepare_take_over() noexcept {
     pool_.seal();
     for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
@@ -343,17 +345,17 @@ class BasicMailbox {
 
   struct Choice {
     Attended* first;      // the lane with the oldest front, or nullptr
-    std::uint64_t limit;  // run from it what is stamped before this
+    std::uint64_t limit;  // run the items of this lane that are stamped before it
   };
 
-  // -- lanes: the list of those attended to grows on the device thread, which could do nothing about std::bad_alloc.
-  //    So the thread that makes the lane allocates the list's memory: each lane whose number is a power of 2 carries
-  //    memory for twice as many.
+  // -- lanes: the list of attended lanes grows on the device thread, which could not handle std::bad_alloc. So the
+  //    thread that makes a lane allocates the memory of the list: each lane whose number is a power of 2 holds memory
+  //    for twice as many entries.
 
-  static constexpr std::size_t lanes_in_list = 64;  // for which there is memory from the start
+  static constexpr std::size_t lanes_in_list = 64;  // reserved from the start
 
   Lane& link(std::unique_ptr<Lane> lane) {
-    lane->next = lanes_.load(std::memory_order_acquire);  // acquire: the number of that lane
+    lane->next = lanes_.load(std::memory_order_acquire);  // acquire: to read that lane's number
     do {
       lane->number = lane->next == nullptr ? 1 : lane->next->number + 1;
       if (lane->number >= lanes_in_list && std::has_single_bit(lane->number)) {
@@ -366,7 +368,7 @@ class BasicMailbox {
     return *lane.release();
   }
 
-  // Makes room in the list for `count` lanes, all of which have been linked. Allocates nothing.
+  // Makes room in the list for `count` lanes, all of which have been linked. Does not allocate.
   void make_room(std::size_t count) noexcept {
     if (count <= attended_.capacity()) return;
     Lane* lane = lanes_.load(std::memory_order_acquire);
@@ -388,8 +390,8 @@ class BasicMailbox {
 
   static void leave(Lane& lane) noexcept { lane.busy.store(0, std::memory_order_release); }  // pairs with quiesce()
 
-  // A push that has begun, but whose task could not be built. Its thread may push nothing more for as long as it lives:
-  // its credits must not stay with it (L3, L7).
+  // Ends a push that has begun, but whose task could not be built. The thread may never push again while it lives, so
+  // its credits are returned (L3, L7).
   void end_unbuilt(Lane& lane) noexcept {
     leave(lane);
     if (lane.on_loan) {
@@ -399,7 +401,7 @@ class BasicMailbox {
     }
   }
 
-  // A push that is published, but more is to be done.
+  // Completes a push that is published, on the slow path.
   [[gnu::noinline]] PushResult end_push(Lane& lane) noexcept {
     PushResult result = PushResult::Queued;
     if (lane.attended.load(std::memory_order_relaxed) == 0) result = arrive(lane);
@@ -414,7 +416,7 @@ class BasicMailbox {
 
   // -- order
 
-  // Counts what a round has run, and returns its credits.
+  // Counts the items that a round has run, and returns their credits.
   struct Tally {
     explicit Tally(BasicMailbox& owner) noexcept : mailbox(owner) {}
     ~Tally() {
@@ -439,27 +441,28 @@ class BasicMailbox {
   bool run_front(Lane& lane, Run& run, Tally& tally) {
     const Item item = lane.pop();
     if (!run(item)) {
-      tally.uncredited = 0;  // the mailbox is not ours any more
+      tally.uncredited = 0;  // the mailbox was taken over: do not touch it
       return false;
     }
     tally.add();
     return true;
   }
 
-  // Runs what there is in a lane that has the sole privilege, without asking the clock: had anything of another lane to
-  // run before an item seen here, its push would have ended the privilege before that item was published. Returns false
-  // if there is nothing more to do in this round.
+  // Runs the items of a lane that has the sole privilege, without reading the clock. If an item of another lane had to
+  // run before an item seen here, its push would have ended the privilege before the item seen here was published.
+  // Returns false if there is nothing more to do in this round.
   template <class Run>
   bool run_sole(Lane& lane, Run& run, Tally& tally) {
     while (lane.front_stamp(pool_) != 0) {
-      // After the acquire load of the item's stamp: see above.
+      // After the acquire load of the item's stamp: see the comment above run_sole().
       if (arrivals_.load(std::memory_order_relaxed) != sole_mark(lane)) return true;
       if (!run_front(lane, run, tally)) return false;
     }
     return arrivals_.load(std::memory_order_relaxed) != sole_mark(lane);
   }
 
-  // The value of arrivals_ while `lane` is the only one attended to. Lanes are aligned: bit 0 tells it from a list.
+  // The value of arrivals_ while `lane` is the only attended lane. Lanes are aligned, so bit 0 distinguishes it from a
+  // list.
   static std::uintptr_t sole_mark(const Lane& lane) noexcept { return reinterpret_cast<std::uintptr_t>(&lane) | 1U; }
   static bool is_mark(std::uintptr_t word) noexcept { return (word & 1U) != 0; }
 
@@ -475,7 +478,7 @@ class BasicMailbox {
     word = arrivals_.exchange(0, std::memory_order_acquire);  // pairs with arrive()
     for (auto* next = reinterpret_cast<Lane*>(word); next != nullptr;) {
       Lane* const lane = std::exchange(next, next->next_arrival);
-      lane->arrived.store(0, std::memory_order_release);  // from here on next_arrival is its owner's again
+      lane->arrived.store(0, std::memory_order_release);  // from here on next_arrival belongs to the lane's owner again
       lane->attended.store(1, std::memory_order_relaxed);
       if (!std::exchange(lane->in_round, true)) {
         make_room(attended_.size() + 1);
@@ -484,7 +487,7 @@ class BasicMailbox {
     }
   }
 
-  // Stops attending to those lanes of which `done(const Attended&)` is true, unless there is something in them.
+  // Stops attending to the lanes for which `done(const Attended&)` is true, unless they contain items.
   template <class Done>
   void stop_attending(Done&& done) noexcept {
     for (const Attended& entry : attended_) {
@@ -496,7 +499,7 @@ class BasicMailbox {
       const bool idle = entry.lane->front_stamp(pool_) == 0;
       if (idle) {
         entry.lane->in_round = false;
-      } else {  // it stays, even if its owner is putting it among the arrivals: its tasks may precede others' (L1)
+      } else {  // keep it, even if its owner is adding it to the arrivals: its tasks may precede others' (L1)
         entry.lane->attended.store(1, std::memory_order_relaxed);
       }
       return idle;
@@ -544,10 +547,10 @@ class BasicMailbox {
     return true;
   }
 
-  // -- back-pressure: `granted_` closures may be or have been queued; `finished_` of them are gone again. A lane draws
-  //    credits in chunks, so that the shared words are touched once a chunk. A lane that falls silent keeps the rest of
-  //    its chunk; so that all of them together never keep more than a quarter of the capacity, chunks are given only to
-  //    as many lanes, and beyond that single credits.
+  // -- back-pressure: `granted_` counts closures that may be or have been queued, `finished_` those of them that have
+  //    been run. A lane acquires credits in chunks, so that the shared words are touched once per chunk. A lane whose
+  //    thread stops pushing keeps the rest of its chunk. To limit this to a quarter of the capacity, chunks are granted
+  //    only while there are few enough lanes; with more lanes, credits are granted one at a time.
 
   static constexpr std::uint32_t chunk_of(std::size_t capacity) noexcept {
     return static_cast<std::uint32_t>(std::clamp<std::size_t>(capacity / 256, 1, 32));
@@ -583,8 +586,8 @@ class BasicMailbox {
     }
   }
 
-  // Credits that lanes hold or queued closures have used. `granted` was read before: others may have been granted more
-  // since, and the device thread may have run more than `granted` closures.
+  // Credits that lanes hold or queued closures have used. `granted` was read earlier: since then more credits may have
+  // been granted, and the device thread may have run more than `granted` closures.
   [[nodiscard]] std::uint64_t outstanding_credits(std::uint64_t granted) const noexcept {
     const std::uint64_t finished = finished_.load(std::memory_order_seq_cst);
     return granted > finished ? granted - finished : 0;
@@ -605,9 +608,8 @@ class BasicMailbox {
     wake_for_room();
   }
 
-  // Waiters sleep until half of the capacity is free: waking them for every slot would cost more than the work.
-  // seq_cst, here and where credits are returned: of two threads that return some, the later one sees what both have
-  // returned.
+  // Waiters sleep until half of the capacity is free: waking them for every slot would cost more than the work. seq_cst
+  // here and where credits are returned: if two threads return credits, the later one sees what both have returned.
   void wake_for_room() noexcept {
     if (waiters_.load(std::memory_order_seq_cst) != 0 && outstanding_credits() <= capacity_ / 2) {
       credit_word_.fetch_add(1, std::memory_order_seq_cst);
@@ -622,10 +624,11 @@ class BasicMailbox {
 
   // Read by every push, written once.
   alignas(cache_line) atomic<State> state_{State::Open};
-  atomic<Lane*> lanes_{nullptr};  // every lane there ever was
-  // Read by every push, written by clients that find nobody attending and by the parking device thread: rarely.
+  atomic<Lane*> lanes_{nullptr};  // every lane ever made
+  // Read by every push. Rarely written: by clients that find their lane unattended, and by the device thread when it
+  // parks.
   atomic<std::uintptr_t> arrivals_{0};
-  atomic<std::uint32_t> parked_{0};  // 1: the device thread sleeps or is about to
+  atomic<std::uint32_t> parked_{0};  // 1: the device thread sleeps or is about to sleep
 
   // Back-pressure only.
   alignas(cache_line) atomic<std::uint64_t> granted_{0};
@@ -634,7 +637,7 @@ class BasicMailbox {
   atomic<std::uint32_t> waiters_{0};
   atomic<std::uint32_t> credit_word_{0};
 
-  // The device thread's own.
+  // Owned by the device thread.
   alignas(cache_line) std::vector<Attended> attended_;
 };
 

@@ -32,7 +32,7 @@ bool register_membarrier() noexcept {
          membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 }
 
-// Whether `file` names the time-stamp counter; nothing if it cannot be read.
+// Whether `file` names the time-stamp counter; std::nullopt if it cannot be read.
 std::optional<bool> names_tsc(const char* file_name) noexcept {
   std::FILE* file = std::fopen(file_name, "re");
   if (file == nullptr) return std::nullopt;
@@ -52,7 +52,7 @@ bool kernel_trusts_tsc() noexcept {
 }
 
 constexpr std::chrono::nanoseconds between_checks = std::chrono::minutes(1);
-constinit std::atomic<std::int64_t> next_check{0};  // by SteadyClock; relaxed: only how often matters
+constinit std::atomic<std::int64_t> next_check{0};  // by SteadyClock; relaxed: only the rate of checks matters
 
 std::int64_t steady_now() noexcept { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
 
@@ -80,9 +80,9 @@ double nanoseconds_per_stamp() noexcept {
 }
 
 // L1 holds across the change. Let submit(a) return before submit(b) is called. If a was stamped by the counter, its
-// thread had seen `pushes_read_tsc` cleared, hence so does b's. And a device thread that takes its T from the counter
-// does so after the barrier: if it missed a, then a was published after the barrier, and b began after that, found the
-// flag cleared, and its stamp is later than T.
+// thread had seen `pushes_read_tsc` cleared, hence b's thread sees it cleared too, and b's stamp is larger. A device
+// thread that takes its T from the counter does so after the barrier. If it missed a, then a was published after the
+// barrier, and b began after that. So b's thread found the flag cleared, and b's stamp is later than T.
 void detail::distrust_clock() noexcept {
   if (!stamp_clock.device_threads_read_tsc.load(std::memory_order_acquire)) return;
   stamp_clock.pushes_read_tsc.store(false, std::memory_order_relaxed);
@@ -107,8 +107,8 @@ bool detail::MembarrierMachine::fence_all_threads() noexcept {
   return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
 }
 
-// A store leaves a processor's store buffer within microseconds, and a thread that loses its processor takes no store
-// along in that buffer. sleep_until() reads the clock again if the kernel refuses to sleep, too.
+// A store leaves a processor's store buffer within microseconds, and a thread that is descheduled leaves no store
+// behind in that buffer. If the kernel refuses to sleep as well, sleep_until() polls the clock instead.
 void detail::MembarrierMachine::drain_stores() noexcept {
   std::this_thread::sleep_until(SteadyClock::now() + std::chrono::milliseconds(10));
 }
@@ -120,7 +120,7 @@ void detail::futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t ex
 void detail::futex_wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                               std::optional<std::chrono::steady_clock::time_point> deadline) noexcept {
   if (!deadline) return futex_wait(word, expected);
-  const auto since_boot = deadline->time_since_epoch();  // libstdc++ and libc++: CLOCK_MONOTONIC
+  const auto since_boot = deadline->time_since_epoch();  // CLOCK_MONOTONIC in libstdc++ and libc++
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since_boot);
   const timespec until{.tv_sec = static_cast<time_t>(seconds.count()),
                        .tv_nsec = static_cast<long>(std::chrono::nanoseconds(since_boot - seconds).count())};

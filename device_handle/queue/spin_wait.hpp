@@ -9,21 +9,22 @@
 
 namespace cox {
 
-/// A bounded spin: `while (!done()) if (!spin.again()) break;`. For the first two microseconds it keeps the processor,
-/// which is what a hot round trip wants; then it offers it to other threads now and then, and, once somebody has taken
-/// it, between all looks, so that where threads outnumber cores the one that is waited for can run.
+/// A bounded spin: `while (!done()) if (!spin.spin_once()) break;`. For the first two microseconds it keeps the
+/// processor, for low latency of a hot round trip. After that it yields the processor from time to time. Once another
+/// thread has taken the processor, it yields between all polls, so that the awaited thread can run where threads
+/// outnumber cores.
 class SpinWait {
  public:
-  /// Keeps on for about `limit` of real time; zero: only a few looks.
+  /// Spins for about `limit` of real time; if it is zero, only for a few polls.
   explicit SpinWait(std::chrono::nanoseconds limit) noexcept : limit_(limit) {}
 
-  /// One pause. False when the time is up.
+  /// One pause. Returns false when the limit has passed.
   [[nodiscard]] bool spin_once() noexcept {
     if (!contended_ && ++pauses_ % pauses_per_look != 0) {
       SystemPlatform::pause();
       return true;
     }
-    const auto now = Clock::now();  // the clock costs as much as a look at the queue: not at every pause
+    const auto now = Clock::now();  // reading the clock costs as much as polling the queue: not at every pause
     if (std::exchange(fresh_, false)) {
       start_ = now;
       if (!contended_) offer_ = now + keep_processor;
@@ -33,14 +34,14 @@ class SpinWait {
     return true;
   }
 
-  /// As new: there was something.
+  /// Starts the spin anew: the caller has found work.
   void restart() noexcept {
     pauses_ = 0;
     fresh_ = true;
     contended_ = false;
   }
 
-  /// Offers the processor to others from the first look on.
+  /// Yields the processor from the first poll on.
   void yield_immediately() noexcept {
     contended_ = true;
     offer_ = {};
@@ -50,7 +51,8 @@ class SpinWait {
   using Clock = std::chrono::steady_clock;
   static constexpr unsigned pauses_per_look = 16;
   static constexpr std::chrono::nanoseconds keep_processor = std::chrono::microseconds(2);
-  // A yield that lasts longer was taken; one that nobody takes costs about a microsecond, so there are few.
+  // A yield that lasts longer than this has given the processor to another thread. One that no thread uses costs about
+  // a microsecond, so yields are rare.
   static constexpr std::chrono::nanoseconds taken = std::chrono::microseconds(2);
   static constexpr std::chrono::nanoseconds between_offers = std::chrono::microseconds(5);
 
@@ -67,7 +69,7 @@ class SpinWait {
   Clock::time_point offer_;
   unsigned pauses_ = 0;
   bool fresh_ = true;       // start_ is not set yet
-  bool contended_ = false;  // somebody else wants the processor
+  bool contended_ = false;  // another thread uses the processor
 };
 
 }  // namespace cox

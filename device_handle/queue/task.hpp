@@ -17,13 +17,13 @@ namespace cox {
 /// How an accepted task ended. Each ends in exactly one of these ways (law L2).
 enum class Outcome : std::uint8_t {
   Completed,  ///< Ran to its end.
-  Failed,     ///< Ran and threw; whoever is to know has been told (L5).
+  Failed,     ///< Ran and threw; the exception was delivered (L5).
   Cancelled,  ///< Destroyed unrun: stop requested, or forced shutdown.
   Expired,    ///< Destroyed unrun: its deadline had passed.
 };
 
-/// What a mailbox carries: a closure that deals with its own errors. Exactly one of `task()` and `task.discard(why)` is
-/// called, once, then the task is destroyed. `discard` answers whoever waits for a task that will not run.
+/// What a mailbox carries: a closure that handles its own errors. Exactly one of `task()` and `task.discard(why)` is
+/// called, once; then the task is destroyed. If a caller waits, `discard` reports to it that the task will not run.
 template <class T>
 concept Task =
     std::is_nothrow_destructible_v<T> && std::move_constructible<T> && requires(T task, CallError::Kind why) {
@@ -31,12 +31,12 @@ concept Task =
       { task.discard(why) } noexcept -> std::same_as<void>;
     };
 
-/// Where a task comes from: `make()` returns it, and is called once, at the place where the task is to lie. Closures of
-/// several hundred bytes are moved no more often than that. It must not submit anything itself.
+/// Builds a task: `make()` returns it, and is called once, directly at the address where the task is stored. This
+/// avoids further moves of closures of several hundred bytes. `make` must not submit anything itself.
 template <class Make>
 concept TaskMaker = std::invocable<Make&> && Task<std::invoke_result_t<Make&>>;
 
-/// Makes a task of `task`, by moving it.
+/// A TaskMaker that moves `task` into its storage.
 template <Task T>
 [[nodiscard]] auto moving(T& task) noexcept {
   return [&task] { return T(std::move(task)); };
@@ -44,18 +44,18 @@ template <Task T>
 
 inline constexpr std::size_t cache_line = 64;
 
-/// Bytes of a lane's first cell of a task that are the lane's own; see Lane.
+/// Bytes of a task's first cell that belong to the lane; see Lane.
 inline constexpr std::size_t cell_header = 24;
 
-/// The erased half of a task; one constant per closure type. All that a call does with a task, but for building it,
-/// goes by this. `object` is the address of the task itself.
+/// The type-erased operations of a task; one constant per closure type. Except for building the task, all code of a
+/// call uses only these. `object` is the address of the task.
 struct TaskOps {
   Outcome (*run)(void* object) noexcept;                        ///< Runs the task, then destroys it.
   void (*discard)(void* object, CallError::Kind why) noexcept;  ///< Discards the task, then destroys it.
   void (*destroy)(void* object) noexcept;                       ///< Destroys a task that was never queued.
   const std::type_info* type;
   std::uint32_t offset;  ///< Bytes from the start of the task's first cell to the task.
-  std::uint32_t cells;   ///< Cells that the task takes; more than any lane has if it is aligned to more than one.
+  std::uint32_t cells;   ///< Cells that the task takes; more than any lane has if its alignment exceeds a cell.
   std::uint32_t size;
   std::uint32_t alignment;
 };
@@ -107,8 +107,8 @@ constexpr TaskOps make_task_ops() noexcept {
 template <Task T>
 inline constexpr TaskOps task_ops = detail::make_task_ops<T>();
 
-/// Builds the task that `make()` returns at `object`, memory for a task of its kind. If `make` throws, `undo()` is
-/// called and the exception goes on.
+/// Builds the task that `make()` returns at `object`, which is memory for a task of its type. If `make` throws, calls
+/// `undo()` and rethrows.
 template <TaskMaker Make, class Undo>
 void build_task(void* object, Make& make, Undo&& undo) {
   using T = std::invoke_result_t<Make&>;
@@ -120,12 +120,12 @@ void build_task(void* object, Make& make, Undo&& undo) {
   }
 }
 
-/// A task in memory of its own: a block of `Pool` or, larger than a block or aligned to more, of the heap. The device
-/// thread runs it and gives the memory back.
+/// A task in separately allocated memory: a block of `Pool`, or heap memory if it is larger or more strictly aligned
+/// than a block. The device thread runs it and frees the memory.
 template <class Pool>
 class BoxedTask {
  public:
-  /// The task that `make()` returns. Throws what it throws, and std::bad_alloc.
+  /// Boxes the task that `make()` returns. Throws what `make` throws, and std::bad_alloc.
   template <TaskMaker Make>
   [[nodiscard]] static BoxedTask make(Make&& make, Pool& pool) {
     const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
@@ -134,7 +134,7 @@ class BoxedTask {
     return {ops, object, pool};
   }
 
-  /// Takes over the task of `ops` that was built at `object`, memory that allocate() returned.
+  /// Takes ownership of the task of `ops` that was built at `object`, which is memory from allocate().
   BoxedTask(const TaskOps& ops, void* object, Pool& pool) noexcept : ops_(&ops), object_(object), pool_(&pool) {}
   BoxedTask(BoxedTask&& other) noexcept
       : ops_(other.ops_), object_(std::exchange(other.object_, nullptr)), pool_(other.pool_) {}
@@ -157,12 +157,13 @@ class BoxedTask {
 
   [[nodiscard]] const std::type_info* type() const noexcept { return ops_->type; }
 
-  /// Memory for a task of `ops`. Throws std::bad_alloc.
+  /// Allocates memory for a task of `ops`. Throws std::bad_alloc.
   [[nodiscard]] static void* allocate(const TaskOps& ops, Pool& pool) {
     if (pooled(ops)) return pool.allocate();
     return ::operator new(ops.size, std::align_val_t{ops.alignment});
   }
-  /// Frees it; no task is there. The pool takes blocks back from the device thread only: this goes to the heap.
+  /// Frees the memory; there is no task in it. Blocks are freed to the heap, since only the device thread may recycle
+  /// them.
   static void free(const TaskOps& ops, void* memory, Pool& pool) noexcept {
     if (pooled(ops)) {
       pool.free(memory);
@@ -190,7 +191,7 @@ class BoxedTask {
   Pool* pool_;
 };
 
-/// For boxed tasks where there is no pool: each has memory of the heap.
+/// The pool of boxed tasks where there is no pool: each task is allocated on the heap.
 struct NoBlockPool {
   static constexpr std::size_t block_bytes = 0;
   static constexpr std::size_t block_alignment = 1;

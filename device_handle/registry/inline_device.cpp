@@ -70,8 +70,8 @@ ShutdownOutcome InlineDevice::join(std::chrono::steady_clock::time_point deadlin
   std::unique_lock lock(mutex_, std::try_to_lock);
   while (!lock.owns_lock()) {
     if (std::chrono::steady_clock::now() >= deadline) {
-      // seq_cst, as the load in destroy_if_abandoned(): a thread that this try_lock() still finds inside reads it after
-      // it has unlocked, and destroys the services.
+      // seq_cst, like the load in destroy_if_abandoned(): a thread that this try_lock() still finds inside the device
+      // reads the flag after it has unlocked, and destroys the services.
       abandoned_.store(true, std::memory_order_seq_cst);
       if (!lock.try_lock()) return ShutdownOutcome::Abandoned;
       break;
@@ -86,11 +86,11 @@ ShutdownOutcome InlineDevice::join(std::chrono::steady_clock::time_point deadlin
 void InlineDevice::destroy_services(std::unique_lock<std::mutex> lock) {
   if (std::exchange(closed_, true)) return;
   abandoned_.store(false, std::memory_order_relaxed);
-  const Entry entry(*this, std::move(lock));  // destructors may call
+  const Entry entry(*this, std::move(lock));  // destructors may make calls
   services_.close();
 }
 
-// The thread that has left the device. If another one is in, that one comes here, too.
+// Called by a thread that has left the device. If another thread is inside, that thread calls this function, too.
 void InlineDevice::destroy_if_abandoned() {
   if (!abandoned_.load(std::memory_order_seq_cst)) [[likely]]
     return;

@@ -23,7 +23,7 @@
 namespace cox {
 
 /// The contract of a DeviceThread without a thread: tasks run on the caller's thread, one at a time, under a recursive
-/// lock. For debugging, and as a peer in measurements.
+/// lock. For debugging, and for comparison in measurements.
 class InlineDevice final : public DeviceBase {
  public:
   static constexpr bool is_blocking = true;
@@ -33,19 +33,20 @@ class InlineDevice final : public DeviceBase {
   /// Whether the calling thread is in a task of this device.
   [[nodiscard]] bool on_this_thread() const noexcept { return owner_.load(std::memory_order_relaxed) == this_thread(); }
 
-  /// Runs the task that `make()` returns and what it queues, on the calling thread. From inside a task of this device:
-  /// queues it behind what is there. Blocks while another thread is in. Throws CallError Closed, Forked, WouldDeadlock.
-  /// Options bound neither that wait nor the queue, which has no capacity: the task checks them when it starts.
+  /// Runs the task that `make()` returns, and the tasks that it queues, on the calling thread. Inside a task of this
+  /// device, it queues the task after those already queued. Blocks while another thread is inside the device. Throws
+  /// CallError Closed, Forked, WouldDeadlock. Options do not limit the wait, and the queue has no capacity to wait for:
+  /// the task checks its options when it starts.
   template <TaskMaker Make, class Options>
   bool post(Make&& make, const Options&) {
     return post(make);
   }
-  /// The same: there is no queue.
+  /// Like post(make): the queue has no capacity.
   template <TaskMaker Make>
   bool post(Make&& make, WhenFull) {
     return post(make);
   }
-  /// The same; what it throws has the site.
+  /// Like post(make); a CallError that it throws has the site.
   template <TaskMaker Make>
   bool post(Make&& make, const std::source_location& site) {
     return detail::at_site(site, [&] { return post(make); });
@@ -69,7 +70,7 @@ class InlineDevice final : public DeviceBase {
     return false;
   }
 
-  /// For calls that are made inside a task; see InlineCalls.
+  /// Boxes the task of a call that is made inside another task; see InlineCalls.
   using Boxed = BoxedTask<NoBlockPool>;
   template <TaskMaker Make>
   [[nodiscard]] Boxed box(Make&& make) {
@@ -82,8 +83,9 @@ class InlineDevice final : public DeviceBase {
   void close() noexcept { closing_.store(true, std::memory_order_relaxed); }
   void mark_forked() noexcept { owner_.store(nullptr, std::memory_order_relaxed); }  // forked inside a task
 
-  /// After close(): destroys the services once the thread that is in has left. If it has not left by `deadline`:
-  /// Abandoned, and that thread destroys them as it leaves, after what it has queued, which is discarded. Once.
+  /// Called once, after close(). Destroys the services when the thread that is inside the device has left. If it has
+  /// not left by `deadline`, returns Abandoned: that thread discards what it has queued and destroys the services when
+  /// it leaves.
   ShutdownOutcome join(std::chrono::steady_clock::time_point deadline);
 
   template <class S>
@@ -93,7 +95,8 @@ class InlineDevice final : public DeviceBase {
 
   static void name_running(const char*, const std::source_location&) noexcept {}
 
-  /// current_cell() finds the cells of `device` while this lives: the thread may be in several.
+  /// While an object of this class exists, current_cell() finds the cells of `device`: the thread may be inside
+  /// several.
   class CurrentScope {
    public:
     explicit CurrentScope(InlineDevice& device) noexcept : outer_(std::exchange(current_, &device)) {}
@@ -111,7 +114,7 @@ class InlineDevice final : public DeviceBase {
     StreamId stream;
   };
 
-  // The calling thread is in the device until the end of the scope.
+  // The calling thread is inside the device until the end of the scope.
   class Entry {
    public:
     Entry(InlineDevice& device, std::unique_lock<std::mutex> lock);
@@ -143,14 +146,14 @@ class InlineDevice final : public DeviceBase {
   }
   [[noreturn]] void throw_closed() const;
 
-  static inline constinit thread_local InlineDevice* current_ = nullptr;  // the innermost that this thread is in
+  static inline constinit thread_local InlineDevice* current_ = nullptr;  // innermost device that this thread is in
 
   NoBlockPool no_pool_;
   std::mutex mutex_;
-  std::atomic<const void*> owner_{nullptr};  // relaxed: a thread only asks whether it is itself
-  std::atomic<bool> closing_{false};         // relaxed: a call that begins after close() was called finds it
-  std::atomic<bool> abandoned_{false};       // join() has left the services to the thread that is in
-  // Guarded by mutex_, as all of DeviceBase that is not const:
+  std::atomic<const void*> owner_{nullptr};  // relaxed: a thread only checks whether it is the owner itself
+  std::atomic<bool> closing_{false};         // relaxed: a call that begins after close() was called sees it
+  std::atomic<bool> abandoned_{false};       // join() has left the services to the thread inside the device
+  // Guarded by mutex_, like all members of DeviceBase that are not const:
   std::deque<Pending> pending_;
   bool closed_ = false;  // the services are destroyed
 };

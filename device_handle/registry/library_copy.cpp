@@ -12,7 +12,7 @@ extern "C" {
 [[gnu::used, gnu::visibility("hidden")]] std::uint32_t cox_library_copy_in_use = 0;
 }
 
-// The note: its name, and as its only content how far away the flag is.
+// The ELF note. Its content is the distance from the content to the flag.
 asm(R"(
   .pushsection .note.coxswain,"a",%note
   .balign 4
@@ -37,7 +37,7 @@ struct Search {
 
 std::size_t aligned(std::size_t size, std::size_t to) { return (size + to - 1) / to * to; }
 
-// The flag of the copy in that object; null if there is none.
+// The flag of the library copy in that object; null if there is none.
 std::uint32_t* flag_in(const dl_phdr_info& object) {
   for (std::size_t i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
@@ -73,7 +73,7 @@ int visit(dl_phdr_info* object, std::size_t, void* data) {
   return 1;
 }
 
-// Under the same lock as the search: the copies do it one after the other.
+// Runs under the same linker lock as the search, so the copies search and mark one after the other.
 int search_and_mark(dl_phdr_info*, std::size_t, void* data) {
   auto& search = *static_cast<Search*>(data);
   dl_iterate_phdr(visit, &search);  // the lock is recursive

@@ -58,7 +58,7 @@ struct Devices {
 Devices& devices();
 void shutdown_others(std::chrono::milliseconds timeout) noexcept;
 
-// At process exit the devices are drained while the rest of the process still stands.
+// At process exit the devices are drained while the rest of the process is still intact.
 struct ExitGuard {
   ~ExitGuard() {
     {
@@ -92,7 +92,7 @@ Devices& devices() {
   return instance;
 }
 
-// What one shutdown has taken out of service.
+// The devices that one shutdown has taken out of service.
 struct Closing {
   std::vector<std::pair<Key, std::shared_ptr<DeviceThread>>> threads;
   std::vector<std::pair<Key, std::shared_ptr<InlineDevice>>> inlines;
@@ -114,7 +114,7 @@ Closing mark_closing(Devices& all, const Matches& matches) {
   return closing;
 }
 
-// What a shutdown of the devices that match waits for, but for what the calling thread is in.
+// The nodes that a shutdown of the matching devices waits for, except those that the calling thread is inside.
 template <class Matches>
 std::vector<std::shared_ptr<WaitNode>> targets_of(Devices& all, const Matches& matches) {
   std::vector<std::shared_ptr<WaitNode>> targets;
@@ -141,8 +141,8 @@ std::vector<WaitNode*> pointers_to(const std::vector<std::shared_ptr<WaitNode>>&
 template <class Matches>
 ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point deadline) {
   Devices& all = devices();
-  // Destroyed without the lock. Another shutdown may remove a target from the registry while this one waits for it; the
-  // graph's edges must not outlive it.
+  // Destroyed without the lock. Another shutdown may remove a target from the registry while this one waits for it, but
+  // the target must outlive the edges of the wait graph.
   std::vector<std::shared_ptr<WaitNode>> targets;
   Closing closing;
   std::unique_lock lock(all.mutex);
@@ -185,7 +185,8 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   for (const auto& item : closing.inlines) all.inlines.erase(item.first);
   all.changed.notify_all();
   lock.unlock();
-  // A stall callback may be in a shutdown of the same devices: it goes on only when they are out of the registry.
+  // A stall callback may be in a shutdown of the same devices, which continues only after they are removed from the
+  // registry. So the watcher, which may be joined here, is stopped after that.
   for (const auto& thread : threads) detail::stop_watching(thread);
   lock.lock();
   // Another shutdown of the same devices may be in progress.
@@ -200,8 +201,8 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   return worst;
 }
 
-// The process exits on a thread that holds devices up: those that wait for it, or are it, cannot be joined. The others
-// are, all at once.
+// The process exits on a thread that holds devices up. Devices that wait for that thread, or that it holds, cannot be
+// joined. All others are shut down at the same time.
 void shutdown_others(std::chrono::milliseconds timeout) noexcept {
   const auto deadline = Clock::now() + timeout;
   std::vector<DeviceId> ids;
@@ -222,7 +223,7 @@ void shutdown_others(std::chrono::milliseconds timeout) noexcept {
   try {
     shutdown_matching(listed, deadline);
     return;
-  } catch (const CallError&) {  // one of them has come to wait for this thread
+  } catch (const CallError&) {  // one of them has begun to wait for this thread
   }
   for (const DeviceId device : ids) {
     try {

@@ -30,7 +30,7 @@ CallError make_call_error(CallError::Kind kind, DeviceId device, const CallOptio
 std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) noexcept {
   try {
     throw make_call_error(kind, device, options);
-  } catch (...) {  // or std::bad_alloc, which answers the caller, too
+  } catch (...) {  // or std::bad_alloc, which also completes the call
     return std::current_exception();
   }
 }

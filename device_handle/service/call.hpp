@@ -21,21 +21,21 @@
 #include <type_traits>
 #include <utility>
 
-// What travels through a mailbox when a client calls a device, by what becomes of the closure's result:
+// The tasks that a mailbox carries when a client calls a device, by what happens to the closure's result:
 //
-//   PostedTask    submit: nobody waits; an exception goes to the service's sink
-//   BlockingTask  submit_blocking, exclusive: the caller waits at a BlockingResult on its own stack
+//   PostedTask    submit: no caller waits; an exception goes to the service's error sink
+//   BlockingTask  submit_blocking, exclusive: the caller waits on a BlockingResult on its own stack
 //   AsyncTask     submit_async: a completion handler receives it (submit_async.hpp)
-//   Guarded<T>    any of them with CallOptions
+//   Guarded<T>    any of these with CallOptions
 //
-// The closures themselves are "bodies": objects called once on the device thread, without arguments.
+// The closures are called "bodies": objects that are called once on the device thread, without arguments.
 
 namespace cox::detail {
 
-/// Throws the error that is being handled, with `site` unless it has a line already. In a handler only.
+/// Rethrows the error that is being handled, with `site` unless it already has a line. Only in a catch handler.
 [[noreturn, gnu::cold]] void rethrow_at(const CallError& error, const std::source_location& site);
 
-/// Calls `f()`. A CallError that was thrown without a line, below the public calls, leaves with `site`.
+/// Calls `f()`. If it throws a CallError without a line, from below the public calls, the error gets `site`.
 template <class F>
 decltype(auto) at_site(const std::source_location& site, F&& f) {
   try {
@@ -45,22 +45,22 @@ decltype(auto) at_site(const std::source_location& site, F&& f) {
   }
 }
 
-/// What a call ends with whose task did not run: a CallError, or std::bad_alloc where there is no memory for one.
+/// The error of a call whose task did not run: a CallError, or std::bad_alloc if there is no memory for one.
 [[nodiscard]] std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) noexcept;
 
-/// What keeps a task from starting: its stop_token or its deadline.
+/// Returns the reason that keeps a task from starting, if any: its stop_token or its deadline.
 [[nodiscard]] std::optional<CallError::Kind> find_refusal(const CallOptions& options) noexcept;
 
-/// Refuses a call, saying why `device` cannot answer it.
+/// Refuses a call, with the reason why `device` cannot complete it.
 [[noreturn]] void throw_would_deadlock(DeviceId device, const char* reason);
-/// Refuses a call from a destructor of a service that is destroyed later than the one called.
+/// Refuses a call made by the destructor of a service that is destroyed after the called service.
 [[noreturn]] void throw_service_closed(DeviceId device);
 
 [[nodiscard]] constexpr Outcome outcome_of(CallError::Kind kind) noexcept {
   return kind == CallError::Kind::Expired ? Outcome::Expired : Outcome::Cancelled;
 }
 
-/// A task that asks its options before it starts.
+/// A task that checks its options before it starts.
 template <class Device, Task T>
 class Guarded {
  public:
@@ -75,7 +75,7 @@ class Guarded {
     return task_();
   }
   void discard(CallError::Kind reason) noexcept { task_.discard(reason); }
-  /// The task was not accepted.
+  /// Completes the task with `error`: it was not accepted.
   void refuse(std::exception_ptr error) noexcept { task_.refuse(std::move(error)); }
 
  private:
@@ -83,7 +83,7 @@ class Guarded {
   T task_;
 };
 
-/// What a body returned or threw.
+/// The value that a body returned, or the exception that it threw.
 template <class R>
 class CallResult {
   using Value = std::conditional_t<std::is_reference_v<R>, std::add_pointer_t<R>, R>;
@@ -107,7 +107,7 @@ class CallResult {
 
   [[nodiscard]] bool failed() const noexcept { return error_ != nullptr; }
   [[nodiscard]] std::exception_ptr error() const noexcept { return error_; }
-  /// What the body returned. Not if it failed; not of a body that returns nothing.
+  /// The returned value. Only if the body returned a value and did not throw.
   [[nodiscard]] auto& value() noexcept
     requires(!std::is_void_v<R>)
   {
@@ -133,8 +133,8 @@ class CallResult {
   std::exception_ptr error_;
 };
 
-/// Where the caller of a blocking call waits, on its own stack. A cache line of its own: the device thread writes it,
-/// the waiter reads it, and nothing else that either of them needs lies there.
+/// The object that the caller of a blocking call waits on, on its own stack. It has a cache line of its own: the device
+/// thread writes it, the waiting thread reads it, and no other data of either thread is in it.
 template <class R>
 class alignas(cache_line) BlockingResult {
  public:
@@ -152,16 +152,16 @@ class alignas(cache_line) BlockingResult {
   [[nodiscard]] CallResult<R>& result() noexcept { return result_; }
   void complete() noexcept {
     if (waiting_ != nullptr) waiting_->end_wait();
-    completion_.signal();  // the caller, and this with it, may be gone after this
+    completion_.signal();  // after this the caller may destroy this object
   }
 
  private:
   Completion completion_;
   CallResult<R> result_;
-  WaitScope* waiting_;  // null for a client thread, which is in nobody's way
+  WaitScope* waiting_;  // null for a client thread, which holds nothing up
 };
 
-/// A call whose caller waits at a BlockingResult, so the body may borrow from the caller's stack. The body is destroyed
+/// A call whose caller waits on a BlockingResult, so the body may borrow from the caller's stack. The body is destroyed
 /// on the device thread before the caller wakes (L6).
 template <class Body>
 class BlockingTask {
@@ -191,8 +191,8 @@ class BlockingTask {
   DeviceId device_;
 };
 
-/// A call whose caller waits, but not longer than its options allow. The caller may leave while the task is queued, so
-/// the two sides share this; whoever claims the body first decides.
+/// A call whose caller waits, but no longer than its options allow. The caller may stop waiting while the task is
+/// queued, so both sides share this object. The side that first claims the body decides what happens to it.
 template <class Device, class Body>
 class GuardedCall {
   using R = std::invoke_result_t<Body&>;
@@ -228,7 +228,7 @@ class GuardedCall {
     return claim_.compare_exchange_strong(expected, claim, std::memory_order_acq_rel);
   }
 
-  // The caller: leaves if the task has not started, else waits for its end.
+  // Called by the caller. Abandons the task if it has not started, else waits until it has completed.
   void abandon() noexcept {
     abandon_reason_ = find_refusal(options_).value_or(CallError::Kind::Expired);
     if (claim(Claim::Abandoned)) {
@@ -269,18 +269,18 @@ class GuardedCall {
   CallResult<R> result_;
   Completion completion_;
   std::atomic<Claim> claim_{Claim::Queued};
-  WaitScope& waiting_;  // the caller's; only while it waits, that is after Claim::Started
+  WaitScope& waiting_;  // the caller's; used only while the caller waits, that is after Claim::Started
   DeviceId device_;
-  // The caller's, and of the device thread once it has seen Claim::Left:
+  // Written by the caller; read by the device thread only after it has seen Claim::Abandoned:
   CallError::Kind abandon_reason_ = CallError::Kind::Expired;
   bool abandoned_ = false;
 };
 
-/// A task nobody waits for. `F` takes the service; the size of the task is that of F.
+/// A task that no caller waits for. `F` takes the service; the size of the task is the size of F.
 template <class S, class Device, class F>
 class PostedTask {
  public:
-  /// `make()` returns the F, which is built in its place.
+  /// `make()` returns the F, which is built in place.
   template <class Make>
   PostedTask(std::in_place_t, Make& make) : f_(make()) {}
 

@@ -16,7 +16,7 @@
 
 namespace cox {
 
-/// What a device with a thread and an inline one have in common: services, options, counters, and calls inside
+/// The common parts of a device with a thread and an inline device: services, options, counters, and calls inside
 /// `exclusive`.
 class DeviceBase : public WaitNode, public ThreadContext {
  public:
@@ -25,13 +25,13 @@ class DeviceBase : public WaitNode, public ThreadContext {
 
   // ---- the device thread
 
-  /// Counts a task that runs inside another one.
+  /// Counts a task that ran inside another one.
   void count_inline_task(Outcome outcome) noexcept {
     counters_.count_inline();
     counters_.count_outcome(outcome);
   }
 
-  /// Calls of this device's services run inline while this lives. Nests.
+  /// While an object of this class exists, calls to this device's services run inline. Nests.
   class ExclusiveScope {
    public:
     explicit ExclusiveScope(DeviceBase& device) noexcept : device_(device), inner_(device.inline_calls_) {
@@ -52,7 +52,7 @@ class DeviceBase : public WaitNode, public ThreadContext {
   DeviceBase(DeviceId device, Stage stage, bool has_loop, DeviceThreadOptions options)
       : ThreadContext(device, stage, has_loop, options.spin), options_(std::move(options)) {}
 
-  // Inside exclusive(), as any other call: at once, or right after the task that runs inline.
+  // Inside exclusive(), like any other call: at once, or right after the task that runs inline.
   void dispatch_inline(const std::shared_ptr<PostQueue>& posts) {
     const auto dispatch = [this](const std::shared_ptr<PostQueue>& notified) {
       inline_calls_.run([&] { count_inline_task(PostQueue::DispatchPosts{notified}()); });

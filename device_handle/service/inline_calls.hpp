@@ -8,11 +8,11 @@
 
 namespace cox {
 
-/// Fire-and-forget calls made inside `exclusive`: they run at once, unless they come from a task that itself runs
-/// inline; then they run right after that task, in the order of the calls. Device thread only.
+/// Fire-and-forget calls made inside `exclusive` run at once. A call made by a task that itself runs inline runs right
+/// after that task, in the order of the calls. Device thread only.
 class InlineCalls {
  public:
-  /// While this lives, calls belong to a new, inner exclusive.
+  /// While an object of this class exists, calls belong to a new, inner exclusive.
   class Level {
    public:
     explicit Level(InlineCalls& calls) noexcept : calls_(calls), outer_(std::exchange(calls.in_task_, false)) {}
@@ -28,13 +28,13 @@ class InlineCalls {
   /// Whether a task of this level is on the stack.
   [[nodiscard]] bool in_task() const noexcept { return in_task_; }
 
-  /// Keeps `again()` to be called, with the caller's StreamId, when the task that is running has ended.
+  /// Stores `again()` to be called, with the caller's StreamId, after the running task has ended.
   template <class F>
   void defer(F&& again) {
     deferred_.push_back(std::make_unique<Deferred<std::decay_t<F>>>(std::forward<F>(again)));
   }
 
-  /// Runs `task()`, then what it has deferred. Its result is returned, or its exception thrown, after that.
+  /// Runs `task()`, then the calls that it has deferred. Returns its result, or throws its exception, after that.
   template <class F>
   decltype(auto) run(F&& task) {
     const Drain drain{*this, std::exchange(in_task_, true)};

@@ -14,7 +14,7 @@
 namespace cox {
 
 void ThreadContext::dispatch_posts() noexcept {
-  for (std::size_t i = 0; i < posts_.size(); ++i) {  // one that answers may attach another
+  for (std::size_t i = 0; i < posts_.size(); ++i) {  // one queue may attach another while it is dispatched
     if (const std::shared_ptr<PostQueue> posts = posts_[i].lock()) posts->dispatch();
   }
 }
@@ -31,22 +31,22 @@ void PostQueue::attach(ThreadContext& thread) {
 
 void PostQueue::notify() noexcept {
   ThreadContext* const thread = thread_.load(std::memory_order_acquire);  // pairs with attach()
-  // Relaxed: a service that has closed it looks by itself, whoever notifies.
+  // Relaxed: after close() the service polls for calls itself, so notifications are not needed.
   if (thread == nullptr || closed_.load(std::memory_order_relaxed)) return;
-  // Release: what the caller did is visible to whoever answers.
+  // Release: what the caller did is visible to the thread that handles the notification.
   if (notified_.exchange(true, std::memory_order_acq_rel)) return;
   constexpr int max_attempts = 1000;
   constexpr std::chrono::milliseconds interval{1};
   for (int attempt = 0; attempt < max_attempts; ++attempt) {
     try {
       return thread->queue_dispatch(shared_from_this());
-    } catch (const CallError&) {  // closed: the service looks by itself then
+    } catch (const CallError&) {  // closed: the service polls for calls itself
       break;
-    } catch (...) {  // no memory: a notification that is lost would be a wait without end
+    } catch (...) {  // no memory: retry, since a lost notification would mean an endless wait
       std::this_thread::sleep_for(interval);
     }
   }
-  notified_.store(false, std::memory_order_release);  // the next one is delivered
+  notified_.store(false, std::memory_order_release);  // so that the next notification is delivered
 }
 
 void PostQueue::post(Call call) {
@@ -59,7 +59,7 @@ void PostQueue::post(Call call) {
 }
 
 void PostQueue::post_coalesced() noexcept {
-  // Release pairs with run_calls(): who finds that something is left finds what it is.
+  // Release pairs with run_calls(): a thread that sees the flag also sees what was done before the post.
   coalesced_pending_.store(true, std::memory_order_release);
   has_calls_.store(true, std::memory_order_release);
   if (suppressed_ != this) notify();
@@ -68,7 +68,7 @@ void PostQueue::post_coalesced() noexcept {
 bool PostQueue::run_calls() noexcept {
   bool any = false;
   const PostQueue* const outer = std::exchange(suppressed_, this);
-  // Relaxed: who has left a call notifies after it, or looks.
+  // Relaxed: a thread that posts a call notifies afterwards or checks has_calls_ itself, so no call is missed.
   while (has_calls_.load(std::memory_order_relaxed)) {
     std::vector<Call> taken = std::exchange(spare_, {});
     {
@@ -122,7 +122,8 @@ PostQueue::HoldNotify::~HoldNotify() {
 }
 
 Outcome PostQueue::DispatchPosts::operator()() const noexcept {
-  // Before it looks: who notifies from here on notifies again. Acquire pairs with the release in notify().
+  // Cleared before the calls are run: a thread that posts from here on notifies again. Acquire pairs with the release
+  // in notify().
   posts->notified_.exchange(false, std::memory_order_acq_rel);
   return posts->dispatch() ? Outcome::Completed : Outcome::Failed;
 }

@@ -15,48 +15,51 @@ namespace cox {
 
 class ThreadContext;
 
-/// How other threads (one that polls, one that copies, the threads of other devices) reach the thread of a service:
-/// they post calls to it, or notify it, that it looks what has become possible. Notifications that come before they are
-/// answered are one. Shared with those threads; it may outlive its service.
+/// The way for other threads (pollers, copy threads, threads of other devices) to reach the thread of a service: they
+/// post calls to it, or notify it to check for progress. Notifications that arrive before the device thread handles
+/// them are merged into one. Shared with those threads; it may outlive its service.
 class PostQueue final : public std::enable_shared_from_this<PostQueue> {
  public:
   using Call = UniqueFunction<void()>;
 
-  /// `on_notify`: what the device thread does after the calls. What it throws is a TaskError of `device`. Any thread: a
-  /// service may be built before it has its device thread. Until attach(), nothing is answered.
+  /// `on_notify`: called by the device thread after the posted calls. If it throws, the exception becomes a TaskError
+  /// of `device`. Any thread: a service may be built before it has its device thread. Until attach(), no notification
+  /// is handled.
   PostQueue(DeviceId device, std::function<void()> on_notify);
   PostQueue(const PostQueue&) = delete;
   PostQueue& operator=(const PostQueue&) = delete;
 
-  /// Calls are made on the thread of `thread` from now on. Once; device thread. Throws std::bad_alloc.
+  /// Binds the queue to `thread`: from now on calls are made on that thread. Called once; device thread. Throws
+  /// std::bad_alloc.
   void attach(ThreadContext& thread);
 
   // ---- any thread
 
-  /// Has the device thread make the calls and then call `on_notify`. A full queue neither blocks nor refuses it. Does
-  /// not block, but for a device that is inline; and for a second at most while there is no memory. After shutdown has
-  /// begun, nothing happens.
+  /// Makes the device thread run the posted calls and then call `on_notify`. Not limited by the capacity of the queue:
+  /// neither waits nor fails if it is full. Does not block, except on an inline device, and for up to one second while
+  /// there is no memory. Does nothing once shutdown has begun.
   void notify() noexcept;
-  /// Calls `call` on the device thread, in the order of the posts; what it throws is a TaskError of the device. Throws
-  /// std::bad_alloc.
+  /// Calls `call` on the device thread, in the order of the posts. If it throws, the exception becomes a TaskError of
+  /// the device. Throws std::bad_alloc.
   void post(Call call);
-  /// As post() of what set_coalesced() was given, once for all calls that come before it is made. Throws nothing.
+  /// Posts the call that was given to set_coalesced(). All posts that arrive before that call runs are merged into one
+  /// call. Does not throw.
   void post_coalesced() noexcept;
 
   // ---- device thread
 
-  /// What post_coalesced() calls; what it throws is a TaskError of the device.
+  /// Sets the call of post_coalesced(). If it throws, the exception becomes a TaskError of the device.
   void set_coalesced(Call call) noexcept { coalesced_ = std::move(call); }
-  /// Makes the calls that have been posted, and those that they post. Returns whether there were any. Not inside a
-  /// call.
+  /// Runs the posted calls, and the calls that these post. Returns whether there were any. Must not be called inside a
+  /// posted call.
   bool run_calls() noexcept;
-  /// As if notified: makes the calls, then calls `on_notify`. Returns false if that threw.
+  /// Handles a notification: runs the posted calls, then calls `on_notify`. Returns false if `on_notify` threw.
   bool dispatch() noexcept;
-  /// Notifications are not answered any more; the service makes the calls by itself.
+  /// Stops the handling of notifications. The service then runs the calls itself.
   void close() noexcept;
 
-  /// The device thread will make the calls by itself: what it posts while this lives does not notify it. If a call is
-  /// left at the end, that does.
+  /// For a device thread that will run the calls itself: while this object exists, calls that its thread posts do not
+  /// notify. If a call is left at the end, the destructor notifies.
   class HoldNotify {
    public:
     explicit HoldNotify(PostQueue& posts) noexcept;
@@ -69,7 +72,7 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
     const PostQueue* const outer_;
   };
 
-  /// The task that answers a notification.
+  /// The task that handles a notification.
   struct DispatchPosts {
     std::shared_ptr<PostQueue> posts;
     Outcome operator()() const noexcept;
@@ -79,7 +82,7 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
  private:
   void call(Call& function) const noexcept;
 
-  // The queue whose calls the calling thread will make by itself.
+  // The queue for which the calling thread suppresses notifications, because it will run the calls itself.
   static inline constinit thread_local const PostQueue* suppressed_ = nullptr;
 
   const DeviceId device_;
@@ -88,11 +91,11 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   std::atomic<ThreadContext*> thread_{nullptr};  // null: not attached
   std::atomic<bool> notified_{false};
   std::atomic<bool> closed_{false};
-  std::atomic<bool> has_calls_{false};  // there may be calls
+  std::atomic<bool> has_calls_{false};  // true: there may be calls
   std::atomic<bool> coalesced_pending_{false};
   detail::AdaptiveMutex mutex_;
   std::vector<Call> calls_;  // guarded by mutex_
-  std::vector<Call> spare_;  // device thread: empty, with room
+  std::vector<Call> spare_;  // device thread: empty, with reserved capacity
   Call coalesced_;           // device thread
 };
 

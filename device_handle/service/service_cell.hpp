@@ -23,11 +23,11 @@ concept HasErrorSink = requires(S& service, std::exception_ptr error, StreamId s
   service.on_task_error(std::move(error), stream);
 };
 
-/// Services that a handle can build: from the ThreadContext of their thread, or from its device.
+/// Services that a handle can build: from the ThreadContext of their thread, or from the id of its device.
 template <class S>
 concept OpenableService = std::constructible_from<S, ThreadContext&> || std::constructible_from<S, DeviceId>;
 
-/// The stage that S asks for by a static member `stage`; Downstream without one.
+/// The stage of S: its static member `stage` if it has one, else Downstream.
 template <class S>
 [[nodiscard]] constexpr Stage stage_of() noexcept {
   if constexpr (requires {
@@ -46,11 +46,11 @@ class ServiceCellBase {
   ServiceCellBase& operator=(const ServiceCellBase&) = delete;
   virtual ~ServiceCellBase() = default;
 
-  /// Destroys the service; the cell stays. Device thread.
+  /// Destroys the service; the cell remains. Device thread.
   virtual void close() noexcept = 0;
 };
 
-/// Where one service lives on one device thread, together with what its handles may know without asking it.
+/// Holds one service on its device thread, and the data that its handles may read without a call to the service.
 template <class S>
 class ServiceCell final : public ServiceCellBase {
   static auto utilities_of(const S& service) {
@@ -64,7 +64,7 @@ class ServiceCell final : public ServiceCellBase {
  public:
   using Utilities = decltype(utilities_of(std::declval<const S&>()));
 
-  /// The service is used by one task at a time: while this lives, that is the one. Device thread.
+  /// Marks the service as in use by a task, for the life of the object; one task uses it at a time. Device thread.
   class Borrow {
    public:
     explicit Borrow(ServiceCell& cell) noexcept : cell_(cell) { cell_.borrowed_ = true; }
@@ -84,7 +84,8 @@ class ServiceCell final : public ServiceCellBase {
   /// Whether a task of this service is on the stack. Device thread.
   [[nodiscard]] bool borrowed() const noexcept { return borrowed_; }
 
-  /// Takes what a fire-and-forget task threw to the service's sink, else to the process-wide callback. Device thread.
+  /// Delivers the exception of a fire-and-forget task to the service's sink, else to the process-wide callback. Device
+  /// thread.
   void report(std::exception_ptr error, StreamId stream) noexcept {
     if constexpr (HasErrorSink<S>) {
       try {
@@ -97,7 +98,7 @@ class ServiceCell final : public ServiceCellBase {
     report_task_error({device_, stream, std::move(error)});
   }
 
-  /// Tells a service that was built elsewhere of its thread, if it wants to know. Device thread.
+  /// Passes the thread context to a service that was built elsewhere, if the service has attach(). Device thread.
   void attach(ThreadContext& thread) {
     if constexpr (requires { service_->attach(thread); }) service_->attach(thread);
   }
@@ -105,11 +106,11 @@ class ServiceCell final : public ServiceCellBase {
   /// Any thread.
   [[nodiscard]] const Utilities& utilities() const noexcept { return utilities_; }
 
-  /// Whether the service is still there. Device thread.
+  /// Whether the service has not been destroyed yet. Device thread.
   [[nodiscard]] bool open() const noexcept { return open_; }
 
   void close() noexcept override {
-    open_ = false;  // first: its destructor may call
+    open_ = false;  // first, because its destructor may make calls
     service_.reset();
   }
 

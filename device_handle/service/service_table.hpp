@@ -13,8 +13,8 @@
 
 namespace cox {
 
-/// The services of one device thread, by type. Built and closed on that thread, which makes "exactly once" a matter of
-/// looking first; found from any thread.
+/// The services of one device thread, by type. They are built and destroyed on that thread only, so a lookup before the
+/// build is enough to build each exactly once. Any thread may find them.
 class ServiceTable {
  public:
   /// The cell of S, or nullptr if S has not been built. Any thread.
@@ -25,9 +25,9 @@ class ServiceTable {
     return found == entries_.end() ? nullptr : static_cast<ServiceCell<S>*>(found->cell.get());
   }
 
-  /// The cell of S, built by `build()` -> std::unique_ptr<ServiceCell<S>> if need be. Device thread. No lock is held
-  /// while `build` runs: it may build other services. Throws what it throws (nothing is kept then), and CallError
-  /// WouldDeadlock if S is being built already, further out on the stack.
+  /// Returns the cell of S, and builds it with `build()` -> std::unique_ptr<ServiceCell<S>> if it does not exist.
+  /// Device thread. No lock is held while `build` runs: it may build other services. Throws what `build` throws (then
+  /// nothing is kept), and CallError WouldDeadlock if S is already being built further up the stack.
   template <class S, class Build>
   ServiceCell<S>& find_or_build(DeviceId device, Build&& build) {
     if (ServiceCell<S>* const cell = find<S>()) return *cell;
@@ -45,7 +45,7 @@ class ServiceTable {
     return built;
   }
 
-  /// Destroys the services, the youngest first. The cells stay until the table goes. Device thread.
+  /// Destroys the services, the youngest first. The cells exist until the table is destroyed. Device thread.
   void close() noexcept {
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) entry->cell->close();
   }

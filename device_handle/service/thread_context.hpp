@@ -14,7 +14,7 @@ namespace cox {
 
 class PostQueue;
 
-/// What a service does once for several tasks that follow one another; see ThreadContext::at_batch_end().
+/// A callback of a service that runs once for several consecutive tasks; see ThreadContext::at_batch_end().
 class BatchHook {
  public:
   /// The batch has ended. Device thread, outside tasks.
@@ -24,25 +24,26 @@ class BatchHook {
   ~BatchHook() = default;
 };
 
-/// What a service does while its thread finds no task; see ThreadContext::poll_while_idle(). Device thread, outside
-/// tasks.
+/// A poll callback of a service, called while its thread finds no task; see ThreadContext::poll_while_idle(). Device
+/// thread, outside tasks.
 class IdlePoll {
  public:
-  /// Called again and again; takes less than a microsecond, as tasks may come. Returns whether to be called again.
+  /// Called repeatedly. Must take less than a microsecond, because a task may arrive. Returns whether to be called
+  /// again.
   virtual bool poll() noexcept = 0;
-  /// It is not called any more: it was done, a task has come, or the thread is about to sleep.
+  /// Polling has ended: poll() returned false, a task has arrived, or the thread is about to sleep.
   virtual void end() noexcept = 0;
 
  protected:
   ~IdlePoll() = default;
 };
 
-/// The thread of a device, as the services see it that it owns. A service whose constructor takes a `ThreadContext&` is
-/// built with that of its thread; one that DeviceHandle::insert() moves there has its `attach(ThreadContext&)` called,
-/// where it has one, before its first task. The context outlives its services. What other threads need is a PostQueue,
-/// which a service attaches to its context.
+/// The thread of a device, as its services see it. A service whose constructor takes a `ThreadContext&` is built with
+/// the context of its thread. For a service that DeviceHandle::insert() moves to the thread, `attach(ThreadContext&)`
+/// is called before its first task, if it has that function. The context outlives its services. Other threads use a
+/// PostQueue, which a service attaches to its context.
 ///
-/// On an inline device, where tasks run on the threads of the callers, nothing is done between tasks.
+/// On an inline device, tasks run on the threads of the callers, and nothing is done between tasks.
 class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
  public:
   ThreadContext(const ThreadContext&) = delete;
@@ -55,22 +56,23 @@ class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
 
   // ---- the device thread, inside a task ------------------------------------------------------------------------
 
-  /// Whether something can be left for the time between tasks: not inside `exclusive`, where what runs may wait for it,
-  /// and not on an inline device.
+  /// Whether work can be deferred until after the task. False inside `exclusive`, where the running code may wait for
+  /// that work, and on an inline device.
   [[nodiscard]] bool can_defer() const noexcept { return between_.has_loop && between_.exclusive_depth == 0; }
 
-  /// Calls `hook.end_batch()` once, when the batch of tasks of the running one's type has ended: before the thread runs
-  /// a task of another type, as soon as it finds no task, or before its services are destroyed. For what tasks that
-  /// come one behind the other had better do together; it delays nothing that others have submitted in between. A later
-  /// call replaces an earlier one. Returns false, and does nothing, unless can_defer().
+  /// Calls `hook.end_batch()` once, when the batch of tasks of the running task's type has ended: before the thread
+  /// runs a task of another type, as soon as it finds no task, or before its services are destroyed. For work that is
+  /// more efficient when done once for consecutive tasks. It does not delay tasks that other clients have submitted in
+  /// between. A later call replaces an earlier one. Returns false, and does nothing, unless can_defer().
   bool at_batch_end(BatchHook& hook) noexcept {
     if (!can_defer()) return false;
     between_.batch = &hook;
     return true;
   }
 
-  /// Has `poll` called while the thread finds no task, until it is done or the next task comes. Ends what was polled
-  /// before. `poll` stays until its end() is called. Returns false, and does nothing, unless can_defer().
+  /// Calls `poll` repeatedly while the thread finds no task, until `poll` is done or the next task arrives. Ends an
+  /// earlier poll. `poll` must stay valid until its end() is called. Returns false, and does nothing, unless
+  /// can_defer().
   bool poll_while_idle(IdlePoll& poll) noexcept {
     if (!can_defer()) return false;
     end_idle_poll();
@@ -78,20 +80,20 @@ class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
     return true;
   }
 
-  /// From the next time on that it is idle, the thread looks for tasks at least that long before it sleeps. For a
-  /// service whose clients come back after a while.
+  /// From its next idle period on, the thread polls for tasks at least that long before it sleeps. For a service whose
+  /// clients return after a short pause.
   void spin_at_least(std::chrono::nanoseconds limit) noexcept { between_.spin = std::max(between_.spin, limit); }
 
-  // ---- for what makes a device thread wait ---------------------------------------------------------------------
+  // ---- for code that makes a device thread wait -----------------------------------------------------------------
 
-  /// That of the device thread which is calling, or nullptr.
+  /// The context of the calling device thread, or nullptr.
   [[nodiscard]] static ThreadContext* current() noexcept { return current_; }
 
   /// Whether a service of this thread has a PostQueue. Device thread.
   [[nodiscard]] bool has_posts() const noexcept { return !posts_.empty(); }
 
-  /// Answers the PostQueues of this thread's services. For a task that waits, inside `exclusive`, for what may need
-  /// this thread itself: calls it again and again. Device thread.
+  /// Handles the notifications of the PostQueues of this thread's services. For a task inside `exclusive` that waits
+  /// for something that may itself need this thread: the task calls this repeatedly. Device thread.
   void dispatch_posts() noexcept;
 
  protected:
@@ -99,7 +101,7 @@ class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
       : device_(device), stage_(stage), between_{.has_loop = has_loop, .spin = spin} {}
   virtual ~ThreadContext() = default;
 
-  // What the loop asks between tasks. The device thread alone, on lines that no client reads.
+  // What the loop checks between tasks. Used by the device thread alone, on cache lines that no client reads.
   struct alignas(cache_line) BetweenTasks {
     bool has_loop;
     int exclusive_depth = 0;
@@ -124,8 +126,8 @@ class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
  private:
   friend class PostQueue;
 
-  /// Queues a task that answers `posts`, beyond the capacity of the queue. Any thread. Does not block, but on an inline
-  /// device. Throws CallError Closed, Forked; std::bad_alloc.
+  /// Queues a task that handles a notification of `posts`, beyond the capacity of the queue. Any thread. Does not
+  /// block, except on an inline device. Throws CallError Closed, Forked; std::bad_alloc.
   virtual void queue_dispatch(const std::shared_ptr<PostQueue>& posts) = 0;
 
   std::vector<std::weak_ptr<PostQueue>> posts_;

@@ -42,7 +42,7 @@ void DeviceThread::main() {
   if (run_until_closing()) finish();
 }
 
-// Returns false if the mailbox was taken from this thread.
+// Returns false if another thread has taken over the mailbox.
 bool DeviceThread::run_until_closing() {
   for (bool slept = false;;) {
     if (!spin(slept)) return false;
@@ -54,7 +54,8 @@ bool DeviceThread::run_until_closing() {
   }
 }
 
-// Runs what comes until nothing has come for the spin time or the mailbox is closing. Returns false if it was taken.
+// Runs tasks until none has arrived for the spin time or the mailbox is closing. Returns false if the mailbox was taken
+// over.
 bool DeviceThread::spin(bool slept) {
   for (SpinWait idle(between_.spin);;) {
     const bool ran = run_ready() != 0;
@@ -63,7 +64,7 @@ bool DeviceThread::spin(bool slept) {
     if (!ran && between_.idle != nullptr && !between_.idle->poll()) end_idle_poll();
     if (ran) {
       idle.restart();
-      // The client that woke this thread may be waiting for the processor that it is on.
+      // The client that woke this thread may be waiting for the processor that this thread occupies.
       if (std::exchange(slept, false)) idle.yield_immediately();
     } else if (mailbox_.closing() || !idle.spin_once()) {
       end_idle_poll();
@@ -76,7 +77,7 @@ std::size_t DeviceThread::run_ready() {
   return mailbox_.run_ready([this](const Mailbox::Item& item) { return run(item); });
 }
 
-// Returns false if the mailbox was taken from this thread meanwhile.
+// Returns false if the mailbox was taken over while the task ran.
 bool DeviceThread::run(const Mailbox::Item& item) {
   const bool other = observer_.enter(item.type());
   if (between_.idle != nullptr) [[unlikely]]
@@ -95,7 +96,7 @@ bool DeviceThread::run(const Mailbox::Item& item) {
   return take_over_.leave_task();
 }
 
-// Counts as a task of the batch for the stall detector. Returns as run().
+// Counts as a task of the batch for the stall detector. Returns false if the mailbox was taken over.
 bool DeviceThread::end_batch_when_idle() noexcept {
   observer_.reenter();
   end_batch();
@@ -122,7 +123,7 @@ void DeviceThread::finish() {
     run_ready();
     if (take_over_.taken()) return;
   }
-  observer_.enter(&typeid(ServiceTable));  // a destructor may get stuck as a task may
+  observer_.enter(&typeid(ServiceTable));  // a destructor may get stuck like a task
   end_idle_poll();
   end_batch();
   services_.close();
@@ -130,7 +131,7 @@ void DeviceThread::finish() {
   ended_.signal();
 }
 
-// A stop request has no way to end a futex wait; it is looked for from time to time.
+// A stop request cannot end a futex wait, so it is polled: the wait ends after `recheck_interval` at the latest.
 void DeviceThread::wait_for_space(const CallOptions& options) {
   if (const auto kind = detail::find_refusal(options))
     std::rethrow_exception(detail::call_error(*kind, device_, &options));
@@ -146,7 +147,7 @@ ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> th
   }
   ShutdownOutcome outcome = late.empty() ? ShutdownOutcome::Drained : ShutdownOutcome::Discarded;
   for (DeviceThread* const thread : late) thread->take_over_.discard_rest(thread->running());
-  // All at once: a stuck thread takes nothing from the time that the others are given.
+  // All at the same time: a stuck thread does not reduce the time of the others.
   while (!late.empty()) {
     std::erase_if(late, [&](DeviceThread* thread) {
       if (thread->ended_.done()) return true;
@@ -162,7 +163,7 @@ ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> th
   return outcome;
 }
 
-// Its services stay as they are, for the task that it is stuck in may be using them.
+// The services are not touched: the task that the thread is stuck in may be using them.
 bool DeviceThread::take_over_if_stuck() {
   if (!take_over_.take_if_stuck(running())) return false;
   thread_.detach();
@@ -196,7 +197,7 @@ DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, const Cal
   }
 }
 
-// Under WhenFull::Fail the place is null at capacity.
+// Under WhenFull::Fail, the returned object is null at capacity.
 DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, WhenFull when_full) {
   Mailbox::Lane& lane = ClientLanes::find_or_acquire(serial_, {shared_from_this(), &mailbox_});
   const Mailbox::Reservation reservation = mailbox_.begin(lane, ops, when_full);

@@ -25,8 +25,8 @@
 
 namespace cox {
 
-/// The thread that owns one stage of one device: it runs the closures of its mailbox in order, and nothing else touches
-/// its services.
+/// The thread that owns one stage of one device. It runs the closures of its mailbox in order, and no other thread
+/// touches its services.
 ///
 ///     run what is ready -> nothing for a while? -> park -> woken by a push -> run what is ready -> ...
 ///                                        closing? -> run the rest -> close the services -> end
@@ -34,7 +34,7 @@ class DeviceThread final : public DeviceBase {
  public:
   static constexpr bool is_blocking = false;
 
-  /// Starts the thread. Throws std::system_error if the system has none.
+  /// Starts the thread. Throws std::system_error if the system cannot create one.
   [[nodiscard]] static std::shared_ptr<DeviceThread> start(DeviceId device, Stage stage);
 
   ~DeviceThread() override;
@@ -43,10 +43,10 @@ class DeviceThread final : public DeviceBase {
 
   [[nodiscard]] bool on_this_thread() const noexcept { return current_ == this; }
 
-  /// Queues the task that `make()` returns with the caller's StreamId. Blocks only under QueuePolicy::Block at
-  /// capacity, and never on a device thread; with `options`, no longer than they allow. Returns whether it had to wake
-  /// the device thread. Throws CallError Closed, Forked, QueueFull, and with options Cancelled, Expired; with a
-  /// source_location, that is their site. Then `make` was not called.
+  /// Enqueues the task that `make()` returns, with the caller's StreamId. Blocks only at capacity under
+  /// QueuePolicy::Block, and never on a device thread; with `options`, no longer than they allow. Returns whether it
+  /// had to wake the device thread. Throws CallError Closed, Forked, QueueFull, and with options also Cancelled,
+  /// Expired; if a source_location is passed, the error has it as its site. If it throws these, `make` was not called.
   template <TaskMaker Make, class... Options>
   bool post(Make&& make, const Options&... options) {
     const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
@@ -55,7 +55,7 @@ class DeviceThread final : public DeviceBase {
     return mailbox_.commit(reservation.lane, ops, StreamId::current().value) == PushResult::Woke;
   }
 
-  /// For calls that are made inside a task; see InlineCalls.
+  /// Boxes the task of a call that is made inside another task; see InlineCalls.
   using Boxed = BoxedTask<BlockPool>;
   template <TaskMaker Make>
   [[nodiscard]] Boxed box(Make&& make) {
@@ -75,20 +75,21 @@ class DeviceThread final : public DeviceBase {
     if (on_this_thread()) current_ = nullptr;  // forked inside a task
   }
 
-  /// Whether a join has taken over from it, stuck in a task. Any thread.
+  /// Whether a join has taken over from this thread because it was stuck in a task. Any thread.
   [[nodiscard]] bool abandoned() const noexcept { return take_over_.abandoned(); }
-  /// After close() of each of them: waits until the threads have ended; from `deadline` on, makes them discard what has
-  /// not started, and takes over from those that are stuck. Returns the worst outcome. Once per thread. Not on one of
-  /// them. Blocks, at most until a second after `deadline` if all are stuck, however many they are.
+  /// Called after close() of each of the threads. Waits until the threads have ended. From `deadline` on, makes them
+  /// discard the tasks that have not started, and takes over from threads that are stuck. Returns the worst outcome.
+  /// Called once per thread, and not on one of them. Blocks until one second after `deadline` at most, if all are
+  /// stuck, however many there are.
   static ShutdownOutcome join(std::vector<std::shared_ptr<DeviceThread>> threads,
                               std::chrono::steady_clock::time_point deadline);
 
   // ---- this device thread --------------------------------------------------------------------------------------
 
-  /// The device thread that is calling, or nullptr.
+  /// The calling device thread, or nullptr.
   [[nodiscard]] static DeviceThread* current() noexcept { return static_cast<DeviceThread*>(current_); }
 
-  /// The cell of S on the calling device thread, where it has been built.
+  /// The cell of S on the calling device thread. It must have been built.
   template <class S>
   [[nodiscard]] static ServiceCell<S>& current_cell() {
     static constinit thread_local ServiceCell<S>* cell = nullptr;
@@ -97,12 +98,12 @@ class DeviceThread final : public DeviceBase {
     return *cell;
   }
 
-  /// Names the task that is running for the stall detector.
+  /// Names the running task for the stall detector.
   static void name_running(const char* label, const std::source_location& site) noexcept {
     current()->observer_.name(label, site);
   }
 
-  /// The device whose cells current_cell() finds: on a device thread there is only one.
+  /// Selects the device whose cells current_cell() finds. Does nothing here: a device thread has only one device.
   struct CurrentScope {
     explicit CurrentScope(DeviceThread&) noexcept {}
   };
@@ -112,7 +113,7 @@ class DeviceThread final : public DeviceBase {
 
   DeviceThread(DeviceId device, Stage stage, DeviceThreadOptions options);
 
-  // The lane that a task goes to, and where it is to be built.
+  // The lane of a task, and the address at which the task is to be built.
   struct Reservation {
     Mailbox::Lane& lane;
     void* object;

@@ -23,7 +23,7 @@ struct Watched {
   std::weak_ptr<DeviceThread> thread;
   std::chrono::milliseconds threshold;
   std::uint64_t serial = 0;   // of the task seen last
-  Clock::time_point since{};  // when it was seen first
+  Clock::time_point since{};  // time when it was first seen
   bool reported = false;
 };
 
@@ -41,7 +41,7 @@ Watcher& watcher() {
   return instance;
 }
 
-// Returns the stall to report, if there is one.
+// Returns the stall to report, or null.
 std::unique_ptr<StallReport> look_at(Watched& watched, const std::shared_ptr<DeviceThread>& thread,
                                      Clock::time_point now) {
   const std::uint64_t serial = thread->running().serial();
@@ -127,7 +127,8 @@ void detail::stop_watching(const std::shared_ptr<DeviceThread>& thread) {
   std::erase_if(w.watched, [&](const Watched& watched) { return watched.thread.lock() == thread; });
   if (!w.watched.empty() || !w.thread.joinable()) return;
   unneeded = std::move(w.thread);
-  // A callback may be running on the watcher: one that shuts the device down, or waits for the caller, is not joined.
+  // A callback on the watcher may be shutting the device down or waiting for the calling thread. Joining would then be
+  // a deadlock, so the watcher is detached.
   if (unneeded.get_id() == std::this_thread::get_id() || HeldNode::any_held()) {
     unneeded.request_stop();
     unneeded.detach();

@@ -14,19 +14,20 @@ namespace cox {
 struct StallReport {
   DeviceId device;
   Stage stage;
-  std::string task;  ///< Its label and call site if the call gave them, else the type of its closure.
+  std::string task;  ///< The task's label and call site if the call gave them, else the type of its closure.
   std::chrono::milliseconds held;
-  std::size_t waiting;  ///< Tasks queued behind it.
+  std::size_t waiting;  ///< Number of tasks queued after it.
 
   /// One line.
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Called once for each such task, on a thread of the library's own; must not throw. It may shut devices down. Replaces
-/// the former one; an empty function restores the default, which writes to_string() to the standard error stream.
+/// The callback is called once for each stalled task, on a thread of the library; it must not throw. It may shut
+/// devices down. Replaces the previous callback. An empty function restores the default, which writes to_string() to
+/// the standard error stream.
 void set_stall_callback(std::function<void(const StallReport&)> callback);
 
-/// Sets the callback if the default is in force; returns whether it did.
+/// Sets the callback if the default is in force; returns whether it was set.
 bool offer_stall_callback(std::function<void(const StallReport&)> callback);
 
 }  // namespace cox

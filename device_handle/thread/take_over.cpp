@@ -5,12 +5,12 @@
 namespace cox {
 namespace {
 
-// How long one task, or the destruction of one, may go on after the time was up before its thread is given up.
+// How long one task, or the destruction of one, may continue after the deadline before its thread is abandoned.
 constexpr std::chrono::milliseconds grace{1000};
 
 }  // namespace
 
-// A request is being made; whoever changes it first decides.
+// A take-over has been requested. The side that first changes the request decides.
 bool TakeOver::keep() noexcept {
   Custody expected = Custody::Requested;
   custody_.compare_exchange_strong(expected, Custody::Kept, std::memory_order_acq_rel);

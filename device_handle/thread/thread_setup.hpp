@@ -7,9 +7,9 @@
 
 namespace cox::detail {
 
-/// Makes the calling thread a device thread for the system: blocks its signals but those of faults, names it
-/// (`cox-d0-1`: downstream, type, index), binds it to `cpus` if there are any, and asks for short slices. What the
-/// system refuses stays as it is.
+/// Sets up the calling thread as a device thread: blocks all signals except those of faults, names the thread
+/// (`cox-d0-1`: downstream, type, index), binds it to `cpus` if there are any, and requests short time slices. A
+/// setting that the system refuses is left unchanged.
 void set_up_device_thread(DeviceId device, Stage stage, const std::vector<int>& cpus) noexcept;
 
 }  // namespace cox::detail
