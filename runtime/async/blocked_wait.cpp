@@ -6,7 +6,7 @@
 
 namespace cox::detail {
 
-/// A wait that was seen.
+/// A wait that observe() has found, and when it first found it.
 struct BlockedWait::Seen {
   std::shared_ptr<Slot> slot;
   std::uint64_t serial = 0;
@@ -14,10 +14,10 @@ struct BlockedWait::Seen {
   std::chrono::steady_clock::time_point first{};
 };
 
-/// The slots of the process, which threads that end leave behind until the next look.
+/// The slots of the threads of the process. The slot of a thread that has ended stays until the next observe().
 struct BlockedWait::Registration {
   std::mutex mutex;
-  std::vector<std::shared_ptr<Slot>> slots;  // guarded by mutex, as below
+  std::vector<std::shared_ptr<Slot>> slots;  // guarded by mutex, like `seen`
   std::vector<Seen> seen;
 
   static Registration& of_process() {
@@ -26,7 +26,7 @@ struct BlockedWait::Registration {
   }
 };
 
-// Without memory the thread shares a slot with others, and may not be seen.
+// If memory is exhausted, the thread shares a slot with other threads, and its waits are not observed.
 BlockedWait::Slot& BlockedWait::enroll() noexcept {
   static Slot shared;
   try {

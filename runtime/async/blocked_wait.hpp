@@ -10,8 +10,8 @@
 
 namespace cox::detail {
 
-/// A thread that blocks in a future of a device, while this lives: for those who explain what it waits for (L15).
-/// Costs a few stores to memory of the thread.
+/// Marks the calling thread as blocked in a future of `device` during the lifetime of this object, so that the library
+/// can report what the thread waits for (L15). Costs a few stores to memory of the thread.
 class BlockedWait {
  public:
   explicit BlockedWait(DeviceId device) noexcept : outer_(slot().device.load(std::memory_order_relaxed)) {
@@ -23,15 +23,15 @@ class BlockedWait {
   BlockedWait& operator=(const BlockedWait&) = delete;
   ~BlockedWait() { slot().device.store(outer_, std::memory_order_release); }
 
-  /// Looks which threads block now. Returns the devices of those that the looks so far have seen in one wait of
-  /// `at_least` so long; one may be there twice. By one thread at a time. Throws std::bad_alloc.
+  /// Finds the threads that are blocked now. Returns the devices of those waits that calls of observe() have found for
+  /// at least `at_least`; a device may be in the result more than once. One thread at a time. Throws std::bad_alloc.
   [[nodiscard]] static std::vector<DeviceId> observe(std::chrono::steady_clock::time_point now,
                                                      std::chrono::nanoseconds at_least);
 
  private:
   struct Slot {
-    std::atomic<std::uint64_t> serial{0};  // of the wait
-    std::atomic<std::uint32_t> device{0};  // 0: none
+    std::atomic<std::uint64_t> serial{0};  // counts the waits
+    std::atomic<std::uint32_t> device{0};  // waited for; 0: none
   };
   struct Registration;
   struct Seen;
@@ -49,7 +49,7 @@ class BlockedWait {
   }
   [[nodiscard]] static Slot& enroll() noexcept;
 
-  const std::uint32_t outer_;  // of a wait within which this one is
+  const std::uint32_t outer_;  // device of the enclosing wait; 0: none
 };
 
 }  // namespace cox::detail

@@ -15,7 +15,7 @@
 
 namespace cox {
 
-/// Shared with the thread, so that the last owner may let go on the thread itself.
+/// Shared with the thread, so that the last owner may destroy the CompletionThread on the thread itself.
 struct CompletionThread::State {
   DeviceId device;
   std::shared_ptr<WaitNode> handlers = std::make_shared<WaitNode>();
@@ -74,7 +74,7 @@ void CompletionThread::execute(UniqueFunction<void()> function) noexcept {
         state_->functions.back() = std::move(function);
         state_->changed.notify_one();
         return;
-      } catch (const std::bad_alloc&) {  // of emplace_back: called below
+      } catch (const std::bad_alloc&) {  // from emplace_back: called below
       }
     }
   }
@@ -93,7 +93,7 @@ void CompletionThread::stop() noexcept {
   }
   if (!thread.joinable()) return;
   if (thread.get_id() == std::this_thread::get_id()) {
-    thread.detach();  // It runs what is left and ends; its state is its own.
+    thread.detach();  // The thread runs the remaining functions and ends; it shares ownership of the state.
   } else {
     thread.join();
   }

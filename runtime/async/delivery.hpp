@@ -22,10 +22,10 @@
 
 namespace cox::detail {
 
-/// A completion handler that waits for a future: called once, with the result, or with CallError Cancelled if its
-/// cancellation slot is signalled first. The operation itself goes on then, and its result is dropped. The handler runs
-/// on its associated executor, or on the device's completion thread if it has none, with the StreamId of the thread
-/// that asked (L9).
+/// A completion handler that waits for a future. It is called once, with the result, or with CallError Cancelled if its
+/// cancellation slot is signalled first; the operation itself then continues, and its result is dropped. The handler
+/// runs on its associated executor, or on the device's completion thread if it has none, with the StreamId of the
+/// thread that made the call (L9).
 template <class T, class Handler>
 class Delivery final : public PendingHandler {
  public:
@@ -59,7 +59,8 @@ class Delivery final : public PendingHandler {
     });
   }
 
-  // The first to come decides. Acquire and release: the deliverer sees all that was there when the other came.
+  // Completion and cancellation both call this; the first call delivers, and a later one returns. The acquire pairs
+  // with the release of the call before.
   void finish(bool cancelled) noexcept {
     if (claimed_.exchange(true, std::memory_order_acq_rel)) return;
     auto deliver = [self = shared_from_this(), this, cancelled] { this->deliver(cancelled); };
@@ -71,8 +72,8 @@ class Delivery final : public PendingHandler {
     }
   }
 
-  // A post may fail for want of memory: tried twice. After that there is no way to the handler's executor; the handler
-  // is destroyed, which ends a coroutine or breaks a promise, and the error is reported.
+  // A post may fail because memory is exhausted, so it is tried twice. If both fail, the handler cannot be passed to
+  // its executor: it is destroyed, which ends a coroutine or breaks a promise, and the error is reported.
   template <class F>
   void post(const F& deliver) noexcept {
     for (const bool last : {false, true}) {
@@ -91,8 +92,9 @@ class Delivery final : public PendingHandler {
 
   void deliver(bool cancelled) {
     const StreamScope scope(stream_);
-    // A signal and its slot are for one thread at a time: the handler's executor, where it has one. Without one, the
-    // thread that emits the signal is not known here; the slot is left as it is, and what it calls finds this claimed.
+    // Only one thread at a time may use a cancellation signal and its slot: that of the handler's executor, if it has
+    // one. Without an executor, the thread that emits the signal is not known here, so the slot is not cleared. Its
+    // function then finds this delivery claimed or destroyed, and does nothing.
     if constexpr (has_executor) {
       if (auto slot = boost::asio::get_associated_cancellation_slot(*handler_); slot.is_connected()) slot.clear();
     }

@@ -21,13 +21,13 @@ void DeviceEventSet::notify(UniqueFunction<void()> function) {
   notify_from(0, std::make_shared<UniqueFunction<void()>>(std::move(function)));
 }
 
-// One after the other: who is told of the last one calls.
+// Awaits the events one after the other; the callback of the last one calls `function`.
 void DeviceEventSet::notify_from(std::size_t next, const Function& function) {
   device_events_[next]->notify([self = shared_from_this(), next, function] {
     if (next + 1 < self->device_events_.size()) {
       try {
         return self->notify_from(next + 1, function);
-      } catch (...) {  // no memory to be told of the next: then this thread waits
+      } catch (...) {  // no memory for the next callback: wait on this thread
         self->wait();
       }
     }

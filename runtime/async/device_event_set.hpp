@@ -11,15 +11,16 @@
 
 namespace cox {
 
-/// Reached when all of these are, which may be of several devices: for who waits for what none of their streams has
-/// come to wait for. Any thread.
+/// A set of events, which is reached when all of them are. They may belong to several devices. Used to wait for work
+/// when no single stream is ordered after all of it. Any thread.
 class DeviceEventSet final : public DeviceEvent, public std::enable_shared_from_this<DeviceEventSet> {
  public:
   using DeviceEvents = std::vector<std::shared_ptr<DeviceEvent>>;
 
-  /// At least one.
+  /// Precondition: at least one event.
   explicit DeviceEventSet(DeviceEvents device_events) noexcept : device_events_(std::move(device_events)) {}
-  /// The one, or a set of several. Not of none. Throws std::bad_alloc.
+  /// Returns the event itself if there is only one, else a set. Precondition: at least one event. Throws
+  /// std::bad_alloc.
   template <class M>
   [[nodiscard]] static std::shared_ptr<DeviceEvent> make(std::vector<std::shared_ptr<M>> device_events) {
     if (device_events.size() == 1) return std::move(device_events.front());
@@ -29,7 +30,7 @@ class DeviceEventSet final : public DeviceEvent, public std::enable_shared_from_
   [[nodiscard]] bool reached() noexcept override;
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;
-  /// On the helper thread of the last one's device.
+  /// Calls `function` on the helper thread of the last event's device.
   void notify(UniqueFunction<void()> function) override;
 
  private:

@@ -17,9 +17,10 @@
 
 namespace cox {
 
-/// The result of an operation that a device completes later. Driven by completion: no thread is held for it. Dropping
-/// it at any time is safe and cancels nothing; buffers that the device still uses live on until it is done with them.
-/// Failures that a dropped future would have thrown stay with their stream: its next blocking call throws them (L12).
+/// The result of an operation that a device completes later. It is completion-driven: no thread is held while it is
+/// pending. It may be dropped at any time, which cancels nothing; buffers that the device still uses are kept alive
+/// until the device has finished with them. Failures that a dropped future would have thrown stay with their stream:
+/// its next blocking call throws them (L12).
 /// Move-only. One of get(), async_get() and co_await takes the result, once.
 template <class T>
 class Future {
@@ -29,35 +30,38 @@ class Future {
   Future& operator=(Future&&) noexcept = default;
   ~Future() = default;
 
-  /// Not default-constructed, not moved from, result not taken. All below require it.
+  /// False if the future is default-constructed or moved from, or if its result was taken. All calls below require
+  /// true.
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
-  /// The result is there; get() will not block.
+  /// Whether the result is available, so that get() does not block.
   [[nodiscard]] bool ready() const { return state_->ready(); }
-  /// Blocks until the result is there. Throws CallError WouldDeadlock on a device thread that the operation itself has
-  /// to wait for (L10); the future stays valid.
+  /// Blocks until the result is available. Throws CallError WouldDeadlock if the operation itself has to wait for the
+  /// calling thread, for example on a device thread (L10); the future stays valid.
   void wait() const { state_->wait(); }
-  /// Blocks until the result is there or the time is over; returns whether it is there. Throws as wait().
+  /// Blocks until the result is available or `time` has passed; returns whether it is available. Throws what wait()
+  /// throws.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> time) const {
     return state_->wait_until(detail::deadline_after(time));
   }
-  /// Blocks until the result is there, and takes it: returns the value, or throws what the operation failed with, or as
-  /// wait().
+  /// Blocks until the result is available, and takes it. Returns the value, or throws the error of the operation or
+  /// what wait() throws.
   T get() {
     state_->wait();
     return take(*std::exchange(state_, nullptr));
   }
 
-  /// Takes the result by any Asio completion token; signature void(std::exception_ptr, T), or void(std::exception_ptr)
-  /// for Future<void>. The handler runs on its associated executor, or on the device's completion thread if it has
-  /// none, never inside this call; StreamId::current() is what it was here (L9). A handler with a cancellation slot
-  /// that is signalled gets CallError Cancelled; the operation goes on, and its result is dropped.
+  /// Takes the result with any Asio completion token; signature void(std::exception_ptr, T), or
+  /// void(std::exception_ptr) for Future<void>. The handler runs on its associated executor, or on the device's
+  /// completion thread if it has none, never inside this call. In the handler StreamId::current() is that of this call
+  /// (L9). If the cancellation slot of the handler is signalled first, the handler is called with CallError Cancelled;
+  /// the operation continues, and its result is dropped.
   template <class CompletionToken>
   auto async_get(CompletionToken&& token) {
     return deliver(nullptr, std::forward<CompletionToken>(token));
   }
-  /// async_get of the future that `start()` returns. What `start` throws completes the token, too, by post: on the
-  /// handler's executor, or on boost::asio::system_executor if it has none.
+  /// Calls async_get on the future that `start()` returns. An exception from `start` also completes the token, by post:
+  /// on the handler's executor, or on boost::asio::system_executor if it has none.
   template <class Start, class CompletionToken>
   static auto start_async(Start&& start, CompletionToken&& token) {
     Future future;
@@ -99,7 +103,7 @@ class Future {
     T await_resume() { return take(*state); }
   };
 
-  // Completes the token with `refused`, or else with the result, which is taken.
+  // Completes the token with `refused` if it is not null, else with the result, which is then taken.
   template <class CompletionToken>
   auto deliver(std::exception_ptr refused, CompletionToken&& token) {
     using Signature = typename SignatureOf<T>::type;

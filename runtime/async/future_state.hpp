@@ -26,20 +26,21 @@ namespace cox::detail {
 
 struct Nothing {};
 
-/// What a Promise and its Future share. Completed once; taken once.
+/// The shared state of a Promise and its Future. It is completed once, and its result is taken once.
 ///
 ///     pending --complete--------------------------------> ready
-///        `--settle_at--> armed --whoever waits settles-->'
+///        `--settle_at--> armed --the waiter settles----->'
 ///
-/// Armed: the result is there as soon as the device has come to a device event. Whoever waits, waits for that, and then
-/// makes the result; no other thread has to be woken. If nobody waits, the device event's helper does so for a
-/// continuation. An armed state that is dropped leaves what makes the result, and all that it holds, with the
-/// device event. An error that nobody takes returns to the stream that it came from (see TakenError).
+/// Armed: the result is available as soon as the device has reached a device event. A thread that waits for the future
+/// waits for the event itself and then makes the result, so that no other thread has to be woken. If there is a
+/// continuation, the helper thread of the device event makes the result for it. If an armed state is dropped, the
+/// device event keeps the function that makes the result, and all that this function holds, until it is reached. An
+/// error that is not taken returns to the stream that it came from (see TakenError).
 template <class T>
 class FutureState : public std::enable_shared_from_this<FutureState<T>> {
  public:
   using Value = std::conditional_t<std::is_void_v<T>, Nothing, T>;
-  /// Makes the result; what it throws is the error.
+  /// Makes the result; an exception from it is the error of the future.
   using Settle = UniqueFunction<Value()>;
 
   explicit FutureState(std::shared_ptr<CompletionThread> helper) noexcept
@@ -48,22 +49,23 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   FutureState& operator=(const FutureState&) = delete;
   ~FutureState() {
     if (!settle_) return;
-    error_ = {};  // returned before the device event, which may be far off
+    error_ = {};  // returned to its stream now: the device event may be reached much later
     try {
       device_event_->notify([settle = std::move(settle_)] {});
-    } catch (...) {  // no memory to leave it there
+    } catch (...) {  // no memory to register it: wait on this thread
       device_event_->wait();
     }
   }
 
-  /// Runs the continuation, if there is one, on this thread, without a lock held.
+  /// Sets the result and runs the continuation, if there is one, on the calling thread with no lock held.
   void complete(TakenError error, std::optional<Value> value) {
     queued_.begin();
     finish(std::move(error), std::move(value));
   }
 
-  /// Instead of complete(). With `earlier`, that is the error, once `settle` has been called; a state that is dropped
-  /// returns it at once. Throws std::bad_alloc only if there is a continuation, which then waits for whoever waits.
+  /// Called instead of complete(). `earlier`, if set, becomes the error once `settle` has been called, unless `settle`
+  /// throws another one; a state that is dropped returns it at once. Throws std::bad_alloc only if there is a
+  /// continuation; the continuation then runs only when a thread waits for the result or polls it.
   void settle_at(std::shared_ptr<DeviceEvent> device_event, Settle settle, TakenError earlier = {}) {
     queued_.begin();
     bool awaited = false;
@@ -73,7 +75,8 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       settle_ = std::move(settle);
       error_ = std::move(earlier);
       awaited = static_cast<bool>(continuation_);
-      stage_.store(Stage::Armed, std::memory_order_release);  // as in finish()
+      // Release pairs with the acquire in ready() and spin_until_armed().
+      stage_.store(Stage::Armed, std::memory_order_release);
       changed_.notify_all();
     }
     if (awaited) settle_when_reached();
@@ -84,9 +87,9 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     const std::lock_guard lock(mutex_);
     return is(Stage::Ready);
   }
-  /// Throws CallError WouldDeadlock.
+  /// Blocks until the state is complete. Throws CallError WouldDeadlock.
   void wait() {
-    if (HeldNode::any_held() && ready()) return;  // not a wait, whatever the calling thread holds up
+    if (HeldNode::any_held() && ready()) return;  // not a wait, so no edge in the wait graph
     const QueuedOperation::Wait waiting(queued_);
     const std::optional<BlockedWait> blocked = note_blocked();
     if (!spin_until_armed()) {
@@ -99,7 +102,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is(Stage::Ready); });
   }
-  /// Until `deadline`; returns whether it is complete. Throws as wait().
+  /// Blocks until the state is complete or until `deadline`; returns whether it is complete. Throws what wait() throws.
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) {
     if (HeldNode::any_held() && ready()) return true;
     const QueuedOperation::Wait waiting(queued_);
@@ -117,7 +120,8 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     changed_.wait(lock, is_ready);
     return true;
   }
-  /// Calls `continuation` once, when complete: at once on this thread, or later on the completing one. Must not throw.
+  /// Calls `continuation` once, when the state is complete: at once on the calling thread, or later on the thread that
+  /// completes it. `continuation` must not throw. Throws std::bad_alloc.
   void when_ready(UniqueFunction<void()> continuation) {
     std::unique_lock lock(mutex_);
     const Stage found = stage_.load(std::memory_order_relaxed);
@@ -130,7 +134,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     if (found == Stage::Armed) settle_when_reached();
   }
 
-  // After ready() only; by the one who takes the result.
+  // Only when the state is complete, and only by the owner that takes the result.
   [[nodiscard]] std::exception_ptr take_error() noexcept {
     if (error_.receipt != nullptr) std::exchange(error_.receipt, nullptr)->delivered();
     return std::exchange(error_.error, nullptr);
@@ -163,20 +167,21 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
       value_ = std::move(value);
       stage_.store(Stage::Ready, std::memory_order_release);  // pairs with the acquire in spin_until_armed()
       continuation = std::move(continuation_);
-      // Under the lock: the waiter may destroy this state as soon as it sees that it is ready.
+      // With the lock held: the waiter may destroy this state as soon as it sees that the state is ready.
       changed_.notify_all();
     }
     if (continuation) continuation();
   }
 
-  // A device thread may wait, inside exclusive(), for what needs that thread itself: work of its services that other
-  // threads have posted in the meantime. Null: there is nothing of the kind.
+  // A device thread that waits inside exclusive() may wait for something that needs that thread itself: calls that
+  // other threads have posted to its services. Returns the calling device thread if its services receive posts, else
+  // null.
   static ThreadContext* thread_with_posts() noexcept {
     ThreadContext* const thread = ThreadContext::current();
     return thread != nullptr && thread->has_posts() ? thread : nullptr;
   }
 
-  // Returns whether it is pending no more.
+  // Called with the lock held. Returns whether the state is no longer Pending.
   bool wait_while_pending(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::time_point deadline) {
     const auto moved_on = [this] { return !is(Stage::Pending); };
     if (ThreadContext* const thread = thread_with_posts()) [[unlikely]] {
@@ -193,7 +198,7 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     return true;
   }
 
-  // Without the lock. What the device is to come to may itself wait for what this thread has to do.
+  // Called without the lock. The device may reach the event only after this thread has handled its posts.
   bool wait_for_device_event(std::chrono::steady_clock::time_point deadline) {
     if (ThreadContext* const thread = thread_with_posts()) [[unlikely]] {
       for (auto now = std::chrono::steady_clock::now(); now < deadline; now = std::chrono::steady_clock::now()) {
@@ -207,24 +212,26 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
     return true;
   }
 
-  // Without the lock: where the device is closed, the device event calls at once. Whoever waits may have been faster.
+  // Called without the lock: if the device is closed, notify calls the function at once. A waiting thread may settle
+  // the state first; the function then does nothing.
   void settle_when_reached() {
     device_event_->notify([self = this->shared_from_this()] { static_cast<void>(self->settle()); });
   }
 
-  // A result that is about to come is not worth a sleep.
+  // Spins for a short time before the caller blocks, because the result may be about to arrive. Returns whether the
+  // state is Armed.
   bool spin_until_armed() const noexcept {
     SpinWait spin(spin_limit);
     for (;;) {
-      // Acquire pairs with the release where the stage changes.
+      // Acquire pairs with the release in settle_at() and finish().
       const Stage found = stage_.load(std::memory_order_acquire);
       if (found != Stage::Pending) return found == Stage::Armed;
       if (!spin.spin_once()) return false;
     }
   }
 
-  // The device event is reached. The first to come makes the result, and returns true; the others find it when that one
-  // is done.
+  // Called when the device event is reached. The first caller makes the result and returns true. Other callers return
+  // false; the state is ready when the first caller is done.
   bool settle() {
     Settle settle;
     TakenError earlier;

@@ -16,12 +16,12 @@ template <class T>
 class Future;
 
 /// The completing side of a Future. Move-only; exactly one of set_value, set_error and settle_at is called, from any
-/// thread. Destroyed without either, it completes the future with CallError Closed: everyone who waits gets an answer
-/// (L2).
+/// thread. If it is destroyed without such a call, it completes the future with CallError Closed, so that every waiter
+/// is notified (L2).
 template <class T>
 class Promise {
  public:
-  /// `helper` runs those completion handlers that have no executor of their own.
+  /// `helper` runs the completion handlers that have no executor of their own.
   explicit Promise(std::shared_ptr<CompletionThread> helper)
       : state_(std::make_shared<detail::FutureState<T>>(std::move(helper))) {}
   Promise(Promise&&) noexcept = default;
@@ -34,10 +34,10 @@ class Promise {
   }
   ~Promise() { abandon(); }
 
-  /// The operation is about to be queued at `device`; see begin(). Before future() is handed out.
+  /// The operation is about to be queued at `device`; see begin(). Call it before another thread has the future.
   void queued_at(std::shared_ptr<WaitNode> device) noexcept { state_->queued().queued_at(std::move(device)); }
-  /// The device thread has taken the operation up: a device thread may wait for the future from now on, for that waits
-  /// for streams only (L10).
+  /// The device thread has begun to process the operation. From now on, a device thread may wait for the future,
+  /// because that waits only for streams (L10).
   void begin() noexcept { state_->queued().begin(); }
 
   /// The future of this promise; call once.
@@ -53,11 +53,12 @@ class Promise {
   {
     std::exchange(state_, nullptr)->complete({}, detail::Nothing{});
   }
-  /// The future is complete as soon as `device event` is reached and `settle()` has made its value, or thrown its
-  /// error. Whoever waits for the future does that, or a helper thread of the device: `settle` must not block. It is
-  /// destroyed then, or, if the future has been dropped, unrun when the device event is reached. Instead of set_value
-  /// and set_error. With `earlier`, that is the future's error, unless `settle` throws another; a future that is
-  /// dropped returns it to its stream at once. Throws std::bad_alloc; then nothing has happened.
+  /// Called instead of set_value and set_error. The future is complete when `device_event` is reached and `settle()`
+  /// has returned its value or thrown its error. `settle` runs on a thread that waits for the future, or on a helper
+  /// thread of the device: it must not block. It is destroyed after it has run. If the future has been dropped, it is
+  /// destroyed without being run when the event is reached. `earlier`, if set, is the error of the future, unless
+  /// `settle` throws another one; a future that is dropped returns it to its stream at once. Throws std::bad_alloc; the
+  /// promise can then still be completed by set_error.
   template <class F>
   void settle_at(std::shared_ptr<DeviceEvent> device_event, F settle, detail::TakenError earlier = {}) {
     if constexpr (std::is_void_v<T>) {
@@ -74,7 +75,7 @@ class Promise {
     state_.reset();
   }
   void set_error(std::exception_ptr error) { set_error(detail::TakenError{std::move(error)}); }
-  /// If the future is dropped without its result having been taken, the receipt returns the error.
+  /// If the future is dropped before its result was taken, the receipt returns the error to its stream.
   void set_error(detail::TakenError error) { std::exchange(state_, nullptr)->complete(std::move(error), std::nullopt); }
 
  private:
@@ -85,7 +86,7 @@ class Promise {
     try {
       throw CallError(CallError::Kind::Closed, "the operation was discarded unrun: its device was closed",
                       std::source_location());
-    } catch (...) {  // or std::bad_alloc, which is an answer, too
+    } catch (...) {  // or std::bad_alloc, which completes the future as well
       error = std::current_exception();
     }
     state->complete({std::move(error)}, std::nullopt);

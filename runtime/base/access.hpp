@@ -4,14 +4,14 @@
 
 namespace cox {
 
-/// What an operation does to a buffer. Readers run side by side; a writer waits for everyone before it.
+/// How an operation accesses a buffer. Reads may overlap; a write waits for all earlier accesses.
 ///
-/// It also says what becomes of memory whose producer failed (L14): Read and Write refuse it, since both may read it.
-/// Overwrite does not look at it, and makes it good again if the buffer is a whole allocation.
+/// The access also decides how poisoned memory is handled (L14). Read and Write refuse it, because both may read it.
+/// Overwrite accepts it, and clears the poison if the buffer is a whole allocation.
 enum class Access : std::uint8_t {
   Read,
-  Write,      ///< reads, too, or writes only a part
-  Overwrite,  ///< writes every byte of the buffer and reads none that it has not written: the author's promise
+  Write,      ///< may also read, or write only a part
+  Overwrite,  ///< writes every byte and reads only bytes that it has written; guaranteed by the caller
 };
 
 [[nodiscard]] constexpr bool writes(Access access) noexcept { return access != Access::Read; }

@@ -6,8 +6,8 @@
 
 namespace cox {
 
-/// Who asked a server for something: the stream the operation belongs to, and the line of the user's source that made
-/// the call, so that an error which surfaces later can say where it began.
+/// The origin of a request to a server: the stream that the operation belongs to, and the line of the user's source
+/// that made the call. An error that surfaces later names this line.
 struct Caller {
   StreamId stream = StreamId::current();
   std::source_location site = std::source_location::current();

@@ -10,27 +10,27 @@ namespace cox {
 /// Limits and widths of the compute side of a device.
 struct HardwareProperties {
   std::uint32_t load_width_bits = 128;  ///< widest load of one unit
-  std::uint32_t plane_size = 32;        ///< units that go in step (warp)
-  std::uint32_t max_vector_size = 16;   ///< elements of one vector load, at most
-  std::uint32_t max_bindings = 1024;    ///< buffers of one launch
-  std::uint32_t cpu_threads = 0;        ///< of a CPU, that run kernels; 0: the device is no CPU
-  std::size_t max_shared_memory = 0;    ///< bytes for one cube
+  std::uint32_t plane_size = 32;        ///< units that execute in lockstep (warp)
+  std::uint32_t max_vector_size = 16;   ///< maximum number of elements of one vector load
+  std::uint32_t max_bindings = 1024;    ///< maximum number of buffers of one launch
+  std::uint32_t cpu_threads = 0;        ///< CPU threads that run kernels; 0: the device is not a CPU
+  std::size_t max_shared_memory = 0;    ///< bytes per cube
   std::uint32_t max_units_per_cube = 1024;
   std::array<std::uint32_t, 3> max_cube_dim{1024, 1024, 64};
   std::array<std::uint32_t, 3> max_cube_count{2147483647, 65535, 65535};
 };
 
-/// The memory side of a device, in bytes.
+/// The memory of a device, in bytes.
 struct MemoryProperties {
-  std::size_t capacity = 0;   ///< all that one client could ever have
-  std::size_t alignment = 1;  ///< of every allocation
+  std::size_t capacity = 0;   ///< maximum that one client can allocate
+  std::size_t alignment = 1;  ///< alignment of every allocation
 };
 
-/// What a device can do beyond what every server must.
+/// Optional capabilities of a device, in addition to what every server provides.
 enum class Feature : std::uint8_t {
   DynamicCubeCount,
-  Collectives,  ///< With other devices. On CUDA devices: there are several, and there is an NCCL that can be used.
-  PeerCopy,     ///< Transfers from GPU to GPU: there are several.
+  Collectives,  ///< Collectives with other devices. On CUDA: requires several GPUs and a usable NCCL library.
+  PeerCopy,     ///< Transfers between GPUs. Requires several GPUs.
   Profiling,
   Graphs,
   TensorMaps,

@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// A sequence that is nearly always empty, and takes no more room than a pointer: it is on the heap if it is not.
+/// A sequence that is almost always empty. It has the size of one pointer; its elements, if any, are on the heap.
 template <class T>
 class HeapVector {
  public:

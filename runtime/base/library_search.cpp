@@ -38,7 +38,7 @@ Paths program_folders() {
   return folders;
 }
 
-/// PREFIX/lib/python3*/{site,dist}-packages.
+/// Adds PREFIX/{lib,lib64}/python3*/{site,dist}-packages, where they exist.
 void add_site_packages(Paths& found, const fs::path& prefix) {
   for (const char* const lib : {"lib", "lib64"}) {
     std::error_code error;

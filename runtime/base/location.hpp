@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// Where an operation ran or should have run: what every error of the runtime names.
+/// Where an operation ran or should have run. Every error of the runtime names it.
 struct Location {
   DeviceId device;
   StreamId stream;

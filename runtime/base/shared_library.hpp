@@ -6,21 +6,22 @@
 
 namespace cox::detail {
 
-/// A library that was opened at run time. Stays open for good: what was found in it is used until the process ends.
+/// A library that was opened at run time (dlopen). It is never closed, because its symbols are used until the process
+/// ends.
 class SharedLibrary {
  public:
   SharedLibrary() noexcept = default;
 
-  /// The first of these files that can be opened: paths, or names for the loader to look up. Not open if none can be:
-  /// error() says why.
+  /// Opens the first of `files` that can be opened. Each is a path, or a name for which the loader searches. If none
+  /// can be opened, the result is not open and error() says why.
   [[nodiscard]] static SharedLibrary open(const std::vector<std::string>& files);
 
   [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }
-  /// The file that was opened, as it was asked for.
+  /// The name of the opened file, as it was passed to open().
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
-  /// What the loader said about each file. Of a library that is not open.
+  /// The messages of the loader, one for each file. Meaningful only if the library is not open.
   [[nodiscard]] const std::string& error() const noexcept { return error_; }
-  /// Null if there is no such symbol. Precondition: open.
+  /// Returns the address of the symbol, or null if there is none. Precondition: open.
   [[nodiscard]] void* find(const char* symbol) const noexcept;
 
  private:

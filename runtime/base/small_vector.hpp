@@ -15,13 +15,14 @@
 
 namespace cox {
 
-/// Whether an element may be moved by copying its bytes and forgetting the old ones: for types whose moved-from objects
-/// have nothing to destroy. (P1144 proposes it for the language.) Specialise it for types that are moved a lot.
+/// Whether an element may be moved by copying its bytes, without destroying the old object. Holds for types whose
+/// moved-from objects have nothing to destroy. (P1144 proposes it for the language.) Specialise it for types that are
+/// moved often.
 template <class T>
 inline constexpr bool is_trivially_relocatable = std::is_trivially_copyable_v<T>;
 
-/// A sequence that keeps its first `N` elements inside itself and moves to the heap beyond that.
-/// Shapes, strides and kernel arguments are short: with this they travel to the device thread without an allocation.
+/// A sequence with inline storage for `N` elements; a longer one keeps all its elements on the heap.
+/// Shapes, strides and kernel arguments are short, so they are passed to the device thread without an allocation.
 /// Moving invalidates iterators; a moved-from sequence is empty.
 template <class T, std::size_t N>
 class SmallVector {
@@ -33,7 +34,7 @@ class SmallVector {
   static constexpr std::size_t inline_capacity = N;
 
   SmallVector() noexcept = default;
-  // They delegate, so that the destructor runs when an element or the memory for it cannot be had.
+  // These constructors delegate, so that the destructor runs if copying an element or allocating memory throws.
   SmallVector(std::initializer_list<T> values)
     requires std::copy_constructible<T>
       : SmallVector() {
@@ -98,7 +99,7 @@ class SmallVector {
     ++size_;
     return *element;
   }
-  /// As push_back, without an allocation. Precondition: size() < capacity().
+  /// Appends without checking the capacity, and without an allocation. Precondition: size() < capacity().
   void unchecked_push_back(T value) noexcept { std::construct_at(data_ + size_++, std::move(value)); }
   void pop_back() noexcept { std::destroy_at(data_ + --size_); }
   void clear() noexcept {

@@ -12,9 +12,9 @@
 
 namespace cox {
 
-/// The memory that the rehearsal of a capture has touched. It is kept until the capture is over, and what nobody else
-/// refers to any more is given to the allocations of the capture: they find what the rehearsal needed, whatever other
-/// streams take meanwhile. Device thread only.
+/// The memory that the rehearsal of a capture has used. It is kept until the capture ends. Allocations of the capture
+/// take the part of it that has no other references. So the capture finds as much memory as the rehearsal needed, even
+/// if other streams allocate at the same time. Device thread only.
 class CaptureMemory {
  public:
   using Buffer = std::unique_ptr<MemoryResource, ReleaseMemoryResource>;
@@ -22,7 +22,7 @@ class CaptureMemory {
   /// Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { memory_.try_emplace(memory.id(), memory); }
 
-  /// A buffer of exactly that size that nobody else refers to, which is the caller's then; or null. Throws
+  /// Removes and returns a buffer of exactly `size` bytes that has no other references; null if there is none. Throws
   /// std::bad_alloc.
   [[nodiscard]] Buffer take(std::size_t size) {
     const auto found = std::ranges::find_if(memory_, [size](const auto& kept) {
@@ -38,7 +38,7 @@ class CaptureMemory {
   void clear() noexcept { memory_.clear(); }
 
  private:
-  std::map<std::uint64_t, ManagedMemory> memory_;  // by id: each once, oldest first
+  std::map<std::uint64_t, ManagedMemory> memory_;  // by id: each allocation once, oldest first
 };
 
 }  // namespace cox

@@ -11,23 +11,23 @@
 
 namespace cox {
 
-/// The buffers that captures which have not ended write. Their content is defined only when the graph has run, so no
-/// stream may use them until then, but those that capture the use as well: replays are ordered. Device thread only.
+/// The buffers that unfinished captures write. Their content is defined only when the graph has run. Until the capture
+/// ends, a stream may use them only if it is capturing as well, since replays are ordered. Device thread only.
 class CapturedWrites {
  public:
-  /// No capture writes anything.
+  /// Whether no capture writes any buffer.
   [[nodiscard]] bool empty() const noexcept { return writers_.empty(); }
-  /// The stream captures from here to forget(). Throws std::bad_alloc.
+  /// Marks the stream as capturing until forget(). Throws std::bad_alloc.
   void begin(StreamId stream) {
     if (!is_capturing(stream)) capturing_.push_back(stream);
   }
-  /// The capture on `stream` writes the buffer, which its graph keeps. Throws std::bad_alloc.
+  /// Records that the capture on `stream` writes the buffer. The graph keeps the buffer alive. Throws std::bad_alloc.
   void note(const DeviceBuffer& buffer, StreamId stream) {
     const auto [first, last] = writers_.equal_range(&buffer);
     if (std::none_of(first, last, [&](const auto& entry) { return entry.second == stream; }))
       writers_.emplace(&buffer, stream);
   }
-  /// The capture on `stream` has ended.
+  /// Removes the records of `stream`. Call it when the capture on `stream` has ended.
   void forget(StreamId stream) noexcept {
     std::erase(capturing_, stream);
     std::erase_if(writers_, [&](const auto& entry) { return entry.second == stream; });

@@ -9,7 +9,8 @@
 
 namespace cox {
 
-/// Why an allocation of `size` bytes failed: BufferTooBig, or OutOfMemory with the whole picture.
+/// The error for an allocation of `size` bytes that failed: BufferTooBig if it exceeds the capacity, else OutOfMemory
+/// with the report in its text. Writes the report to the log.
 [[nodiscard]] IoError allocation_error(const Location& location, std::size_t size, const MemoryReport& report,
                                        std::source_location site);
 

@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// The usage of one memory as metrics cox_memory_*.
+/// Adds the usage of one memory as the metrics cox_memory_*.
 inline void add_memory_metrics(metrics::MetricSet& set, const metrics::Labels& labels, const MemoryUsage& usage) {
   const auto gauge = [&](const char* name, const char* help, auto value) {
     set.gauge(name, help, labels, static_cast<double>(value));

@@ -32,7 +32,7 @@ std::exception_ptr OperationMemory::refusal(const Location& location) const noex
       if (const std::optional<MemoryFailure> failure = use.buffer->poison.failure())
         return std::make_exception_ptr(poisoned_error(use.memory, location, *failure, site_));
     } catch (...) {
-      return std::current_exception();  // no memory to say it
+      return std::current_exception();  // no host memory for the error
     }
   }
   return nullptr;

@@ -14,18 +14,19 @@
 
 namespace cox {
 
-/// A buffer that an operation uses, kept until it lets go of it.
+/// A buffer that an operation uses. Keeps the buffer object alive until the operation releases it.
 struct KeptBufferUse {
   DeviceBufferReference buffer;
-  std::uint64_t memory;  ///< its id; 0: it has none
+  std::uint64_t memory;  ///< id of the allocation; 0: none
   Access access;
   bool whole;
 };
 template <>
 inline constexpr bool is_trivially_relocatable<KeptBufferUse> = true;
 
-/// The memory of one operation, for L14: whether what it reads is good, and what becomes of what it writes. Made on the
-/// device thread when the operation is accepted, asked and told where it runs, by one thread at a time.
+/// The buffers of one operation, for L14: checks that those that it reads are good, and poisons or heals those that it
+/// writes. Created on the device thread when the operation is accepted. Afterwards used on the thread that runs the
+/// operation, by one thread at a time.
 class OperationMemory {
  public:
   using Uses = SmallVector<KeptBufferUse, 4>;
@@ -37,14 +38,15 @@ class OperationMemory {
   OperationMemory(const Uses& uses, std::source_location site) : uses_(uses), site_(site) {}
 
   [[nodiscard]] const Uses& uses() const noexcept { return uses_; }
-  /// Where the operation was asked for.
+  /// The call that submitted the operation.
   [[nodiscard]] const std::source_location& site() const noexcept { return site_; }
 
-  /// Null: all that the operation reads is good. Else an IoError Poisoned, for the first buffer that is not, with the
-  /// first cause as its cause. When it is the operation's turn.
+  /// Returns null if all buffers that the operation reads are good. Otherwise an IoError Poisoned for the first one
+  /// that is not; its cause is the first failure of that memory. Call it when it is the turn of the operation to run.
   [[nodiscard]] std::exception_ptr refusal(const Location& location) const noexcept;
-  /// Runs `work` as that operation, unless it is refused: then with what `refused(refusal)` makes of that. Throws that,
-  /// or what `work` throws; then what it should have written is poisoned.
+  /// Runs `work` as the operation. If the operation is refused, throws `refused(refusal)` instead and does not run
+  /// `work`. Throws what `work` throws. After either failure, the buffers that the operation should have written are
+  /// poisoned.
   template <class Work, class Refused>
   void run(const Location& location, Work&& work, Refused&& refused) const {
     if (const std::exception_ptr refusal = this->refusal(location)) [[unlikely]]
@@ -56,9 +58,10 @@ class OperationMemory {
     }
     set_succeeded();
   }
-  /// The operation has failed with `error`: what it should have written is poisoned.
+  /// Poisons the buffers that the operation should have written. Call it when the operation has failed with `error`.
   void set_failed(const std::exception_ptr& error, MemoryFailure::Contents contents) const noexcept;
-  /// The operation has succeeded: whole allocations that it has overwritten are good.
+  /// Clears the poison of whole allocations that the operation has overwritten. Call it when the operation has
+  /// succeeded.
   void set_succeeded() const noexcept;
 
  private:
@@ -68,12 +71,13 @@ class OperationMemory {
   std::source_location site_;
 };
 
-/// The IoError Poisoned of an operation at `location` that would read memory with that failure. `memory`: its id, or 0.
+/// The IoError Poisoned for an operation at `location` that would read memory with `failure`. `memory`: id of the
+/// allocation, or 0.
 [[nodiscard]] IoError poisoned_error(std::uint64_t memory, const Location& location, const MemoryFailure& failure,
                                      std::source_location site);
 
-/// What memory is poisoned with when an operation fails with `error`: the error, or, where it is or was caused by an
-/// IoError Poisoned, the cause of that.
+/// The cause with which memory is poisoned when an operation fails with `error`: usually `error` itself. If that is or
+/// was caused by an IoError Poisoned or AllocationFailed, the cause of that IoError instead.
 [[nodiscard]] std::exception_ptr poison_cause(const std::exception_ptr& error) noexcept;
 
 }  // namespace cox

@@ -12,26 +12,28 @@
 
 namespace cox {
 
-/// Work of a stream that a capture has recorded instead of running it, in parts: steps that are replayed as one, and
-/// behind each part but the last something that every replay has to do anew, since others than the stream have a say in
-/// it. Keeps all memory that the steps touch, so that nothing else is ever put there while it lives (L11). For servers
-/// whose resources are DeviceBuffers. Device thread only.
+/// The work of a stream that a capture has recorded instead of running it. It consists of parts. The steps of a part
+/// are replayed as one operation. After each part but the last there is a callback that every replay calls again, for
+/// work that involves more than the stream itself, such as a collective. Keeps all memory that the steps use, so that
+/// it cannot be reused during the lifetime of this object (L11). For servers whose resources are DeviceBuffers. Device
+/// thread only.
 template <class Step, class ReplayCallback>
 class RecordedWork {
  public:
   struct Part {
     std::vector<Step> steps = {};
-    BufferUses uses = {};                 ///< each buffer once, with what the steps do to it together
-    ReplayCallback replay_callback = {};  ///< empty: of the last part
-    std::unordered_map<DeviceBuffer*, std::size_t> use_index = {};  ///< in uses
+    BufferUses uses = {};                 ///< each buffer once, with the combined access of all steps
+    ReplayCallback replay_callback = {};  ///< called after this part; empty in the last part
+    std::unordered_map<DeviceBuffer*, std::size_t> use_index = {};  ///< index of each buffer in `uses`
   };
 
   RecordedWork() : parts_(1) {}
 
-  /// Memory that was allocated during the capture; replay callbacks keep what they use themselves. Throws
-  /// std::bad_alloc.
+  /// Keeps memory that was allocated during the capture. Replay callbacks keep the memory that they use themselves.
+  /// Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { memory_.push_back(memory); }
-  /// Throws std::bad_alloc; then the step was not added. Buffers that were noted for it make the part wait for more.
+  /// Adds a step to the last part. Throws std::bad_alloc; then the step was not added. Uses that were already recorded
+  /// for it stay, so that the part may wait for more than necessary.
   void add(const BufferUses& uses, Step step) {
     Part& part = parts_.back();
     for (const BufferUse& use : uses) {
@@ -45,18 +47,20 @@ class RecordedWork {
     }
     part.steps.push_back(std::move(step));
   }
-  /// Behind what has been added so far, and before what comes. Throws std::bad_alloc; then nothing was added.
+  /// Adds a callback after the steps added so far, and begins a new part. Throws std::bad_alloc; then nothing was
+  /// added.
   void add_replay_callback(ReplayCallback replay_callback) {
     parts_.emplace_back();
     parts_[parts_.size() - 2].replay_callback = std::move(replay_callback);
   }
 
-  /// At least one, which may have no steps.
+  /// At least one part. A part may have no steps.
   [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
 
  private:
-  // What the steps do to a buffer one after the other, as one operation. A whole allocation that is overwritten first
-  // is overwritten; else whoever comes second reads, or writes a part of, what the first has left.
+  // Combines two successive accesses to a buffer into one. If the first overwrites a whole allocation, so does the
+  // combination. Otherwise different accesses become Write, because the second may read, or write only a part of, what
+  // the first has left.
   static void merge(BufferUse& first, const BufferUse& next) noexcept {
     if (first.access == Access::Overwrite && first.whole) return;
     if (first.access == next.access) {

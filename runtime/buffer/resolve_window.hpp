@@ -15,16 +15,17 @@
 
 namespace cox {
 
-/// A buffer that work about to be queued touches. Device thread only, during one call of the server.
+/// A buffer use of an operation that is about to be queued. Device thread only, during one call of the server.
 struct BufferUse {
   DeviceBuffer* buffer = nullptr;
   Access access = Access::Write;
-  MemoryView memory;  ///< that the buffer belongs to; empty: to none
-  bool whole = true;  ///< all of it, and not a window
+  MemoryView memory;  ///< allocation that the buffer belongs to; empty: none
+  bool whole = true;  ///< all of the buffer, not only a window
 };
 using BufferUses = SmallVector<BufferUse, 8>;
 
-/// The window that a server is given, in whichever form it travels. Does not keep the memory.
+/// The window of an allocation that is passed to a server, as a Binding or as a KernelBuffer. Does not keep the memory
+/// alive.
 struct MemoryWindow {
   MemoryWindow(const Binding& binding) noexcept  // NOLINT(google-explicit-constructor)
       : memory(binding.memory), offset_start(binding.offset_start), size_in_used(binding.size_in_used()) {}
@@ -33,10 +34,10 @@ struct MemoryWindow {
 
   MemoryView memory;
   std::size_t offset_start;                 ///< bytes left out at the front
-  std::optional<std::size_t> size_in_used;  ///< bytes of the window; nothing: to the end of the buffer
+  std::optional<std::size_t> size_in_used;  ///< bytes of the window; std::nullopt: to the end of the buffer
 };
 
-/// A buffer, and the window of it.
+/// A buffer, and the size of the window in it.
 struct BufferWindow {
   DeviceBuffer& buffer;
   std::size_t size;  ///< bytes of the window
@@ -45,9 +46,9 @@ struct BufferWindow {
 /// Throws the IoError that resolve_window documents, for a window that it cannot resolve.
 [[noreturn]] void refuse_window(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller);
 
-/// The buffer of a window, for servers whose resources are DeviceBuffers. Device thread of `owner` only. Throws
-/// IoError: NotFound (empty handle, never initialised), WrongDevice, StaleHandle, AllocationFailed with its cause
-/// (L12), OutOfBounds.
+/// Resolves a window to its buffer, for servers whose resources are DeviceBuffers. Device thread of `owner` only.
+/// Throws IoError: NotFound (empty handle, never initialised), WrongDevice, StaleHandle, AllocationFailed with its
+/// cause (L12), OutOfBounds.
 [[nodiscard]] inline BufferWindow resolve_window(const MemoryWindow& window, const MemoryOwner& owner,
                                                  const Caller& caller) {
   if (window.memory && window.memory.owner() == owner) [[likely]] {
@@ -63,7 +64,8 @@ struct BufferWindow {
   refuse_window(window, owner, caller);
 }
 
-/// "memory 12 was used on host:1, stream 7": how errors about a window begin. Not of an empty one.
+/// "memory 12 was used on host:1, stream 7": the beginning of error messages about a window. Precondition: the window
+/// has memory.
 [[nodiscard]] std::string describe_use(const MemoryWindow& window, const MemoryOwner& owner, const Caller& caller);
 
 }  // namespace cox

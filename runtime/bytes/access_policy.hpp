@@ -4,10 +4,10 @@
 
 namespace cox {
 
-/// What an access to Bytes may do to be served.
+/// What an access to Bytes is allowed to do.
 enum class AccessPolicy : std::uint8_t {
-  AllowCopy,  ///< Bring lazy bytes into memory; copy shared bytes before they are written to.
-  ZeroCopy,   ///< Neither: an access that needs it is IoError WouldCopy.
+  AllowCopy,  ///< Read lazy bytes into memory, and copy shared bytes before a write.
+  ZeroCopy,   ///< Neither: an access that would need one of them throws IoError WouldCopy.
 };
 
 }  // namespace cox

@@ -7,7 +7,7 @@
 
 namespace cox::detail {
 
-/// Memory that a function takes back.
+/// Memory of the caller; the destructor calls a function that releases it.
 class AdoptedAllocation final : public HostAllocation {
  public:
   using Release = void (*)(void* context) noexcept;

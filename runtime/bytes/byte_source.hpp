@@ -13,8 +13,9 @@ class ByteSource {
   ByteSource& operator=(const ByteSource&) = delete;
   virtual ~ByteSource() = default;
 
-  /// Fills `destination` with the bytes from `offset` of the allocation on. Blocks. Throws IoError; then the content of
-  /// `destination` is not defined. Precondition: offset + destination.size() is at most the size of the allocation.
+  /// Fills `destination` with the bytes that start at `offset` in the allocation. Blocks. Throws IoError; then the
+  /// content of `destination` is undefined. Precondition: offset + destination.size() is at most the size of the
+  /// allocation.
   virtual void read(std::size_t offset, std::span<std::byte> destination) = 0;
 };
 

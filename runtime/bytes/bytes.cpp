@@ -43,7 +43,7 @@ Bytes Bytes::copy_of(std::span<const std::byte> data) {
 }
 
 Bytes Bytes::from_file(std::string path, std::uint64_t offset, std::size_t size) {
-  constexpr std::uint64_t longest = INT64_MAX;  // of any file
+  constexpr std::uint64_t longest = INT64_MAX;  // maximum size of a file
   if (offset > longest || size > longest - offset)
     throw IoError(IoError::Kind::OutOfBounds, "no file reaches to " + format_byte_count(size) + " at offset " +
                                                   std::to_string(offset) + ", as asked for of '" + path + "'");
@@ -146,7 +146,7 @@ void Bytes::append(std::span<const std::byte> more) {
   copy_to({bigger.data_, size_});
   std::memcpy(bigger.data_ + size_, more.data(), more.size());
   bigger.size_ = total;
-  swap(bigger);  // `more` may be in the memory that goes only now
+  swap(bigger);  // last, because `more` may point into the memory that this releases
 }
 
 void Bytes::require_resident() const {

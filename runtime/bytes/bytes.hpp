@@ -21,21 +21,22 @@ namespace cox {
 
 class LazyAllocation;
 
-/// A host buffer: what uploads take and downloads give. Move-only; a moved-from Bytes is empty.
+/// A host buffer: the source of an upload, or the result of a download. Move-only; a moved-from Bytes is empty.
 ///
-/// Several Bytes may stand on one allocation (share, slice, split) without seeing each other's changes: a non-const
-/// access first copies the bytes, and only those, if anyone else stands on the allocation too, or if it must not be
-/// written to. To only look at shared bytes, look through a const reference (std::as_const).
+/// Several Bytes may share one allocation (share, slice, split) without seeing each other's changes (copy-on-write). A
+/// non-const access first copies the bytes of this object, and no others, if another Bytes shares the allocation or if
+/// the memory is read-only. To read shared bytes without a copy, use a const reference (std::as_const).
 ///
-/// Lazy bytes (from_file) are read into memory by the first access to their content, once for all who share them. That
-/// blocks, and throws IoError FileUnreadable, FileTooShort or OutOfHostMemory; the next access then tries again. size,
-/// share, slice and split read nothing; copy_to, to_vector, copy and BytesReader read, but keep nothing in memory.
+/// Lazy bytes (from_file) are read into memory by the first access to their content, once for all Bytes that share
+/// them. That access blocks, and throws IoError FileUnreadable, FileTooShort or OutOfHostMemory; the next access then
+/// tries again. size, share, slice and split read nothing. copy_to, to_vector, copy and BytesReader read, but keep
+/// nothing in memory.
 ///
-/// May be handed to any thread. Const calls of one Bytes may run side by side, and any calls of different Bytes that
-/// share an allocation. Who drops the last one gives the memory back, on that thread.
+/// May be moved between threads. Const calls on one Bytes may run concurrently, and so may any calls on different Bytes
+/// that share an allocation. The last Bytes of an allocation releases the memory, on the thread that destroys it.
 class Bytes {
  public:
-  /// What gives adopted memory back; must not throw.
+  /// Releases adopted memory; must not throw.
   using Release = void (*)(void* context) noexcept;
   /// Memory that Bytes allocates itself starts at a multiple of this.
   static constexpr std::size_t alignment = 64;
@@ -50,10 +51,10 @@ class Bytes {
     if (allocation_ != nullptr && allocation_->drop()) delete allocation_;
   }
 
-  // Making
+  // Creation
   // ---------------------------------------------------------------------------------------------------------------
 
-  /// `size` bytes whose content is not defined. Throws IoError OutOfHostMemory.
+  /// `size` bytes with undefined content. Throws IoError OutOfHostMemory.
   [[nodiscard]] static Bytes uninitialized(std::size_t size);
   /// `size` zero bytes. Throws IoError OutOfHostMemory.
   [[nodiscard]] static Bytes zeroed(std::size_t size);
@@ -69,47 +70,48 @@ class Bytes {
   [[nodiscard]] static Bytes copy_of(const std::vector<T>& data) {
     return copy_of(std::as_bytes(std::span<const T>(data)));
   }
-  /// Takes the vector over without copying its elements; its own alignment stays. Throws std::bad_alloc.
+  /// Takes ownership of the vector without copying its elements; they keep their alignment. Throws std::bad_alloc.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   [[nodiscard]] static Bytes from_vector(std::vector<T> data) {
     return from_allocation(std::make_unique<detail::VectorAllocation<T>>(std::move(data)));
   }
-  /// `size` bytes from `offset` of a file on, not read and not even looked for yet. Whether the file changes later is
-  /// up to the caller: what is read is what it has then. Throws IoError OutOfBounds if no file can reach that far.
+  /// `size` bytes of a file, starting at `offset`. The file is neither opened nor read yet. If it changes before the
+  /// bytes are read, the new content is read; it is up to the caller to avoid that. Throws IoError OutOfBounds if no
+  /// file can be that large.
   [[nodiscard]] static Bytes from_file(std::string path, std::uint64_t offset, std::size_t size);
-  /// Memory of a server, or any other owner; given back by its destructor. Null makes empty bytes.
+  /// Memory of a server or of another owner; the destructor of `allocation` releases it. Null makes empty bytes.
   [[nodiscard]] static Bytes from_allocation(std::unique_ptr<HostAllocation> allocation) noexcept;
-  /// Memory that others look at too: it is never written to. `keeper`, if there is one, is dropped with the last Bytes.
-  /// Throws std::bad_alloc.
+  /// Memory that is shared with other owners; it is never written to. `keeper`, if not null, is released with the last
+  /// Bytes. Throws std::bad_alloc.
   [[nodiscard]] static Bytes from_shared(std::shared_ptr<const void> keeper, std::span<const std::byte> data,
                                          AllocationProperty property = AllocationProperty::Other);
-  /// Owns `size` bytes at `data` from now on; calls `release(context)` once, when they are no longer needed. Throws
-  /// std::bad_alloc, after releasing.
+  /// Takes ownership of `size` bytes at `data`; calls `release(context)` once, when they are no longer used. Throws
+  /// std::bad_alloc, after calling `release`.
   [[nodiscard]] static Bytes adopt(std::byte* data, std::size_t size, void* context, Release release);
 
-  // Facts; none of them reads or allocates
+  // Properties; none of these calls reads or allocates
   // -------------------------------------------------------------------------------
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  /// Where the memory is from. Bytes that were copied before a change are Native, whatever they were.
+  /// Where the memory is from. Bytes that were copied for a write are Native, whatever they were before.
   [[nodiscard]] AllocationProperty property() const noexcept {
     return allocation_ == nullptr ? AllocationProperty::Native : allocation_->property();
   }
-  /// The content is in memory: const accesses neither block nor throw.
+  /// Whether the content is in memory: const accesses then neither block nor throw.
   [[nodiscard]] bool is_resident() const noexcept { return size_ == 0 || resident() != nullptr; }
-  /// Bytes that append can grow to in place; size() if the next change copies.
+  /// The size up to which append works in place; size() if the next write copies.
   [[nodiscard]] std::size_t capacity() const noexcept;
 
   // Content
   // --------------------------------------------------------------------------------------------------------------
 
-  /// Null if empty, unless the owner of the memory has it otherwise. Throws as the class says.
+  /// Null if empty, unless the owner of the memory provides an address. Throws as described above for the class.
   [[nodiscard]] const std::byte* data() const { return resident() != nullptr || size_ == 0 ? resident() : load(); }
-  /// For writing: copies if it must. Throws as the class says.
+  /// For writing; copies the bytes if necessary. Throws as described for the class.
   [[nodiscard]] std::byte* data() { return exclusive(AccessPolicy::AllowCopy); }
-  /// Throws also IoError WouldCopy, if that is the policy.
+  /// Also throws IoError WouldCopy if `policy` is ZeroCopy.
   [[nodiscard]] std::span<const std::byte> span(AccessPolicy policy = AccessPolicy::AllowCopy) const {
     if (policy == AccessPolicy::ZeroCopy) require_resident();
     return {data(), size_};
@@ -135,12 +137,13 @@ class Bytes {
     require_aligned(start, alignof(T));
     return {reinterpret_cast<T*>(start), size_ / sizeof(T)};
   }
-  /// Fills `destination` with the destination.size() bytes from `offset` on. Lazy bytes come straight from where they
-  /// are and stay there. Throws IoError OutOfBounds, and as the class says.
+  /// Fills `destination` with destination.size() bytes, starting at `offset`. Lazy bytes are read directly from their
+  /// source and stay lazy. Throws IoError OutOfBounds, and as described for the class.
   void copy_to(std::span<std::byte> destination, std::size_t offset = 0) const;
-  /// A copy of the bytes in memory of its own. Throws as the class says.
+  /// A copy of the bytes in newly allocated memory. Throws as described for the class.
   [[nodiscard]] Bytes copy() const;
-  /// A copy of the bytes as elements of T, whatever their alignment. Throws IoError ElementSize, and as the class says.
+  /// A copy of the bytes as elements of T, whatever their alignment. Throws IoError ElementSize, and as described for
+  /// the class.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::vector<T> to_vector() const {
@@ -149,8 +152,8 @@ class Bytes {
     copy_to(std::as_writable_bytes(std::span<T>(elements)));
     return elements;
   }
-  /// The vector of T that from_vector took, without copying; these bytes are empty then. Nothing, and no change, if the
-  /// memory is no such vector, or is shared, or this is a part of it.
+  /// Returns the vector of T that was passed to from_vector, without copying; these bytes are then empty. Returns
+  /// nullopt and changes nothing if the memory is no such vector or is shared, or if these bytes are only a part of it.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::optional<std::vector<T>> try_into_vector() && noexcept {
@@ -164,25 +167,25 @@ class Bytes {
   // Parts
   // ----------------------------------------------------------------------------------------------------------------
 
-  /// The same bytes once more, without copying.
+  /// Another Bytes for the same memory, without copying.
   [[nodiscard]] Bytes share() const noexcept {
     if (allocation_ != nullptr) allocation_->retain();
     return {allocation_, resident(), size_};
   }
-  /// `size` bytes from `offset` on, without copying; they keep the allocation alive. Those of lazy bytes are lazy and,
-  /// while the whole is not in memory, are read on their own. Throws IoError OutOfBounds; std::bad_alloc if lazy.
+  /// `size` bytes starting at `offset`, without copying; they keep the allocation alive. A slice of lazy bytes that are
+  /// not in memory is lazy as well, and is read separately. Throws IoError OutOfBounds; std::bad_alloc if lazy.
   [[nodiscard]] Bytes slice(std::size_t offset, std::size_t size) const;
-  /// The bytes before `offset`, and those from it on, as slice gives them; these bytes are empty then. Throws as slice;
-  /// then nothing has changed.
+  /// The slices before `offset` and from `offset` on; these bytes are then empty. Throws what slice throws; then
+  /// nothing has changed.
   [[nodiscard]] std::pair<Bytes, Bytes> split(std::size_t offset) &&;
 
   // Growth
   // ---------------------------------------------------------------------------------------------------------------
 
-  /// Makes capacity() at least `size`. Throws as the class says; then nothing has changed.
+  /// Makes capacity() at least `size`. Throws as described for the class; then nothing has changed.
   void reserve(std::size_t size);
-  /// Adds a copy of `more`, which may be part of these bytes, in amortised constant time a byte. Memory that must be
-  /// replaced for that becomes Native. Throws as the class says; then nothing has changed.
+  /// Appends a copy of `more`, which may be part of these bytes, in amortised constant time per byte. If the memory
+  /// must be replaced, the new memory is Native. Throws as described for the class; then nothing has changed.
   void append(std::span<const std::byte> more);
 
   void swap(Bytes& other) noexcept {
@@ -190,7 +193,7 @@ class Bytes {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
   }
-  /// Same size and content. Throws as the class says if the sizes are equal.
+  /// Same size and content. Throws as described for the class, only if the sizes are equal.
   friend bool operator==(const Bytes& a, const Bytes& b) {
     return a.size_ == b.size_ && (a.size_ == 0 || std::memcmp(a.data(), b.data(), a.size_) == 0);
   }
@@ -201,7 +204,7 @@ class Bytes {
   Bytes(HostAllocation* allocation, std::byte* data, std::size_t size) noexcept
       : allocation_(allocation), data_(data), size_(size) {}
 
-  /// Room for `capacity` bytes, but none of them yet. Throws IoError OutOfHostMemory.
+  /// Empty bytes with room for `capacity` bytes. Throws IoError OutOfHostMemory.
   [[nodiscard]] static Bytes with_capacity(std::size_t capacity);
 
   [[nodiscard]] std::byte* resident() const noexcept {
@@ -210,7 +213,7 @@ class Bytes {
   /// Precondition: not resident.
   [[nodiscard]] LazyAllocation& lazy() const noexcept;
   [[nodiscard]] std::byte* load() const;
-  /// The data if it may be written to where it is, else null.
+  /// The data if it can be written to in place, else null.
   [[nodiscard]] std::byte* writable() const noexcept {
     return allocation_ != nullptr && allocation_->is_writable() && allocation_->has_one_owner() ? resident() : nullptr;
   }
@@ -220,34 +223,35 @@ class Bytes {
   void require_whole_elements(std::size_t size) const;
   static void require_aligned(const std::byte* data, std::size_t multiple);
 
-  HostAllocation* allocation_ = nullptr;  // one of its references is ours
+  HostAllocation* allocation_ = nullptr;  // this object holds one of its references
   std::byte* data_ = nullptr;             // null: at the start of the allocation, which may be lazy
   std::size_t size_ = 0;
 };
 
-/// Copies Bytes out from front to back, part after part. Lazy ones come straight from their file, which stays open
-/// meanwhile, into the memory given: nothing else is allocated, and all parts are from one file even if another takes
-/// its name. One thread; the Bytes must outlive the reader and must not be written to meanwhile.
+/// Reads Bytes from front to back, in parts. Lazy bytes are read directly from their file into the memory of the
+/// caller, and no other memory is allocated. The file stays open during the lifetime of the reader: all parts are from
+/// the same file, even if another file takes its name. One thread; the Bytes must outlive the reader and must not be
+/// written to during its lifetime.
 class BytesReader {
  public:
   /// Opens the file of lazy bytes. Throws IoError FileUnreadable.
   explicit BytesReader(const Bytes& bytes);
   explicit BytesReader(const Bytes&&) = delete;
 
-  /// How many bytes are left.
+  /// The number of bytes that are left.
   [[nodiscard]] std::size_t remaining() const noexcept { return size_ - position_; }
   /// Fills `destination` with the next destination.size() bytes. Blocks while a file is read. Throws IoError
-  /// OutOfBounds if there are not so many left, FileUnreadable, FileTooShort; the position then stays, and the content
-  /// of `destination` is not defined.
+  /// OutOfBounds if fewer bytes are left, FileUnreadable, FileTooShort; the position is then unchanged, and the content
+  /// of `destination` is undefined.
   void read(std::span<std::byte> destination);
-  /// Passes over `count` bytes. Throws IoError OutOfBounds if there are not so many left.
+  /// Skips `count` bytes. Throws IoError OutOfBounds if fewer bytes are left.
   void skip(std::size_t count);
 
  private:
   void require_remaining(std::size_t count) const;
 
-  const std::byte* memory_;             // null if the bytes are lazy, or none
-  std::unique_ptr<ByteSource> source_;  // of lazy bytes
+  const std::byte* memory_;             // null if the bytes are lazy or empty
+  std::unique_ptr<ByteSource> source_;  // null unless the bytes are lazy
   std::size_t size_;
   std::size_t position_ = 0;
 };

@@ -18,18 +18,18 @@ namespace cox {
 
 namespace detail {
 
-/// A tensor in device memory as dense host bytes: which part of it is where.
+/// A tensor in device memory as dense host bytes: maps ranges of these bytes to parts of the tensor.
 class DeviceWindow {
  public:
-  /// Throws as plan_copy.
+  /// Throws what plan_copy throws.
   explicit DeviceWindow(CopyDescriptor tensor) : plan_(plan_copy(tensor)), binding_(std::move(tensor.binding)) {
     if (plan_.is_linear()) plan_ = {1, plan_.size(), plan_.size()};
   }
 
-  /// Host bytes.
+  /// The size of the tensor in host bytes.
   [[nodiscard]] std::size_t size() const noexcept { return plan_.size(); }
-  /// The least that a download can bring which has the `size` bytes from `offset` on: a part of one row, or whole rows.
-  /// Precondition: size > 0, and they are within this window.
+  /// Returns the smallest download that includes the `size` bytes starting at `offset`: a part of one row, or whole
+  /// rows. Precondition: size > 0, and the range is within this window.
   [[nodiscard]] CopyDescriptor part(std::size_t offset, std::size_t size) const {
     const std::size_t first = offset / plan_.row_bytes;
     const std::size_t rows = (offset + size - 1) / plan_.row_bytes - first + 1;
@@ -42,26 +42,27 @@ class DeviceWindow {
     binding.offset_end += room - begin - ((rows - 1) * plan_.pitch + width);
     return {std::move(binding), {rows, width}, {plan_.pitch, 1}, 1};
   }
-  /// How many bytes that download has before the first one that was asked for.
+  /// The number of bytes in that download before the first requested byte.
   [[nodiscard]] std::size_t surplus(std::size_t offset, std::size_t size) const noexcept {
     const std::size_t in_row = offset % plan_.row_bytes;
     return in_row + size <= plan_.row_bytes ? 0 : in_row;
   }
 
  private:
-  CopyPlan plan_;  // one row if it is dense
+  CopyPlan plan_;  // one row if the tensor is dense
   Binding binding_;
 };
 
 }  // namespace detail
 
-/// Memory of a device that comes to the host when it is first looked at. Keeps the memory alive, but is not counted as
-/// a handle. What is read is what the memory holds when the client's stream comes to the download. Reading blocks for
-/// it, and throws what ComputeClient::read throws; the next access then tries again. On a device thread: as
-/// ComputeClient::read, and not while a client thread reads the same bytes; on a thread that runs a stream's work
-/// never, it would wait for itself.
+/// Device memory that is downloaded to the host at the first access. Keeps the memory alive, but does not count as a
+/// handle. The content is what the memory holds when the client's stream reaches the download. The access blocks until
+/// the download has completed, and throws what ComputeClient::read throws; the next access then tries again. On a
+/// device thread the rules of ComputeClient::read apply, and no client thread may be reading the same bytes. Do not
+/// access it on a thread that runs stream work, because the thread would wait for itself.
 ///
-/// A part is downloaded on its own: of a dense tensor exactly that part, of a padded one the rows that it touches.
+/// A part of the bytes (slice) is downloaded separately. If the tensor is dense or the part lies in one row, exactly
+/// that part is downloaded, else the rows that contain it.
 ///
 /// Client: copyable, read_one_tensor(CopyDescriptor, site) -> Bytes.
 template <class Client>
@@ -69,7 +70,7 @@ class DeviceAllocation final : public LazyAllocation {
  public:
   using Site = std::source_location;
 
-  /// `client` is pinned to the stream that the reads belong to. Throws as plan_copy.
+  /// `client` is bound to the stream that the reads belong to. Throws what plan_copy throws.
   DeviceAllocation(Client client, CopyDescriptor tensor, Site site)
       : DeviceAllocation(std::make_shared<const Origin>(std::move(client), std::move(tensor), site)) {}
 
@@ -113,7 +114,7 @@ class DeviceAllocation final : public LazyAllocation {
 };
 
 /// The tensor as dense row-major bytes, downloaded at the first access: see DeviceAllocation. The download belongs to
-/// the stream that `client` has here. Does not block. Throws as plan_copy.
+/// the current stream of `client` at this call. Does not block. Throws what plan_copy throws.
 template <class Client>
 [[nodiscard]] Bytes lazy_bytes(Client client, CopyDescriptor tensor,
                                std::source_location site = std::source_location::current()) {

@@ -10,7 +10,8 @@
 
 namespace cox::detail {
 
-/// A range of a file. The file is open only while it is being read: thousands of these need no descriptors.
+/// A range of a file. The file is open only while it is being read, so that thousands of these objects hold no file
+/// descriptors.
 class FileAllocation final : public LazyAllocation {
  public:
   FileAllocation(FileSource::Path path, std::uint64_t offset, std::size_t size) noexcept

@@ -21,7 +21,7 @@ static_assert(sizeof(off_t) == 8, "offsets in files have 64 bits");
 
 int open_to_read(const char* path) noexcept {
   for (;;) {
-    // O_NONBLOCK: a FIFO must not hold us up until somebody writes to it. It means nothing to regular files.
+    // O_NONBLOCK: opening a FIFO must not block until it has a writer. The flag has no effect on regular files.
     const int file = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file >= 0 || errno != EINTR) return file;
   }

@@ -10,13 +10,13 @@
 
 namespace cox::detail {
 
-/// An open file, read from an offset on. It reads with pread: a file that got shorter is an error there, where a mapped
-/// one would end the process with SIGBUS.
+/// An open file, read from an offset on. Reads with pread: reading a file that was truncated is then an error, whereas
+/// access to a mapped one would end the process with SIGBUS.
 class FileSource final : public ByteSource {
  public:
   using Path = std::shared_ptr<const std::string>;
 
-  /// Opens the file; `size` is for the message only. Throws IoError FileUnreadable.
+  /// Opens the file; `size` is used only in the error message. Throws IoError FileUnreadable.
   FileSource(Path path, std::uint64_t offset, std::size_t size);
   ~FileSource() override;
 

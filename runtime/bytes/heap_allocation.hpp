@@ -7,13 +7,13 @@
 
 namespace cox::detail {
 
-/// Pageable memory. The object stands right before its bytes, in one allocation with them.
+/// Pageable memory. The object is placed directly before its bytes, in the same allocation.
 class HeapAllocation final : public HostAllocation {
  public:
   /// The bytes start at a multiple of this.
   static constexpr std::size_t alignment = 64;
 
-  /// `size` bytes whose content is not defined. Throws IoError OutOfHostMemory.
+  /// `size` bytes with undefined content. Throws IoError OutOfHostMemory.
   [[nodiscard]] static std::unique_ptr<HeapAllocation> of_size(std::size_t size);
 
   static void operator delete(void* memory) noexcept;

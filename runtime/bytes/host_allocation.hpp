@@ -9,10 +9,10 @@
 
 namespace cox {
 
-/// Host memory that Bytes stand on. A server that gives out memory of its own (pinned pages, say) derives a class from
-/// this whose destructor takes the memory back, and hands it to Bytes::from_allocation. Several Bytes may stand on one
-/// allocation; whoever drops the last of them destroys it, once, on that thread: the destructor must be ready for any
-/// thread, must not throw and should not block.
+/// The host memory of one or more Bytes. A server that provides memory of its own (for example page-locked memory)
+/// derives a class from this one, whose destructor returns the memory to the server, and passes an object of it to
+/// Bytes::from_allocation. Several Bytes may share one allocation. It is destroyed once, together with the last of them
+/// and on the same thread: the destructor may run on any thread, must not throw and should not block.
 class HostAllocation {
  public:
   HostAllocation(const HostAllocation&) = delete;
@@ -22,19 +22,20 @@ class HostAllocation {
   [[nodiscard]] AllocationProperty property() const noexcept { return property_; }
   /// In bytes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// False for memory that must stay as it is: writing to such bytes always copies them first.
+  /// False for read-only memory: a write to such bytes always copies them first.
   [[nodiscard]] bool is_writable() const noexcept { return writable_; }
-  /// The first byte; null while the content is not in memory. Once set it stays. Any thread.
+  /// The first byte; null while the content is not in memory. Once set, it does not change. Any thread.
   [[nodiscard]] std::byte* data() const noexcept {
-    // Acquire pairs with the release in publish: what was read into the memory is visible.
+    // Acquire pairs with the release in publish: the content that was read into the memory is visible.
     return data_.load(std::memory_order_acquire);
   }
 
  protected:
-  /// Memory that is there, and stays for the life of this object. Its start may be null only if it has no size.
+  /// Memory with content, valid for the lifetime of this object. Its address may be null only if its size is 0.
   HostAllocation(AllocationProperty property, std::span<std::byte> memory) noexcept
       : HostAllocation(property, memory.data(), memory.size(), true) {}
-  /// As above, for memory that must not be written to.
+  /// Read-only memory with content, valid for the lifetime of this object. Its address may be null only if its size is
+  /// 0.
   HostAllocation(AllocationProperty property, std::span<const std::byte> memory) noexcept
       : HostAllocation(property, const_cast<std::byte*>(memory.data()), memory.size(), false) {}
 
@@ -45,18 +46,18 @@ class HostAllocation {
   HostAllocation(AllocationProperty property, std::byte* data, std::size_t size, bool writable) noexcept
       : data_(data), size_(size), property_(property), writable_(writable) {}
 
-  /// The content is in memory from now on, at `data`.
+  /// Sets the address of the content, which is in memory from now on. The release pairs with the acquire in data().
   void publish(std::byte* data) noexcept { data_.store(data, std::memory_order_release); }
 
   void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
-  /// True for the last reference; who held it must then destroy the allocation.
+  /// Returns true for the last reference; the caller must then destroy the allocation.
   [[nodiscard]] bool drop() noexcept {
-    // Release: what this owner did with the memory is visible to whoever destroys or overwrites it; acquire, in the one
-    // that destroys.
+    // Release: the accesses of this owner are visible to the thread that destroys or overwrites the memory. It pairs
+    // with the acquire of the last drop, whose caller destroys the memory, and with the acquire in has_one_owner.
     return references_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
   [[nodiscard]] bool has_one_owner() const noexcept {
-    // Acquire pairs with the release in drop: the last other owner has finished reading.
+    // Acquire pairs with the release in drop: all former owners have finished reading.
     return references_.load(std::memory_order_acquire) == 1;
   }
 

@@ -9,16 +9,17 @@
 
 namespace cox {
 
-/// Bytes that are elsewhere, in a file or on a device, and come into memory when they are first looked at. Any thread.
+/// Bytes in a file or on a device, which are read into memory at the first access. Any thread.
 class LazyAllocation : public HostAllocation {
  public:
-  /// The content in memory: the first call reads it, the others wait for that one and share what it read. Blocks.
-  /// Throws IoError OutOfHostMemory and what the source throws; the next call then tries again. Never null, unless the
-  /// size is 0.
+  /// Returns the content in memory. The first call reads it; concurrent calls wait for the first one and share its
+  /// result. Blocks. Throws IoError OutOfHostMemory and what the source throws; the next call then tries again. Never
+  /// null, unless the size is 0.
   std::byte* load();
   /// Opens the content for reads that bypass load. May block. Throws IoError.
   [[nodiscard]] virtual std::unique_ptr<ByteSource> open() const = 0;
-  /// A range of this one that is read on its own. Throws std::bad_alloc only. Precondition: it is within this one.
+  /// Returns a range of this allocation that is read separately. Throws std::bad_alloc only. Precondition: the range is
+  /// within this allocation.
   [[nodiscard]] virtual std::unique_ptr<LazyAllocation> window(std::size_t offset, std::size_t size) const = 0;
 
  protected:

@@ -9,7 +9,7 @@
 
 namespace cox::detail {
 
-/// Memory that others look at too, so that nobody may write to it, for as long as `keeper` is kept.
+/// Memory that is shared with other owners and therefore read-only. `keeper` keeps it alive.
 class SharedAllocation final : public HostAllocation {
  public:
   SharedAllocation(std::shared_ptr<const void> keeper, std::span<const std::byte> memory,

@@ -6,8 +6,8 @@
 
 namespace cox {
 
-/// Host bytes on their way into a tensor of device memory. Those of a file are read, part after part, when the stream
-/// comes to them; what fails then joins the stream's errors, and the tensor's content is not defined.
+/// An upload of host bytes to a tensor in device memory. Bytes of a file are read in parts when the stream reaches the
+/// upload. If that fails, the failure is added to the stream's errors, and the content of the tensor is undefined.
 struct Upload {
   CopyDescriptor destination;
   Bytes source;

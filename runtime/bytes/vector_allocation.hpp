@@ -8,7 +8,7 @@
 
 namespace cox::detail {
 
-/// The memory of a vector. Moving a vector leaves its elements where they are, so the base may look at them first.
+/// The memory of a vector. Moving a vector does not move its elements, so the base class may take their address first.
 template <class T>
 class VectorAllocation final : public HostAllocation {
  public:
@@ -16,7 +16,7 @@ class VectorAllocation final : public HostAllocation {
       : HostAllocation(AllocationProperty::Native, std::as_writable_bytes(std::span<T>(elements))),
         elements_(std::move(elements)) {}
 
-  /// The vector; this allocation must not be looked at again.
+  /// Moves the vector out; this allocation must not be accessed afterwards.
   [[nodiscard]] std::vector<T> take() noexcept { return std::move(elements_); }
 
  private:

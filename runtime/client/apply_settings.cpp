@@ -27,7 +27,7 @@ bool log_is_wanted(const Settings& settings) {
          });
 }
 
-// The key of a subsystem's level is its name after "cox".
+// The key of a subsystem's log level: "log" followed by the subsystem's name without "cox".
 std::optional<LogLevel> own_level(const Settings& settings, LogSubsystem subsystem) {
   const std::string_view name = to_string(subsystem);
   const std::string key = "log" + std::string(name.substr(name.find('.')));
@@ -38,7 +38,7 @@ std::optional<LogLevel> own_level(const Settings& settings, LogSubsystem subsyst
 void start_log(const Settings& settings) {
   try {
     LogOptions options = log_options(settings);
-    // Profiles go to the log as infos: who asks for them wants to see them.
+    // Profiles are logged at level info: enable that level if profiles are requested.
     auto& runtime_level = options.own_levels[static_cast<std::size_t>(LogSubsystem::Runtime)];
     if (profiles_are_wanted(settings) && !runtime_level) runtime_level = std::min(options.level, LogLevel::Info);
     (void)log::start_if_stopped(std::move(options));
@@ -59,7 +59,7 @@ void log_what_is_given(const Settings& settings) {
       });
 }
 
-// Once: what the program starts or stops afterwards is its own affair.
+// Starts a trace once only: it does not override traces that the program starts or stops afterwards.
 void start_trace(const Settings& settings) {
   static bool started = false;  // guarded by the mutex of apply_settings()
   const auto path = settings.get<std::string>("trace.file");
@@ -111,7 +111,7 @@ DeviceThreadOptions default_device_thread_options(const Settings& settings) {
   options.queue_capacity = settings.get<std::uint64_t>("device_thread.queue_capacity");
   options.queue_policy = settings.get<QueuePolicy>("device_thread.queue_policy");
   options.spin = settings.get<std::chrono::nanoseconds>("device_thread.spin");
-  // Rounded up: less than a millisecond is not never.
+  // Rounded up: a threshold below a millisecond must not become 0, which disables the reports.
   options.stall_threshold = std::chrono::ceil<std::chrono::milliseconds>(
       settings.get<std::chrono::nanoseconds>("device_thread.stall_threshold"));
   options.histograms = settings.get<bool>("device_thread.histograms");

@@ -10,7 +10,7 @@ namespace {
 using State = CaptureState::State;
 using Call = CaptureState::Call;
 
-// The one call that each state waits for, and where it leads to.
+// The one call that is valid in each state, and the state that follows it.
 struct Step {
   Call expected;
   State next;

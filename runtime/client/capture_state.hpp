@@ -10,8 +10,8 @@
 
 namespace cox {
 
-/// How far one stream is with the capture of a graph. A call out of order throws ServerError Graph, which says which
-/// call, what the stream is doing and what is expected, and changes nothing. Device thread only; does not block.
+/// The capture state of one stream. A call that is out of order throws ServerError Graph, which names the call, the
+/// state of the stream and the expected call, and changes nothing. Device thread only; does not block.
 ///
 ///     NoCapture --graph_prepare--> Prepare --graph_start_capture--> Capture --graph_stop_capture--> NoCapture
 class CaptureState {
@@ -27,13 +27,13 @@ class CaptureState {
 
   [[nodiscard]] const Location& location() const noexcept { return location_; }
   [[nodiscard]] State state() const noexcept { return state_; }
-  /// Work of the stream is recorded, not run.
+  /// Whether work of the stream is recorded instead of run.
   [[nodiscard]] bool capturing() const noexcept { return state_ == State::Capture; }
 
-  /// Whether `call` is the next one. Throws ServerError Graph if not. For a server that has to do things that may fail
-  /// before the call counts.
+  /// Throws ServerError Graph if `call` is not valid in the current state. For a server that must do work that may fail
+  /// before it calls advance().
   void require(Call call, std::source_location site = std::source_location::current()) const;
-  /// The call has been made. Throws as require().
+  /// Changes to the state that follows `call`. Throws as require().
   void advance(Call call, std::source_location site = std::source_location::current());
 
  private:

@@ -34,34 +34,35 @@
 
 namespace cox {
 
-/// The way to one device. Cheap to copy; every copy may be used from any thread. Work belongs to the stream of the
-/// calling thread (StreamId::current()), unless set_stream pins the client to one: work of one stream runs in order,
-/// work of different streams may overlap, and where it shares a buffer the later one waits for exactly what it must.
+/// A client of one device. Inexpensive to copy; every copy may be used from any thread. Work belongs to the stream of
+/// the calling thread (StreamId::current()), unless set_stream pins the client to another. Work of one stream runs in
+/// order. Work of different streams may overlap, except that work that shares a buffer with earlier work of another
+/// stream waits for exactly the accesses that conflict.
 ///
-/// create*, empty*, write and launch hand the device thread one closure and return: they wait neither for it nor for
-/// the device. What is wrong with the arguments of create* and empty* as such (sizes that do not fit together) is
-/// thrown by the call itself; any later failure, and all that is wrong with a write or a launch, is kept with the
-/// stream and thrown, as ServerError Unhealthy with the first cause first, by the next read, sync or flush on that
-/// stream, whatever futures are dropped (L12). Every call throws CallError Closed once the device is being shut down
-/// (L4).
+/// create*, empty*, write and launch submit one closure to the device thread and return: they wait neither for the
+/// closure nor for the device. Invalid arguments of create* and empty* (such as sizes that do not match) are thrown by
+/// the call itself. Any later failure, and every failure of a write or a launch, is kept with the stream. The next
+/// read, sync or flush on that stream throws it as ServerError Unhealthy with the first cause first, even if futures
+/// were dropped (L12). Every call throws CallError Closed once the shutdown of the device has begun (L4).
 ///
-/// HandleTemplate is DeviceHandle (own device thread) or InlineDeviceHandle (the caller's thread, for debugging).
+/// HandleTemplate is DeviceHandle (a device thread of its own) or InlineDeviceHandle (the caller's thread, for
+/// debugging).
 ///
-/// What it does together with the clients of other devices: CollectiveCalls.
+/// For operations that involve clients of other devices see CollectiveCalls.
 template <ComputeServer Server, template <class> class HandleTemplate = DeviceHandle>
 class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, HandleTemplate>> {
  public:
   using Kernel = typename Server::Kernel;
   using Site = std::source_location;
 
-  /// Applies the settings, then finds the device's server or builds it on the device's thread. Blocks for that the
-  /// first time; throws what its constructor threw, and ConfigError.
+  /// Applies the settings, then finds the device's server or builds it on the device's thread. Blocks while the server
+  /// is built; throws what its constructor threw, and ConfigError.
   [[nodiscard]] static ComputeClient load(DeviceId device, Site site = Site::current()) {
     apply_settings();
     return ComputeClient(HandleTemplate<Server>::get(device, site));
   }
-  /// Applies the settings, then registers a ready server. Blocks for that; throws CallError AlreadyRegistered if the
-  /// device has one, and ConfigError.
+  /// Applies the settings, then registers an existing server. Blocks until it is registered; throws CallError
+  /// AlreadyRegistered if the device has one, and ConfigError.
   [[nodiscard]] static ComputeClient init(DeviceId device, Server server, Site site = Site::current()) {
     apply_settings();
     return ComputeClient(HandleTemplate<Server>::insert(device, std::move(server), site));
@@ -81,18 +82,19 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   [[nodiscard]] std::vector<DeviceId> enumerate_all_devices() const { return Server::enumerate_all_devices(); }
   [[nodiscard]] std::size_t device_count(std::uint16_t type) const { return Server::enumerate_devices(type).size(); }
   [[nodiscard]] std::size_t device_count_total() const { return Server::enumerate_all_devices().size(); }
-  /// As cox::io_optimized_vector_sizes, for this device.
+  /// The result of cox::io_optimized_vector_sizes for this device.
   [[nodiscard]] VectorSizes io_optimized_vector_sizes(std::size_t elem_size, Site site = Site::current()) const {
     return cox::io_optimized_vector_sizes(utilities_->properties.hardware, elem_size, site);
   }
   /// Whether calls run on the caller's thread.
   [[nodiscard]] static constexpr bool is_blocking() noexcept { return HandleTemplate<Server>::is_blocking(); }
-  /// The handle to the device thread itself, for its statistics and for other services.
+  /// The handle of the device thread, for its statistics and for other services.
   [[nodiscard]] const HandleTemplate<Server>& device_handle() const noexcept { return device_; }
 
   /// The stream that this client's calls on this thread belong to.
   [[nodiscard]] StreamId stream_id() const noexcept { return stream_ ? *stream_ : StreamId::current(); }
-  /// Pins this client, not its copies, to a stream. Not while another thread uses this very object.
+  /// Pins this client, but not its existing copies, to a stream. Must not be called while another thread uses this
+  /// object.
   void set_stream(StreamId stream) noexcept { stream_ = stream; }
 
   // Allocation and upload
@@ -107,13 +109,13 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   [[nodiscard]] Handle create_from_slice(std::span<T> data, Site site = Site::current()) const {
     return create_from_slice(std::as_bytes(data), site);
   }
-  /// New memory with the content of `data`, which is given back once the device has it.
+  /// New memory with the content of `data`, which is released once the device has copied it.
   [[nodiscard]] Handle create(Bytes data, Site site = Site::current()) const {
     auto descriptor = MemoryLayoutDescriptor::contiguous({data.size()}, 1);
     return std::move(create_one(std::move(descriptor), std::move(data), site).memory);
   }
-  /// A new tensor, laid out as the device likes it (see PitchedLayoutPolicy), from dense row-major `data`. Throws
-  /// IoError SizeMismatch unless `data` has as many bytes as the shape needs.
+  /// A new tensor with the layout that the device prefers (see PitchedLayoutPolicy), from dense row-major `data`.
+  /// Throws IoError SizeMismatch unless `data` has as many bytes as the shape needs.
   [[nodiscard]] MemoryLayout create_tensor(Bytes data, Shape shape, std::size_t elem_size,
                                            Site site = Site::current()) const {
     return create_one(MemoryLayoutDescriptor::optimized(std::move(shape), elem_size), std::move(data), site);
@@ -128,16 +130,16 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   [[nodiscard]] SmallVector<MemoryLayout, 1> create_tensors_from_slices(
       const std::vector<std::pair<MemoryLayoutDescriptor, std::span<const std::byte>>>& tensors,
       Site site = Site::current()) const;
-  /// As create_from_slice, by way of staging memory: the upload itself is then one direct copy. Blocks for the device
+  /// As create_from_slice, through staging memory: the upload itself is then one direct copy. Blocks for the device
   /// thread.
   [[nodiscard]] Handle create_from_slice_pinned(std::span<const std::byte> data, Site site = Site::current()) const {
     return create(staged(data, site), site);
   }
-  /// As create_tensors_from_slices, by way of staging memory. Blocks for the device thread.
+  /// As create_tensors_from_slices, through staging memory. Blocks for the device thread.
   [[nodiscard]] SmallVector<MemoryLayout, 1> create_tensors_from_slices_pinned(
       const std::vector<std::pair<MemoryLayoutDescriptor, std::span<const std::byte>>>& tensors,
       Site site = Site::current()) const;
-  /// New memory whose content is not defined.
+  /// New memory with undefined content.
   [[nodiscard]] Handle empty(std::size_t size, Site site = Site::current()) const {
     return std::move(empty_one(MemoryLayoutDescriptor::contiguous({size}, 1), site).memory);
   }
@@ -152,7 +154,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return std::move(layout.parts);
   }
   /// Overwrites the memory of the handle in place. The sizes must be equal. Does not block, and throws nothing about
-  /// the arguments: like every failure of a write, a size that does not fit (IoError SizeMismatch) is the stream's.
+  /// the arguments: like every failure of a write, a size mismatch (IoError SizeMismatch) joins the stream's errors.
   void write(const Handle& handle, Bytes data, Site site = Site::current()) const {
     write_tensor(handle.copy_descriptor({handle.size_in_used()}, {1}, 1), std::move(data), site);
   }
@@ -165,8 +167,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     });
   }
 
-  /// The allocation is good from here on in the order of the stream, whatever has failed on it (L14): the caller's word
-  /// that its contents may be used as they are. Does not block. Fails as write does.
+  /// Declares the allocation valid from here on in stream order, even if operations on it have failed (L14): the caller
+  /// asserts that its contents may be used as they are. Does not block. Fails as write does.
   void accept(const Handle& handle, Site site = Site::current()) const {
     submit(site, "accept",
            [binding = handle.binding()](Server& server, const Caller& caller) { server.accept(binding, caller); });
@@ -175,19 +177,19 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   // Staging
   // ------------------------------------------------------------------------------------------------------------
 
-  /// Host buffers that the device copies from directly, of these sizes, content not defined; zeroed heap memory where
-  /// the server has none left. Blocks for the device thread.
+  /// Host buffers of these sizes that the device copies from directly, with undefined content; zeroed heap memory if
+  /// the server has no staging memory left. Blocks for the device thread.
   [[nodiscard]] std::vector<Bytes> reserve_staging(std::span<const std::size_t> sizes,
                                                    Site site = Site::current()) const;
-  /// Replaces the buffers by staging memory with the same content, copied on this thread: those of files and, unless
-  /// `file_only`, those in pageable memory. Where the server has none left they stay as they are. Blocks for the device
-  /// thread, and while files are read; throws IoError FileUnreadable, FileTooShort.
+  /// Replaces buffers by staging memory with the same content, copied on this thread: buffers of files and, unless
+  /// `file_only`, buffers in pageable memory. If the server has no staging memory left, the buffers are unchanged.
+  /// Blocks for the device thread, and while files are read; throws IoError FileUnreadable, FileTooShort.
   void staging(std::span<Bytes> buffers, bool file_only = false, Site site = Site::current()) const;
 
   // Download
   // -----------------------------------------------------------------------------------------------------------
 
-  /// The bytes of each handle's window, padding included, as they are when the stream comes to it. Does not block.
+  /// The bytes of each handle's window, padding included, read in stream order. Does not block.
   [[nodiscard]] Future<std::vector<Bytes>> read_async(std::span<const Handle> handles,
                                                       Site site = Site::current()) const {
     return submit_read(whole(handles), site);
@@ -196,15 +198,16 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                                                       Site site = Site::current()) const {
     return submit_read(whole(handles), site);
   }
-  /// Completes any Asio token with (std::exception_ptr, std::vector<Bytes>). What read_async throws without a token
-  /// completes it, too: a coroutine gets it thrown at its co_await. So do all overloads with a token.
+  /// Completes any Asio token with (std::exception_ptr, std::vector<Bytes>). An exception that read_async without a
+  /// token would throw completes the token instead: a coroutine catches it at its co_await. All overloads with a token
+  /// do so.
   template <class CompletionToken>
     requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
   auto read_async(std::span<const Handle> handles, CompletionToken&& token, Site site = Site::current()) const {
     return Future<std::vector<Bytes>>::start_async([&] { return submit_read(whole(handles), site); },
                                                    std::forward<CompletionToken>(token));
   }
-  /// As read_async; blocks for the result. In a task of this server itself: CallError WouldDeadlock (L10).
+  /// As read_async; blocks for the result. Throws CallError WouldDeadlock in a task of this server itself (L10).
   [[nodiscard]] std::vector<Bytes> read(std::span<const Handle> handles, Site site = Site::current()) const {
     return blocking_read(whole(handles), site);
   }
@@ -214,8 +217,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   [[nodiscard]] Bytes read_one(const Handle& handle, Site site = Site::current()) const {
     return std::move(blocking_read(whole({&handle, 1}), site).front());
   }
-  /// Dense row-major bytes of each tensor; strides must be row-major with padding of the last dimension only, as every
-  /// layout of this client is. Does not block.
+  /// Dense row-major bytes of each tensor. Strides must be row-major with padding of the last dimension only, as in
+  /// every layout that this client creates. Does not block.
   [[nodiscard]] Future<std::vector<Bytes>> read_tensor_async(std::vector<CopyDescriptor> tensors,
                                                              Site site = Site::current()) const {
     return submit_read(moved(std::move(tensors)), site);
@@ -236,7 +239,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     downloads.push_back(std::move(tensor));
     return std::move(blocking_read(std::move(downloads), site).front());
   }
-  /// As read_tensor_async, of one: the vector has one element.
+  /// As read_tensor_async, for one tensor: the vector has one element.
   [[nodiscard]] Future<std::vector<Bytes>> read_one_tensor_async(CopyDescriptor tensor,
                                                                  Site site = Site::current()) const {
     Downloads downloads;
@@ -249,8 +252,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return Future<std::vector<Bytes>>::start_async([&] { return read_one_tensor_async(std::move(tensor), site); },
                                                    std::forward<CompletionToken>(token));
   }
-  /// Bytes that are downloaded when they are first looked at, with what the memory holds then: see DeviceAllocation.
-  /// Their property is Device. Does not block; throws as a read would for a tensor that makes no sense.
+  /// Bytes that are downloaded at the first access, with the contents that the memory has then: see DeviceAllocation.
+  /// Their property is Device. Does not block; throws as a read would for an invalid tensor.
   [[nodiscard]] Bytes read_lazy(const Handle& handle, Site site = Site::current()) const {
     return read_lazy(handle.copy_descriptor({handle.size_in_used()}, {1}, 1), site);
   }
@@ -258,8 +261,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return lazy_bytes(*this, std::move(tensor), site);
   }
 
-  /// The storage itself, which stays as long as the result lives. What the device does with it meanwhile is up to the
-  /// caller: sync first. Blocks for the device thread. Throws IoError.
+  /// The storage itself, which is kept as long as the result lives. Access to it is not synchronised with the work of
+  /// the device: call sync() first. Blocks for the device thread. Throws IoError.
   [[nodiscard]] ManagedResource<typename Server::Resource> get_resource(const Handle& handle,
                                                                         Site site = Site::current()) const {
     return {device_.submit_blocking([binding = handle.binding(), caller = Caller{stream_id(), site}](
@@ -271,11 +274,11 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   // Work
   // ---------------------------------------------------------------------------------------------------------------
 
-  /// Queues the kernel on the stream. A static count with a zero extent is no work at all. The first launch of a kernel
-  /// that must be compiled blocks for that; its failure is the launch's. From profile level basic on
-  /// (setting profiling.level) it blocks for the device thread, and the time of the kernel is taken.
-  /// The kernel is copied, or moved, once, to its place in the queue; so are arguments that are an rvalue. `mode` is
-  /// for host kernels; a CUDA kernel runs as it was compiled.
+  /// Queues the kernel on the stream. A launch with a static count of which an extent is zero does nothing. The first
+  /// launch of a kernel that must be compiled blocks for the compilation, whose failure becomes a failure of the
+  /// launch. From profile level basic on (setting profiling.level) a launch blocks for the device thread, and the
+  /// duration of the kernel is measured. The kernel is copied or moved once, into its slot in the queue; so are
+  /// arguments passed as an rvalue. `mode` is for host kernels; a CUDA kernel runs as it was compiled.
   template <class K = Kernel>
     requires std::convertible_to<K&&, Kernel>
   void launch(K&& kernel, CubeCount count, KernelArguments&& arguments, ExecutionMode mode = ExecutionMode::Checked,
@@ -297,8 +300,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
               ExecutionMode mode = ExecutionMode::Checked, Site site = Site::current()) const {
     launch(std::forward<K>(kernel), std::move(count), KernelArguments(arguments), mode, site);
   }
-  /// As launch, in mode Unchecked, or as the setting compilation.check_mode says: access of a host kernel beyond a
-  /// buffer is undefined behaviour. For CUDA kernels the same as launch.
+  /// As launch, in mode Unchecked unless the setting compilation.check_mode selects another mode. In mode Unchecked,
+  /// access of a host kernel beyond a buffer is undefined behaviour. For CUDA kernels the same as launch.
   template <class K = Kernel>
     requires std::convertible_to<K&&, Kernel>
   void launch_unchecked(K&& kernel, CubeCount count, KernelArguments&& arguments, Site site = Site::current()) const {
@@ -311,11 +314,11 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                         Site site = Site::current()) const {
     launch_unchecked(std::forward<K>(kernel), std::move(count), KernelArguments(arguments), site);
   }
-  /// Calls `f()` on the device thread, nobody else's calls in between, and takes how long the device works on what it
-  /// queues on this stream. Profiles nest. Returns what `f` returns and the duration, or the duration alone if that is
-  /// void; rethrows what `f` threw. Failures of the work in between are the duration's (ProfileError), not the
-  /// stream's; they are the stream's if the duration is dropped untaken, or `f` threw. Blocks for the device thread,
-  /// not for the work. Throws ServerError Graph in a capture.
+  /// Calls `f()` on the device thread without calls of other clients in between, and measures how long the device works
+  /// on what `f` queues on this stream. Profiles nest. Returns the result of `f` and the duration, or only the duration
+  /// if `f` returns void; rethrows what `f` threw. Failures of the profiled work are reported by the duration
+  /// (ProfileError) instead of the stream; they stay with the stream if the duration is dropped before its result is
+  /// taken, or if `f` threw. Blocks for the device thread, not for the work. Throws ServerError Graph in a capture.
   template <class F>
   auto profile(F&& f, Site site = Site::current()) const {
     return measure(std::forward<F>(f), ProfileFailures::OfProfile, site);
@@ -324,26 +327,27 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   // Graphs
   // -------------------------------------------------------------------------------------------------------------
 
-  /// The stream's work from here to graph_start_capture is a rehearsal: it runs as ever, and the memory that it takes
-  /// is what the capture will find. Blocks for the device thread. Throws ServerError: Graph if the stream is on the way
-  /// to a graph already, Unhealthy for failures of earlier work.
+  /// Begins the warm-up of a capture: the stream's work from here to graph_start_capture runs as usual, and the memory
+  /// that it uses is kept for the capture. Blocks for the device thread. Throws ServerError: Graph if the stream is
+  /// already preparing or capturing a graph, Unhealthy for failures of earlier work.
   void graph_prepare(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.graph_prepare(caller); },
                             site);
   }
-  /// The stream's work from here to graph_stop_capture is recorded and not run: launches, writes and allocations; also
-  /// collectives and transfers, which every replay asks for anew, in their place between the rest: the other ranks
-  /// replay them, too, or ask for the same. Read, sync, flush and profile are ServerError Graph meanwhile, and so is
-  /// memory that only growth of the pool could give. On other streams, uses of memory that the capture writes are
-  /// ServerError Graph until it ends. A launch with a dynamic cube count is recorded by host devices, and every replay
-  /// reads the count anew; on CUDA devices it fails the capture, since a graph of the driver has a fixed count. Blocks
-  /// for the device thread. Throws as graph_prepare.
+  /// Begins the capture: the stream's work from here to graph_stop_capture is recorded instead of run. Launches, writes
+  /// and allocations can be recorded, and also collectives and transfers: every replay submits these anew, in order
+  /// with the rest of the work, and the other ranks must replay them too or submit the same operations.
+  /// During the capture read, sync, flush and profile fail with ServerError Graph, and so does an allocation that would
+  /// need growth of the pool. On other streams, uses of memory that the capture writes fail with ServerError Graph
+  /// until it ends. A launch with a dynamic cube count is recorded by host devices, and every replay reads the count
+  /// anew; on CUDA devices it fails the capture, since a graph of the driver has a fixed count. Blocks for the device
+  /// thread. Throws as graph_prepare.
   void graph_start_capture(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.begin_capture(caller); },
                             site);
   }
-  /// Ends the capture, whatever came of it. The graph keeps all memory that its work touches: handles stay good between
-  /// replays and may be dropped. Blocks for the device thread. Throws ServerError Graph, with what failed in the
+  /// Ends the capture, even if it failed. The graph keeps all memory that its work touches: handles stay valid between
+  /// replays and may be dropped. Blocks for the device thread. Throws ServerError Graph, with the failure of the
   /// capture as its cause.
   [[nodiscard]] Graph<ComputeClient> graph_stop_capture(Site site = Site::current()) const {
     ComputeClient self = *this;
@@ -353,16 +357,17 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return {self, graph, site};
   }
 
-  // Meeting the device
+  // Synchronisation, memory pools and exclusive access
   // ---------------------------------------------------------------------------------------------------
 
-  /// Throws the stream's failures known so far. Blocks for the device thread, not for work that still runs.
+  /// Throws the failures of the stream that are known so far. Blocks for the device thread, not for work that still
+  /// runs.
   void flush(Site site = Site::current()) const {
     device_.submit_blocking([caller = Caller{stream_id(), site}](Server& server) { server.flush(caller); }, site);
   }
-  /// Completes when all work of the stream so far is done, the collectives and transfers that were asked for on it
-  /// included (L15); the table of measured launches is in the log by then. Does not block, nor does the stream: what is
-  /// queued behind it does not wait for these collectives. A thread that drives several ranks submits for all of them
+  /// Completes when all work of the stream so far is complete, including the collectives and transfers that were
+  /// submitted on it (L15); the table of measured launches has then been logged. Does not block. Later work of the
+  /// stream does not wait for these collectives either. A thread that drives several ranks must submit for all of them
   /// before it waits for one: see sync_all().
   [[nodiscard]] Future<void> sync(Site site = Site::current()) const {
     Promise<void> promise(utilities_->completion_thread);
@@ -380,45 +385,46 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   auto sync(CompletionToken&& token, Site site = Site::current()) const {
     return Future<void>::start_async([&] { return sync(site); }, std::forward<CompletionToken>(token));
   }
-  /// For a helper whose client is pinned to a stream of its own: failures of the collectives and transfers that are
-  /// queued on that stream from now on, and of work that cannot be queued there, are failures of `stream`, too, and of
-  /// all others that this was called for. The next blocking call on each of them throws a failure, once; if a future of
-  /// the helper's stream delivers it first, none of them does (L12). A capture on `stream` fails with ServerError
-  /// Graph: it cannot record work of another stream. Does not block.
+  /// For a helper whose client is pinned to a stream of its own. From now on, failures of collectives and transfers
+  /// that are queued on that stream, and of work that cannot be queued there, are also failures of `stream`, and of all
+  /// other streams for which this was called. The next blocking call on each of them throws a failure once; if a future
+  /// of the helper's stream delivers it first, none of them does (L12). A capture on `stream` fails with ServerError
+  /// Graph, since it cannot record work of another stream. Does not block.
   void report_failures_to(StreamId stream, Site site = Site::current()) const {
     submit(site, "report_failures_to",
            [stream](Server& server, const Caller& caller) { server.report_failures_to(stream, caller); });
   }
-  /// What is queued on this client's stream from now on is on behalf of no other stream. Does not block.
+  /// Ends report_failures_to: failures of work that is queued on this client's stream from now on are reported to no
+  /// other stream. Does not block.
   void end_failure_reports(Site site = Site::current()) const {
     submit(site, "end_failure_reports",
            [](Server& server, const Caller& caller) { server.report_failures_to(std::nullopt, caller); });
   }
-  /// The memory of the whole device. Blocks for the device thread. Throws ServerError Unhealthy while the stream has
-  /// failures that no read, sync or flush has taken yet.
+  /// The memory usage of the whole device. Blocks for the device thread. Throws ServerError Unhealthy while the stream
+  /// has failures that no read, sync or flush has thrown yet.
   [[nodiscard]] MemoryUsage memory_usage(Site site = Site::current()) const {
     return device_.submit_blocking(
         [caller = Caller{stream_id(), site}](Server& server) { return server.memory_usage(caller); }, site);
   }
-  /// Where the memory of the whole device is, by the lines that asked for it. Blocks for the device thread, which
-  /// visits every allocation.
+  /// How the memory of the whole device is used, by the source lines that allocated it. Blocks for the device thread,
+  /// which visits every allocation. Throws as memory_usage.
   [[nodiscard]] MemoryReport memory_report(Site site = Site::current()) const {
     return device_.submit_blocking(
         [caller = Caller{stream_id(), site}](Server& server) { return server.memory_report(caller); }, site);
   }
-  /// Gives back to the system what no work needs any more. Does not block. A CUDA device keeps page-locked memory for
-  /// reuse until it is shut down: the driver waits for running kernels before it gives such memory back.
+  /// Returns memory to the system that no work uses any more. Does not block. A CUDA device keeps page-locked memory
+  /// for reuse until it is shut down: the driver waits for running kernels before it frees such memory.
   void memory_cleanup(Site site = Site::current()) const {
     submit(site, "memory_cleanup", [](Server& server, const Caller& caller) { server.memory_cleanup(caller); });
   }
-  /// The stream's new memory comes from the pool of what lives long, until as many calls with Auto as with Persistent
-  /// have followed. Prefer memory_persistent_allocation. Does not block.
+  /// With Persistent, later allocations of the stream come from the pool for long-lived memory, until Auto has been set
+  /// as often as Persistent. Prefer memory_persistent_allocation. Does not block.
   void allocation_mode(AllocationMode mode, Site site = Site::current()) const {
     submit(site, "allocation_mode",
            [mode](Server& server, const Caller& caller) { server.allocation_mode(mode, caller); });
   }
-  /// Calls `f()` on this thread and returns what it returns. What it allocates on this stream is persistent: it stands
-  /// apart from memory that comes and goes. Nests; also ends when `f` throws. Does not block.
+  /// Calls `f()` on this thread and returns its result. Memory that it allocates on this stream is persistent: it comes
+  /// from a pool that is separate from that for short-lived memory. Nests; also ends when `f` throws. Does not block.
   template <class F>
   decltype(auto) memory_persistent_allocation(F&& f, Site site = Site::current()) const {
     ComputeClient pinned = *this;
@@ -426,21 +432,21 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     const PersistentWindow window(pinned, site);
     return std::invoke(std::forward<F>(f));
   }
-  /// Builds the device's memory pools anew. Blocks for the device thread. Throws ServerError Validation if the layout
-  /// makes no sense, or while there are allocations or work is queued that touches memory: drop the handles, then sync.
+  /// Rebuilds the device's memory pools. Blocks for the device thread. Throws ServerError Validation if the layout is
+  /// invalid, or while there are allocations or queued work that touches memory: drop the handles, then sync.
   void install_memory_pools(const MemoryPoolLayout& layout, Site site = Site::current()) const {
     device_.submit_blocking(
         [&layout, caller = Caller{stream_id(), site}](Server& server) { server.install_memory_pools(layout, caller); },
         site);
   }
-  /// Calls `f()` on the device thread and returns what it returns, or rethrows what it threw. Calls of this client
-  /// inside it run inline, nobody else's in between. Blocks.
+  /// Calls `f()` on the device thread and returns its result, or rethrows what it threw. Calls of this client inside it
+  /// run inline, without calls of other clients in between. Blocks.
   template <class F>
   decltype(auto) exclusive(F&& f, Site site = Site::current()) const {
     return device_.exclusive(std::forward<F>(f), site);
   }
-  /// As exclusive. Throws CallError Expired or Cancelled if `f` has not started by the deadline of the options, or
-  /// before their stop_token was triggered.
+  /// As exclusive. Throws CallError Expired if `f` has not started by the deadline of the options, and Cancelled if it
+  /// has not started when their stop_token is triggered.
   template <class F>
   decltype(auto) exclusive(F&& f, CallOptions options) const {
     return device_.exclusive(std::forward<F>(f), std::move(options));
@@ -466,7 +472,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
       try {
         client_.allocation_mode(AllocationMode::Auto, site_);
       } catch (const CallError& error) {
-        // Where the device is closed its windows are, too.
+        // A closed device has closed its windows.
         if (error.kind() != CallError::Kind::Closed && error.kind() != CallError::Kind::Forked) report();
       } catch (...) {
         report();
@@ -474,7 +480,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     }
 
    private:
-    // The window stays open: nobody is there to catch, and it must not go unnoticed (L12).
+    // The window stays open. A destructor cannot throw, so the failure is reported as a task error (L12).
     void report() const noexcept {
       report_task_error({client_.device_id(), client_.stream_id(), std::current_exception()});
     }
@@ -483,7 +489,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     Site site_;
   };
 
-  // As submit(), and takes what it is given straight into its place in the queue, in as few cache lines as it can be.
+  // Submits the closure of a launch. It is constructed in place in the queue, and packed into as few cache lines as
+  // possible.
   template <class K>
   void submit_launch(K&& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
                      const Site& site) const {
@@ -511,7 +518,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   static void launch_on_server(Server& server, Kernel&& kernel, const CubeCount& count, KernelArguments&& arguments,
                                ExecutionMode mode, const Site& site) {
     name_operation("launch");
-    const Caller caller{.site = site};  // its stream is the submitter's (L9)
+    const Caller caller{.site = site};  // its stream is that of the submitting thread (L9)
     server.launch(std::move(kernel), count, std::move(arguments), mode, caller, SubmitMode::Batched);
   }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
@@ -527,8 +534,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
            (known != nullptr ? to_string(*known) : "dynamic");
   }
 
-  /// Runs `f(server, caller)` on the device thread; fire and forget. What it throws joins the errors of the stream.
-  /// `operation`: for traces.
+  /// Submits `f(server, caller)` to the device thread and does not wait. What `f` throws joins the errors of the
+  /// stream. `operation`: the name shown in traces.
   template <class F>
   void submit(const Site& site, const char* operation, F&& f) const {
     on_stream([&] {
@@ -571,7 +578,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return std::move(layout.parts.front());
   }
 
-  // Bytes of a device come to the host here: on the stream that copies them to another place they would wait for it.
+  // Downloads lazy bytes of a device on the calling thread: inside the stream that copies them to another location, the
+  // download would wait for that stream itself.
   static Bytes on_host(Bytes data) {
     if (data.property() == AllocationProperty::Device) static_cast<void>(std::as_const(data).data());
     return data;
@@ -606,7 +614,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   }
   std::vector<Bytes> blocking_read(Downloads downloads, const Site& site) const {
     if (!HeldNode::any_held()) return submit_read(std::move(downloads), site).get();
-    // On a device thread the closure must not queue behind its own caller: this runs it now or throws (L10).
+    // The calling thread may be the device thread: a queued closure would wait for its own caller, so submit_blocking
+    // runs it now or throws (L10).
     Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
     Future<std::vector<Bytes>> future = promise.future();
     device_.submit_blocking([&, caller = Caller{stream_id(), site}](
@@ -743,7 +752,7 @@ void ComputeClient<Server, HandleTemplate>::close_profile(ProfilingToken token, 
   try {
     static_cast<void>(device_.submit_blocking(
         [&](Server& server) { return server.end_profile(token, failures, caller); }, caller.site));
-  } catch (...) {  // what `f` or end_profile itself threw is what the caller gets
+  } catch (...) {  // the caller gets the exception of `f` or of the first end_profile
   }
 }
 
@@ -757,7 +766,7 @@ void ComputeClient<Server, HandleTemplate>::launch_profiled(Kernel kernel, CubeC
   profiler.executing(name);
 }
 
-// Returns false if the stream is capturing: there is nothing to be measured, and nothing has happened.
+// Returns false, without launching, if the stream is capturing: then there is nothing to measure.
 template <ComputeServer Server, template <class> class HandleTemplate>
 bool ComputeClient<Server, HandleTemplate>::launch_measured(const std::string& name, Kernel& kernel, CubeCount& count,
                                                             KernelArguments& arguments, ExecutionMode mode,

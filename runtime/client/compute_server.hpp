@@ -34,49 +34,47 @@
 
 namespace cox {
 
-/// What a device must be able to do. A server lives on its device's thread, is built there from the ThreadContext of
-/// that thread or from a DeviceId, and is only ever called there; none of its operations waits for the device.
-/// Operations of one stream take effect in the order of the calls. A server proves itself with a static_assert after
-/// its class.
+/// The operations that a server must provide to drive a device. A server lives on its device's thread: it is built
+/// there from the ThreadContext of that thread or from a DeviceId, and called only there. None of its operations waits
+/// for the device. Operations of one stream take effect in the order of the calls. A static_assert after the class of
+/// each server checks the concept.
 ///
-/// - initialize_memory(memory, size, caller) -> bool: puts `size` bytes of storage behind the memory. On
-///   failure keeps the cause in the memory's state and among the stream's errors, and returns false.
-/// - write(uploads, caller): copies host bytes into device memory, in order; stops at the first that cannot be
-///   done, whose cause joins the stream's errors.
-/// - read(downloads, caller, promise): completes the promise with one Bytes for each download, when the stream has
-///   come to it. If work queued before on the stream failed, completes it with ServerError Unhealthy instead and clears
-///   those errors; a fault of the request itself is an IoError.
+/// - initialize_memory(memory, size, caller) -> bool: allocates `size` bytes of storage for the memory. On failure,
+///   stores the cause in the memory's state and among the stream's errors, and returns false.
+/// - write(uploads, caller): copies host bytes into device memory, in order; stops at the first upload that fails,
+///   whose error joins the stream's errors.
+/// - read(downloads, caller, promise): completes the promise in stream order, with one Bytes for each download. If work
+///   queued before on the stream failed, completes it with ServerError Unhealthy instead and clears those errors; an
+///   invalid request completes it with IoError.
 /// - launch(kernel, count, arguments, mode, caller, when): queues the kernel. Any failure joins the stream's errors.
-/// - sync(caller, promise): completes the promise when all work of the stream so far is done, after summarising the
-///   profiler; errors as in read.
+/// - sync(caller, promise): summarises the profiler and then completes the promise when all work of the stream so far
+///   is complete; errors as in read.
 /// - flush(caller): throws the stream's errors so far as ServerError Unhealthy, and clears them.
 /// - memory_usage(caller): of the whole device. Throws ServerError Unhealthy while the stream has errors; keeps them.
-/// - memory_report(caller): where the memory of the whole device is; errors as memory_usage.
-/// - staging(sizes, caller): host buffers to copy from and to directly. Throws IoError.
+/// - memory_report(caller): how the memory of the whole device is used; errors as memory_usage.
+/// - staging(sizes, caller): host buffers that the device can copy from and to directly. Throws IoError.
 /// - get_resource(binding, caller): the storage itself. Throws IoError.
-/// - accept(binding, caller): the allocation is good from here on, whatever has failed on it (L14). Throws IoError,
-///   ServerError Graph.
-/// - allocation_mode(mode, caller): where the stream's new memory comes from, from now on. Windows nest: Persistent
+/// - accept(binding, caller): declares the allocation valid from here on in stream order, even if operations on it have
+///   failed (L14). Throws IoError, ServerError Graph.
+/// - allocation_mode(mode, caller): selects the pool for later allocations of the stream. Windows nest: Persistent
 ///   opens one, Auto closes the last one.
-/// - install_memory_pools(layout, caller): builds the pools anew. Throws ServerError Validation.
-/// - memory_cleanup(caller): gives back to the system what no work needs any more, as far as that does not wait for the
-///   device.
-/// - start_profile(caller), end_profile(token, failures, caller): how long the stream's work in between takes, and
-///   whose its failures are. Throw ProfileError, ServerError Graph.
-/// - graph_prepare, begin_capture, end_capture(caller): see ComputeClient. Throw ServerError: Graph for what is out of
-///   order or failed in the capture, Unhealthy for earlier failures of the stream.
-/// - capturing(caller): whether the stream's work is recorded, not run.
+/// - install_memory_pools(layout, caller): rebuilds the pools. Throws ServerError Validation.
+/// - memory_cleanup(caller): returns unused memory to the system, as far as that does not wait for the device.
+/// - start_profile(caller), end_profile(token, failures, caller): measure the duration of the stream's work in between;
+///   `failures` says where its failures are reported. Throw ProfileError, ServerError Graph.
+/// - graph_prepare, begin_capture, end_capture(caller): see ComputeClient. Throw ServerError: Graph if the call is out
+///   of order or the capture failed, Unhealthy for earlier failures of the stream.
+/// - capturing(caller): whether the stream's work is recorded instead of run.
 /// - replay(graph, called, caller): queues the graph's work on its stream, for a call that was made in epoch `called`.
 ///   Failures join the stream's errors.
-/// - graph_destroy(graph, caller): gives the graph up; does not wait for its replays.
-/// - on_task_error(error, stream): an exception that a queued closure threw joins the errors of `stream`.
-/// - report_failures_to(stream, caller): failures of collectives that the caller's stream is given from now on, and of
-///   what cannot be queued on it, go to the errors of `stream`, too; nothing: to no other stream from now on. A stream
-///   that is capturing fails its capture with ServerError Graph.
+/// - graph_destroy(graph, caller): releases the graph; does not wait for its replays.
+/// - on_task_error(error, stream): adds an exception that a queued closure threw to the errors of `stream`.
+/// - report_failures_to(stream, caller): from now on, failures of collectives that are queued on the caller's stream,
+///   and of operations that cannot be queued on it, also join the errors of `stream`; nothing: of no other stream. If
+///   `stream` is capturing, its capture fails with ServerError Graph.
 /// - enumerate_devices(type), enumerate_all_devices(): the devices that this kind of server can open. Any thread.
-/// - Kernel: has a name() and a cube_dim(). If it also has a prepare(DeviceId), which must not throw, every launch
-/// calls
-///   that first, on the client's thread: what takes long, compiling for one, is done there and not on the device's.
+/// - Kernel: has name() and cube_dim(). If it also has prepare(DeviceId), which must not throw, every launch calls that
+///   first, on the client thread: expensive work, such as compiling, is done there instead of on the device thread.
 template <class S>
 concept ComputeServer =
     OpenableService<S> && std::movable<S> && ServerCommunication<S> && MemoryLayoutPolicy<typename S::LayoutPolicy> &&

@@ -14,30 +14,30 @@
 
 namespace cox {
 
-/// A captured graph: work of one stream that is queued as a whole. Cheap to copy; every copy may be used and dropped on
-/// any thread. The server keeps the graph, and the memory that its work touches, until the last copy is gone and what
-/// was queued of it before is done (L11), or until its device is shut down.
+/// A captured graph: work of one stream that is queued as a whole. Inexpensive to copy; every copy may be used and
+/// dropped on any thread. The server keeps the graph, and the memory that its work touches, until the last copy has
+/// been destroyed and its queued replays have completed (L11), or until its device is shut down.
 ///
-/// Client: has device_handle(), stream_id() and pending_collective(): what is kept while a replay is queued. The server
-/// behind it has replay(GraphId, MembershipEpoch, const Caller&), whose failures join the stream's errors, and
+/// Client: has device_handle(), stream_id() and pending_collective(), whose result is kept while a replay is queued.
+/// Its server has replay(GraphId, MembershipEpoch, const Caller&), whose failures join the stream's errors, and
 /// graph_destroy(GraphId, const Caller&), which must not wait for the device.
 template <class Client>
 class Graph {
  public:
   using Site = std::source_location;
 
-  /// Owns the graph `id` of the client's server from now on, which was captured on the client's stream. Throws
+  /// Takes ownership of the graph `id` of the client's server, which was captured on the client's stream. Throws
   /// std::bad_alloc; the graph is then destroyed.
   Graph(const Client& client, GraphId id, Site site = Site::current())
       : owner_(own({client, id, client.stream_id(), site})) {}
 
-  // Precondition of all below: not moved from.
+  // Precondition of all functions below: this has not been moved from.
   [[nodiscard]] GraphId id() const noexcept { return owner_->captured.id; }
-  /// The stream that the graph was captured on, and is replayed on.
+  /// The stream on which the graph was captured and is replayed.
   [[nodiscard]] StreamId stream_id() const noexcept { return owner_->captured.stream; }
   /// Queues the graph's work on its stream, whichever thread calls. Does not wait for the device. Throws CallError as
-  /// every call; what fails later joins the stream's errors, such as CollectiveError Aborted for a collective of the
-  /// graph with a device that was shut down before the replay came to it.
+  /// every call does. A later failure joins the stream's errors, such as CollectiveError Aborted for a collective of
+  /// the graph with a device that was shut down after this call and before the replay ran.
   void replay(Site site = Site::current()) const {
     const Captured& captured = owner_->captured;
     const StreamScope scope(captured.stream);  // L9
@@ -53,8 +53,9 @@ class Graph {
     StreamId stream;
     Site site;
 
-    /// Queued behind every replay, for whoever drops the last copy has seen those return (L1). Waits for nothing, but
-    /// for room in the queue under QueuePolicy::Block, as every submit. A closed device has destroyed its graphs.
+    /// Destroys the graph by a call that is queued after every replay: the last copy is dropped after all replay()
+    /// calls have returned (L1). Does not block, except for capacity of the queue under QueuePolicy::Block, as every
+    /// submit. A closed device has already destroyed its graphs.
     void destroy() const noexcept {
       try {
         const StreamScope scope(stream);
@@ -66,7 +67,8 @@ class Graph {
         report();
       }
     }
-    // The graph stays until the device is shut down: nobody is there to catch, and it must not go unnoticed (L12).
+    // The graph is kept until the device is shut down. A destructor cannot throw, so the failure is reported as a task
+    // error (L12).
     void report() const noexcept {
       report_task_error({client.device_handle().device_id(), stream, std::current_exception()});
     }

@@ -17,9 +17,9 @@
 
 namespace cox {
 
-/// A stream on its way to a graph, for servers. Between prepare and start the work runs as ever, but the memory that it
-/// touches is kept, and is what the capture finds. Graph: what the work of the capture is added to;
-/// default-constructible. Device thread only.
+/// The capture of a graph on one stream, for servers. Between prepare and start the work runs as usual, as a warm-up:
+/// the memory that it touches is kept, and the allocations of the capture are served from it. Graph: the type to which
+/// the work of the capture is added; default-constructible. Device thread only.
 template <class Graph>
 class GraphCapture {
  public:
@@ -29,9 +29,9 @@ class GraphCapture {
   [[nodiscard]] bool preparing() const noexcept { return state_.state() == CaptureState::State::Prepare; }
   [[nodiscard]] bool capturing() const noexcept { return state_.capturing(); }
 
-  /// These throw ServerError Graph when they are out of order, and nothing changes.
+  /// require, prepare, start and stop throw ServerError Graph if they are out of order; then nothing changes.
   void require(CaptureState::Call call, std::source_location site) const { state_.require(call, site); }
-  /// Throws ServerError Graph while capturing: for what a graph cannot hold.
+  /// Throws ServerError Graph while capturing. For operations that a graph cannot hold.
   void require_none(const char* operation, std::source_location site) const {
     if (!capturing()) return;
     throw ServerError(
@@ -39,7 +39,7 @@ class GraphCapture {
         std::string(operation) + " is not possible while " + state_.location().to_string() + " is capturing a graph",
         site);
   }
-  /// While capturing: there is no memory of `size` bytes without growth of the pool.
+  /// While capturing: the error if memory of `size` bytes is not available without growth of the pool.
   [[nodiscard]] ServerError no_growth(std::size_t size, std::source_location site) const {
     return {ServerError::Kind::Graph,
             "the memory pool would have to grow by " + format_byte_count(size) + " in a capture on " +
@@ -53,8 +53,8 @@ class GraphCapture {
     state_.advance(CaptureState::Call::Start, site);
     graph_ = std::move(graph);
   }
-  /// The graph, after `finish(graph)`; whatever becomes of it, the capture is over. Throws ServerError Graph, with what
-  /// failed during the capture or in `finish` as the cause.
+  /// Ends the capture, even if it failed, and returns the graph after calling `finish(graph)`. Throws ServerError
+  /// Graph, with the failure of the capture or of `finish` as its cause.
   template <class Finish>
   [[nodiscard]] std::shared_ptr<Graph> stop(std::source_location site, Finish&& finish) {
     state_.advance(CaptureState::Call::Stop, site);
@@ -74,13 +74,13 @@ class GraphCapture {
                       site, failure);
   }
 
-  /// While preparing. Throws std::bad_alloc.
+  /// While preparing: keeps the memory for the capture. Throws std::bad_alloc.
   void keep(const ManagedMemory& memory) { warm_up_.keep(memory); }
-  /// While capturing: memory of that size from the rehearsal, or null. Throws std::bad_alloc.
+  /// While capturing: memory of that size from the warm-up, or null. Throws std::bad_alloc.
   [[nodiscard]] CaptureMemory::Buffer take_warm_up(std::size_t size) { return warm_up_.take(size); }
-  /// While capturing: what the work is added to.
+  /// While capturing: the graph to which work is added.
   [[nodiscard]] Graph& graph() noexcept { return *graph_; }
-  /// While capturing: the graph will be of no use. The first failure is kept.
+  /// While capturing: marks the capture as failed. The first failure is kept.
   void fail(std::exception_ptr error) noexcept {
     if (failure_ == nullptr) failure_ = std::move(error);
   }

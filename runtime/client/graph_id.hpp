@@ -4,7 +4,7 @@
 
 namespace cox {
 
-/// Names one captured graph of a server.
+/// Identifies one captured graph of a server.
 using GraphId = UniqueId<struct GraphKind>;
 
 }  // namespace cox

@@ -11,23 +11,23 @@
 
 namespace cox {
 
-/// The facts about a server, whatever its kind, that clients read without asking the device. Made once by the server;
-/// all but what the profiler has collected never changes.
+/// Facts about a server of any kind that clients read without a call to the device thread. Created once by the server;
+/// constant except for the data that the profiler collects.
 struct ServerFacts {
   /// The device, and the server's generation on it.
   MemoryOwner owner;
-  /// Counts the calls of its clients that may ask for collectives.
+  /// Counts the queued calls of its clients that may submit collectives.
   PendingCollectives& pending_collectives = PendingCollectives::for_device(owner.device);
   DeviceProperties properties;
   /// Runs the completion handlers of the device's futures that have no executor of their own.
   std::shared_ptr<CompletionThread> completion_thread;
-  /// What becomes of launches that ask to be unchecked.
+  /// How launches run that request to be unchecked.
   CheckMode check_mode = CheckMode::Auto;
-  /// Collects how long launches take, if that is wanted.
+  /// Collects the durations of launches, if its level requires that.
   mutable Profiler profiler{ProfileLevel::Disabled};
 };
 
-/// With those of its kind.
+/// The facts that are common to all servers, with those that are specific to the kind of server.
 template <class Server>
 struct ServerUtilities : ServerFacts {
   typename Server::Info info;

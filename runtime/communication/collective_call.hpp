@@ -7,21 +7,20 @@
 
 namespace cox {
 
-/// What one rank asks for, with its memory.
+/// One rank's request for a collective operation, with the memory that it uses.
 struct CollectiveCall {
   CollectiveRequest request;
-  Binding source = {};       ///< Without memory where the rank has nothing to give.
-  Binding destination = {};  ///< Without memory where it gets nothing.
-  CopyPlan rows =
-      {};  ///< Of Send and Receive: how the elements lie in the memory; no rows: one after the other, or none.
+  Binding source = {};       ///< Without memory if the rank contributes no data.
+  Binding destination = {};  ///< Without memory if the rank receives no data.
+  CopyPlan rows = {};        ///< Of Send and Receive: layout in memory. No rows: contiguous elements, or none.
 };
 
-/// It has no elements: it reads and writes nothing.
+/// Whether the call has no elements and so reads and writes nothing.
 [[nodiscard]] inline bool is_of_nothing(const CollectiveCall& call) noexcept {
   return call.rows.rows != 0 ? call.rows.size() == 0 : call.request.count == 0;
 }
 
-/// One call, or those of a group: launched as one.
+/// One call, or the calls of a group, which are launched as one.
 using CollectiveCallList = SmallVector<CollectiveCall, 1>;
 
 }  // namespace cox

@@ -24,48 +24,50 @@
 
 namespace cox {
 
-/// What a ComputeClient does together with the clients of other devices.
+/// The collective operations and transfers of a ComputeClient: calls in which the clients of several devices take part.
 ///
-/// A collective needs one call for each device of its communicator, from whichever threads and in whatever order. It
-/// hands the device thread one closure and returns; nobody's thread waits for the other devices. It begins on each
-/// device when the work of the calling stream so far is done, and when all have asked for it; its memory is kept until
-/// it has ended, however early the handles are dropped (L11). The operations of one device on one communicator belong,
-/// in order, to those of each other device; operations of different communicators may be asked for in any order, also
-/// on overlapping sets of devices: all devices get them in one order, so that they cannot deadlock.
+/// A collective operation needs one call for each device of its communicator, from any threads and in any order. A call
+/// submits one closure to the device thread and returns; no thread blocks for the other devices. The operation begins
+/// on a device when all earlier work of the calling stream is complete and all ranks have submitted the operation. Its
+/// memory is kept until it has completed, however early the handles are dropped (L11). The n-th operation of one device
+/// on a communicator matches the n-th operation of every other device. Operations of different communicators may be
+/// submitted in any order, also on overlapping sets of devices: all devices run them in one order, so that they cannot
+/// deadlock.
 ///
-/// Work that uses the memory later, on any stream, waits for the collective by itself; after sync_collective() all work
-/// of the stream does. What fails joins the errors of the calling stream, as CollectiveError in a ServerError
-/// Unhealthy (L12): Mismatch (the ranks do not ask for the same), RankFailed (one could not take part), WouldDeadlock
-/// (operations wait for each other in a ring), and, from then on for the whole communicator until
-/// ensure_init_collective, Timeout (ranks did not come) and Aborted.
+/// Work that uses the memory later, on any stream, waits for the collective automatically; after sync_collective() all
+/// later work of the stream does. A failure joins the errors of the calling stream, as a CollectiveError in a
+/// ServerError Unhealthy (L12). Its kind is Mismatch (the ranks submitted different operations), RankFailed (a rank
+/// could not take part) or WouldDeadlock (operations wait for each other in a cycle). Timeout (ranks did not arrive)
+/// and Aborted apply to the whole communicator from then on, until ensure_init_collective.
 ///
-/// All throw CollectiveError: Validation as CollectiveGroup does, and for an empty set of devices, with a
-/// device twice, of several types, that do not exist, or without this one; Unsupported where the server cannot
-/// communicate, or its handle is an InlineDeviceHandle.
+/// All functions throw CollectiveError. Validation: as CollectiveGroup does, and if the set of devices is empty, names
+/// a device twice, has devices of several types or devices that do not exist, or does not include this one.
+/// Unsupported: the server cannot communicate, or its handle is an InlineDeviceHandle.
 template <class Server, class Client>
 class CollectiveCalls {
  public:
   using Site = std::source_location;
 
-  /// Opens the communicator of these devices, or finds it; one that is of no use any more is replaced, which is how to
-  /// go on after a timeout or an abort. Any device's client may do so, once for all; the operations below open what is
-  /// not open. Does not wait for other devices.
+  /// Opens the communicator of these devices, or finds the open one. A communicator that is no longer usable is
+  /// replaced; call this to continue after a timeout or an abort. One call by the client of any of the devices is
+  /// enough. The operations below open their communicator if it is not open. Does not wait for other devices.
   void ensure_init_collective(const CommunicationId& devices, Site site = Site::current()) const {
     require_communication(devices, site);
     if constexpr (communicates)
       static_cast<void>(find_group([&] { return Server::renew_communication_group(devices); }, site));
   }
 
-  /// This rank gives up: all that waits for ranks of this communicator and all that comes, on every device, fails with
-  /// CollectiveError Aborted, with `cause` as its cause, until ensure_init_collective. Operations that all ranks have
-  /// submitted already are done. Does nothing where the communicator was aborted before. Any thread; does not block.
+  /// Aborts the communicator: all operations that wait for its ranks, and all that are submitted later, on every
+  /// device, fail with CollectiveError Aborted with `cause` as its cause, until ensure_init_collective. Operations that
+  /// all ranks have already submitted are carried out. Does nothing if the communicator has been aborted before. Any
+  /// thread; does not block.
   void abort_collective(const CommunicationId& devices, const std::exception_ptr& cause,
                         Site site = Site::current()) const {
     require_communication(devices, site);
     if constexpr (communicates) group_of(devices, site)->abort(cause);
   }
 
-  /// See CollectiveGroup for the meaning of each. In place where that says so.
+  /// See CollectiveGroup for the meaning of each operation, and for when it may be in place.
   void all_reduce(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                   ReduceOperation operation = ReduceOperation::Sum, Site site = Site::current()) const {
     collective_group(
@@ -96,8 +98,8 @@ class CollectiveCalls {
   void barrier(const CommunicationId& devices, Site site = Site::current()) const {
     collective_group(devices, [](CollectiveGroup& group) { group.barrier(); }, site);
   }
-  /// Several operations as one: `f(CollectiveGroup&)` is called on this thread and puts them in. All ranks must put the
-  /// same in. What `f` throws is rethrown, and nothing is asked for.
+  /// Submits several operations as one. `f(CollectiveGroup&)` is called on this thread and adds the operations. All
+  /// ranks must add the same ones. If `f` throws, the exception is rethrown and nothing is submitted.
   template <std::invocable<CollectiveGroup&> F>
   void collective_group(const CommunicationId& devices, F&& f, Site site = Site::current()) const {
     require_communication(devices, site);
@@ -108,8 +110,8 @@ class CollectiveCalls {
     }
   }
 
-  /// To another device, which must ask for it with receive(): the n-th send from one device to another belongs to the
-  /// n-th receive there. Independent of the collectives of the two.
+  /// Sends to another device, which must call receive(): the n-th send from one device to another matches the n-th
+  /// receive there. Independent of the collectives of the two devices.
   void send(const Handle& source, ElementType type, DeviceId to, Site site = Site::current()) const {
     transfer(to, [&](CollectiveGroup& group) { group.send(source, type, to); }, site);
   }
@@ -117,8 +119,8 @@ class CollectiveCalls {
     transfer(from, [&](CollectiveGroup& group) { group.receive(destination, type, from); }, site);
   }
 
-  /// The stream goes on when all collectives and transfers that this device has been asked for before, on any stream,
-  /// have ended. No thread waits.
+  /// Later work of the stream waits until all collectives and transfers that were submitted to this device before, on
+  /// any stream, have completed. No thread waits.
   void sync_collective(Site site = Site::current()) const {
     require_supported(site);
     if constexpr (communicates)
@@ -126,10 +128,10 @@ class CollectiveCalls {
                       [](Server& server, const Caller& caller) { server.sync_collective(caller); });
   }
 
-  /// New memory of another client's device with a copy of this memory, when the stream comes to it; belongs to the
-  /// other client's stream. Does not block where both are servers of one kind that communicate. Else, and on one and
-  /// the same device, the bytes go through the host, and this blocks until they are there. Throws CollectiveError
-  /// Validation if the memory holds no whole number of elements.
+  /// Returns new memory on the other client's device that receives a copy of this memory, taken in stream order; the
+  /// new memory belongs to the other client's stream. Does not block if both servers are of one kind that communicates.
+  /// Otherwise, and if both clients are of the same device, the bytes go through the host, and this blocks until they
+  /// have been read. Throws CollectiveError Validation if the size is not a whole number of elements.
   template <class Other>
   [[nodiscard]] Handle to_client(const Handle& source, const Other& destination, ElementType type,
                                  Site site = Site::current()) const {
@@ -145,8 +147,8 @@ class CollectiveCalls {
     }
     return destination.create(client().read_one(source, site), site);
   }
-  /// As to_client, of a tensor, which is laid out anew as the other device likes it. Throws also IoError as a read of
-  /// the tensor would, and CollectiveError Validation if its elements are not of that type's size.
+  /// As to_client, for a tensor, which gets the layout that the other device prefers. Also throws the IoError that a
+  /// read of the tensor would throw, and CollectiveError Validation if its elements do not have the size of `type`.
   template <class Other>
   [[nodiscard]] MemoryLayout to_client_tensor(CopyDescriptor source, const Other& destination, ElementType type,
                                               Site site = Site::current()) const {
@@ -182,8 +184,8 @@ class CollectiveCalls {
   [[nodiscard]] auto group_of(const CommunicationId& devices, const Site& site) const {
     return find_group([&] { return Server::communication_group(devices); }, site);
   }
-  // What `find()` returns. Of several devices that were shut down the client's own comes first: CallError Closed. What
-  // it throws without a line, since it has none of the caller's, leaves with `site`.
+  // Returns find(). If several devices were shut down, the client's own takes precedence: CallError Closed. An error
+  // that `find` throws without a line, since it does not know the caller, is rethrown with `site`.
   template <class Find>
   [[nodiscard]] auto find_group(const Find& find, const Site& site) const {
     try {
@@ -201,8 +203,9 @@ class CollectiveCalls {
     collective_group(CommunicationId({client().device_id(), other}, site), std::forward<F>(f), site);
   }
 
-  // Both halves of a transfer. A half without the other would meet one of the next transfer, so there is both or the
-  // communicator of the two is given up; and no other thread's halves come between them.
+  // Submits both halves of a transfer. A half without its counterpart would match a half of the next transfer. So
+  // either both are submitted, or the communicator of the two devices is aborted. Halves of other threads cannot come
+  // in between.
   template <class Send, class Receive>
   void exchange(const Client& destination, Send&& send, Receive&& receive, const Site& site) const {
     require_supported(site);
@@ -212,7 +215,7 @@ class CollectiveCalls {
     std::forward<Send>(send)(sends);
     std::forward<Receive>(receive)(receives);
     const auto group = group_of(devices, site);
-    client().submit(site, "to_client", [](Server&, const Caller&) {});  // waits for room here, not inside the lock
+    client().submit(site, "to_client", [](Server&, const Caller&) {});  // blocks for room here, not under the lock
     const std::lock_guard together(group->pairing());
     const detail::ExceedCapacity exceed;
     communicate(group, std::move(sends), site);

@@ -9,19 +9,19 @@
 
 namespace cox {
 
-/// Devices could not communicate as asked.
+/// A collective operation or transfer failed, or its arguments were rejected.
 class CollectiveError : public Error {
  public:
   enum class Kind : std::uint8_t {
-    Validation,     ///< The request makes no sense: a device twice, mixed types, a dtype that cannot be
+    Validation,     ///< The request is invalid: a device twice, mixed types, an element type that cannot be
                     ///< reduced.
-    Mismatch,       ///< Two ranks asked for different things; what() names both calls.
+    Mismatch,       ///< The requests of two ranks differ; what() names both calls.
     RankFailed,     ///< A rank could not take part; what() names it, cause() says why. The communicator stays usable.
     Timeout,        ///< Ranks did not arrive by the deadline; what() names them.
-    WouldDeadlock,  ///< Operations wait for each other in a ring; what() names them.
-    Aborted,        ///< The communicator was given up while the operation was under way; cause() says why.
+    WouldDeadlock,  ///< Operations wait for each other in a cycle; what() names them.
+    Aborted,        ///< The communicator was aborted before the operation completed; cause() says why.
     Unsupported,    ///< These devices, or this kind of handle, cannot communicate.
-    Backend,        ///< The communication library failed; what() has its code and text.
+    Backend,        ///< The communication library failed; what() has its error code and text.
   };
 
   CollectiveError(Kind kind, const std::string& what, std::source_location site = std::source_location::current(),

@@ -65,12 +65,12 @@ void CollectiveGroup::receive(CopyDescriptor destination, ElementType type, Devi
   add_transfer(Receive, std::move(destination.binding), type, from, rows);
 }
 
-// The count follows from the smaller buffer that the rank has; each of its buffers must be as large as that says.
+// The smaller of the rank's buffers determines the count; the size of each of its buffers must match that count.
 void CollectiveGroup::add(CollectiveRequest request, const Handle* source, const Handle* destination) {
   request.caller = caller_;
   const CollectiveOperationFacts& facts = facts_of(request.operation);
   if (facts.reduces) require_reducible(request.element_type, request.reduce_operation, caller_.site);
-  // The mean of one rank is its sum, which NCCL computes for every integer type that it reduces.
+  // With one rank the mean equals the sum, which NCCL computes for every integer type that it reduces.
   if (devices_.world_size() == 1 && request.reduce_operation == ReduceOperation::Mean)
     request.reduce_operation = ReduceOperation::Sum;
   const std::size_t world = devices_.world_size();
@@ -140,7 +140,7 @@ void CollectiveGroup::require_aligned(const CollectiveRequest& request, const ch
                                 which, handle.offset_start(), to_string(request.element_type), size));
 }
 
-// In one memory the windows must be apart, or lie as they do when the operation is in place.
+// Windows of one allocation must be disjoint, or lie as they do when the operation is in place.
 void CollectiveGroup::check_overlap(const CollectiveRequest& request, const Handle& source,
                                     const Handle& destination) const {
   if (!(source.memory().memory() == destination.memory().memory())) return;

@@ -15,14 +15,14 @@
 
 namespace cox {
 
-/// What one rank does together with others, checked as far as one rank can: operations of one communicator that are
-/// launched as one, in this order. All ranks must put the same ones in. For ComputeClient::collective_group; on the
-/// thread that made it.
+/// One rank's part of a group of operations on one communicator. The operations are launched as one, in the order in
+/// which they were added. All ranks must add the same ones. Each is checked as far as one rank can check it. For
+/// ComputeClient::collective_group; to be used only on the thread that created it.
 ///
-/// Sizes are those of the handles' windows. All functions throw CollectiveError Validation, and add nothing then: a
-/// size that is no whole number of elements, or does not go with the other; a window that does not begin at a multiple
-/// of the element's size; memory that is missing; elements that cannot be reduced; a root that is not among the
-/// devices; source and destination that overlap, but for what is said to be in place.
+/// Sizes are those of the handles' windows. All functions throw CollectiveError Validation, and then add nothing, for:
+/// a size that is not a whole number of elements, or does not match the other size; a window that does not begin at a
+/// multiple of the element size; missing memory; elements that cannot be reduced; a root that is not one of the
+/// devices; source and destination that overlap, except where an operation may be in place.
 class CollectiveGroup {
  public:
   /// Throws CollectiveError Validation if `device` is not one of `devices`.
@@ -31,12 +31,11 @@ class CollectiveGroup {
   /// Every rank gets the reduction of all sources. In place: source == destination.
   void all_reduce(const Handle& source, const Handle& destination, ElementType type,
                   ReduceOperation operation = ReduceOperation::Sum);
-  /// `root` gets the reduction of all sources; the other ranks' destinations are not looked at. In place: as
+  /// `root` gets the reduction of all sources; the destinations of the other ranks are ignored. In place: as
   /// all_reduce.
   void reduce(const Handle& source, const Handle& destination, ElementType type, ReduceOperation operation,
               DeviceId root);
-  /// Every rank gets what `root` has as its source; the other ranks' sources are not looked at. In place: as
-  /// all_reduce.
+  /// Every rank gets the source of `root`; the sources of the other ranks are ignored. In place: as all_reduce.
   void broadcast(const Handle& source, const Handle& destination, ElementType type, DeviceId root);
   /// Every rank gets the sources of all ranks, one after the other. In place: the source is the rank's own part of the
   /// destination.
@@ -47,14 +46,15 @@ class CollectiveGroup {
                       ReduceOperation operation = ReduceOperation::Sum);
   /// Part q of rank r's destination is part r of rank q's source.
   void all_to_all(const Handle& source, const Handle& destination, ElementType type);
-  /// What is queued behind it comes after all that is queued before it on every rank.
+  /// Completes when all work that was queued before it on the calling stream of every rank is complete. Other work that
+  /// is queued later on the stream does not wait for it, except after ComputeClient::sync_collective().
   void barrier();
 
-  // Between two devices. A transfer stands alone, not in a group of several.
+  // Transfers between two devices. A transfer must be the only operation of its group.
 
   void send(const Handle& source, ElementType type, DeviceId to);
   void receive(const Handle& destination, ElementType type, DeviceId from);
-  /// Rows that are padded on either side. Throws also as plan_copy.
+  /// For tensors whose rows may be padded on either side. Throws also as plan_copy.
   void send(CopyDescriptor source, ElementType type, DeviceId to);
   void receive(CopyDescriptor destination, ElementType type, DeviceId from);
 

@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// What all ranks of a communicator do together, or two of them. The order is that of `collective_operations`.
+/// An operation of all ranks of a communicator, or of two of them. The order is that of `collective_operations`.
 enum class CollectiveOperation : std::uint8_t {
   AllReduce,
   Reduce,
@@ -17,15 +17,15 @@ enum class CollectiveOperation : std::uint8_t {
   AllToAll,
   Barrier,
   Send,     ///< The other rank receives.
-  Receive,  ///< What the other rank sends.
+  Receive,  ///< The other rank sends.
 };
 
 struct CollectiveOperationFacts {
   CollectiveOperation operation;
   std::string_view name;
-  bool has_elements;       ///< It has buffers, and so a count and an element type.
-  bool reduces;            ///< It has a ReduceOperation.
-  bool rooted;             ///< One rank has a part of its own.
+  bool has_elements;       ///< Has buffers, and so a count and an element type.
+  bool reduces;            ///< Has a ReduceOperation.
+  bool rooted;             ///< One rank, the root, has a special role.
   bool input_of_all_size;  ///< A rank's input has `count` elements for every rank, not once.
   bool output_of_all_size;
 };
@@ -55,7 +55,7 @@ static_assert(detail::collective_operations_are_in_order());
 [[nodiscard]] constexpr const CollectiveOperationFacts& facts_of(CollectiveOperation operation) noexcept {
   return collective_operations[static_cast<std::size_t>(operation)];
 }
-/// Between two ranks, one of which does this and the other its counterpart.
+/// Whether the operation is between two ranks, one of which sends while the other receives.
 [[nodiscard]] constexpr bool is_transfer(CollectiveOperation operation) noexcept {
   return operation == CollectiveOperation::Send || operation == CollectiveOperation::Receive;
 }

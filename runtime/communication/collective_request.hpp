@@ -12,34 +12,36 @@
 
 namespace cox {
 
-/// What one rank asks for. All ranks of an operation must ask for the same; a Barrier is only a Barrier, `root` counts
-/// only where there is one, `reduce_operation` only where something is reduced. A Send goes with a Receive.
+/// One rank's request for an operation. The requests of all ranks must be equal, with these exceptions: `root` counts
+/// only if the operation has a root, `reduce_operation` only if it reduces, for a Barrier only the operation counts,
+/// and a Send matches a Receive.
 struct CollectiveRequest {
   CollectiveOperation operation = CollectiveOperation::AllReduce;
   ElementType element_type = ElementType::F32;
-  /// Elements. Of the smaller of a rank's two buffers: what a rank gives to AllGather, what it gets from
-  /// ReduceScatter, what goes from each rank to each in AllToAll.
+  /// In elements, of the smaller of a rank's two buffers: the input of AllGather, the output of ReduceScatter, the part
+  /// that each rank sends to each rank in AllToAll.
   std::size_t count = 0;
   ReduceOperation reduce_operation = ReduceOperation::Sum;
-  std::size_t root = 0;  ///< A rank; of Send and Receive the other one.
+  std::size_t root = 0;  ///< A rank; for Send and Receive the other rank.
   Caller caller = {};
 };
 
-/// One operation, or those of a group, which are launched as one.
+/// One operation, or the operations of a group, which are launched as one.
 using CollectiveRequests = SmallVector<CollectiveRequest, 1>;
 
 /// "all_reduce (sum) of 4 f32 at train.cpp:31".
 [[nodiscard]] std::string to_string(const CollectiveRequest& request);
-/// As that; "a group of 3, all_reduce (sum) of 4 f32 at train.cpp:31 first" where there are `size` of them, not none.
+/// As above for one request. For a group of `size` requests: "a group of 3, all_reduce (sum) of 4 f32 at train.cpp:31
+/// first". Precondition: `size` is not 0.
 [[nodiscard]] std::string to_string(const CollectiveRequest& first, std::size_t size);
-/// The same of all of them. Not of none.
+/// The text for all of `requests`, which must not be empty.
 [[nodiscard]] inline std::string to_string(const CollectiveRequests& requests) {
   return to_string(requests.front(), requests.size());
 }
 
-/// In what two ranks' requests differ, with both values and both call sites; nothing if they go together.
+/// The first difference between two ranks' requests, with both values and both call sites; nothing if they match.
 [[nodiscard]] std::optional<std::string> mismatch(const CollectiveRequest& first, const CollectiveRequest& other);
-/// As that, for groups, which also must have as many operations. Not of none.
+/// As above for groups, which must also have the same number of operations. Neither may be empty.
 [[nodiscard]] std::optional<std::string> mismatch(const CollectiveRequests& first, const CollectiveRequests& other);
 
 }  // namespace cox

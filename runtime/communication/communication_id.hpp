@@ -11,21 +11,21 @@
 
 namespace cox {
 
-/// The devices that communicate with each other: a set, whatever order they are named in, compared by its members. What
-/// names a communicator in the process. A device's rank is its place in the order of DeviceIds. One device is a valid
-/// set: its collectives involve no other.
+/// The set of devices that communicate with each other, which identifies a communicator in the process. The order in
+/// which the devices are given does not matter; two ids are equal if they have the same devices. The rank of a device
+/// is its position in the order of DeviceIds. One device is a valid set: its collectives involve no other device.
 class CommunicationId {
  public:
   using Site = std::source_location;
 
-  /// Throws CollectiveError Validation: no device, a device twice, devices of different types.
+  /// Throws CollectiveError Validation if there is no device, a device twice, or devices of different types.
   CommunicationId(std::span<const DeviceId> devices, Site site = Site::current());
   CommunicationId(std::initializer_list<DeviceId> devices, Site site = Site::current())
       : CommunicationId(std::span(devices.begin(), devices.size()), site) {}
   CommunicationId(const std::vector<DeviceId>& devices, Site site = Site::current())
       : CommunicationId(std::span(devices), site) {}
 
-  /// In the order of ranks.
+  /// The devices in the order of their ranks.
   [[nodiscard]] std::span<const DeviceId> devices() const noexcept { return devices_; }
   [[nodiscard]] std::size_t world_size() const noexcept { return devices_.size(); }
   /// Throws CollectiveError Validation if the device is not among them.
@@ -33,9 +33,9 @@ class CommunicationId {
   /// "{host:0, host:1}".
   [[nodiscard]] std::string to_string() const;
 
-  /// The sets of the devices that have one colour, in the order of colours: what MPI and NCCL call a split. `colours`:
-  /// one for each rank; those with a negative one are in no set. Throws CollectiveError Validation: another number of
-  /// colours than devices.
+  /// Divides the devices into one set for each colour, in the order of colours, as MPI and NCCL split a communicator.
+  /// `colours` has one entry for each rank; a device with a negative colour is in no set. Throws CollectiveError
+  /// Validation if the number of colours is not the number of devices.
   [[nodiscard]] std::vector<CommunicationId> split(std::span<const int> colours, Site site = Site::current()) const;
 
   friend auto operator<=>(const CommunicationId&, const CommunicationId&) = default;

@@ -9,7 +9,8 @@ constinit std::atomic<std::uint64_t> epoch{0};
 
 }  // namespace
 
-// Acquire and release, so that a thread that has seen a later device's state cannot read an earlier epoch.
+// Acquire pairs with the release in begin_next(): a thread that has seen the later state of a device cannot read an
+// earlier epoch.
 MembershipEpoch MembershipEpoch::current() noexcept { return {epoch.load(std::memory_order_acquire)}; }
 
 MembershipEpoch MembershipEpoch::begin_next() noexcept { return {epoch.fetch_add(1, std::memory_order_acq_rel) + 1}; }

@@ -5,16 +5,16 @@
 
 namespace cox {
 
-/// A time in the process between two departures: a new epoch begins whenever a device leaves its communicators. A call
-/// that is carried out later, as a replay is, notes the epoch that it was made in: if a device has left since, the call
-/// was meant for a communicator that is gone (L16). Any thread.
+/// The period in the process between two departures: a new epoch begins whenever a device leaves its communicators. A
+/// call that is carried out later, such as a replay, records the epoch in which it was made. If a device has left
+/// since, the call was meant for a communicator that no longer exists (L16). Any thread.
 struct MembershipEpoch {
   std::uint64_t value = 0;
 
-  /// The present one.
+  /// The current epoch.
   [[nodiscard]] static MembershipEpoch current() noexcept;
-  /// Begins the next one and returns it. What a thread calls after it has seen the effects of this is of that epoch or
-  /// a later one.
+  /// Begins the next epoch and returns it. A call that a thread makes after it has seen the effects of this belongs to
+  /// that epoch or a later one.
   static MembershipEpoch begin_next() noexcept;
 
   friend auto operator<=>(const MembershipEpoch&, const MembershipEpoch&) = default;

@@ -12,13 +12,13 @@ constinit std::atomic<const PendingCollectives::Listener*> told{nullptr};
 
 struct Devices {
   std::mutex mutex;
-  std::map<DeviceId, PendingCollectives> by_id;  // guarded by mutex; entries stay where they are
+  std::map<DeviceId, PendingCollectives> by_id;  // guarded by mutex; the addresses of entries are stable
 };
 
 void note_closing(DeviceId device) noexcept;
 void note_abandoned(DeviceId device) noexcept;
 
-// Devices that are shut down at process exit still use them.
+// Never destroyed: devices that are shut down at process exit still use it.
 Devices& all() {
   static Devices& made = []() -> Devices& {
     auto* const devices = new Devices;
@@ -71,7 +71,7 @@ void PendingCollectives::close() noexcept {
   check_drained();
 }
 
-// Those that have ended are counted first: then neither count was different in between.
+// `ended_` is loaded before `submitted_`: if the two are equal, neither count changed in between.
 void PendingCollectives::check_drained() const noexcept {
   const std::uint64_t generation = closing_.load(std::memory_order_seq_cst);
   const auto* const listener = told.load(std::memory_order_seq_cst);

@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// How the contributions of all ranks become one.
+/// How the contributions of all ranks are combined.
 enum class ReduceOperation : std::uint8_t {
   Sum,
   Mean,  ///< The sum divided by the world size; integers round towards zero.

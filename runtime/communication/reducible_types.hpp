@@ -12,12 +12,12 @@
 
 namespace cox {
 
-/// Whether elements of a type can be reduced, and in which type.
+/// Whether elements of a type can be reduced, and in which type the reduction is computed.
 struct ReducibleType {
   ElementType type;
-  /// What the contributions are added, multiplied and compared in; nothing where they cannot be reduced. Floats of 8
-  /// and 16 bits are rounded once, at the end. Sum and Product of integers wrap. Mean of integers is exact: its sum
-  /// cannot overflow.
+  /// The type in which the contributions are added, multiplied and compared; nothing if the type cannot be reduced.
+  /// Floats of 8 and 16 bits are rounded once, at the end. Sum and Product of integers wrap. Mean of integers is exact:
+  /// its sum cannot overflow.
   std::optional<ElementType> accumulate_type;
 };
 
@@ -42,13 +42,13 @@ constexpr bool reducible_types_are_in_order() {
 static_assert(reducible_types.size() == element_types.size());
 static_assert(detail::reducible_types_are_in_order());
 
-/// Nothing where elements of this type cannot be reduced.
+/// The accumulate_type of `type`; nothing if elements of that type cannot be reduced.
 [[nodiscard]] constexpr std::optional<ElementType> accumulate_type(ElementType type) noexcept {
   return reducible_types[static_cast<std::size_t>(type)].accumulate_type;
 }
 [[nodiscard]] constexpr bool can_reduce(ElementType type) noexcept { return accumulate_type(type).has_value(); }
 
-/// Throws CollectiveError Validation, naming both, where elements of this type cannot be reduced.
+/// Throws CollectiveError Validation, which names type and operation, if elements of this type cannot be reduced.
 inline void require_reducible(ElementType type, ReduceOperation operation,
                               std::source_location site = std::source_location::current()) {
   if (can_reduce(type)) return;

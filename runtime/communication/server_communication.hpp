@@ -13,19 +13,19 @@
 
 namespace cox {
 
-/// What a server says about talking to the servers of other devices. Where `communication_enabled` is false, transfers
-/// between its devices go through the host, and collectives are CollectiveError Unsupported. Else:
+/// How a server communicates with the servers of other devices. If `communication_enabled` is false, transfers between
+/// its devices go through the host, and collectives throw CollectiveError Unsupported. Otherwise it has:
 ///
-/// - CommunicationGroup: the devices of a communicator, as their ranks know it. abort(cause): what they have asked for
-///   and ask for is refused, until the group is renewed. pairing(): a lock for submitting both halves of a transfer as
-///   one.
-/// - communication_group(devices): finds the group or opens it. renew_communication_group(devices): as that, but one
-///   that is of no use any more, since ranks were missing or it was aborted, is replaced. Any thread; do not wait for
-///   other ranks. Throw CollectiveError.
+/// - CommunicationGroup: the devices of a communicator, shared by their ranks. abort(cause): operations that wait for
+///   ranks, and operations submitted later, are refused until the group is renewed. pairing(): a lock for submitting
+///   both halves of a transfer as one.
+/// - communication_group(devices): finds the group or opens it. renew_communication_group(devices): does the same, but
+///   replaces a group that is no longer usable because ranks were missing or it was aborted. Both may be called on any
+///   thread, do not wait for other ranks and throw CollectiveError.
 /// - communicate(group, calls, caller, when): the device's rank takes part in these operations, which begin when all
-///   work of the stream so far is done. Whatever is wrong is told to all ranks and joins the stream's errors.
-/// - sync_collective(caller): what the stream does from now on comes after all operations that the device has been
-///   given so far, on any stream.
+///   earlier work of the stream is complete. Any failure is reported to all ranks and joins the stream's errors.
+/// - sync_collective(caller): later work of the stream runs after all operations that the device has been given so far,
+///   on any stream.
 template <class S>
 concept ServerCommunication =
     std::same_as<decltype(S::communication_enabled), const bool> &&

@@ -9,17 +9,17 @@
 
 namespace cox {
 
-/// What becomes of kernels that are launched unchecked.
+/// How kernels run that are launched unchecked.
 enum class CheckMode : std::uint8_t {
-  Enforce,   ///< They run checked all the same.
-  Validate,  ///< They run in mode Validate.
-  Auto,      ///< They run unchecked.
+  Enforce,   ///< In mode Checked.
+  Validate,  ///< In mode Validate.
+  Auto,      ///< In mode Unchecked.
 };
 
 inline constexpr std::array<std::string_view, 3> check_mode_names{"enforce", "validate", "auto"};
 static_assert(check_mode_names.size() == static_cast<std::size_t>(CheckMode::Auto) + 1);
 
-/// The mode of a launch that asked to be unchecked.
+/// The execution mode of a launch that requested mode Unchecked.
 [[nodiscard]] constexpr ExecutionMode unchecked_mode(CheckMode mode) noexcept {
   constexpr std::array modes{ExecutionMode::Checked, ExecutionMode::Validate, ExecutionMode::Unchecked};
   static_assert(modes.size() == check_mode_names.size());

@@ -8,14 +8,14 @@
 
 namespace cox {
 
-/// A setting is not what it must be. The text names the setting, where it came from, its value, and what is allowed.
+/// A setting is invalid. The text names the setting, its source, its value, and what is allowed.
 class ConfigError : public Error {
  public:
   enum class Kind : std::uint8_t {
-    Malformed,   ///< The value cannot be read as the type that the setting has.
-    OutOfRange,  ///< The value is of the right type, but not allowed.
+    Malformed,   ///< The value cannot be parsed as the type of the setting, or the file is not TOML.
+    OutOfRange,  ///< The value has the right type, but is not allowed.
     UnknownKey,  ///< There is no such setting.
-    Unreadable,  ///< A file that is named cannot be opened.
+    Unreadable,  ///< The settings file cannot be read.
   };
 
   ConfigError(Kind kind, const std::string& what, std::source_location site = std::source_location::current())

@@ -7,10 +7,11 @@
 
 namespace cox {
 
-/// "20us": the largest of the units ns, us, ms, s, min and h that divides it.
+/// Formats a duration with the largest of the units ns, us, ms, s, min and h that divides it: "20us".
 [[nodiscard]] std::string format_duration(std::chrono::nanoseconds duration);
 
-/// The other way round: a whole number and its unit, not negative. Nothing if `text` is not that or is too long a time.
+/// Parses a whole, non-negative number that is followed by one of these units. Returns nullopt if `text` has another
+/// form or the duration overflows.
 [[nodiscard]] std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
 
 }  // namespace cox

@@ -8,9 +8,9 @@
 
 namespace cox::detail {
 
-/// How many letters must be put in, taken out or changed to make one of the other (Levenshtein).
+/// The least number of letters to insert, remove or change that turns `from` into `to` (Levenshtein distance).
 [[nodiscard]] inline std::size_t edit_distance(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);  // distances of what was seen of `from` to each beginning of `to`
+  std::vector<std::size_t> row(to.size() + 1);  // distances of the current prefix of `from` to each prefix of `to`
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < from.size(); ++i) {
     std::size_t diagonal = row[0]++;

@@ -6,7 +6,7 @@
 
 namespace cox::detail {
 
-/// A setting that a file or the environment gives.
+/// The value of a setting that a file or the environment contains.
 struct GivenSetting {
   const Setting* setting;
   SettingValue value;

@@ -13,8 +13,8 @@ namespace {
 struct Process {
   std::mutex mutex;
   std::optional<SettingsOrigin> origin;                     // file and environment, as they were read
-  std::map<std::string, SettingValue, std::less<>> chosen;  // by code
-  std::optional<Settings> in_force;                         // what comes of these two
+  std::map<std::string, SettingValue, std::less<>> chosen;  // set by code
+  std::optional<Settings> in_force;                         // the result of these two
   std::atomic<std::uint64_t> version{1};
 };
 
@@ -33,7 +33,7 @@ Settings settings() {
 }
 
 void set_settings(std::initializer_list<std::pair<std::string_view, SettingValue>> values) {
-  Settings trial;  // throws for what cannot be
+  Settings trial;  // throws for an invalid key or value
   for (const auto& [key, value] : values) trial.set(key, value);
   const std::lock_guard lock(process().mutex);
   for (const auto& [key, value] : values) process().chosen.insert_or_assign(std::string(key), value);

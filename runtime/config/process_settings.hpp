@@ -9,22 +9,25 @@
 
 namespace cox {
 
-/// What is in force in the process. File and environment are read once, by the first call of any thread; where they are
-/// wrong, this and every later call throw ConfigError. Takes a lock, and no memory once they have been read.
+/// Returns the settings in effect in the process. File and environment are read once, by the first call on any thread;
+/// if they are invalid, this and later calls throw ConfigError. Takes a lock. Allocates only in the first call and in
+/// the first call after a change.
 [[nodiscard]] Settings settings();
 
-/// Sets from code, all or none: `set_settings({{"host.devices", 8U}, {"host.memory", "64MiB"}})`. Throws ConfigError.
-/// What is open or running keeps what it was made with; see apply_settings for when the rest takes it up. Any thread.
+/// Sets values from code, all or none: `set_settings({{"host.devices", 8U}, {"host.memory", "64MiB"}})`. Throws
+/// ConfigError. Open devices and running threads keep the values that they were created with; apply_settings says when
+/// the others use the new values. Any thread.
 void set_settings(std::initializer_list<std::pair<std::string_view, SettingValue>> values);
 
-/// Takes back what code has set: environment, file and default show again. Throws ConfigError UnknownKey. Any thread.
+/// Removes values that code has set: environment, file and default apply again. Throws ConfigError UnknownKey. Any
+/// thread.
 void reset_settings(std::initializer_list<std::string_view> keys);
 
-/// Has file and environment read again by the next call of settings(). What code has set stays.
+/// Makes the next call of settings() read file and environment again. Values that code has set stay.
 void reload_settings() noexcept;
 
 namespace detail {
-/// Is another figure after each call that may have changed settings(). Never 0.
+/// A number that is different after each call that may have changed settings(). Never 0.
 [[nodiscard]] std::uint64_t settings_version() noexcept;
 }  // namespace detail
 

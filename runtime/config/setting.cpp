@@ -113,7 +113,7 @@ constexpr std::array settings_table{
             "tasks and stream work also become NVTX ranges; from the start"},
 };
 
-// A section that is wrong or missing counts as two letters: "devices" is near to "host.devices".
+// A wrong or missing section counts as two letters: "devices" is close to "host.devices".
 std::size_t distance(std::string_view key, std::string_view known) {
   const auto last = [](std::string_view dotted) { return dotted.substr(dotted.rfind('.') + 1); };
   return std::min(detail::edit_distance(key, known), 2 + detail::edit_distance(last(key), last(known)));

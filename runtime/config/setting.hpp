@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// What the value of a setting is.
+/// The type of the value of a setting.
 enum class SettingType : std::uint8_t {
   Boolean,
   Count,
@@ -20,29 +20,28 @@ enum class SettingType : std::uint8_t {
   CheckMode
 };
 
-/// One thing that can be set: what it is called, what it may be, what it is if nobody sets it. The value that is in
-/// force is in Settings.
+/// The description of one setting: its names, its allowed values and its default. The value in effect is in Settings.
 struct Setting {
   std::string_view key;          ///< "host.devices": in the file `devices` of the table `host`
-  std::string_view environment;  ///< the same as an environment variable: "COX_HOST_DEVICES"
+  std::string_view environment;  ///< name of the environment variable: "COX_HOST_DEVICES"
   SettingType type;
-  std::uint64_t minimum;           ///< of counts; of sizes in bytes; of durations in nanoseconds
-  std::uint64_t maximum;           ///< the same
-  std::string_view standard;       ///< the default, as the environment would have it
-  std::string_view follows;        ///< key of the setting whose value this one has by default, instead of `standard`
+  std::uint64_t minimum;      ///< smallest count, size in bytes or duration in nanoseconds
+  std::uint64_t maximum;      ///< largest, in the same unit
+  std::string_view standard;  ///< default value, in the syntax of the environment variable
+  std::string_view follows;   ///< key of the setting whose value is the default, instead of `standard`; may be empty
   std::string_view documentation;  ///< one line
 };
 
-/// All there are, in the order in which they are shown.
+/// All settings, in the order in which they are displayed.
 [[nodiscard]] std::span<const Setting> known_settings() noexcept;
 
-/// The setting of that key. Throws ConfigError UnknownKey, which names the nearest.
+/// The setting with that key. Throws ConfigError UnknownKey, which names the nearest key.
 [[nodiscard]] const Setting& find_setting(std::string_view key);
 
-/// The known key that is fewest letters away from `key`.
+/// The known key with the smallest edit distance from `key`.
 [[nodiscard]] std::string_view nearest_key(std::string_view key);
 
-/// What a value may be: "a whole number from 1 to 65535".
+/// Describes the allowed values: "a whole number from 1 to 65535".
 [[nodiscard]] std::string expectation(const Setting& setting);
 
 }  // namespace cox

@@ -5,14 +5,14 @@
 
 namespace cox {
 
-/// Where the value of a setting comes from. A later kind goes before an earlier one.
+/// Where the value of a setting comes from. A later kind takes precedence over an earlier one.
 struct SettingSource {
   enum class Kind : std::uint8_t { Default, File, Environment, Code };
 
   Kind kind = Kind::Default;
-  std::string name{};        ///< of the file or the variable; of the setting that a default follows
-  std::uint32_t line = 0;    ///< in the file, from 1
-  std::uint32_t column = 0;  ///< the same
+  std::string name{};        ///< name of the file or variable; key of the setting that a default follows
+  std::uint32_t line = 0;    ///< line in the file, from 1
+  std::uint32_t column = 0;  ///< column in the line, from 1
 
   friend bool operator==(const SettingSource&, const SettingSource&) = default;
 };

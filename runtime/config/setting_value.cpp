@@ -83,7 +83,7 @@ bool in_range(const Setting& setting, const SettingValue& value) noexcept {
   return true;
 }
 
-// For values of whatever type, also a wrong one.
+// Accepts values of any type, including a type that the setting does not have.
 std::string shown(const SettingValue& value) {
   struct Visitor {
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }

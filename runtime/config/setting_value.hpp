@@ -20,22 +20,23 @@ namespace cox {
 using SettingValue = std::variant<bool, std::uint64_t, std::chrono::nanoseconds, std::string, LogLevel, QueuePolicy,
                                   ProfileLevel, CheckMode>;
 
-/// What `text` says, as the environment has it: "true" (on, 1), "4", "64MiB", "20us", "warn". Throws ConfigError.
+/// Parses `text`, which has the syntax of an environment variable: "true" (on, 1), "4", "64MiB", "20us", "warn". Throws
+/// ConfigError.
 [[nodiscard]] SettingValue parse_setting_value(const Setting& setting, std::string_view text,
                                                const SettingSource& source);
 
-/// `value`, if it is one that the setting may have; text is parsed where the setting is none. Throws ConfigError.
+/// Returns `value` if the setting allows it. Text is parsed, unless it is the type of the setting. Throws ConfigError.
 [[nodiscard]] SettingValue checked_setting_value(const Setting& setting, SettingValue value,
                                                  const SettingSource& source);
 
-/// As parse_setting_value reads it.
+/// Formats `value` in the syntax of parse_setting_value.
 [[nodiscard]] std::string to_string(const Setting& setting, const SettingValue& value);
 
-/// The error for a value that `text` shows.
+/// The error for an invalid value, which `text` shows.
 [[nodiscard]] ConfigError bad_setting_value(ConfigError::Kind kind, const Setting& setting, const std::string& text,
                                             const SettingSource& source);
 
-/// `text` in quotation marks, cut to one line of some length, for messages.
+/// Returns `text` in quotation marks, as one line of limited length, for messages.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
 }  // namespace cox

@@ -24,7 +24,7 @@ Settings::Settings() : values_(std::make_shared<Values>()) {
     if (setting.follows.empty()) {
       entries.push_back({parse_setting_value(setting, setting.standard, {}), {}});
     } else {
-      entries.push_back({{}, {.name = std::string(setting.follows)}});  // value() looks there
+      entries.push_back({{}, {.name = std::string(setting.follows)}});  // value() resolves it
     }
   }
 }
@@ -43,8 +43,8 @@ Settings::Settings(const SettingsOrigin& origin, const std::map<std::string, Set
   if (origin.file && origin.file->is_found) require_no_library_from_file();
 }
 
-// A file that merely lies in the working directory may be anybody's: a library that it names would run its author's
-// code.
+// A file that was only found in the working directory is not trusted: a library that it names would run code of the
+// file's author.
 void Settings::require_no_library_from_file() const {
   for (const std::string_view key : {"cuda.driver", "compilation.nvrtc", "collectives.nccl"}) {
     const Setting& setting = find_setting(key);
@@ -79,7 +79,7 @@ SettingSource Settings::source(const Setting& setting) const { return entry(sett
 
 Settings::Values& Settings::own_values() {
   if (values_.use_count() != 1) values_ = std::make_shared<Values>(*values_);
-  return const_cast<Values&>(*values_);  // made without const, and nobody else has it
+  return const_cast<Values&>(*values_);  // created non-const, and not shared
 }
 
 Settings::Entry& Settings::own_entry(const Setting& setting) {

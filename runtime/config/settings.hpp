@@ -18,30 +18,30 @@
 
 namespace cox {
 
-/// What settings are read from.
+/// The sources of settings other than code.
 struct SettingsOrigin {
   std::optional<SettingsFile> file;
   SettingsEnvironment environment;
 
-  /// Those of the process. Throws ConfigError Unreadable.
+  /// Reads the file and the environment of the process. Throws ConfigError Unreadable.
   [[nodiscard]] static SettingsOrigin of_process();
 };
 
-/// A value for every known setting, each with where it comes from: code > environment > file > default. A value type,
-/// whose copies share what they have in common and throw nothing; the settings that are in force in the process:
-/// process_settings.hpp.
+/// A value for every known setting, together with its source. Precedence: code > environment > file > default. A value
+/// type; copies share their content until one of them changes, and copying does not throw. The settings in effect in
+/// the process are in process_settings.hpp.
 class Settings {
  public:
   /// All defaults.
   Settings();
-  /// `chosen`: values by code, by key. Throws ConfigError, with the setting, the place and what is expected there, for
-  /// whatever is not as it must be; and OutOfRange if a file that was merely found in the working directory names a
-  /// library to load, unless environment or code give that setting.
+  /// `chosen`: values set by code, by key. Throws ConfigError for an invalid key or value; the text names the setting,
+  /// its source and what is expected. Throws ConfigError OutOfRange if a file that was found in the working directory
+  /// (SettingsFile::is_found) names a library to load, unless the environment or code sets that setting.
   explicit Settings(const SettingsOrigin& origin, const std::map<std::string, SettingValue, std::less<>>& chosen = {});
 
-  /// T: bool, std::uint64_t (counts, and sizes in bytes), std::chrono::nanoseconds, std::string, LogLevel,
-  /// QueuePolicy, ProfileLevel or CheckMode. Throws ConfigError UnknownKey, Malformed (the setting is not of that
-  /// type).
+  /// The value of a setting. T: bool, std::uint64_t (counts, and sizes in bytes), std::chrono::nanoseconds,
+  /// std::string, LogLevel, QueuePolicy, ProfileLevel or CheckMode. Throws ConfigError UnknownKey, Malformed (the
+  /// setting has another type).
   template <class T>
   [[nodiscard]] T get(std::string_view key) const {
     const Setting& setting = find_setting(key);
@@ -49,16 +49,16 @@ class Settings {
     throw ConfigError(ConfigError::Kind::Malformed,
                       std::string(key) + " was asked for as another type than it has: " + expectation(setting));
   }
-  /// Whether anything but a default stands there. Throws ConfigError UnknownKey.
+  /// Whether the value comes from a source other than the default. Throws ConfigError UnknownKey.
   [[nodiscard]] bool given(std::string_view key) const;
-  /// Sets from code. Text is parsed. Throws ConfigError.
+  /// Sets a value from code. Text is parsed. Throws ConfigError.
   void set(std::string_view key, SettingValue value);
 
   /// `setting` is one of known_settings().
   [[nodiscard]] const SettingValue& value(const Setting& setting) const;
   [[nodiscard]] SettingSource source(const Setting& setting) const;
 
-  /// The name of the file that was read.
+  /// The name of the settings file, if one was read.
   [[nodiscard]] const std::optional<std::string>& file() const noexcept { return values_->file; }
 
  private:

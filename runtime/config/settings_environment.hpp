@@ -9,12 +9,13 @@ namespace cox {
 /// Environment variables by name.
 using SettingsEnvironment = std::map<std::string, std::string>;
 
-/// Names the settings file; no setting itself.
+/// The variable that names the settings file; it is not a setting itself.
 inline constexpr std::string_view settings_file_variable = "COX_CONFIG";
-/// What the variables that concern us begin with. Not all that begin so do: COX_JOBS is for tools/dev.
+/// The prefix of the variables of the library. Not every variable with this prefix belongs to it: COX_JOBS is for
+/// tools/dev.
 inline constexpr std::string_view settings_variable_prefix = "COX_";
 
-/// The variables of the process whose names begin so. Nobody may change the environment meanwhile.
+/// The variables of the process that have this prefix. No other thread may change the environment during the call.
 [[nodiscard]] SettingsEnvironment process_environment();
 
 }  // namespace cox

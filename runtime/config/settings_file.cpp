@@ -26,7 +26,7 @@ SettingsFile read(const std::string& name, const std::string& whence) {
   if (name == no_file) return {name, ""};
   const std::filesystem::file_status status = std::filesystem::status(name, error);
   if (std::filesystem::is_directory(status)) throw refuse("it is a directory");
-  // Reading a pipe would wait for its writer, and some devices have no end.
+  // Reading a pipe would block until it has a writer, and some devices never end.
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
     throw refuse("it is no regular file");
   errno = 0;

@@ -7,15 +7,16 @@
 
 namespace cox {
 
-/// A settings file as it was read.
+/// The name and the content of a settings file.
 struct SettingsFile {
-  std::string name;  ///< as messages call it
+  std::string name;  ///< the name used in messages
   std::string text;  ///< TOML
-  /// Found in the working directory, where COX_CONFIG did not name it: it may name no library to load.
+  /// Found in the working directory and not named by COX_CONFIG: the file may not name a library to load.
   bool is_found = false;
 };
 
-/// The file that COX_CONFIG names, else ./coxswain.toml if there is one, which is_found. Throws ConfigError Unreadable.
+/// Reads the file that COX_CONFIG names, else ./coxswain.toml if it exists (is_found is then true). Throws ConfigError
+/// Unreadable.
 [[nodiscard]] std::optional<SettingsFile> read_settings_file(const SettingsEnvironment& environment);
 
 }  // namespace cox

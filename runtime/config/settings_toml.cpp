@@ -17,7 +17,7 @@ namespace {
 
 using Kind = ConfigError::Kind;
 
-// For messages.
+// Formats a node for messages.
 std::string shown(const toml::node& node) {
   if (node.is_table()) return "a table";
   if (node.is_array()) return "an array";

@@ -7,8 +7,8 @@
 
 namespace cox::detail {
 
-/// What the file gives. Throws ConfigError, with the file's name, line and column, for text that is not TOML, for a key
-/// that is no setting and for a value that cannot be.
+/// The settings in the file. Throws ConfigError, with the name of the file, line and column, for text that is not TOML,
+/// for a key that is not a setting and for an invalid value.
 [[nodiscard]] std::vector<GivenSetting> parse_settings_file(const SettingsFile& file);
 
 }  // namespace cox::detail

@@ -15,7 +15,7 @@ struct Nearest {
   std::size_t distance;
 };
 
-// "COX_HOST" of COX_HOST_DEVICES.
+// Returns "COX_HOST" for COX_HOST_DEVICES.
 std::string_view variable_section(const Setting& setting) {
   return setting.environment.substr(0, settings_variable_prefix.size() + setting.key.find('.'));
 }
@@ -28,14 +28,14 @@ bool in_known_section(std::string_view name) {
   return std::ranges::any_of(known_settings(), [&](const Setting& setting) { return in_section(name, setting); });
 }
 
-// Of the section that the name begins with, if it is one.
+// Searches only the section that `name` begins with, if `name` begins with a section.
 Nearest nearest_variable(std::string_view name) {
   const bool in_one_section = in_known_section(name);
   Nearest nearest{settings_file_variable, edit_distance(name, settings_file_variable)};
   if (in_one_section) nearest.distance = std::numeric_limits<std::size_t>::max();
   for (const Setting& setting : known_settings()) {
     if (in_one_section && !in_section(name, setting)) continue;
-    if (name == variable_section(setting)) return {setting.environment, 0};  // the first of them
+    if (name == variable_section(setting)) return {setting.environment, 0};  // the first setting of the section
     const std::size_t distance = edit_distance(name, setting.environment);
     if (distance < nearest.distance) nearest = {setting.environment, distance};
   }

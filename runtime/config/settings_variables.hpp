@@ -7,9 +7,9 @@
 
 namespace cox::detail {
 
-/// What the environment gives. Throws ConfigError for a value that cannot be, and for a variable that can only be meant
-/// as a setting and is none: COX_HOST, COX_LOG_..., COX_DEVICE_THREAD_..., or at most two letters off a known name.
-/// Other variables that begin with COX_ belong to somebody else.
+/// The settings in the environment. Throws ConfigError for an invalid value, and for a variable that is not a setting
+/// but can only be meant as one: it is or begins with a section (COX_HOST, COX_LOG_..., COX_DEVICE_THREAD_...), or it
+/// differs from a known name in at most two letters. Other variables that begin with COX_ are ignored.
 [[nodiscard]] std::vector<GivenSetting> parse_environment(const SettingsEnvironment& environment);
 
 }  // namespace cox::detail

@@ -10,7 +10,7 @@ void FailureReports::add(std::shared_ptr<StreamErrors> stream, std::uint64_t pos
   for (const Failure& failure : failures_) report(streams_.back(), failure);
 }
 
-// Without memory for what is shared, the failure may be delivered on both sides.
+// If the shared state cannot be allocated, the failure may be delivered on both sides.
 void FailureReports::fail(StreamErrors& helper, std::uint64_t position, const std::exception_ptr& error) noexcept {
   const std::lock_guard lock(mutex_);
   Failure failure{error, nullptr};

@@ -11,14 +11,15 @@
 namespace cox::detail {
 
 /// Reports the failures of a helper's stream to the streams that called the helper, with their first cause (L12). Each
-/// of these streams throws a failure once; a future of the helper that delivers it withdraws it from all of them. Any
-/// thread.
+/// of these streams throws a failure once; if a future of the helper delivers the failure first, none of them throws
+/// it. Any thread.
 class FailureReports {
  public:
-  /// Failures go to `stream`, too, those before as well; as what happened at `position`. Throws std::bad_alloc; then
-  /// nothing has changed.
+  /// Reports all failures, earlier and later ones, to `stream` as well, as failures at its `position`. Throws
+  /// std::bad_alloc; then nothing has changed.
   void add(std::shared_ptr<StreamErrors> stream, std::uint64_t position);
-  /// A failure of the helper's stream, whose errors are `helper`, at `position` there.
+  /// Adds `error` as a failure at `position` of the helper's stream, whose errors are `helper`, and reports it to the
+  /// streams that were added.
   void fail(StreamErrors& helper, std::uint64_t position, const std::exception_ptr& error) noexcept;
 
  private:
@@ -33,7 +34,7 @@ class FailureReports {
 
   static void report(const Stream& stream, const Failure& failure) noexcept;
 
-  std::mutex mutex_;  // before those of StreamErrors
+  std::mutex mutex_;  // locked before a mutex of StreamErrors
   std::vector<Stream> streams_;
   std::vector<Failure> failures_;
 };

@@ -12,26 +12,26 @@
 
 namespace cox {
 
-/// Memory could not be had, found, or copied as asked.
+/// An allocation, a lookup or a copy of memory failed.
 class IoError : public Error {
  public:
   enum class Kind : std::uint8_t {
-    BufferTooBig,        ///< The size can never fit: it overflows, or is more than the whole device has.
-    OutOfMemory,         ///< The device has no room for it now; sizes() has the figures.
-    OutOfHostMemory,     ///< The process could not get host memory.
+    BufferTooBig,        ///< The size can never fit: it overflows, or exceeds the device's capacity.
+    OutOfMemory,         ///< The device has not enough free memory now; sizes() has the figures.
+    OutOfHostMemory,     ///< Host memory could not be allocated.
     UnsupportedStrides,  ///< The strides are not row-major with padding of the last dimension only.
     RankMismatch,        ///< Shape and strides have different ranks.
-    ElementSize,         ///< The element size is zero, or does not fit the bytes it is to describe.
-    SizeMismatch,        ///< The bytes given are not as many as the shape needs.
-    OutOfBounds,         ///< The shape, offset or range reaches beyond the memory.
+    ElementSize,         ///< The element size is zero, or the bytes do not fit the elements in size or alignment.
+    SizeMismatch,        ///< The number of bytes differs from what the shape needs.
+    OutOfBounds,         ///< The shape, offset or range exceeds the memory.
     NotFound,            ///< The handle refers to nothing: empty, moved from, or never initialised.
-    AllocationFailed,    ///< The allocation behind the handle failed; cause() says why (L12).
-    Poisoned,            ///< What should have written the memory failed; cause() is the first failure (L14).
-    WrongDevice,         ///< The handle belongs to another device.
-    StaleHandle,         ///< The handle is from before a shutdown of its device: its memory was freed then.
-    FileUnreadable,      ///< The file of lazy bytes cannot be opened or read; cause() is a std::system_error.
-    FileTooShort,        ///< The file of lazy bytes ends before they do.
-    WouldCopy,           ///< The access was to copy nothing, but cannot do without.
+    AllocationFailed,    ///< The allocation of the handle failed; cause() says why (L12).
+    Poisoned,        ///< The operation that should have written the memory failed; cause() is the first failure (L14).
+    WrongDevice,     ///< The handle belongs to another device.
+    StaleHandle,     ///< The handle was created before a shutdown of its device, which freed its memory.
+    FileUnreadable,  ///< The file of lazy bytes cannot be opened or read; cause() is a std::system_error.
+    FileTooShort,    ///< The file ends before the range of the lazy bytes ends.
+    WouldCopy,       ///< The access needs a copy, which AccessPolicy::ZeroCopy does not allow.
   };
   /// The figures of a failed allocation, in bytes.
   struct Sizes {
@@ -45,10 +45,10 @@ class IoError : public Error {
       : Error(what, site, std::move(cause)), kind_(kind), sizes_(sizes) {}
 
   /// Says "cannot allocate <requested> on <place>: <in use> of <capacity> in use".
-  /// `report`, if not empty, follows; brief() leaves it out.
+  /// `report`, if not empty, is appended; brief() leaves it out.
   [[nodiscard]] static IoError out_of_memory(const Location& location, Sizes sizes, std::source_location site,
                                              const std::string& report = {});
-  /// The request exceeds the whole capacity, so that no waiting or freeing helps.
+  /// The request exceeds the whole capacity, so that neither waiting nor freeing memory helps.
   [[nodiscard]] static IoError buffer_too_big(const Location& location, Sizes sizes, std::source_location site);
   [[nodiscard]] static IoError out_of_host_memory(std::size_t bytes,
                                                   std::source_location site = std::source_location::current());

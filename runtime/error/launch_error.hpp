@@ -30,8 +30,8 @@ class LaunchError : public Error {
     Io,                ///< A buffer cannot be used; cause() is the IoError.
     NullFunction,      ///< There is no function to run.
     ArgumentCount,     ///< More or fewer buffers than the kernel takes.
-    ArgumentType,      ///< A buffer or scalar does not hold what the kernel takes it for.
-    OutOfBounds,       ///< The kernel reached beyond a buffer (checked mode).
+    ArgumentType,      ///< A buffer or scalar has another type than the kernel expects.
+    OutOfBounds,       ///< The kernel accessed memory beyond a buffer (checked mode).
     KernelFailed,      ///< The kernel threw; cause() is what it threw.
     Unknown,
   };
@@ -45,7 +45,8 @@ class LaunchError : public Error {
                                                       std::source_location site);
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
-  /// Present for TooManyResources, except where the driver has refused the launch: it does not say which limit.
+  /// Present for TooManyResources, unless the driver refused the launch: the driver does not report which limit was
+  /// exceeded.
   [[nodiscard]] const std::optional<ResourceLimit>& limit() const noexcept { return limit_; }
 
  private:

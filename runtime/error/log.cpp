@@ -41,15 +41,17 @@ LogLevel from_spdlog(spdlog::level::level_enum level) noexcept {
   }
 }
 
-/// Hands messages to the user's callback; counts flushes, so that log::flush can wait for one.
+/// Passes messages to the user's callback. At a flush it notifies the waiting threads, so that log::flush can wait for
+/// one.
 class CallbackSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   using Callback = std::function<void(LogSubsystem, LogLevel, std::string_view)>;
   explicit CallbackSink(Callback callback) : callback_(std::move(callback)) {}
   CallbackSink(const CallbackSink&) = delete;
   CallbackSink& operator=(const CallbackSink&) = delete;
-  // The log's thread used this under the mutex. Its reference is counted inside spdlog's library, where
-  // ThreadSanitizer does not look; the mutex shows it that the last use is over.
+  // The log's thread used this object under the mutex. The reference count is maintained inside the spdlog library,
+  // which ThreadSanitizer does not instrument; locking the mutex shows ThreadSanitizer that the last use happened
+  // before.
   ~CallbackSink() override { const std::lock_guard lock(mutex_); }
 
   void wake_at_flush(std::promise<void> promise) {
@@ -85,11 +87,11 @@ struct Backend {
     std::vector<spdlog::sink_ptr> sinks;
     if (options.to_stderr) sinks.push_back(std::make_shared<spdlog::sinks::stderr_sink_mt>());
     if (options.file) sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file->string()));
-    sinks.push_back(callback);  // Last: when it sees a flush, the others have flushed.
+    sinks.push_back(callback);  // Last: when it is flushed, the other sinks have been flushed.
     for (const std::string_view name : names) {
       loggers.push_back(std::make_shared<spdlog::async_logger>(std::string(name), sinks.begin(), sinks.end(), pool,
                                                                spdlog::async_overflow_policy::overrun_oldest));
-      loggers.back()->set_level(spdlog::level::trace);  // log::enabled has decided
+      loggers.back()->set_level(spdlog::level::trace);  // log::enabled filters by level
       loggers.back()->flush_on(spdlog::level::err);
     }
   }
@@ -125,7 +127,7 @@ struct Holder {
       const std::lock_guard lock(mutex);
       put_in(next, levels);
     }
-    next.reset();  // Joins the old log's thread, with the lock free.
+    next.reset();  // Joins the old log's thread; the lock is not held.
   }
   bool put_in_if_empty(std::shared_ptr<Backend> next, const Levels& levels) noexcept {
     const std::lock_guard lock(mutex);
@@ -150,7 +152,8 @@ Holder& holder() {
   return instance;
 }
 
-/// To the log, or to stderr where the log does not take it: its level may be off, and at exit it may have ended.
+/// Writes to the log, or to stderr if the log does not accept the message: its level may be off, or the log may have
+/// stopped at process exit.
 void log_or_print(LogLevel level, const std::string& text) {
   if (log::enabled(LogSubsystem::DeviceHandle, level)) {
     log::write(LogSubsystem::DeviceHandle, level, [&] { return text; });
@@ -164,8 +167,8 @@ void log_task_error(const TaskError& task) {
                "a task failed on " + Location{task.device, task.stream}.to_string() + ": " + describe(task.error));
 }
 
-// Stays when the log stops: it then prints what the default would, and a callback that the program has set since is not
-// removed.
+// This callback stays set when the log stops: it then prints what the default callback would print. Removing it could
+// remove a callback that the program has set since.
 void log_stall(const StallReport& stall) { log_or_print(LogLevel::Warn, stall.to_string()); }
 
 std::shared_ptr<Backend> make_backend(LogOptions options) {
@@ -210,7 +213,7 @@ void flush() {
   std::promise<void> flushed;
   const std::future<void> done = flushed.get_future();
   backend->callback->wake_at_flush(std::move(flushed));
-  // Asked again, because a full queue drops the oldest messages, also this one.
+  // Repeat the request: a full queue drops its oldest messages, which may include a flush request.
   do backend->loggers.front()->flush();
   while (done.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready);
 }

@@ -15,38 +15,40 @@
 
 namespace cox {
 
-/// Who logs. The loggers are named "cox.device_handle", "cox.runtime" and so on.
+/// The part of the library that logs. The loggers are named "cox.device_handle", "cox.runtime" and so on.
 enum class LogSubsystem : std::uint8_t { DeviceHandle, Runtime, Memory, Host, Cuda, Collectives };
 
 inline constexpr std::size_t log_subsystem_count = static_cast<std::size_t>(LogSubsystem::Collectives) + 1;
 
 struct LogOptions {
-  LogLevel level = LogLevel::Warn;  ///< of all subsystems
-  /// Of single subsystems; log::set_level changes them.
+  LogLevel level = LogLevel::Warn;  ///< level of all subsystems
+  /// Levels of single subsystems, which override `level`; log::set_level changes a level later.
   std::array<std::optional<LogLevel>, log_subsystem_count> own_levels{};
   bool to_stderr = true;
-  std::optional<std::filesystem::path> file;  ///< appended to
+  std::optional<std::filesystem::path> file;  ///< messages are appended to this file
   /// Called for each message on the log's own thread; must not throw and must not log.
   std::function<void(LogSubsystem, LogLevel, std::string_view)> callback;
-  std::size_t queue_capacity = 8192;  ///< messages; beyond it the oldest are dropped (L7)
+  std::size_t queue_capacity = 8192;  ///< messages; when the queue is full, the oldest are dropped (L7)
 
   [[nodiscard]] LogLevel level_of(LogSubsystem subsystem) const noexcept {
     return own_levels[static_cast<std::size_t>(subsystem)].value_or(level);
   }
 };
 
-/// The library's log. Off until start(): then a call of write() costs one relaxed load. On, messages go to a thread of
-/// the log's own through a bounded queue, so that nobody waits for a disk or a terminal. All functions: any thread.
+/// The library's log. It is off until start(); while it is off, a call of write() costs one relaxed load. While it is
+/// on, messages pass through a bounded queue to a thread of the log, so that no caller waits for a disk or a terminal.
+/// All functions: any thread.
 namespace log {
 
-/// Starts logging and makes the log the sink of the task errors that nobody else takes (L12). Replaces what an earlier
-/// start() set up. Throws Error if the file cannot be opened.
+/// Starts logging, and installs the log as the callback for task errors that no caller receives (L12). Replaces what an
+/// earlier start() set up. Throws Error if the file cannot be opened.
 void start(LogOptions options);
-/// Starts the log unless it runs, but takes the task errors only if no callback is set. Returns whether it did.
+/// Starts the log unless it is running, but installs it as the callback for task errors only if no callback is set.
+/// Returns whether it started the log.
 bool start_if_stopped(LogOptions options);
-/// Writes out what is queued, joins the log's thread and lets go of the task errors. Idempotent.
+/// Writes all queued messages, joins the log's thread and removes its callback for task errors. Idempotent.
 void stop() noexcept;
-/// Blocks until what was written before is with the sinks. For tests and for the moment before an abort.
+/// Blocks until all messages written before have reached the sinks. For tests, and for use right before an abort.
 void flush();
 
 void set_level(LogSubsystem subsystem, LogLevel level) noexcept;
@@ -59,11 +61,11 @@ void emit(LogSubsystem subsystem, LogLevel level, const std::string& message) no
 }  // namespace detail
 
 inline bool enabled(LogSubsystem subsystem, LogLevel level) noexcept {
-  // Relaxed: a level is a figure on its own; what it guards is behind the backend's mutex.
+  // Relaxed: the level is an independent value; the backend is protected by its own mutex.
   return level >= detail::levels[static_cast<std::size_t>(subsystem)].load(std::memory_order_relaxed);
 }
 
-/// Logs what `make_message()` returns; does not call it when the level is off.
+/// Logs the string that `make_message()` returns; does not call it if the level is off.
 template <class MakeMessage>
 void write(LogSubsystem subsystem, LogLevel level, MakeMessage&& make_message) {
   if (!enabled(subsystem, level)) [[likely]]

@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// How grave a message is, and from which gravity on a subsystem logs.
+/// The severity of a message, and the minimum severity that a subsystem logs.
 enum class LogLevel : std::uint8_t { Trace, Debug, Info, Warn, Error, Off };
 
 inline constexpr std::array<std::string_view, 6> log_level_names{"trace", "debug", "info", "warn", "error", "off"};

@@ -11,24 +11,24 @@
 
 namespace cox::detail {
 
-/// What a waiter for an operation waits for (L10): until the device thread has taken the operation up, for that thread,
-/// and until it is complete, for the device's streams.
+/// The wait graph edges of a thread that waits for an operation (L10): an edge to the device thread until that thread
+/// has begun to process the operation, and an edge to the device's streams until the operation has completed.
 class QueuedOperation {
  public:
   explicit QueuedOperation(std::shared_ptr<WaitNode> streams) noexcept : streams_(std::move(streams)) {}
 
-  /// Before any other thread knows of the operation.
+  /// Sets the device thread that the operation is submitted to. Call it before another thread can access the operation.
   void queued_at(std::shared_ptr<WaitNode> device) noexcept { device_ = std::move(device); }
 
-  /// The device thread has taken it up, or nobody ever will. Any thread, any number of times.
+  /// The device thread has begun to process the operation, or never will. Any thread, any number of times.
   void begin() noexcept {
     const std::lock_guard lock(mutex_);
     device_.reset();
     if (waiting_ != nullptr) waiting_->end_wait();
   }
 
-  /// The calling thread waits for the operation while this lives. Throws CallError WouldDeadlock. Costs nothing on a
-  /// client thread.
+  /// The calling thread waits for the operation during the lifetime of this object. The constructor throws CallError
+  /// WouldDeadlock if the wait would close a cycle. Costs nothing on a client thread.
   class Wait {
    public:
     explicit Wait(QueuedOperation& operation) : operation_(operation) {
@@ -45,7 +45,7 @@ class QueuedOperation {
 
    private:
     void announce() {
-      // Held from the first edge on: begin() may come meanwhile.
+      // Held from the first edge on, because another thread may call begin() at any time.
       const std::lock_guard lock(operation_.mutex_);
       if (operation_.streams_ != nullptr) {
         completion_.emplace(*operation_.streams_);
@@ -69,7 +69,7 @@ class QueuedOperation {
     }
 
     QueuedOperation& operation_;
-    std::shared_ptr<WaitNode> device_;  // outlives the scope
+    std::shared_ptr<WaitNode> device_;  // must outlive taking_up_, which refers to it
     std::optional<WaitScope> completion_;
     std::optional<WaitScope> taking_up_;
   };
@@ -77,7 +77,7 @@ class QueuedOperation {
  private:
   std::mutex mutex_;
   const std::shared_ptr<WaitNode> streams_;
-  std::shared_ptr<WaitNode> device_;  // null once the operation has been taken up
+  std::shared_ptr<WaitNode> device_;  // null after begin()
   WaitScope* waiting_ = nullptr;
 };
 

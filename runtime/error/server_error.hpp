@@ -14,25 +14,25 @@
 
 namespace cox {
 
-/// A server could not do what was asked, or earlier queued work of the stream failed.
+/// A server could not execute a request, or work that was queued earlier on the stream failed.
 class ServerError : public Error {
  public:
   enum class Kind : std::uint8_t {
     Generic,
-    Validation,   ///< The request makes no sense; nothing was queued.
+    Validation,   ///< The request is invalid; nothing was queued.
     Profile,      ///< cause() is a ProfileError.
     Io,           ///< cause() is an IoError.
-    Unhealthy,    ///< Work queued earlier on the stream failed; errors() has all of it, first cause first (L12).
-    Unsupported,  ///< Something that it takes is not there: a driver, or a function of one.
-    Graph,        ///< A call of a graph capture that is out of order; nothing has changed.
+    Unhealthy,    ///< Work queued earlier on the stream failed; errors() has all failures, first cause first (L12).
+    Unsupported,  ///< A requirement is missing: a driver, or a function of a driver.
+    Graph,        ///< A graph capture call was made out of order; nothing has changed.
   };
 
   ServerError(Kind kind, const std::string& what, std::source_location site = std::source_location::current(),
               std::exception_ptr cause = nullptr)
       : Error(what, site, std::move(cause)), kind_(kind) {}
 
-  /// The failures that work queued on a stream left behind, in the order they happened. cause() is the first.
-  /// `dropped` says how many more there were than are kept. Precondition: `errors` is not empty.
+  /// The failures of work queued on a stream, in stream order. cause() is the first. `dropped` is the number of further
+  /// failures that were not kept. Precondition: `errors` is not empty.
   [[nodiscard]] static ServerError unhealthy(const Location& location, std::vector<std::exception_ptr> errors,
                                              std::size_t dropped, std::source_location site);
 
@@ -45,7 +45,7 @@ class ServerError : public Error {
   }
 
  protected:
-  /// Unhealthy in a server's own words. cause() is the first. Precondition: `errors` is not empty.
+  /// Unhealthy with a text of the server's choice. cause() is the first error. Precondition: `errors` is not empty.
   ServerError(const std::string& what, std::vector<std::exception_ptr> errors, std::source_location site)
       : Error(what, site, errors.front()), kind_(Kind::Unhealthy), errors_(std::move(errors)) {}
 

@@ -8,7 +8,8 @@
 
 namespace cox {
 
-/// The operations of a server, as far as it matters to them that earlier work of their stream has failed.
+/// The operations of a server. They differ in what they do when earlier work of their stream has failed: see
+/// stream_error_mode().
 enum class ServerOperation : std::uint8_t {
   Read,
   Flush,
@@ -30,11 +31,11 @@ enum class ServerOperation : std::uint8_t {
   MemoryCleanup,
 };
 
-/// What an operation does about failures that nobody has been told yet.
+/// What an operation does about failures of its stream that have not been delivered yet.
 enum class StreamErrorMode : std::uint8_t {
-  Ignore,  ///< Goes on; the failures stay.
+  Ignore,  ///< Proceeds; the failures stay.
   Refuse,  ///< Throws ServerError Unhealthy; the failures stay.
-  Take,    ///< Throws ServerError Unhealthy; the failures are told with it, and the next operation goes on.
+  Take,    ///< Throws ServerError Unhealthy, which delivers the failures; the next operation proceeds.
 };
 
 [[nodiscard]] constexpr StreamErrorMode stream_error_mode(ServerOperation operation) noexcept {
@@ -63,8 +64,9 @@ enum class StreamErrorMode : std::uint8_t {
   return modes[static_cast<std::size_t>(operation)];
 }
 
-/// Before the operation of a stream: throws ServerError Unhealthy if its earlier work has failed and that matters.
-/// Stream: take_errors(site) and peek_errors(site) return that error, or null.
+/// Called before an operation of a stream. Throws ServerError Unhealthy if earlier work of the stream has failed,
+/// unless the operation ignores failures (StreamErrorMode::Ignore).
+/// Stream: take_errors(site) and peek_errors(site) return the error, or null.
 template <class Stream>
 void require_healthy(Stream& stream, ServerOperation operation, std::source_location site) {
   std::exception_ptr error;

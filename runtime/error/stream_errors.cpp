@@ -9,7 +9,7 @@
 
 namespace cox::detail {
 
-/// Returns failures to their stream, unless they are delivered.
+/// Holds failures that were taken from a stream; returns them to it if destroyed before they are delivered.
 class StreamErrors::Receipt final : public ErrorReceipt {
  public:
   Receipt(std::shared_ptr<StreamErrors> from, Taken taken) noexcept
@@ -25,7 +25,7 @@ class StreamErrors::Receipt final : public ErrorReceipt {
     for (const Failure& failure : taken_.failures) failure.note_delivered();
     from_.reset();
   }
-  /// Another receipt has them, too, and returns them.
+  /// Another receipt now holds the failures, and returns them if they are not delivered.
   void give_up() noexcept { from_.reset(); }
   [[nodiscard]] const Taken& taken() const noexcept { return taken_; }
 
@@ -65,7 +65,7 @@ StreamErrors::Taken StreamErrors::take(const Which& which) {
   taken.failures.assign(std::move_iterator(left), std::move_iterator(failures_.end()));
   failures_.erase(left, failures_.end());
   update_has_failures();
-  // What was not kept is told with the failures that were.
+  // The number of failures that were not kept is reported together with those that were.
   if (!taken.failures.empty() || failures_.empty()) taken.dropped = std::exchange(dropped_, 0);
   return taken;
 }
@@ -75,7 +75,7 @@ StreamErrors::Taken StreamErrors::take_before(std::uint64_t position) {
       [&](const Failure& failure) { return failure.position < position && !is_left_to_other(failure, position); });
 }
 
-// Without memory the wait has no turn: what fails late may be told by a later one.
+// If memory is exhausted, the wait is not registered: a later wait may then take its late failures.
 void StreamErrors::begin_turn(std::uint64_t position) noexcept {
   const std::lock_guard lock(mutex_);
   try {
@@ -90,7 +90,7 @@ void StreamErrors::end_turn(std::uint64_t position) noexcept {
   if (const auto found = std::ranges::find(turns_, position); found != turns_.end()) turns_.erase(found);
 }
 
-// Under the lock. To a wait between the failure and `position`.
+// Lock held. Whether a wait that is registered at a position between the failure and `position` is to take the failure.
 bool StreamErrors::is_left_to_other(const Failure& failure, std::uint64_t position) const noexcept {
   return std::ranges::any_of(turns_, [&](std::uint64_t turn) { return failure.position < turn && turn < position; });
 }
@@ -129,7 +129,7 @@ TakenError StreamErrors::take_later(TakenError earlier, const std::shared_ptr<St
   return {std::move(error), std::move(joined)};
 }
 
-// Without memory for the receipt the failure ends with the future.
+// If the receipt cannot be allocated, a future that is dropped loses the failure.
 TakenError StreamErrors::of_operation(const std::shared_ptr<StreamErrors>& stream, std::uint64_t position,
                                       std::exception_ptr error) noexcept {
   TakenError taken{std::move(error)};
@@ -221,7 +221,7 @@ void StreamErrors::end_profile(std::uint64_t begin) noexcept {
   std::erase_if(profiles_, [&](const Profile& profile) { return profile.begin == begin; });
 }
 
-// Under the lock.
+// Lock held.
 bool StreamErrors::is_of_profile(const Failure& failure) const noexcept {
   return std::ranges::any_of(profiles_, [&](const Profile& profile) {
     return failure.position > profile.begin && failure.position < profile.end;
@@ -238,7 +238,8 @@ std::exception_ptr StreamErrors::unhealthy(const Taken& taken, const Location& l
   std::vector<const Failure*> failures;
   failures.reserve(taken.failures.size());
   for (const Failure& failure : taken.failures) failures.push_back(&failure);
-  // A failure found when the work was queued is known before the failures of work queued earlier that still runs.
+  // Sort by stream position: a failure that is detected at submission is recorded before the failures of earlier work
+  // that is still running.
   std::ranges::stable_sort(failures, {}, [](const Failure* failure) { return failure->position; });
   std::vector<std::exception_ptr> errors;
   errors.reserve(failures.size());

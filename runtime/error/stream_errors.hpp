@@ -15,39 +15,41 @@
 
 namespace cox::detail {
 
-/// Which side of a helper's failure has delivered it: see FailureReports. Any thread.
+/// Which side has delivered a failure that a helper shares with its callers: see FailureReports. Any thread.
 struct SharedDelivery {
-  std::atomic<bool> by_helper{false};   ///< a future of the helper
-  std::atomic<bool> by_callers{false};  ///< a stream that called the helper
+  std::atomic<bool> by_helper{false};   ///< delivered by a future of the helper
+  std::atomic<bool> by_callers{false};  ///< delivered by a stream that called the helper
 };
 
-/// The failures of a stream's queued work that have not been delivered yet (L12). Each has the position in the stream
-/// at which it happened, so that a read or sync takes what came before it and nothing that came later. Any thread.
+/// The failures of a stream's queued work that have not been delivered yet (L12). Each has the stream position at which
+/// it happened, so that a read or sync takes the failures before its own position and no later ones. Any thread.
 class StreamErrors {
  public:
-  /// As many are kept (L7); the rest is counted.
+  /// The maximum number of failures that are kept (L7); further ones are only counted.
   static constexpr std::size_t max_failures = 64;
 
   /// Throws std::bad_alloc.
   explicit StreamErrors(const Location& location = {}) : location_(location) {
     failures_.reserve(max_failures);
-  }  // so that add() finds room
+  }  // so that add() does not allocate
   StreamErrors(const StreamErrors&) = delete;
   StreamErrors& operator=(const StreamErrors&) = delete;
-  /// Reports what is left as task errors.
+  /// Reports the undelivered failures as a task error.
   ~StreamErrors();
 
   void add(std::uint64_t position, std::exception_ptr error) noexcept;
   [[nodiscard]] bool empty() const noexcept { return !has_failures_.load(std::memory_order_acquire); }
-  /// ServerError Unhealthy with all failures before `position`, which count as delivered; null if there are none.
+  /// Takes the failures before `position`, except those that an earlier wait is to take (Turn), and marks them
+  /// delivered. Returns them as ServerError Unhealthy, or null if there are none.
   [[nodiscard]] std::exception_ptr take_before(std::uint64_t position, const Location& location,
                                                std::source_location site);
-  /// As take_before, for the result of a future: they count as delivered when that is taken, and return here if it is
-  /// dropped.
+  /// Takes the same failures as take_before(), for the result of a future. They count as delivered when that result is
+  /// taken, and return to `from` if the future is dropped.
   [[nodiscard]] static TakenError take_for_future(const std::shared_ptr<StreamErrors>& from, std::uint64_t position,
                                                   const Location& location, std::source_location site);
-  /// A wait at a position, from when its turn has come to when it has taken its failures: what fails before it
-  /// meanwhile is left to it, and not taken by waits behind it. Held by whoever is to take them.
+  /// Registers a wait (a read or sync) at `position`, from the time at which its turn comes in the stream until it has
+  /// taken its failures. A failure before `position` that is added during that time is left to this wait; waits at
+  /// later positions do not take it. Owned by the operation that will take the failures.
   class Turn {
    public:
     Turn(std::shared_ptr<StreamErrors> errors, std::uint64_t position) noexcept
@@ -61,39 +63,42 @@ class StreamErrors {
     }
 
    private:
-    std::shared_ptr<StreamErrors> errors_;  // null: it has been moved from
+    std::shared_ptr<StreamErrors> errors_;  // null if moved from
     std::uint64_t position_;
   };
 
-  /// `earlier`, from take_for_future(), and what has failed before `position` since, as one error. Throws
-  /// std::bad_alloc; then `earlier` is as it was.
+  /// Joins `earlier`, which take_for_future() returned, and the failures before `position` that were added since, into
+  /// one error. Throws std::bad_alloc; then the receipt of `earlier` is unchanged.
   [[nodiscard]] static TakenError take_later(TakenError earlier, const std::shared_ptr<StreamErrors>& from,
                                              std::uint64_t position, const Location& location,
                                              std::source_location site);
-  /// The failure of an operation at `position` whose future is to deliver it: joins the stream's if that is dropped.
+  /// The failure `error` of an operation at `position`, for the future of that operation to deliver. If the future is
+  /// dropped, the failure is added to `stream`.
   [[nodiscard]] static TakenError of_operation(const std::shared_ptr<StreamErrors>& stream, std::uint64_t position,
                                                std::exception_ptr error) noexcept;
-  /// As take_before for all that is known now, but for failures within profiles that are open: these are the profiles'.
+  /// Takes all failures that are known now and marks them delivered, except failures within open profiles, which the
+  /// profiles deliver, and those that a wait is to take (Turn). Returns ServerError Unhealthy, or null if there are
+  /// none.
   [[nodiscard]] std::exception_ptr take_known(const Location& location, std::source_location site);
-  /// As take_known, but they stay.
+  /// Returns the error that take_known() would return, but leaves the failures in place.
   [[nodiscard]] std::exception_ptr peek(const Location& location, std::source_location site) const;
-  /// All that is left, at the end of the stream, but for what waits whose turn has come are to take; null: nothing. It
-  /// counts as delivered to everybody whom it was reported to.
+  /// At the end of the stream: takes all failures, except those that a wait is to take (Turn). Returns ServerError
+  /// Unhealthy, or null if there are none. The failures count as delivered on every stream that they were reported to.
   [[nodiscard]] std::exception_ptr take_remaining(const Location& location, std::source_location site);
 
-  /// Removes the failures after `first` and before `last`, and returns the first of them; null if there are none.
+  /// Removes the failures after `first` and before `last`. Returns the earliest of them, or null if there are none.
   std::exception_ptr remove_between(std::uint64_t first, std::uint64_t last) noexcept;
 
-  // Profiles. `begin`: the position where one begins, which is no other's.
+  // Profiles. `begin` is the position at which a profile begins; no two profiles begin at the same position.
 
-  /// Failures behind `begin` are the profile's from now on. Throws std::bad_alloc.
+  /// From now on, failures after `begin` belong to the profile. Throws std::bad_alloc.
   void begin_profile(std::uint64_t begin);
-  /// Only those before `end` are.
+  /// Limits the profile to the failures before `end`.
   void bound_profile(std::uint64_t begin, std::uint64_t end) noexcept;
-  /// The stream has come to the end of the profile; what is left of its failures is the stream's again.
+  /// The stream has reached the end of the profile. Failures that the profile has not taken belong to the stream again.
   void end_profile(std::uint64_t begin) noexcept;
-  /// Removes the failures after `first` and before `last`; returns the first of them for the profile's future, from
-  /// which all of them return here if it is dropped.
+  /// Takes the failures after `first` and before `last`. Returns the earliest one, for the profile's future to deliver.
+  /// If that future is dropped, all of them return to `from`.
   [[nodiscard]] static TakenError take_for_profile(const std::shared_ptr<StreamErrors>& from, std::uint64_t first,
                                                    std::uint64_t last);
 
@@ -104,10 +109,10 @@ class StreamErrors {
   struct Failure {
     std::uint64_t position;
     std::exception_ptr error;
-    std::shared_ptr<SharedDelivery> shared = nullptr;  ///< null: nobody else has it
+    std::shared_ptr<SharedDelivery> shared = nullptr;  ///< null: not shared with other streams
     Side side = Side::Caller;
 
-    /// It has been delivered on the other side.
+    /// Whether the other side has delivered it.
     [[nodiscard]] bool is_stale() const noexcept {
       return shared != nullptr && (side == Side::Helper ? shared->by_callers : shared->by_helper).load();
     }
@@ -126,7 +131,7 @@ class StreamErrors {
   class Receipt;
 
   void add(Failure failure) noexcept;
-  /// Takes those that `which` is true for, under the lock; drops the stale ones.
+  /// Takes the failures for which `which` returns true, and drops stale ones. Calls `which` with the lock held.
   template <class Which>
   [[nodiscard]] Taken take(const Which& which);
   [[nodiscard]] Taken take_before(std::uint64_t position);
@@ -137,16 +142,18 @@ class StreamErrors {
   static std::exception_ptr unhealthy(const Taken& taken, const Location& location, std::source_location site);
   static std::exception_ptr deliver(const Taken& taken, const Location& location, std::source_location site);
 
-  // Under the lock, when failures_ has changed. Release: who finds that there are failures sees what led to them.
+  // Lock held; called after failures_ has changed. Release: pairs with the acquire in empty(), so that a thread that
+  // finds failures also sees what happened before they were added.
   void update_has_failures() noexcept { has_failures_.store(!failures_.empty(), std::memory_order_release); }
 
-  // Asked before the lock is: its line of memory goes to and fro between who queues work and who waits for it.
+  // Checked before locking: the cache line of the mutex moves back and forth between the threads that queue work and
+  // those that wait for it.
   std::atomic<bool> has_failures_{false};
   const Location location_;
   mutable std::mutex mutex_;
   std::vector<Failure> failures_;     // guarded by mutex_, as all below
-  std::vector<Profile> profiles_;     // that are open
-  std::vector<std::uint64_t> turns_;  // positions
+  std::vector<Profile> profiles_;     // the open ones
+  std::vector<std::uint64_t> turns_;  // positions of registered waits (Turn)
   std::size_t dropped_ = 0;
 };
 

@@ -5,8 +5,8 @@
 
 namespace cox::detail {
 
-/// Held with an error until the caller has it. Destroyed without delivered(), it returns the error to where it came
-/// from, so that a dropped future loses nothing (L12). Any thread.
+/// Accompanies an error until the caller has received it. If it is destroyed before delivered() was called, it returns
+/// the error to its stream, so that dropping a future loses no error (L12). Any thread.
 class ErrorReceipt {
  public:
   ErrorReceipt() = default;
@@ -14,19 +14,19 @@ class ErrorReceipt {
   ErrorReceipt& operator=(const ErrorReceipt&) = delete;
   virtual ~ErrorReceipt() = default;
 
-  /// The caller has the error.
+  /// The caller has received the error.
   virtual void delivered() noexcept = 0;
 };
 
-/// An error that a future is to deliver. What makes a future's result may throw it.
+/// An error that a future is to deliver. The function that makes the result of a future may throw it.
 struct TakenError {
   std::exception_ptr error;
-  std::shared_ptr<ErrorReceipt> receipt = nullptr;  ///< null: nothing is returned if the error is not delivered
+  std::shared_ptr<ErrorReceipt> receipt = nullptr;  ///< null: an undelivered error is not returned to a stream
 
   explicit operator bool() const noexcept { return error != nullptr; }
 };
 
-/// In a catch block: the current exception as a TakenError, with its receipt if it is one.
+/// Call it in a catch block. Returns the current exception as a TakenError; a thrown TakenError keeps its receipt.
 [[nodiscard]] inline TakenError current_error() noexcept {
   try {
     throw;

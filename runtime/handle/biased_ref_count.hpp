@@ -7,11 +7,14 @@
 
 namespace cox::detail {
 
-/// References that have been counted and not given out yet. For who gives references out on one thread that are dropped
-/// on another, again and again: were each counted where it is given out, the line with the count would go back and
-/// forth between the two threads' caches. Any number of threads may take from one reserve at a time. The first of them
-/// owns a part of it, from which it takes without an atomic operation: that would wait for all that the thread has
-/// written before, such as closures into lines that another processor has.
+/// A reserve of references to an object: they are already part of its reference count, but have not been handed out.
+/// For an object whose references are handed out on one thread and dropped on another, again and again. If each
+/// reference were counted when it is handed out, the cache line of the count would move back and forth between the two
+/// threads.
+///
+/// Any number of threads may take references from one reserve concurrently. The first of them owns a part of the
+/// reserve and takes from that part without an atomic read-modify-write, which would wait for all earlier stores of the
+/// thread, such as closures written to cache lines that another processor holds.
 class BiasedRefCount {
  public:
   BiasedRefCount() noexcept = default;
@@ -19,10 +22,11 @@ class BiasedRefCount {
   BiasedRefCount& operator=(BiasedRefCount&&) = delete;
   ~BiasedRefCount() = default;
 
-  /// One more reference may be given out; `references`, which counts them all, is touched once for many. Who calls this
-  /// holds one himself.
+  /// Takes one reference from the reserve for the caller to hand out. `references` is the reference count of the
+  /// object; it is modified only once per batch of references. Precondition: the caller holds a reference.
   void add_reference(std::atomic<std::uint32_t>& references) noexcept {
-    // Relaxed, all: who holds a reference holds the object; the counts only have to add up.
+    // All operations are relaxed: the caller's own reference keeps the object alive, and only the sum of the counts
+    // matters.
     if (owner_.load(std::memory_order_relaxed) != this_thread_ && !become_owner()) [[unlikely]]
       return take_shared(references);
     std::uint16_t left = owned_.load(std::memory_order_relaxed);
@@ -30,7 +34,8 @@ class BiasedRefCount {
       left = refill(left, references);
     owned_.store(static_cast<std::uint16_t>(left - 1), std::memory_order_relaxed);
   }
-  /// How many were left, which are the caller's to count out. While nobody else takes.
+  /// Empties the reserve and returns how many references it had. The caller must subtract them from the reference
+  /// count. No other thread may take references at the same time.
   [[nodiscard]] std::uint16_t release_all() noexcept {
     const auto left =
         static_cast<std::uint16_t>(left_.load(std::memory_order_relaxed) + owned_.load(std::memory_order_relaxed));
@@ -39,7 +44,7 @@ class BiasedRefCount {
     owner_.store(no_owner, std::memory_order_relaxed);
     return left;
   }
-  /// While nobody takes from either.
+  /// No thread may take references from either reserve at the same time.
   void swap(BiasedRefCount& other) noexcept {
     const std::uint16_t left = other.release_all();
     other.left_.store(release_all(), std::memory_order_relaxed);
@@ -52,20 +57,21 @@ class BiasedRefCount {
   static constexpr std::uint32_t no_owner = 0;
   static constexpr std::uint32_t without_number = ~std::uint32_t{0};
 
-  // Who owns it has `left`. The line with the count, which others have written since, is fetched a little before it is
-  // needed.
+  // `left`: references left in the part of the owner, which is the calling thread. Other threads have written the cache
+  // line of the count since the last refill, so it is prefetched shortly before it is needed.
   std::uint16_t refill(std::uint16_t left, std::atomic<std::uint32_t>& references) noexcept {
     if (left != 0) {
       SystemPlatform::prefetch_for_write(&references);
       return left;
     }
-    // With what came from elsewhere, it is as many again: modulo 2^32, where that was more.
+    // References in left_ (from a move, or counted by other threads) become part of the new batch, so only the
+    // difference is added to the count. It is computed modulo 2^32, since left_ may exceed batch_size.
     references.fetch_add(std::uint32_t{batch_size} - left_.exchange(0, std::memory_order_relaxed),
                          std::memory_order_relaxed);
     return batch_size;
   }
 
-  // Not for who owns it already. Returns whether the calling thread owns it now.
+  // Precondition: the calling thread is not the owner. Returns whether it is the owner now.
   bool become_owner() noexcept {
     std::uint32_t owner = owner_.load(std::memory_order_relaxed);
     if (owner != no_owner) return false;
@@ -80,16 +86,16 @@ class BiasedRefCount {
       if (left_.compare_exchange_weak(left, static_cast<std::uint16_t>(left - 1), std::memory_order_relaxed)) return;
     references.fetch_add(batch_size, std::memory_order_relaxed);
     if (!left_.compare_exchange_strong(left, batch_size - 1, std::memory_order_relaxed))
-      references.fetch_sub(batch_size - 1, std::memory_order_relaxed);  // another thread's are there already
+      references.fetch_sub(batch_size - 1, std::memory_order_relaxed);  // another thread has added a batch already
   }
 
-  // Not the number of another thread, unless 2^32 have been asked since.
+  // Number of the calling thread. Unique, unless 2^32 numbers have been assigned since.
   static inline constinit thread_local std::uint32_t this_thread_ = without_number;
   static inline std::atomic<std::uint32_t> numbers_{0};
 
   std::atomic<std::uint32_t> owner_{no_owner};
-  std::atomic<std::uint16_t> owned_{0};  // the owner alone writes it, as long as there is one
-  std::atomic<std::uint16_t> left_{0};   // for the others; and what came with a move
+  std::atomic<std::uint16_t> owned_{0};  // while there is an owner, only the owner writes it
+  std::atomic<std::uint16_t> left_{0};   // for the other threads; also holds references from a move
 };
 
 }  // namespace cox::detail

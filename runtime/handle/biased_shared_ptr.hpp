@@ -9,9 +9,9 @@
 
 namespace cox::detail {
 
-/// As std::shared_ptr<const T>, for what is copied on one thread and dropped on another again and again: see
-/// BiasedRefCount. Any number of threads may copy one pointer at a time. T may be incomplete where pointers are only
-/// copied, moved and dropped.
+/// Like std::shared_ptr<const T>, for objects whose pointers are copied on one thread and destroyed on another, again
+/// and again (see BiasedRefCount). Any number of threads may copy one pointer concurrently. T may be incomplete where
+/// pointers are only copied, moved and destroyed.
 template <class T>
 class BiasedSharedPtr {
  public:
@@ -31,7 +31,8 @@ class BiasedSharedPtr {
   ~BiasedSharedPtr() {
     if (count_ == nullptr) return;
     const std::uint32_t counted = 1 + reserve_.release_all();
-    // Release: what this thread did with the object is visible to whoever deletes it; acquire, in the one that deletes.
+    // Release: the accesses of this thread to the object happen before its deletion. Acquire, for the thread that
+    // deletes it: pairs with this release on other threads.
     if (count_->references.fetch_sub(counted, std::memory_order_acq_rel) == counted) count_->destroy(count_);
   }
 
@@ -42,7 +43,7 @@ class BiasedSharedPtr {
  private:
   static constexpr std::size_t line = 64;
 
-  // It has a cache line of its own: it is written where the object is only read.
+  // The count has its own cache line, because it is written while the object is only read.
   struct Count {
     alignas(line) std::atomic<std::uint32_t> references{1};
     void (*destroy)(Count*) noexcept;

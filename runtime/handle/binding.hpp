@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// A window of an allocation as an operation uses it. Keeps the memory alive, but is not counted as a handle.
+/// A window of an allocation, for use by an operation. Keeps the memory alive, but is not counted as a handle.
 struct Binding {
   ManagedMemory memory;
   std::size_t offset_start = 0;  ///< bytes left out at the front

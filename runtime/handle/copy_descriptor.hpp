@@ -7,7 +7,7 @@
 
 namespace cox {
 
-/// A tensor in device memory, as an upload or download finds it.
+/// A tensor in device memory, as the source of a download or the destination of an upload.
 struct CopyDescriptor {
   Binding binding;
   Shape shape;

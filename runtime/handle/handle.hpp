@@ -11,16 +11,17 @@
 
 namespace cox {
 
-/// A user's reference to device memory, or to a window of it. Minted by the client without asking the device. Copyable
-/// and usable from any thread; using it on another stream than its own makes that stream wait for exactly what it must.
-/// After the last handle is gone the memory is the stream's again at once, and anybody else's when all work that was
-/// given it has run (L11).
+/// A user's reference to device memory, or to a window of it. The client creates handles without a call to the device
+/// thread. Copyable. Any thread. An operation on another stream than the handle's waits only for the pending accesses
+/// that conflict with it. When the last handle is destroyed, the memory returns to the pool. If all pending accesses
+/// are on one stream, that stream may reuse the memory at once; otherwise, and for other streams, it is reused when all
+/// of them have completed (L11).
 class Handle {
  public:
   using Site = std::source_location;
 
   Handle() noexcept = default;
-  /// The whole of `memory`, which is not empty.
+  /// Refers to the whole of `memory`, which must not be empty.
   Handle(ManagedMemoryHandle memory, StreamId stream) noexcept
       : memory_(std::move(memory)), stream_(stream), size_(memory_.memory().size()) {}
 
@@ -29,15 +30,16 @@ class Handle {
   [[nodiscard]] StreamId stream() const noexcept { return stream_; }
   /// Bytes of the whole allocation.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Bytes of the window: what reads give and kernels see.
+  /// Bytes of the window: what reads return and kernels access.
   [[nodiscard]] std::size_t size_in_used() const noexcept { return size_ - offset_start_ - offset_end_; }
   [[nodiscard]] std::size_t offset_start() const noexcept { return offset_start_; }
   [[nodiscard]] std::size_t offset_end() const noexcept { return offset_end_; }
-  /// No other handle refers to this memory, so that changing it in place is nobody else's business.
+  /// Whether no other handle refers to this memory, so that it can be modified in place.
   [[nodiscard]] bool can_mut() const noexcept { return memory_.can_mut(); }
-  /// Why the contents of the allocation are not to be used (L14), as far as it is known now: what the first operation
-  /// failed with that should have written it. Nothing: no operation on it has failed so far, or it was written anew, or
-  /// accepted, since. Call it after a wait for the stream that wrote it. Does not block; empty handles have no failure.
+  /// Why the contents of the allocation must not be used (L14), as far as it is known now: the error of the first
+  /// failed operation that should have written it. std::nullopt if no operation on it has failed so far, or if it was
+  /// overwritten or accepted since. Call it after a wait for the stream that wrote the memory. Does not block. An empty
+  /// handle has no failure.
   [[nodiscard]] std::optional<MemoryFailure> failure() const {
     return memory_.memory() ? memory_.memory().failure() : std::nullopt;
   }
@@ -49,9 +51,9 @@ class Handle {
   [[nodiscard]] Handle offset_end(std::size_t bytes, Site site = Site::current()) const&;
   [[nodiscard]] Handle offset_end(std::size_t bytes, Site site = Site::current()) &&;
 
-  /// For an operation: keeps the memory alive without being counted as a handle.
+  /// A binding for an operation. It keeps the memory alive without being counted as a handle.
   [[nodiscard]] Binding binding() const& { return bind(memory_.reference()); }
-  /// Gives the handle up; it is empty afterwards.
+  /// Converts the handle to a binding; the handle is empty afterwards.
   [[nodiscard]] Binding binding() && { return bind(std::move(memory_).into_memory()); }
   /// This window as a tensor, for tensor reads and writes.
   [[nodiscard]] CopyDescriptor copy_descriptor(Shape shape, Strides strides, std::size_t elem_size) const& {
@@ -71,7 +73,7 @@ class Handle {
   std::size_t offset_start_ = 0;
   std::size_t offset_end_ = 0;
   StreamId stream_;
-  std::size_t size_ = 0;  // as the memory has it, which lies on a line that other threads write
+  std::size_t size_ = 0;  // copy of memory().size(), whose cache line other threads write
 };
 
 }  // namespace cox

@@ -15,8 +15,8 @@
 
 namespace cox {
 
-/// Which server a memory belongs to. `generation` is unique to each server the process ever built, so that a handle
-/// from before a shutdown of its device is recognised.
+/// The server that an allocation belongs to. `generation` is unique among all servers that the process has created, so
+/// a handle from before a shutdown of its device is detected.
 struct MemoryOwner {
   DeviceId device;
   std::uint64_t generation = 0;
@@ -26,8 +26,8 @@ struct MemoryOwner {
   [[nodiscard]] static std::uint64_t next_generation() noexcept;
 };
 
-/// The storage that a server put behind a memory. Given back when the last handle and binding that refers to it is
-/// gone, on whichever thread that happens; the server knows what queued work may still touch it (L11).
+/// The storage of an allocation, provided by its server. It is released when the last handle or binding that refers to
+/// it is destroyed, on the thread that destroys it. The server tracks which queued work may still access it (L11).
 class MemoryResource {
  public:
   MemoryResource() = default;
@@ -35,9 +35,9 @@ class MemoryResource {
   MemoryResource& operator=(const MemoryResource&) = delete;
   virtual ~MemoryResource() = default;
 
-  /// Nobody refers to it any more. Called once, on any thread; must not block.
+  /// Called once, when the last reference is dropped. Any thread; must not block.
   virtual void release() noexcept = 0;
-  /// Why its contents are not to be used, as far as it is known now; nothing: they are good. Any thread.
+  /// Why the contents must not be used (L14), as far as it is known now; std::nullopt if they are good. Any thread.
   [[nodiscard]] virtual std::optional<MemoryFailure> failure() const { return std::nullopt; }
 };
 
@@ -45,32 +45,34 @@ struct ReleaseMemoryResource {
   void operator()(MemoryResource* resource) const noexcept { resource->release(); }
 };
 
-/// What the device thread knows about a memory. Read and written there only, until the last reference dies.
+/// The state of an allocation. Read and written on the device thread only, with two exceptions: other threads may read
+/// it once `published` is set, and the thread that drops the last reference destroys it.
 struct MemoryState {
   std::unique_ptr<MemoryResource, ReleaseMemoryResource> resource;  ///< null until initialised
   std::exception_ptr failure;                                       ///< why the allocation failed, if it did (L12)
-  /// One of these has been set, for good as long as there are handles: what other threads may look at.
+  /// Set when `resource` or `failure` has been set. While there are handles, these do not change afterwards, so that
+  /// other threads may read them.
   std::atomic<bool> published{false};
 };
 
-/// A memory that somebody else keeps: good as long as he does.
+/// A non-owning reference to an allocation. Valid while a ManagedMemory keeps the allocation alive.
 class MemoryView {
  public:
   MemoryView() noexcept = default;
 
-  /// False for that of an empty reference.
+  /// False for a view of an empty reference.
   [[nodiscard]] explicit operator bool() const noexcept { return record_ != nullptr; }
   friend bool operator==(const MemoryView&, const MemoryView&) = default;
 
-  // Precondition of all below: not empty.
+  // Precondition of the functions below, except bits(): not empty.
   [[nodiscard]] const MemoryOwner& owner() const noexcept { return record_->owner; }
-  /// Unique in the process; names the memory in messages.
+  /// Unique in the process; identifies the allocation in messages.
   [[nodiscard]] std::uint64_t id() const noexcept { return record_->id; }
   /// Bytes of the allocation.
   [[nodiscard]] std::size_t size() const noexcept { return record_->size; }
   /// Device thread of the owner only.
   [[nodiscard]] MemoryState& state() const noexcept { return record_->state; }
-  /// As Handle::failure(). Any thread that holds a handle.
+  /// See Handle::failure(). Any thread that holds a handle.
   [[nodiscard]] std::optional<MemoryFailure> failure() const {
     const MemoryState& known = record_->state;
     if (!known.published.load(std::memory_order_acquire)) return std::nullopt;  // pairs with the release of the servers
@@ -78,7 +80,8 @@ class MemoryView {
     return known.resource->failure();
   }
 
-  /// As a number, the lowest three bits of which are 0; and back. Of an empty one, too.
+  /// The view as a number whose lowest three bits are 0; from_bits() converts it back. Both work for an empty view,
+  /// too.
   [[nodiscard]] std::uint64_t bits() const noexcept { return std::bit_cast<std::uint64_t>(record_); }
   [[nodiscard]] static MemoryView from_bits(std::uint64_t bits) noexcept {
     return MemoryView(std::bit_cast<Record*>(bits));
@@ -101,26 +104,27 @@ class MemoryView {
   Record* record_ = nullptr;
 };
 
-/// A counted reference to one allocation: minted by the client, before the device has any memory for it, and bound to
-/// storage on the device thread. Copies may be made and dropped on any thread; the last one frees the memory. Closures
-/// waiting in a queue hold references, so dropping a handle never takes memory from queued work.
+/// A counted reference to one allocation. The client creates it before the device has memory for it; the device thread
+/// binds it to storage. Copies may be made and destroyed on any thread; the last one frees the memory. Closures in a
+/// queue hold references, so destroying a handle never takes memory from queued work.
 class ManagedMemory : public MemoryView {
  public:
   ManagedMemory() noexcept = default;
-  /// For `size` bytes. Throws std::bad_alloc only.
+  /// Creates a reference to an allocation of `size` bytes that has no storage yet. Throws std::bad_alloc only.
   [[nodiscard]] static ManagedMemory create(const MemoryOwner& owner, std::size_t size) {
     return adopt(MemoryView(new Record(owner, size)));
   }
-  /// One more reference.
+  /// Adds a reference.
   explicit ManagedMemory(MemoryView memory) noexcept : MemoryView(memory) {
     if (record_ != nullptr) record_->references.fetch_add(1, std::memory_order_relaxed);
   }
-  /// A reference that has been counted already; and the way back: the reference is empty afterwards.
+  /// Takes over a reference that has been counted already.
   static ManagedMemory adopt(MemoryView counted) noexcept {
     ManagedMemory memory;
     static_cast<MemoryView&>(memory) = counted;
     return memory;
   }
+  /// The inverse of adopt(): the reference stays counted, and this object is empty afterwards.
   MemoryView release() && noexcept { return std::exchange(static_cast<MemoryView&>(*this), MemoryView()); }
 
   ManagedMemory(const ManagedMemory& other) noexcept : ManagedMemory(static_cast<const MemoryView&>(other)) {}
@@ -130,21 +134,23 @@ class ManagedMemory : public MemoryView {
     return *this;
   }
   ~ManagedMemory() {
-    // Release: what this thread did with the memory is visible to whoever frees it; acquire, in the one that frees.
+    // Release: the accesses of this thread to the memory happen before it is freed. Acquire, for the thread that frees
+    // it: pairs with this release and the one in release_reserve on other threads.
     if (record_ != nullptr && record_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete record_;
   }
 
-  /// Nobody else refers to the memory. Precondition: not empty.
+  /// Whether this is the only reference to the memory. Precondition: not empty.
   [[nodiscard]] bool is_last() const noexcept {
-    // Acquire pairs with the release in the destructor: what the others did with the memory has happened.
+    // Acquire pairs with the releases in the destructor and in release_reserve: the accesses of the other references
+    // happen before this.
     return record_->references.load(std::memory_order_acquire) == 1;
   }
 };
 
-/// A reference that also counts as a user's handle. As long as there is only one, its user may change the memory in
-/// place without anyone else noticing.
+/// A reference that is also counted as a user's handle. If there is only one handle, its user may modify the memory in
+/// place, since no other user can observe it.
 ///
-/// It gives out references to operations, which drop them on the device thread: see BiasedRefCount.
+/// Handles provide references to operations, which drop them on the device thread; see BiasedRefCount.
 class ManagedMemoryHandle {
  public:
   ManagedMemoryHandle() noexcept = default;
@@ -163,7 +169,7 @@ class ManagedMemoryHandle {
   }
 
   [[nodiscard]] const ManagedMemory& memory() const noexcept { return memory_; }
-  /// A reference for an operation. Any number of threads at a time.
+  /// Creates a reference for an operation. Any number of threads may call it concurrently.
   [[nodiscard]] ManagedMemory reference() const noexcept {
     if (!memory_) return {};
     reserve_.add_reference(memory_.record_->references);
@@ -175,14 +181,15 @@ class ManagedMemoryHandle {
     remove_handle();
     return std::move(memory_);
   }
-  /// No other handle refers to the memory. Queued work may: it is ordered by the stream.
+  /// Whether no other handle refers to the memory. Queued work may still refer to it; the stream orders that work.
   [[nodiscard]] bool can_mut() const noexcept {
-    // Acquire pairs with the release in remove_handle: what the last other user did with its handle has happened.
+    // Acquire pairs with the release in remove_handle: the accesses of the other users through their handles happen
+    // before this.
     return memory_ && memory_.record_->handles.load(std::memory_order_acquire) == 1;
   }
 
  private:
-  // memory_ is counted besides, so that this is never the last.
+  // memory_ holds a reference of its own, so this never drops the last one.
   void release_reserve() noexcept {
     const std::uint32_t left = reserve_.release_all();
     // Release pairs with the acquire in ManagedMemory::is_last.

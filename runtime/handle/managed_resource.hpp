@@ -4,7 +4,7 @@
 
 namespace cox {
 
-/// The storage of a memory itself, for code that is not the library's; keeps the memory alive.
+/// The storage of an allocation, for direct use by code outside the library. Keeps the memory alive.
 template <class Resource>
 struct ManagedResource {
   Resource resource;

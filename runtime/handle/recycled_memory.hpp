@@ -8,14 +8,15 @@
 
 namespace cox::detail {
 
-/// Memory of small objects that a thread makes and destroys again and again: it keeps up to 64 blocks of a size for the
-/// next ones. (glibc's malloc keeps 7 for a thread; for more it takes locks that others take, too.) Any thread may give
-/// back what another has taken, and has that memory then. What is kept is freed when the thread ends. Under
-/// AddressSanitizer nothing is kept, so that it sees what is used after its end.
+/// A per-thread cache of memory for small objects that are created and destroyed again and again. A thread keeps up to
+/// 64 free blocks of each size class for later allocations. (glibc's malloc keeps 7 per thread; beyond that it takes
+/// locks that other threads take, too.) A block may be freed on another thread than it was allocated on; it is then
+/// cached by the thread that frees it. A thread's cache is freed when the thread ends. Under AddressSanitizer nothing
+/// is cached, so that it can detect uses after free.
 class RecycledMemory {
  public:
-  static constexpr std::size_t max_size = 1024;         ///< bytes; what is larger comes from operator new
-  static constexpr std::size_t max_cached_blocks = 64;  ///< blocks of a size
+  static constexpr std::size_t max_size = 1024;         ///< bytes; larger blocks come from operator new
+  static constexpr std::size_t max_cached_blocks = 64;  ///< blocks per size class
 
   /// Throws std::bad_alloc.
   [[nodiscard]] static void* allocate(std::size_t bytes) {
@@ -42,7 +43,7 @@ class RecycledMemory {
     }
     ::operator delete(memory);
   }
-  /// Frees what this thread keeps.
+  /// Frees the blocks that the calling thread has cached.
   static void free_cached() noexcept;
 
  private:
@@ -56,11 +57,12 @@ class RecycledMemory {
     Block* first;
     std::size_t count;
   };
-  // Trivial to destroy: objects may be destroyed after the thread's others have been.
+  // Trivially destructible: objects may still be freed after the thread's other thread_local objects have been
+  // destroyed.
   struct ThreadCache {
     std::array<Blocks, max_size / step> blocks;
-    std::size_t most;  // 0: this is the first use, or the thread ends
-    bool in_use;       // it has been
+    std::size_t most;  // blocks kept per size class; 0 before the first use, and when the thread ends
+    bool in_use;       // set at the first use
   };
   struct AtEndOfThread;
 
@@ -74,14 +76,14 @@ class RecycledMemory {
   static constinit thread_local ThreadCache cache_;
 };
 
-/// The standard's allocator over that.
+/// Standard allocator: single objects come from RecycledMemory, arrays from std::allocator.
 template <class T>
 class RecyclingAllocator {
  public:
   using value_type = T;
 
   RecyclingAllocator() noexcept = default;
-  template <class U>  // NOLINTNEXTLINE(google-explicit-constructor): as the standard's
+  template <class U>  // NOLINTNEXTLINE(google-explicit-constructor): like std::allocator
   RecyclingAllocator(const RecyclingAllocator<U>&) noexcept {}
 
   [[nodiscard]] T* allocate(std::size_t count) {
@@ -97,7 +99,8 @@ class RecyclingAllocator {
   friend bool operator==(const RecyclingAllocator&, const RecyclingAllocator&) noexcept { return true; }
 };
 
-/// As std::make_shared, in such memory. Throws std::bad_alloc and what the constructor throws.
+/// Like std::make_shared, but the memory comes from RecycledMemory. Throws std::bad_alloc and what the constructor
+/// throws.
 template <class T, class... A>
 [[nodiscard]] std::shared_ptr<T> make_recycled(A&&... arguments) {
   return std::allocate_shared<T>(RecyclingAllocator<T>{}, std::forward<A>(arguments)...);

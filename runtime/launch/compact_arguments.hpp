@@ -12,12 +12,14 @@
 
 namespace cox::detail {
 
-/// What most kernels run on, for the way to the device thread: a launch with it takes three cache lines there, with
-/// KernelArguments six, and each costs the client up to 10 ns.
+/// KernelArguments in compact form, for the queue to the device thread; the arguments of most launches fit. A launch
+/// with CompactArguments takes three cache lines of the queue, with KernelArguments six. Each cache line costs the
+/// client up to 10 ns.
 class CompactArguments {
  public:
-  /// Whether these can be told so: without tensor maps, no more than 12 words of buffers and metadata, and of these
-  /// no more than they hold without an allocation: the device thread makes none for them.
+  /// Whether `arguments` can be stored in this form: no tensor maps, and at most 12 words of buffers and metadata. The
+  /// metadata must also fit into the inline capacity of MetadataBindingInfo, so that the device thread does not
+  /// allocate in expand().
   [[nodiscard]] static bool fits(const KernelArguments& arguments) noexcept {
     return arguments.tensor_maps.empty() &&
            arguments.info.data.size() <= decltype(arguments.info.data)::inline_capacity &&
@@ -25,7 +27,7 @@ class CompactArguments {
            arguments.info.dynamic_metadata_offset <= std::numeric_limits<std::uint8_t>::max();
   }
 
-  /// Precondition: they fit.
+  /// Precondition: fits(arguments).
   explicit CompactArguments(KernelArguments&& arguments) noexcept
       : buffer_words_(static_cast<std::uint8_t>(arguments.buffers.words().size())),
         info_words_(static_cast<std::uint8_t>(arguments.info.data.size())),
@@ -59,7 +61,7 @@ class CompactArguments {
   std::uint8_t buffer_words_;
   std::uint8_t info_words_;
   std::uint8_t dynamic_metadata_offset_;
-  std::array<std::uint64_t, max_words> words_;  // of the buffers, then of the metadata
+  std::array<std::uint64_t, max_words> words_;  // words of the buffers, then of the metadata
 };
 static_assert(sizeof(CompactArguments) == 104, "with the rest of a launch, three cache lines");
 

@@ -10,7 +10,8 @@
 
 namespace cox {
 
-/// How many cubes (blocks) a kernel runs, along each axis: known now, or read from device memory when it is its turn.
+/// The number of cubes (thread blocks) of a launch along each axis. It is known at the call, or read from device memory
+/// just before the kernel runs.
 class CubeCount {
  public:
   struct Static {
@@ -33,22 +34,22 @@ class CubeCount {
     return *this;
   }
   ~CubeCount() = default;
-  /// x, y and z as three u32 at the start of the binding, read on the stream just before the kernel runs. Throws
-  /// std::bad_alloc, as copying it does.
+  /// The count is stored as three u32 values, x, y and z, at the start of the binding. It is read on the stream just
+  /// before the kernel runs. Throws std::bad_alloc; so does copying a dynamic count.
   [[nodiscard]] static CubeCount dynamic(Binding binding) { return CubeCount(std::move(binding)); }
   [[nodiscard]] static CubeCount dynamic(const Handle& handle) { return CubeCount(handle.binding()); }
   [[nodiscard]] static CubeCount single() noexcept { return {1, 1, 1}; }
   [[nodiscard]] static CubeCount of_1d(std::uint32_t x) noexcept { return {x, 1, 1}; }
   [[nodiscard]] static CubeCount of_2d(std::uint32_t x, std::uint32_t y) noexcept { return {x, y, 1}; }
 
-  /// Certainly runs nothing. A dynamic count is never known to be empty.
+  /// Whether the launch certainly runs no cube. Always false for a dynamic count.
   [[nodiscard]] bool is_empty() const noexcept {
     const Static* known = as_static();
     return known != nullptr && known->is_empty();
   }
-  /// null for a dynamic count.
+  /// Null for a dynamic count.
   [[nodiscard]] const Static* as_static() const noexcept { return dynamic_ == nullptr ? &count_ : nullptr; }
-  /// null for a static count.
+  /// Null for a static count.
   [[nodiscard]] const Binding* as_dynamic() const noexcept { return dynamic_.get(); }
 
  private:

@@ -5,7 +5,8 @@
 namespace cox {
 namespace {
 
-/// Returns whether nothing had to be done, so that the next axis is within its maximum too.
+/// Halves `from` and doubles `to` until `from` is within `maximum`. Returns true if `from` was within its maximum
+/// already; `to` is then unchanged, and the next axis needs no check.
 bool spread_axis(std::uint32_t& from, std::uint32_t& to, std::uint32_t maximum) noexcept {
   const std::uint32_t allowed = std::max<std::uint32_t>(maximum, 1);
   if (from <= allowed) return true;

@@ -7,16 +7,16 @@
 
 namespace cox {
 
-/// A cube count that respects the device's limits for a wanted number of cubes. When the number does not divide, there
-/// are more cubes than wanted, and the kernel must check its bounds.
+/// A cube count for at least a requested number of cubes, with x and y within the limits of the device. Rounding can
+/// add cubes, so the kernel must check its bounds.
 class CubeCountSelection {
  public:
   CubeCountSelection(const HardwareProperties& hardware, std::uint32_t cubes) noexcept;
 
-  /// Some cubes have nothing to do.
+  /// Whether more cubes run than were requested; the additional cubes have no work.
   [[nodiscard]] bool has_idle() const noexcept { return actual_ != wanted_; }
   [[nodiscard]] const CubeCount::Static& cube_count() const noexcept { return count_; }
-  /// Cubes that will run.
+  /// Number of cubes that will run.
   [[nodiscard]] std::uint64_t actual() const noexcept { return actual_; }
 
  private:
@@ -25,7 +25,8 @@ class CubeCountSelection {
   std::uint64_t actual_;
 };
 
-/// Halves x (rounding up) and doubles y until x is within its maximum, then the same with y and z.
+/// Halves x (rounding up) and doubles y until x is within its maximum. Then does the same with y and z if x had to be
+/// halved. z is not limited.
 [[nodiscard]] CubeCount::Static spread_cube_count(const CubeCount::Static& maximum, std::uint32_t cubes) noexcept;
 
 }  // namespace cox

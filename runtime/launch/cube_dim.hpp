@@ -8,7 +8,7 @@
 
 namespace cox {
 
-/// How many units (threads) one cube (block) has along each axis.
+/// The number of units (threads) of one cube (thread block) along each axis.
 struct CubeDim {
   std::uint32_t x = 1;
   std::uint32_t y = 1;
@@ -19,14 +19,15 @@ struct CubeDim {
   [[nodiscard]] static constexpr CubeDim single() noexcept { return {1, 1, 1}; }
   [[nodiscard]] static constexpr CubeDim of_1d(std::uint32_t x) noexcept { return {x, 1, 1}; }
   [[nodiscard]] static constexpr CubeDim of_2d(std::uint32_t x, std::uint32_t y) noexcept { return {x, y, 1}; }
-  /// A good default for element-wise work with so many units: one plane wide, a power of two of planes high, at most 8
-  /// and at most what the device allows, at least one. On a CPU as many planes as it has threads, or units, if that is
-  /// less.
+  /// A default for element-wise work on `working_units` units. x is one plane (warp). On a GPU, y is the largest power
+  /// of two of planes that the work fills, at least 1 and at most 8. On a CPU, y is the number of CPU threads, or
+  /// `working_units` if that is less. On both, the cube has at most the number of units that the device allows, and y
+  /// is at least 1.
   [[nodiscard]] static CubeDim for_units(const HardwareProperties& hardware, std::size_t working_units) noexcept;
 
-  /// Units of the whole cube.
+  /// Number of units of the cube.
   [[nodiscard]] constexpr std::uint64_t unit_count() const noexcept {
-    // Two 32-bit extents fit 64 bits; a third may not: saturate, which no device limit allows.
+    // The product of three 32-bit extents may overflow 64 bits. It then saturates at a value above every device limit.
     const std::uint64_t plane = std::uint64_t{x} * y;
     std::uint64_t units = 0;
     return __builtin_mul_overflow(plane, std::uint64_t{z}, &units) ? UINT64_MAX : units;

@@ -18,20 +18,21 @@
 
 namespace cox {
 
-/// Scalars and metadata that a kernel is given, in 64-bit words. The words before `dynamic_metadata_offset` are static:
-/// a GPU kernel has them as a parameter. The others are dynamic, their number may vary: it has them in memory.
+/// Scalars and metadata of a kernel, as 64-bit words. The words before `dynamic_metadata_offset` are static: a GPU
+/// kernel receives them as a parameter. The words after it are dynamic, since their number may vary: a GPU kernel reads
+/// them from device memory.
 struct MetadataBindingInfo {
   SmallVector<std::uint64_t, 4> data;
-  std::size_t dynamic_metadata_offset = 0;  ///< words before the part whose length varies
+  std::size_t dynamic_metadata_offset = 0;  ///< number of static words
 };
 
-/// What a kernel runs on. Eight buffers and four scalars at least are held without an allocation.
+/// The arguments of one kernel launch. At least eight buffers and four scalars are stored without an allocation.
 struct KernelArguments {
   KernelBuffers buffers;
   MetadataBindingInfo info;
   HeapVector<TensorMapArgument> tensor_maps;
 
-  /// Read and written, unless `access` says that the kernel only reads it.
+  /// Appends a buffer. The kernel is assumed to read and write it, unless `access` says otherwise.
   KernelArguments&& with_buffer(Binding binding, Access access = Access::Write) && {
     buffers.push_back(std::move(binding), access);
     return std::move(*this);
@@ -44,7 +45,7 @@ struct KernelArguments {
     info = std::move(metadata);
     return std::move(*this);
   }
-  /// Appends to the static words: one that holds `value`, or as many as a larger `value` fills.
+  /// Appends `value` to the static words: one word, or as many words as a larger value needs.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   KernelArguments&& with_scalar(const T& value) && {
@@ -57,8 +58,8 @@ struct KernelArguments {
     }
     return std::move(*this);
   }
-  /// Read and written, unless `access` says that the kernel only reads it. Throws ServerError Validation if the tensor
-  /// map makes no sense or reaches beyond the memory.
+  /// Appends a tensor map. The kernel is assumed to read and write the memory, unless `access` says otherwise. Throws
+  /// ServerError Validation if the tensor map is invalid or reaches beyond the memory.
   KernelArguments&& with_tensor_map(Binding binding, TensorMapDescriptor descriptor, Access access = Access::Write,
                                     std::source_location site = std::source_location::current()) && {
     validate_tensor_map(descriptor, binding.size_in_used(), site);

@@ -16,17 +16,17 @@
 
 namespace cox {
 
-/// A buffer that a kernel is given: a window of an allocation, and what the kernel does to it.
+/// A buffer argument of a kernel: a window of an allocation, and how the kernel accesses it.
 struct KernelBuffer {
   MemoryView memory;
   std::size_t offset_start = 0;                            ///< bytes left out at the front
-  std::optional<std::size_t> size_in_used = std::nullopt;  ///< bytes of the window; nothing: the whole allocation
+  std::optional<std::size_t> size_in_used = std::nullopt;  ///< bytes of the window; std::nullopt: the whole allocation
   Access access = Access::Write;
 };
 
-/// The buffers of a launch, in order. They keep their memory. Each cache line of a launch that goes from one processor
-/// to another costs: so a whole allocation is one word, a window of one three. Eight buffers at least are held without
-/// an allocation.
+/// The buffers of a launch, in order. Holds a reference to the memory of each buffer. Every cache line of a launch that
+/// moves from one processor to another is expensive, so the encoding is compact: a whole allocation takes one word, a
+/// window takes three. At least eight buffers are stored without an allocation.
 class KernelBuffers {
  public:
   using Word = std::uint64_t;
@@ -47,28 +47,29 @@ class KernelBuffers {
     const std::size_t size = binding.size_in_used();
     append(std::move(binding.memory), binding.offset_start, binding.offset_end, size, access);
   }
-  /// As push_back(handle.binding()), in half the instructions.
+  /// Same as push_back(handle.binding()), with half the instructions. Throws std::bad_alloc.
   void push_back(const Handle& handle, Access access = Access::Write) {
     append(handle.memory().reference(), handle.offset_start(), handle.offset_end(), handle.size_in_used(), access);
   }
 
   [[nodiscard]] Iterator begin() const noexcept;
   [[nodiscard]] Iterator end() const noexcept;
-  /// Counts them.
+  /// Number of buffers. Linear time.
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// What they are: the references in it are the caller's after take_words(), and this is empty.
+  /// The encoded buffers. This object keeps their references.
   [[nodiscard]] std::span<const Word> words() const noexcept { return {words_.data(), words_.size()}; }
+  /// Copies words() to `destination` and transfers their references to the caller. This object is empty afterwards.
   void take_words(std::span<Word> destination) noexcept;
-  /// Takes what take_words() gave. Precondition: this is empty. Throws std::bad_alloc, not for up to 24 words; then the
-  /// words stay the caller's.
+  /// Takes over the references in `words`, which were copied by take_words(). Precondition: this object is empty.
+  /// Throws std::bad_alloc, but not for up to 24 words; the caller then keeps the references.
   void adopt_words(std::span<const Word> words);
 
  private:
-  // In the lowest bits of a buffer's first word, which are 0 in an address.
+  // Flags in the lowest bits of a buffer's first word. These bits are 0 in the address that the word holds.
   static constexpr Word access_bits = 3;
   static constexpr Word windowed = 4;
-  static constexpr std::size_t max_words_per_buffer = 3;  // of a buffer
+  static constexpr std::size_t max_words_per_buffer = 3;  // address, offset, size
 
   void drop_all() noexcept;
   void make_room() {

@@ -11,19 +11,19 @@ namespace cox {
 
 using StreamPositions = SmallVector<StreamPosition, 4>;
 
-/// Who used an allocation last: its last writer, and on each stream the last reader since. From this follows what a use
-/// on another stream must wait for (read after write, write after read, write after write), and when the memory may be
-/// used for something else (L11). Device thread only.
+/// The last accesses of an allocation: its last writer, and for each stream the last reader since. They determine the
+/// hazards (RAW, WAR, WAW) that work on another stream must wait for, and when the memory may be reused (L11). Device
+/// thread only.
 ///
-/// A use is registered in three steps, so that a failure in between leaves nothing behind that others would wait for:
-/// add_waits and prepare, which may throw; queue the work; note.
+/// An access is recorded in three steps, so that no stream waits for a position that was never queued if a step fails:
+/// call add_waits and prepare, which may throw; queue the work; call record.
 class AccessTracker {
  public:
   AccessTracker() noexcept = default;
-  /// Of memory that had a life before, which ends at `after`.
+  /// For memory that was used before: `after` is the last position of that use.
   explicit AccessTracker(StreamPosition after) noexcept : writer_(after) {}
 
-  /// Adds to `waits` what must be over before work of stream `stream` may read or write the memory. Throws
+  /// Adds to `waits` the positions that must be reached before work of stream `stream` may access the memory. Throws
   /// std::bad_alloc.
   template <class Clock>
   void add_waits(Access access, StreamSlot stream, const Clock& clock, StreamPositions& waits) const {
@@ -34,7 +34,8 @@ class AccessTracker {
     if (writes(access)) std::for_each(readers_.begin(), readers_.end(), add);
   }
 
-  /// Makes room for one more use; where that needs memory, forgets readers that are done first. Throws std::bad_alloc.
+  /// Reserves space for one more access. If this needs an allocation, readers that have completed are removed first.
+  /// Throws std::bad_alloc.
   template <class Clock>
   void prepare(const Clock& clock) {
     if (readers_.size() < readers_.capacity()) return;
@@ -45,7 +46,7 @@ class AccessTracker {
     readers_ = std::move(remaining);
   }
 
-  /// The work has been queued at `use`. After prepare().
+  /// Records work that has been queued at `use`. Precondition: prepare() was called for it.
   void record(Access access, StreamPosition use) noexcept {
     shared_ = shared_ || (writer_.stream != no_stream && writer_.stream != use.stream);
     if (writes(access)) {
@@ -62,17 +63,18 @@ class AccessTracker {
     }
   }
 
-  /// Streams other than its writer's have used the memory: it is worth knowing where each use ends.
+  /// Whether a stream other than that of the last writer has accessed the memory. If so, it is worthwhile to know
+  /// exactly where each access ends.
   [[nodiscard]] bool is_shared() const noexcept { return shared_; }
 
-  /// The uses that must be over before the memory is anybody else's: those that are not, none of which implies another.
-  /// Throws std::bad_alloc.
+  /// The pending accesses that must complete before the memory may be reused by any stream. Accesses whose completion
+  /// follows from another one are omitted. Throws std::bad_alloc.
   template <class Clock>
   [[nodiscard]] StreamPositions pending(const Clock& clock) const {
     StreamPositions uses;
     for (const StreamPosition& reader : readers_)
       if (is_pending(reader, clock)) uses.push_back(reader);
-    // Every reader has waited for the writer; a reader that is done shows that the writer is.
+    // Every reader has waited for the writer, so a completed reader implies that the writer has completed.
     if (readers_.empty() && is_pending(writer_, clock)) uses.push_back(writer_);
     return uses;
   }

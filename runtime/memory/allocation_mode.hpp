@@ -4,10 +4,10 @@
 
 namespace cox {
 
-/// Where new memory of a stream comes from.
+/// The pool from which a stream allocates new memory.
 enum class AllocationMode : std::uint8_t {
-  Auto,        ///< From the pool of what comes and goes.
-  Persistent,  ///< From a pool of its own, for what lives long (weights, optimizer state).
+  Auto,        ///< The pool for short-lived memory.
+  Persistent,  ///< A separate pool for long-lived memory (weights, optimizer state).
 };
 
 }  // namespace cox

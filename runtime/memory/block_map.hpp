@@ -14,31 +14,34 @@
 
 namespace cox {
 
-/// What a pool knows of its memory: ranges of addresses as blocks with a state, which of them are neighbours, and which
-/// free one fits. Calls no storage. Not thread-safe.
+/// The records of a pool's memory: address ranges as blocks with a state, the neighbours of each block, and lists to
+/// find a free block that fits. Does not call the storage. Not thread-safe.
 ///
-///     Unmapped -- map --> Free of a stream <--- free ---- Live
+///     Unmapped -- map --> Free for one stream <-- free -- Live
 ///      ^                   |          |                     ^
 ///      |          share_completed  allocate on it ----------|
 ///      |                   v                                |
-///      +---- unmap ---- Free of all --- allocate on any ----+
+///      +---- unmap ---- Free for all -- allocate on any ----+
 ///
-/// Neighbours that are unmapped, or free of the same stream, are one block. Beside the drawing: a block that was just
-/// freed is Cached until it is needed for something else than its size; one that several streams used is Blocked before
-/// it is free of all; one whose memory has moved is Remapped before it is unmapped.
+/// Adjacent blocks are merged if both are unmapped, both are free for the same stream, or both are free for all
+/// streams. Three states are not drawn. A block that was just freed is Cached until its memory is needed for another
+/// size. A block with pending accesses on several streams is Blocked until they have completed; then it is free for
+/// all. A block whose memory was moved is Remapped until it is unmapped.
 class BlockMap {
   using State = MemoryBlock::State;
 
  public:
-  /// `unit`: free memory is looked up in multiples of it. `granule`: the same of unmapped addresses. Both in bytes.
+  /// `unit`: sizes of free blocks are looked up in multiples of it. `granule`: sizes of unmapped blocks are looked up
+  /// in multiples of it. Both in bytes.
   BlockMap(std::size_t unit, std::size_t granule) : unit_(unit), shared_(unit), unmapped_(granule) {}
 
   [[nodiscard]] MemoryBlock& operator[](MemoryBlockId id) noexcept { return table_[id]; }
   [[nodiscard]] const MemoryBlock& operator[](MemoryBlockId id) const noexcept { return table_[id]; }
 
-  // ---- what must be there before anything is changed
+  // ---- records and lists that must exist before a change
 
-  /// The next `count` records are there. Taking a block takes one, add() one, split_out() two. Throws std::bad_alloc.
+  /// Ensures that `count` records can be taken without an allocation. take() and add() use one each, split_out() uses
+  /// two. Throws std::bad_alloc.
   void reserve(std::size_t count) { table_.reserve(count); }
 
   [[nodiscard]] bool has_records(std::size_t count) noexcept {
@@ -50,7 +53,7 @@ class BlockMap {
     }
   }
 
-  /// Before `stream` is named to any other function. Throws std::bad_alloc.
+  /// Creates the lists of `stream`. Call it before `stream` is passed to any other function. Throws std::bad_alloc.
   void add_stream(StreamSlot stream) {
     if (stream == no_stream) return;
     const auto index = static_cast<std::size_t>(stream);
@@ -58,21 +61,22 @@ class BlockMap {
     if (of_stream_[index] == nullptr) of_stream_[index] = std::make_unique<FreeList>(unit_);
   }
 
-  // ---- looking
+  // ---- lookup
 
-  /// A free block of at least `size` bytes, of `stream` or else of all; or 0: there is none, or not at first sight.
+  /// Finds a block of at least `size` bytes that is free for `stream`, else one that is free for all. Constant time.
+  /// Returns 0 if there is none, or if only search() can find it.
   [[nodiscard]] MemoryBlockId find(StreamSlot stream, std::size_t size) const noexcept {
     const MemoryBlockId id = list_of(stream).find(table_, size);
     return id != 0 || stream == no_stream ? id : shared_.find(table_, size);
   }
 
-  /// The same, and not in constant time: 0 means that there is none.
+  /// Like find(), but not in constant time: returns 0 only if there is no such block.
   [[nodiscard]] MemoryBlockId search(StreamSlot stream, std::size_t size) const noexcept {
     const MemoryBlockId id = list_of(stream).search(table_, size);
     return id != 0 || stream == no_stream ? id : shared_.search(table_, size);
   }
 
-  /// The same of any stream that was added.
+  /// Like search(), over the blocks that are free for any single stream.
   [[nodiscard]] MemoryBlockId search_others(std::size_t size) const noexcept {
     for (const auto& list : of_stream_) {
       if (list == nullptr) continue;
@@ -93,28 +97,29 @@ class BlockMap {
     table_.for_each(visit);
   }
 
-  /// Calls `visit(id)` for each free block of `stream`, larger ones first, until it returns false. The visit may change
-  /// that block, but list no memory for `stream` that was not.
+  /// Calls `visit(id)` for each block that is free for `stream`, larger ones first, until it returns false. `visit` may
+  /// change that block, but must not list more memory for `stream`.
   template <class Visit>
   void for_each_free(StreamSlot stream, Visit&& visit) const {
     list_of(stream).for_each(table_, visit);
   }
 
-  // ---- handing out and taking back
+  // ---- allocating and freeing
 
-  /// The block of exactly that size that was freed last, now unlisted; or 0.
+  /// Removes and returns the cached block of exactly `size` bytes; 0 if there is none. The block is unlisted then.
   [[nodiscard]] MemoryBlockId take_cached(StreamSlot stream, std::size_t size) noexcept {
     return list_of(stream).take_cached(table_, size);
   }
 
-  /// Makes the first `size` bytes of a block that was found an unlisted block.
+  /// Makes the first `size` bytes of a listed block an unlisted block. The rest stays listed.
   void take(MemoryBlockId id, std::size_t size) noexcept {
     FreeList& list = list_of(table_[id]);
     list.remove(table_, id);
     if (table_[id].size > size) list.insert(table_, split(id, size));
   }
 
-  /// Frees an unlisted block without joining it to others.
+  /// Frees an unlisted block and caches it without merging it with its neighbours. `position`: the position on `owner`
+  /// at which the last use of the block has completed.
   void cache(MemoryBlockId id, StreamSlot owner, std::uint64_t position) noexcept {
     MemoryBlock& block = table_[id];
     block.state = State::Cached;
@@ -123,7 +128,7 @@ class BlockMap {
     if (const MemoryBlockId other = list_of(owner).cache(table_, id); other != 0) list_cached(other);
   }
 
-  /// Lists all cached blocks. Returns whether there were any.
+  /// Makes all cached blocks free and lists them. Returns whether there were any.
   bool list_all_cached() noexcept {
     bool found = list_all_cached(shared_);
     for (const auto& list : of_stream_) {
@@ -132,9 +137,10 @@ class BlockMap {
     return found;
   }
 
-  // ---- changing whose a block is
+  // ---- changing the state or the owner of a block
 
-  /// An unlisted block is free. `position`: of `owner`, when its last use is done.
+  /// Makes an unlisted block free for `owner`. `position`: the position on `owner` at which the last use of the block
+  /// has completed.
   void make_free(MemoryBlockId id, StreamSlot owner, std::uint64_t position) noexcept {
     table_[id].state = State::Free;
     table_[id].owner = owner;
@@ -142,13 +148,14 @@ class BlockMap {
     list(id);
   }
 
-  /// An unlisted block has no memory any more.
+  /// Makes an unlisted block unmapped.
   void make_unmapped(MemoryBlockId id) noexcept {
     table_[id].state = State::Unmapped;
     list(id);
   }
 
-  /// A free block is `owner`'s, after what came before.
+  /// Makes a free block free for `owner`. Its position stays, so that earlier uses are still waited for; for no_stream
+  /// it becomes 0.
   void relist(MemoryBlockId id, StreamSlot owner) noexcept {
     list_of(table_[id]).remove(table_, id);
     table_[id].owner = owner;
@@ -156,7 +163,8 @@ class BlockMap {
     list(id);
   }
 
-  /// Makes free of all what its stream has passed, as `clock.completed(stream)` says. Returns whether there was any.
+  /// Makes blocks free for all streams if their own stream has reached their position, according to
+  /// `clock.completed(stream)`. Returns whether there were any.
   template <class Clock>
   bool share_completed(const Clock& clock) noexcept {
     bool found = false;
@@ -174,13 +182,13 @@ class BlockMap {
     return found;
   }
 
-  /// Joins free memory of `stream` with memory beside it that is free of all, where together it is at least `size`
-  /// bytes. Returns whether there was any.
+  /// Looks for a run of adjacent blocks that are free for `stream` or for all and that has at least `size` bytes.
+  /// Merges it into one block that is free for `stream`. Returns whether there was such a run.
   bool merge_shared(StreamSlot stream, std::size_t size) noexcept {
     MemoryBlockId joined = 0;
     shared_.for_each(table_, [&](MemoryBlockId id) {
       const MemoryBlockId before = is_free_of(table_[id].previous, stream) ? table_[id].previous : 0;
-      if (before != 0 && is_free_of(table_[before].previous, no_stream)) return true;  // seen from there
+      if (before != 0 && is_free_of(table_[before].previous, no_stream)) return true;  // checked from that block
       const MemoryBlockId first = before != 0 ? before : id;
       if (!run_has(first, stream, size)) return true;
       relist(id, stream);
@@ -194,7 +202,7 @@ class BlockMap {
 
   // ---- ranges
 
-  /// A new block that has no neighbours. It is unlisted.
+  /// Adds an unlisted block that has no neighbours.
   MemoryBlockId add(const MemoryRange& range) noexcept {
     const MemoryBlockId id = table_.allocate();
     table_[id].address = range.address;
@@ -202,13 +210,13 @@ class BlockMap {
     return id;
   }
 
-  /// Forgets a listed block that has no neighbours.
+  /// Removes a listed block that has no neighbours.
   void remove(MemoryBlockId id) noexcept {
     list_of(table_[id]).remove(table_, id);
     table_.free(id);
   }
 
-  /// Makes a part of a listed block an unlisted block.
+  /// Makes a part of a listed block an unlisted block. The rest stays listed.
   MemoryBlockId split_out(MemoryBlockId id, const MemoryRange& part) noexcept {
     FreeList& list = list_of(table_[id]);
     list.remove(table_, id);
@@ -219,7 +227,8 @@ class BlockMap {
     return middle;
   }
 
-  /// Whether neighbours fit together, and every block is listed where it belongs; for tests. Visits every block.
+  /// Whether the links and addresses of neighbours are consistent and every block is in the right list; for tests.
+  /// Visits every block.
   [[nodiscard]] bool consistent() const {
     std::size_t blocks = 0;
     bool good = true;
@@ -261,7 +270,8 @@ class BlockMap {
     return block.state == State::Unmapped ? unmapped_ : list_of(block.owner);
   }
 
-  // Whether the blocks from `first` on that are free of `stream` or of all have `size` bytes.
+  // Whether the adjacent blocks from `first` on that are free for `stream` or for all have at least `size` bytes
+  // together.
   [[nodiscard]] bool run_has(MemoryBlockId first, StreamSlot stream, std::size_t size) const noexcept {
     std::size_t bytes = 0;
     for (MemoryBlockId id = first; is_free_of(id, stream) || is_free_of(id, no_stream); id = table_[id].next) {
@@ -271,7 +281,7 @@ class BlockMap {
     return false;
   }
 
-  // Makes one block of `id` and its neighbours of the same kind, and lists it.
+  // Merges block `id` with its neighbours where can_merge() allows it, and lists the result.
   void list(MemoryBlockId id) noexcept {
     if (const MemoryBlockId before = table_[id].previous; before != 0 && can_merge(table_[before], table_[id])) {
       list_of(table_[before]).remove(table_, before);
@@ -309,7 +319,7 @@ class BlockMap {
     table_.free(after);
   }
 
-  // Cuts an unlisted block in two; returns the second, of the same kind and unlisted.
+  // Splits an unlisted block after `size` bytes. Returns the rest, which is unlisted and has the same state and owner.
   MemoryBlockId split(MemoryBlockId id, std::size_t size) noexcept {
     const MemoryBlockId rest_id = table_.allocate();
     MemoryBlock& block = table_[id];
@@ -329,9 +339,9 @@ class BlockMap {
 
   std::size_t unit_;
   MemoryBlockTable table_;
-  FreeList shared_;  // free of all
+  FreeList shared_;  // free for all
   FreeList unmapped_;
-  std::vector<std::unique_ptr<FreeList>> of_stream_;  // free of one stream until its work is done
+  std::vector<std::unique_ptr<FreeList>> of_stream_;  // free for one stream until its work has completed
 };
 
 }  // namespace cox

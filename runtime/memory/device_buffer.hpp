@@ -17,32 +17,32 @@ namespace cox {
 
 class DeviceBuffer;
 
-/// Buffers that nobody refers to any more, on their way back to the device thread.
+/// Buffers whose last reference was dropped, on their way back to the device thread.
 using ReturnedBuffers = detail::ReturnList<DeviceBuffer>;
 
-/// The storage of one allocation. Held by the references to its memory; work that was queued with it is known by its
-/// place on the streams instead (AccessTracker), so that the memory can be used again as soon as the order of the
-/// streams allows, and not before (L11). Device thread only, unless said otherwise.
+/// The storage of one allocation. References to the allocation keep it alive. Queued work does not: its positions on
+/// the streams are tracked instead (AccessTracker), so that the memory can be reused as soon as the order of the
+/// streams allows, and not earlier (L11). Device thread only, unless stated otherwise.
 class DeviceBuffer final : public MemoryResource {
  public:
-  /// Where buffers live: the pool that they are from.
+  /// The pool that the memory of a buffer comes from.
   enum class Home : std::uint8_t { Automatic, Persistent };
 
   explicit DeviceBuffer(std::shared_ptr<ReturnedBuffers> returned) noexcept : returned_(std::move(returned)) {}
 
-  /// Any thread: the last reference is gone.
+  /// Called when the last reference to the allocation is dropped. Any thread.
   void release() noexcept override {
     if (!returned_->push(*this)) drop();
   }
   [[nodiscard]] std::optional<MemoryFailure> failure() const override { return poison.failure(); }
 
-  /// 0 if there are no bytes.
+  /// 0 if the buffer has no bytes.
   [[nodiscard]] MemoryAddress address() const noexcept { return allocation.address; }
-  /// Bytes, as asked for.
+  /// Bytes, as requested.
   [[nodiscard]] std::size_t size() const noexcept { return bytes; }
 
-  /// The same memory, for another allocation: queued work may refer to this object for the one that it was. This one
-  /// has no memory afterwards. Throws std::bad_alloc; then nothing has changed.
+  /// Moves the memory to a new buffer, for another allocation: queued work may still refer to this object for the old
+  /// allocation. This object has no memory afterwards. Throws std::bad_alloc; then nothing has changed.
   [[nodiscard]] DeviceBuffer* detach_allocation() {
     auto* const next = new DeviceBuffer(returned_);
     next->uses = std::move(uses);
@@ -57,19 +57,19 @@ class DeviceBuffer final : public MemoryResource {
   std::size_t bytes = 0;
   Home home = Home::Automatic;
   DeviceBuffer* next_returned = nullptr;
-  /// Of a device that issues work before its predecessors have ended: the last operation that has made the contents
-  /// depend on a collective under way, by its number in the device's log; 0: none.
+  /// For a device that issues work before earlier work has completed: the last operation that made the contents depend
+  /// on an in-flight collective, by its number in the device's log; 0: none.
   std::uint64_t depends_on = 0;
-  bool is_marked = false;  ///< of that log
-  Poison poison;           ///< of the allocation that it is now; last, so that what every launch looks at lies together
+  bool is_marked = false;  ///< used by the device's log
+  Poison poison;  ///< of the current allocation; last, so that the members that every launch reads are adjacent
 
-  /// References to the object, not to its memory: one of whoever holds the allocation, which is there from the start,
-  /// and those of queued work (DeviceBufferReference). Any thread.
+  /// Reference count of the object, not of its memory. The allocation holds one reference from the start; queued work
+  /// holds the others (DeviceBufferReference). Any thread.
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   void drop() noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
-  /// No queued work refers to the object, so that it can become another allocation.
+  /// Whether no queued work refers to the object, so that it can be reused for another allocation.
   [[nodiscard]] bool is_reusable() const noexcept {
     return references_.load(std::memory_order_acquire) == 1;  // pairs with the release in drop
   }
@@ -79,8 +79,8 @@ class DeviceBuffer final : public MemoryResource {
   const std::shared_ptr<ReturnedBuffers> returned_;
 };
 
-/// Keeps the object, not its memory: queued work marks it as poisoned when it fails. That may be after the allocation
-/// has been dropped, and its memory has been given to another.
+/// Keeps the buffer object alive, but not its memory. Queued work needs the object to poison it on failure. By then the
+/// allocation may have been released, and its memory may have been reused.
 class DeviceBufferReference {
  public:
   explicit DeviceBufferReference(DeviceBuffer& buffer) noexcept : buffer_(&buffer) { buffer.add_reference(); }
@@ -94,7 +94,7 @@ class DeviceBufferReference {
     if (buffer_ != nullptr) buffer_->drop();
   }
 
-  /// Not of one that was moved from.
+  /// Precondition: not moved from.
   [[nodiscard]] DeviceBuffer* operator->() const noexcept { return buffer_; }
 
  private:

@@ -16,7 +16,7 @@
 
 namespace cox {
 
-/// Storage that wants to know when its bytes must not be touched, so that a stray access is found out.
+/// Storage that is notified which bytes must not be accessed, so that it can detect invalid accesses.
 template <class S>
 concept GuardedStorage = requires(S& storage, MemoryAddress address, std::size_t bytes) {
   { storage.guard(address, bytes) } noexcept;
@@ -25,22 +25,22 @@ concept GuardedStorage = requires(S& storage, MemoryAddress address, std::size_t
 
 struct MemoryRequest {
   std::size_t bytes = 0;
-  StreamSlot stream = no_stream;  ///< of the first use
+  StreamSlot stream = no_stream;  ///< stream of the first use
   DeviceBuffer::Home home = DeviceBuffer::Home::Automatic;
   Growth growth = Growth::Allowed;
   MemoryLabel label;
 };
 
-/// The memory of one device and kind as its server hands it out: a pool for what comes and goes, one for what lives
-/// long (persistent windows), so that the latter does not stand in the way, a cap over both, and the way back of
-/// buffers that were dropped on other threads. Device thread only.
+/// The memory of one device and kind, from which its server allocates. It has a pool for short-lived memory and one for
+/// long-lived memory (persistent windows), so that long-lived blocks do not fragment the first. One limit applies to
+/// both pools. Buffers that were dropped on other threads return through a list. Device thread only.
 template <MemoryStorage Storage, StreamClock Clock>
 class DeviceMemory {
  public:
   using Buffer = std::unique_ptr<DeviceBuffer, ReleaseMemoryResource>;
   using Home = DeviceBuffer::Home;
 
-  /// `storage`: what a Storage is made from.
+  /// `storage`: constructor arguments of Storage.
   template <class... A>
   DeviceMemory(const Clock& clock, const MemoryPoolOptions& options, const A&... storage)
       : clock_(clock), options_(options), limit_(options.capacity), automatic_(storage...), persistent_(storage...) {
@@ -49,7 +49,8 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  /// Gives everything back, also what handles still refer to. No work touches the memory any more.
+  /// Returns all memory to the device, including memory that handles still refer to. Precondition: no work uses the
+  /// memory.
   ~DeviceMemory() {
     delete_all(std::exchange(returning_, nullptr));
     delete_all(returned_->close());
@@ -57,8 +58,8 @@ class DeviceMemory {
     delete_all(spare_);
   }
 
-  /// Null: there is no room, not even after all free memory has been collected; report() says why. No bytes: a buffer
-  /// without an address. Throws std::bad_alloc.
+  /// Returns null if there is no room, even after all free memory has been reclaimed (which Growth::Forbidden
+  /// excludes); report() shows why. For 0 bytes, returns a buffer without an address. Throws std::bad_alloc.
   [[nodiscard]] Buffer allocate(const MemoryRequest& request) {
     collect_returned();
     Buffer buffer(spare_buffer());
@@ -78,8 +79,8 @@ class DeviceMemory {
     return buffer;
   }
 
-  /// Frees what has been dropped so far, as every other call does first. Throws std::bad_alloc: the rest stays for the
-  /// next time.
+  /// Frees the buffers that have been dropped so far; allocate, cleanup, usage, report and install call it first.
+  /// Throws std::bad_alloc; the remaining buffers are freed by the next call.
   void collect_returned() {
     if (DeviceBuffer* newest = returned_->take_all()) {
       DeviceBuffer** end = &returning_;
@@ -108,7 +109,7 @@ class DeviceMemory {
     return buffer.bytes == 0 || pool_of(buffer.home).is_live(buffer.allocation);
   }
 
-  /// Gives back to the device what is free and no work touches any more. Throws std::bad_alloc.
+  /// Returns free memory that no work uses any more to the device. Throws std::bad_alloc.
   void cleanup() {
     collect_returned();
     collect();
@@ -117,7 +118,7 @@ class DeviceMemory {
     collect_returned();
     return usage_now();
   }
-  /// The usage after the last call that changed it, for any thread.
+  /// The usage after the last call that changed it. Any thread may read the gauge.
   [[nodiscard]] const std::shared_ptr<const UsageGauge>& gauge() const noexcept { return gauge_; }
   /// Visits every allocation.
   [[nodiscard]] MemoryReport report() {
@@ -127,15 +128,15 @@ class DeviceMemory {
     report.capacity = limit_;
     return report;
   }
-  /// Bytes of all allocations together.
+  /// Limit of the bytes that both pools together may take from the device.
   [[nodiscard]] std::size_t capacity() const noexcept { return limit_; }
 
-  /// Builds the pools anew. False, and no change, while there are allocations, or work that still touches memory.
-  /// Throws std::bad_alloc; then, too, nothing has changed.
+  /// Rebuilds the pools with `layout`. Returns false, and changes nothing, while there are allocations or while work
+  /// still uses memory. Throws std::bad_alloc; then nothing has changed either.
   [[nodiscard]] bool install(const MemoryPoolLayout& layout) {
     if (usage().number_allocs != 0) return false;
     collect();
-    if (usage_now().bytes_reserved != 0) return false;  // what work still touches was not collected (L11)
+    if (usage_now().bytes_reserved != 0) return false;  // memory that work still uses was not reclaimed (L11)
     MemoryPoolOptions options = options_;
     options.slack = layout.slack;
     options.capacity = layout.capacity == 0 ? options_.capacity : std::min(layout.capacity, options_.capacity);
@@ -149,7 +150,7 @@ class DeviceMemory {
   using Pool = MemoryPool<Storage, Clock>;
   static constexpr std::size_t max_spare = 4096;
 
-  // Throws std::bad_alloc; then the pools are as they were.
+  // Throws std::bad_alloc; the pools are then unchanged.
   void build(const MemoryPoolOptions& options) {
     auto automatic = std::make_unique<Pool>(automatic_, clock_, options);
     auto persistent = std::make_unique<Pool>(persistent_, clock_, options);
@@ -189,7 +190,7 @@ class DeviceMemory {
     }
   }
 
-  // The bytes may be touched, but not the padding, unless work that is still queued has it.
+  // Allows accesses to the requested bytes. The padding stays guarded, unless queued work may still use it.
   void unguard(const DeviceBuffer& buffer) {
     if constexpr (GuardedStorage<Storage>) {
       const MemoryAllocation& memory = buffer.allocation;
@@ -216,7 +217,7 @@ class DeviceMemory {
     ++spares_;
   }
 
-  // Queued work refers to objects without counting as one of their references.
+  // Whether queued work may refer to buffer objects without holding references to them.
   [[nodiscard]] bool work_refers_to_buffers() const noexcept {
     if constexpr (requires { clock_.refers_to_buffers(); }) return clock_.refers_to_buffers();
     return false;
@@ -231,13 +232,13 @@ class DeviceMemory {
   std::size_t limit_;
   Storage automatic_;
   Storage persistent_;
-  std::unique_ptr<Pool> automatic_pool_;  // never null, as the other
+  std::unique_ptr<Pool> automatic_pool_;  // neither pool is null
   std::unique_ptr<Pool> persistent_pool_;
   const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
   const std::shared_ptr<UsageGauge> published_ = std::make_shared<UsageGauge>();
   const std::shared_ptr<const UsageGauge> gauge_ = published_;
-  DeviceBuffer* returning_ = nullptr;  // returned, not freed yet
-  DeviceBuffer* retired_ = nullptr;    // freed, but work refers to them
+  DeviceBuffer* returning_ = nullptr;  // returned by other threads, not freed yet
+  DeviceBuffer* retired_ = nullptr;    // freed, but queued work may refer to them
   DeviceBuffer* spare_ = nullptr;
   std::size_t spares_ = 0;
 };

@@ -11,11 +11,12 @@
 
 namespace cox {
 
-/// Free blocks by size, so that one large enough is found in constant time: lists of blocks of nearly one size, 32 to
-/// every power of two, and bitmaps of the lists that are not empty. After Masmano, Ripoll, Crespo and Real, "TLSF: a
-/// New Dynamic Memory Allocator for Real-Time Systems" (ECRTS 2004); unlike there, a few blocks of the size's own list
-/// are looked at first, because programs ask for the same sizes again and again. For the same reason the block freed
-/// last of a size is cached as it is, next to the lists, until another takes its place. Nothing allocates or throws.
+/// Free blocks by size, so that a block that is large enough is found in constant time. A list holds blocks of nearly
+/// the same size; there are 32 lists per power of two, and bitmaps of the lists that are not empty. After Masmano,
+/// Ripoll, Crespo and Real, "TLSF: a New Dynamic Memory Allocator for Real-Time Systems" (ECRTS 2004). Unlike TLSF,
+/// find() checks a few blocks of the list of the size itself first, because programs request the same sizes again and
+/// again. For the same reason the most recently freed block of a size is cached outside the lists, without merging,
+/// until another block takes its slot. Nothing allocates or throws.
 class FreeList {
  public:
   /// `unit`: every size is a multiple of it, in bytes.
@@ -23,16 +24,16 @@ class FreeList {
 
   [[nodiscard]] bool empty() const noexcept { return rows_ == 0 && cached_slots_ == 0; }
 
-  // ---- blocks cached as they are
+  // ---- cached blocks
 
-  /// Caches a block; returns the one that had its slot, or 0.
+  /// Caches a block. Returns the block that had its slot before, or 0.
   [[nodiscard]] MemoryBlockId cache(const MemoryBlockTable& blocks, MemoryBlockId id) noexcept {
     const std::size_t slot = cache_slot_of(blocks[id].size);
     cached_slots_ |= std::uint64_t{1} << slot;
     return std::exchange(cached_[slot], id);
   }
 
-  /// The cached block of exactly that size, which is not cached any more; or 0.
+  /// Removes and returns the cached block of exactly `size` bytes; 0 if there is none.
   [[nodiscard]] MemoryBlockId take_cached(const MemoryBlockTable& blocks, std::size_t size) noexcept {
     const std::size_t slot = cache_slot_of(size);
     if (cached_[slot] == 0 || blocks[cached_[slot]].size != size) return 0;
@@ -40,7 +41,7 @@ class FreeList {
     return std::exchange(cached_[slot], 0);
   }
 
-  /// Any cached block, which is not cached any more; or 0.
+  /// Removes and returns any cached block; 0 if there is none.
   [[nodiscard]] MemoryBlockId take_any_cached() noexcept {
     if (cached_slots_ == 0) return 0;
     const auto slot = static_cast<std::size_t>(std::countr_zero(cached_slots_));
@@ -75,22 +76,23 @@ class FreeList {
     if (columns_[list / columns] == 0) rows_ &= ~(std::uint64_t{1} << (list / columns));
   }
 
-  /// A block of at least `size` bytes that is hardly larger than need be, or 0: there is none, or only behind several
-  /// of nearly that size.
+  /// Finds a block of at least `size` bytes. Constant time: checks the first max_scanned blocks of the list of that
+  /// size, then returns a block of the next larger list that is not empty. Returns 0 if there is none, or if only a
+  /// later block of the first list fits.
   [[nodiscard]] MemoryBlockId find(const MemoryBlockTable& blocks, std::size_t size) const noexcept {
     const std::size_t list = list_of(size);
     const MemoryBlockId id = scan_list(blocks, list, size, max_scanned);
     return id != 0 ? id : first_from(list + 1);
   }
 
-  /// The same; 0: there is none. Looks at all blocks of nearly that size.
+  /// Like find(), but checks all blocks of the first list. Returns 0 only if there is no such block.
   [[nodiscard]] MemoryBlockId search(const MemoryBlockTable& blocks, std::size_t size) const noexcept {
     const std::size_t list = list_of(size);
     const MemoryBlockId id = scan_list(blocks, list, size, std::numeric_limits<std::size_t>::max());
     return id != 0 ? id : first_from(list + 1);
   }
 
-  /// Calls `visit(id)` for each block, larger ones first, until it returns false. The visit may remove that block.
+  /// Calls `visit(id)` for each listed block, larger ones first, until it returns false. `visit` may remove that block.
   template <class Visit>
   void for_each(const MemoryBlockTable& blocks, Visit&& visit) const {
     for (std::size_t list = heads_.size(); list-- > 0;) {
@@ -108,7 +110,7 @@ class FreeList {
 
  private:
   static constexpr std::size_t columns = 32;
-  static constexpr std::size_t rows = 50;  // 2^50 units and more share the last
+  static constexpr std::size_t rows = 50;  // 2^53 units and more share the last row
   static constexpr std::size_t max_scanned = 8;
   static constexpr std::size_t cache_slots = 64;
 
@@ -125,7 +127,7 @@ class FreeList {
     return static_cast<std::size_t>((size / unit_ * 0x9E3779B97F4A7C15U) >> 58U);  // Knuth's multiplicative hash
   }
 
-  // Units below 32 have a list each; then 32 lists to every power of two.
+  // Sizes below 32 units have one list each. Above, there are 32 lists per power of two.
   [[nodiscard]] std::size_t list_of(std::size_t size) const noexcept {
     const std::size_t units = size / unit_;
     if (units < columns) return units;

@@ -7,13 +7,13 @@
 
 namespace cox {
 
-/// A piece of the address space.
+/// A range of device addresses.
 struct MemoryRange {
   MemoryAddress address = 0;
   std::size_t bytes = 0;
 };
 
-/// The size whose multiples memory comes in.
+/// The unit of addresses and sizes: storage provides memory in multiples of `bytes`.
 struct Granularity {
   std::size_t bytes = 1;
 
@@ -22,7 +22,8 @@ struct Granularity {
   }
   [[nodiscard]] constexpr std::size_t round_down(std::size_t value) const noexcept { return value / bytes * bytes; }
 
-  /// The last of the whole granules inside `range`, together hardly more than `most` bytes; none: no bytes.
+  /// The last whole granules inside `range`: at most `most` bytes, rounded up to whole granules. Empty if there is
+  /// none.
   [[nodiscard]] constexpr MemoryRange last_within(const MemoryRange& range, std::size_t most) const noexcept {
     const MemoryAddress first = round_up(range.address);
     const MemoryAddress last = round_down(range.address + range.bytes);

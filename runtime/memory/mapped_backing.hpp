@@ -17,21 +17,21 @@
 
 namespace cox {
 
-/// Storage whose memory comes in pieces of several granules, which are taken away whole.
+/// Storage whose memory comes in pieces of one or several granules. A piece can only be unmapped as a whole.
 ///
-/// - last_pieces(range, most, excess): as PieceMap::last_whole, in addresses and bytes.
+/// - last_pieces(range, most, excess): like PieceMap::last_whole, in addresses and bytes.
 template <class S>
 concept PieceStorage = MappingStorage<S> && requires(const S& storage, const MemoryRange& range, std::size_t most) {
   { storage.last_pieces(range, most, PieceMap::Excess::Allowed) } noexcept -> std::same_as<MemoryRange>;
 };
 
-/// Puts memory behind a pool's addresses, one large range of them, and takes it away. What is asked for beyond the
-/// pool's limit is moved rather than mapped: granules that only the stream itself has yet to use get the new addresses
-/// beside the old ones, which are given up when its work has passed them. Device thread only.
+/// Maps and unmaps the memory of a pool in one large range of addresses. Memory beyond the pool's limit is moved
+/// instead of mapped: granules that are free for the requesting stream, but still used by its queued work, are also
+/// mapped at the new addresses. The old addresses are unmapped when that work has completed. Device thread only.
 template <MappingStorage Storage>
 class MappedBacking {
  public:
-  /// `address_space`: bytes of addresses, taken when the first memory is asked for.
+  /// `address_space`: bytes of the address range, which the first call of grow() reserves.
   MappedBacking(Storage& storage, BlockMap& blocks, ReservedBytes& reserved, std::size_t address_space)
       : storage_(storage),
         blocks_(blocks),
@@ -41,9 +41,9 @@ class MappedBacking {
   MappedBacking(const MappedBacking&) = delete;
   MappedBacking& operator=(const MappedBacking&) = delete;
 
-  /// Gives everything back. No work touches the memory any more.
+  /// Returns all memory and addresses to the storage. Precondition: no work uses the memory.
   ~MappedBacking() {
-    for (MemoryBlockId id = first_; id != 0;) {  // by runs of blocks that have memory
+    for (MemoryBlockId id = first_; id != 0;) {  // one unmap for each run of blocks that have memory
       const MemoryAddress begin = blocks_[id].address;
       std::size_t bytes = 0;
       for (; id != 0 && blocks_[id].state != MemoryBlock::State::Unmapped; id = blocks_[id].next)
@@ -54,15 +54,15 @@ class MappedBacking {
     if (arena_ != 0) storage_.release(arena_, address_space_);
   }
 
-  /// Makes `size` bytes free for `stream`, next to each other; what would exceed `limit` bytes reserved is moved where
-  /// it can be. False: not so much can be had; some may have been moved. Throws std::bad_alloc; then nothing has
-  /// changed.
+  /// Makes `size` contiguous bytes free for `stream`. Memory that would raise the reserved bytes above `limit` is moved
+  /// where possible instead of mapped. Returns false if not enough memory is available; some memory may have been moved
+  /// then. Throws std::bad_alloc; then nothing has changed.
   bool grow(std::size_t size, StreamSlot stream, std::size_t limit) {
     if (arena_ == 0) reserve_arena();
     blocks_.reserve(8);
     const MemoryBlockId unmapped = blocks_.find_unmapped(granule_.round_up(size));
     if (unmapped == 0) return false;
-    // Free memory that ends where the new begins is part of it.
+    // A free block that ends where the new memory begins counts as a part of it.
     const MemoryBlockId before = blocks_[unmapped].previous;
     const bool joins = blocks_.is_free_of(before, stream) || blocks_.is_free_of(before, no_stream);
     const std::size_t there = joins ? std::min(blocks_[before].size, size - 1) : 0;
@@ -81,7 +81,8 @@ class MappedBacking {
     return enough;
   }
 
-  /// Gives up to `bytes` of memory that is free of all back to the storage, of large blocks first.
+  /// Returns memory that is free for all to the storage, from large blocks first, until `bytes` have been returned or
+  /// none is left. May return more, because granules and pieces are unmapped as a whole.
   void reclaim(std::size_t bytes) noexcept {
     std::size_t reclaimed = 0;
     blocks_.for_each_free(no_stream, [&](MemoryBlockId id) {
@@ -91,7 +92,8 @@ class MappedBacking {
     });
   }
 
-  /// Gives up the old addresses of moved memory that work has passed, as `clock.completed(stream)` says.
+  /// Unmaps the old addresses of moved memory when the stream has reached their positions, according to
+  /// `clock.completed(stream)`.
   template <class Clock>
   void unmap_passed(const Clock& clock) noexcept {
     std::erase_if(remapped_, [&](MemoryBlockId id) {
@@ -109,14 +111,15 @@ class MappedBacking {
  private:
   struct Moved {
     std::size_t bytes = 0;
-    std::uint64_t position = 0;  // until then the memory is in use at its old addresses
+    std::uint64_t position = 0;  // until then, work may use the memory at its old addresses
   };
 
-  // Cutting granules out takes two records; listing new memory and handing it out, which may follow, one each.
+  // split_out() uses two records. Listing new memory and allocating it, which may follow, use one each.
   static constexpr std::size_t records_of_a_cut = 4;
 
-  // Puts up to `bytes` of memory that only `stream` has yet to use behind the addresses from `to` on: its work runs in
-  // order, so that the memory is used at the old addresses before it is at the new ones. `except`: not of this block.
+  // Maps up to `bytes` of memory that is free for `stream` also at the addresses from `to` on. The work of a stream
+  // runs in order, so the memory is no longer used at the old addresses when it is used at the new ones. Skips the
+  // block `except`.
   Moved remap_own(StreamSlot stream, MemoryBlockId except, MemoryAddress to, std::size_t bytes) noexcept {
     Moved moved;
     if constexpr (AliasingStorage<Storage>) {
@@ -143,7 +146,7 @@ class MappedBacking {
     return true;
   }
 
-  // Of one block that is free of all. Returns how many bytes.
+  // Unmaps memory of one block that is free for all. Returns how many bytes.
   std::size_t unmap_free(MemoryBlockId id, std::size_t most) noexcept {
     const MemoryRange part = granules_of(id, most, PieceMap::Excess::Allowed);
     if (part.bytes == 0 || !blocks_.has_records(records_of_a_cut)) return 0;
@@ -154,7 +157,8 @@ class MappedBacking {
     return part.bytes;
   }
 
-  // Of the block, and of as many as can be unmapped without the rest.
+  // The last granules of the block that can be unmapped without the rest, at most `most` bytes unless `excess` or
+  // rounding to granules allows more.
   [[nodiscard]] MemoryRange granules_of(MemoryBlockId id, std::size_t most, PieceMap::Excess excess) const noexcept {
     const MemoryRange block{blocks_[id].address, blocks_[id].size};
     if constexpr (PieceStorage<Storage>) {
@@ -177,7 +181,7 @@ class MappedBacking {
     blocks_.reserve(1);
     arena_ = storage_.reserve(address_space_);
     first_ = blocks_.add({arena_, address_space_});
-    blocks_.make_unmapped(first_);  // stays the first: blocks are joined to the one before
+    blocks_.make_unmapped(first_);  // stays the first: a block is merged into the one before it
   }
 
   Storage& storage_;
@@ -186,7 +190,7 @@ class MappedBacking {
   const Granularity granule_;
   const std::size_t address_space_;
   MemoryAddress arena_ = 0;
-  MemoryBlockId first_ = 0;  // of the arena
+  MemoryBlockId first_ = 0;  // first block of the arena
   std::vector<MemoryBlockId> remapped_;
 };
 

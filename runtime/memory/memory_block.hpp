@@ -10,24 +10,24 @@
 
 namespace cox {
 
-/// Whom memory belongs to, for reports: a name, or a file and a line of it.
+/// The owner of memory, for reports: a name, or a source file and line.
 struct MemoryLabel {
   const char* text = nullptr;  ///< static storage, or null
   std::uint32_t line = 0;      ///< 0: `text` is a name
 };
 
-/// A block by number; 0 is none.
+/// The number of a block; 0: none.
 using MemoryBlockId = std::uint32_t;
 
-/// A range of addresses that is used, free or unmapped as a whole. What a pool knows about its memory, which it cannot
-/// touch.
+/// A range of addresses that is used, free or unmapped as a whole. The record is separate from the memory, which the
+/// pool cannot access.
 struct MemoryBlock {
   enum class State : std::uint8_t {
-    Unused,    ///< The record stands for nothing.
+    Unused,    ///< The record is not in use.
     Live,      ///< Allocated.
-    Free,      ///< Backed by memory, listed for whoever may use it.
-    Cached,    ///< Free, and cached as it is for the next allocation of its size.
-    Blocked,   ///< Free, but work on several streams must be done before anyone may use it.
+    Free,      ///< Backed by memory, and in the free list of one stream or of all streams.
+    Cached,    ///< Free, and cached without merging for the next allocation of its size.
+    Blocked,   ///< Free, but no stream may use it before work on several streams has completed.
     Remapped,  ///< Addresses whose memory has been moved, but which queued work still uses.
     Unmapped,  ///< Addresses without memory.
   };
@@ -38,17 +38,17 @@ struct MemoryBlock {
   MemoryBlockId next = 0;
   MemoryBlockId listed_before = 0;  ///< in its FreeList
   MemoryBlockId listed_after = 0;
-  std::uint64_t position = 0;    ///< Free: of the stream `owner`; until then only that stream may use it
-  const char* label = nullptr;   ///< Live: of its MemoryLabel
+  std::uint64_t position = 0;    ///< Free: on stream `owner`; until it is reached, only that stream may use it
+  const char* label = nullptr;   ///< Live: text of its MemoryLabel
   StreamSlot owner = no_stream;  ///< Free: no_stream if any stream may use it
-  std::uint32_t label_line = 0;  ///< Live: of its MemoryLabel
-  std::uint32_t generation = 0;  ///< of its allocations
-  std::uint16_t padding = 0;     ///< Live: bytes beyond what was asked for
+  std::uint32_t label_line = 0;  ///< Live: line of its MemoryLabel
+  std::uint32_t generation = 0;  ///< of the block; changes when it is freed
+  std::uint16_t padding = 0;     ///< Live: bytes beyond the requested ones
   State state = State::Unused;
 };
 static_assert(sizeof(MemoryBlock) == 64);
 
-/// All blocks of a pool, by number. Blocks do not move.
+/// All blocks of a pool, by number. The address of a record does not change.
 class MemoryBlockTable {
  public:
   MemoryBlockTable() { chunks_.reserve(64); }
@@ -58,12 +58,12 @@ class MemoryBlockTable {
     return chunks_[id / chunk_size][id % chunk_size];
   }
 
-  /// The next `count` calls of allocate() do not fail. Throws std::bad_alloc.
+  /// Ensures that the next `count` calls of allocate() succeed. Throws std::bad_alloc.
   void reserve(std::size_t count) {
     while (spare_count_ < count) add_chunk();
   }
 
-  /// A block that stands for nothing yet. After reserve().
+  /// Takes an unused record. Precondition: reserve() was called for it.
   [[nodiscard]] MemoryBlockId allocate() noexcept {
     const MemoryBlockId id = spare_;
     spare_ = (*this)[id].next;
@@ -81,7 +81,7 @@ class MemoryBlockTable {
     ++spare_count_;
   }
 
-  /// Calls `visit(id, block)` for each that stands for something.
+  /// Calls `visit(id, block)` for each record that is in use.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (MemoryBlockId id = 1; id < chunks_.size() * chunk_size; ++id) {

@@ -22,35 +22,38 @@
 
 namespace cox {
 
-/// How far the streams of a device have come. `completed(stream)` is cheap: it is asked for every free block that
-/// waits.
+/// The progress of the streams of a device. `completed(stream)` is the position that the stream has reached. It must be
+/// inexpensive: the pool calls it for every stream and for every block that waits for streams.
 template <class C>
 concept StreamClock = requires(const C& clock, StreamSlot stream) {
   { clock.completed(stream) } noexcept -> std::same_as<std::uint64_t>;
 };
 
 struct MemoryPoolOptions {
-  std::size_t alignment = 512;  ///< bytes, a power of two, at most 64 KiB; the storage's granularity is a multiple
+  std::size_t alignment = 512;  ///< bytes, a power of two, at most 64 KiB; divides the storage's granularity
   std::size_t capacity = std::numeric_limits<std::size_t>::max();  ///< bytes that may be taken from the storage
-  /// Bytes of addresses, where they are mapped; more than memory, so that gaps between blocks cost addresses only.
+  /// Bytes of the address range, for storage that maps memory. It is larger than the memory, so that gaps between
+  /// blocks cost addresses only.
   std::size_t address_space = std::size_t{1} << 40U;
-  /// Beyond the peak in use: memory that may be taken before free memory elsewhere is moved by mapping. In per mille.
+  /// Memory that may be taken beyond the peak in use before free memory elsewhere is remapped instead. In per mille of
+  /// the peak.
   std::size_t slack = 20;
 };
 
-/// Whether an allocation may do more than take what is free.
+/// Whether an allocation may do more than take free memory.
 enum class Growth : std::uint8_t {
   Allowed,
-  Forbidden,  ///< The storage is not called, and no other stream has to be waited for, as while a graph is captured.
+  Forbidden,  ///< Does not call the storage or require a wait for another stream; used in graph captures.
 };
 
 /// Memory that a pool has handed out.
 struct MemoryAllocation {
   MemoryBlockId block = 0;
-  std::uint32_t generation = 0;  ///< of the block: tells this allocation from later ones
+  std::uint32_t generation = 0;  ///< of the block; distinguishes this allocation from later ones
   MemoryAddress address = 0;
   std::size_t size = 0;  ///< bytes, a multiple of the alignment
-  /// The memory's last use. Work on any other stream waits for it before it touches the memory.
+  /// The last use of the memory before this allocation. Work on any other stream must wait for it before it accesses
+  /// the memory.
   StreamPosition last_use;
 };
 
@@ -70,14 +73,15 @@ struct BackingOf<Storage> {
 /// The memory of one device and kind, for all its streams. Allocating and freeing take constant time. Not thread-safe:
 /// device thread only.
 ///
-/// Memory is freed in stream order: it may still be in use by work that is queued. Until that is done, only the stream
-/// of the work may have it again, which it does at once; afterwards every stream may (law L11). Its states are drawn at
-/// BlockMap.
+/// Memory is freed in stream order: queued work may still use it. Until that work has completed, only its stream may
+/// allocate the memory again, which is possible at once; afterwards every stream may. If work on several streams still
+/// uses the memory, no stream may allocate it until all of it has completed (law L11). BlockMap has a drawing of the
+/// states.
 ///
-/// What does not fit into free memory is mapped behind new addresses. Where the pool would then hold more than `slack`
-/// allows, it takes the memory for it from free granules elsewhere: those that no work uses any more are unmapped;
-/// those that only the stream itself has yet to use are moved (MappedBacking). So free memory is never too scattered to
-/// be used.
+/// An allocation that does not fit into free memory is mapped at new addresses. If the pool would then hold more memory
+/// than `slack` allows, it uses free granules from elsewhere: granules that no work uses any more are unmapped first;
+/// granules that only the work of the allocating stream still uses are moved (MappedBacking). So free memory can always
+/// be used, however scattered it is. RegionBacking does neither.
 template <MemoryStorage Storage, StreamClock Clock>
 class MemoryPool {
   using State = MemoryBlock::State;
@@ -95,13 +99,13 @@ class MemoryPool {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  /// Gives everything back. No work touches the memory any more.
+  /// Returns all memory to the storage. Precondition: no work uses the memory.
   ~MemoryPool() = default;
 
-  /// Memory of at least `bytes` > 0 bytes for first use on `stream`. Nothing: the device has none, not even after what
-  /// is free everywhere has been collected; report() says why. Throws std::bad_alloc if there is no host memory for the
-  /// pool's own records; then nothing is allocated. no_stream: for first use by any stream. With Growth::Forbidden only
-  /// from what `stream` or nobody has yet to use.
+  /// Allocates at least `bytes` > 0 bytes for first use on `stream`; no_stream: for first use on any stream.
+  /// Growth::Forbidden takes only memory that is free for `stream` or for all. Returns std::nullopt if the device has
+  /// no memory left, even after free memory of all streams has been considered; report() shows why. Throws
+  /// std::bad_alloc if there is no host memory for the records of the pool; then nothing is allocated.
   [[nodiscard]] std::optional<MemoryAllocation> allocate(std::size_t bytes, StreamSlot stream, MemoryLabel label = {},
                                                          Growth growth = Growth::Allowed) {
     if (bytes > std::min(reserved_.capacity, largest)) return std::nullopt;
@@ -123,8 +127,9 @@ class MemoryPool {
     return hand_out(id, bytes, label);
   }
 
-  /// Takes memory back. `uses`: the last use on each stream that may not be done, `last_use` among them if nothing has
-  /// waited for it; empty: nothing uses it. Throws std::bad_alloc as allocate() does; the allocation stays: try again.
+  /// Frees an allocation. `uses`: the last use on each stream that may not have completed, including `last_use` if no
+  /// work has waited for it; empty: no work uses the memory. Throws std::bad_alloc if there is no host memory for the
+  /// records of the pool; the allocation then stays live, and the call may be repeated.
   void free(const MemoryAllocation& allocation, std::span<const StreamPosition> uses) {
     const MemoryBlockId id = allocation.block;
     if (uses.size() == 1) {
@@ -152,7 +157,7 @@ class MemoryPool {
     return block.state == State::Live && block.generation == allocation.generation;
   }
 
-  /// Gives back to the storage what is free and no work touches any more.
+  /// Returns free memory that no work uses any more to the storage.
   void cleanup() noexcept {
     blocks_.list_all_cached();
     share_completed();
@@ -161,8 +166,8 @@ class MemoryPool {
     backing_.trim();
   }
 
-  /// Changes how many bytes may be taken from the storage. Below what is reserved: nothing more is taken until it fits;
-  /// what is free can still be had, by allocations that are not larger than the capacity.
+  /// Sets how many bytes may be taken from the storage. If more are reserved already, no more are taken until they fit.
+  /// Free memory can still be allocated then, up to the capacity for one allocation.
   void set_capacity(std::size_t bytes) noexcept { reserved_.capacity = bytes; }
   [[nodiscard]] std::size_t capacity() const noexcept { return reserved_.capacity; }
 
@@ -180,7 +185,7 @@ class MemoryPool {
             .peak_bytes_reserved = reserved_.peak};
   }
 
-  /// The whole picture. Visits every block.
+  /// Usage, free memory and owners. Visits every block.
   [[nodiscard]] MemoryReport report() const {
     MemoryReport report;
     report.usage = usage();
@@ -189,7 +194,7 @@ class MemoryPool {
     return report;
   }
 
-  /// Checks every law that blocks obey; for tests. Visits every block.
+  /// Checks all invariants of the blocks and of the counters; for tests. Visits every block.
   [[nodiscard]] bool consistent() const {
     std::size_t in_use = 0;
     std::size_t padding = 0;
@@ -209,7 +214,7 @@ class MemoryPool {
     std::vector<StreamPosition> uses;
   };
 
-  // Of an unlisted block.
+  // Makes an unlisted block a live allocation.
   MemoryAllocation hand_out(MemoryBlockId id, std::size_t bytes, MemoryLabel label) noexcept {
     MemoryBlock& block = blocks_[id];
     block.state = State::Live;
@@ -224,7 +229,7 @@ class MemoryPool {
     return {id, block.generation, block.address, block.size, {block.owner, block.position}};
   }
 
-  // Frees for all streams what work has passed. Returns whether there was anything.
+  // Makes memory whose uses have completed free for all streams. Returns whether there was any.
   bool share_completed() noexcept {
     bool found = blocks_.share_completed(clock_);
     std::erase_if(blocked_, [&](const BlockedBlock& blocked) {
@@ -239,12 +244,12 @@ class MemoryPool {
     return found;
   }
 
-  // Makes `size` bytes free for `stream` with the storage's help.
+  // Makes `size` contiguous bytes free for `stream`: reclaims, moves or maps memory.
   bool grow(std::size_t size, StreamSlot stream) {
     backing_.unmap_passed(clock_);
     const std::size_t missing = granule_.round_up(size);
     const std::size_t wanted = std::max(peak_handed_out_, in_use_ + padding_ + size);
-    // Saturates at the capacity: the sum may exceed the address space.
+    // Saturates at the capacity: the sum may overflow.
     const std::size_t allowance = wanted / 1000 * slack_ + 2 * granule_.bytes;
     const std::size_t limit = wanted >= reserved_.capacity || allowance > reserved_.capacity - wanted
                                   ? reserved_.capacity

@@ -9,18 +9,19 @@
 
 namespace cox {
 
-/// How a device's memory pools are to behave: ComputeClient::install_memory_pools.
+/// The configuration of the memory pools of a device; see ComputeClient::install_memory_pools.
 struct MemoryPoolLayout {
-  /// Bytes that all allocations together may take from the device; 0: as much as it has.
+  /// Bytes that all allocations together may take from the device; 0: the device's full capacity, which is also the
+  /// maximum.
   std::size_t capacity = 0;
-  /// Beyond the peak in use, in per mille of it: free memory that may be kept before free pieces elsewhere are put
-  /// together instead. At most 1000.
+  /// Free memory that may be kept beyond the peak in use before free granules elsewhere are combined instead. In per
+  /// mille of the peak, at most 1000.
   std::size_t slack = 20;
 
   friend bool operator==(const MemoryPoolLayout&, const MemoryPoolLayout&) = default;
 };
 
-/// Throws ServerError Validation unless the layout makes sense.
+/// Throws ServerError Validation if `slack` is above 1000.
 inline void require_valid(const MemoryPoolLayout& layout, const Location& location, std::source_location site) {
   if (layout.slack > 1000)
     throw ServerError(ServerError::Kind::Validation,

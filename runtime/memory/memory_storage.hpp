@@ -6,17 +6,18 @@
 
 namespace cox {
 
-/// A place in a device's address space.
+/// An address in the address space of a device.
 using MemoryAddress = std::uint64_t;
 
-/// Memory that can be put behind addresses and taken from behind them, as a GPU's virtual memory management does. All
-/// addresses and sizes are multiples of granularity(). Device thread only.
+/// Storage that maps memory at addresses, like the virtual memory management of a GPU. All addresses and sizes are
+/// multiples of granularity(). Device thread only.
 ///
-/// - reserve(bytes): addresses with nothing behind them. Throws std::bad_alloc if there are none.
-/// - release(address, bytes): gives such a range back; nothing of it is mapped.
-/// - map(address, bytes) -> bool: puts memory behind the range, all of it or none. False: there is not so much.
-/// - unmap(address, bytes): takes it away again; the content is lost, and no work may still touch it.
-/// - trim(): gives memory that is kept for the next map() back to the device.
+/// - reserve(bytes): reserves addresses without memory. Throws std::bad_alloc if there are none.
+/// - release(address, bytes): releases such a range. Nothing in it may be mapped.
+/// - map(address, bytes) -> bool: maps memory to the whole range. Returns false, and maps nothing, if there is not
+///   enough memory.
+/// - unmap(address, bytes): unmaps the range. The content is lost; no work may still use it.
+/// - trim(): returns memory that is kept for the next map() to the device.
 template <class S>
 concept MappingStorage = requires(S& storage, const S& constant, MemoryAddress address, std::size_t bytes) {
   { constant.granularity() } noexcept -> std::same_as<std::size_t>;
@@ -27,19 +28,19 @@ concept MappingStorage = requires(S& storage, const S& constant, MemoryAddress a
   { storage.trim() } noexcept -> std::same_as<void>;
 };
 
-/// Storage that can have one piece of memory behind several addresses.
+/// Storage that can map one piece of memory at several addresses.
 ///
-/// - alias(from, to, bytes) -> bool: puts the memory behind `from` behind `to` as well; unmap() takes it from one
-///   of the two, and gives it back with the last. False: it cannot be done now, and nothing has changed.
+/// - alias(from, to, bytes) -> bool: maps the memory at `from` also at `to`. unmap() removes one mapping; unmapping the
+///   last one returns the memory to the device. Returns false, and changes nothing, if it is not possible now.
 template <class S>
 concept AliasingStorage = MappingStorage<S> && requires(S& storage, MemoryAddress address, std::size_t bytes) {
   { storage.alias(address, address, bytes) } noexcept -> std::same_as<bool>;
 };
 
-/// Memory that comes in regions which stay as they are until they are given back whole: where there is no mapping.
+/// Storage without mapping. Its memory comes in regions, which can only be freed as a whole.
 ///
-/// - allocate(bytes) -> address, or 0: there is not so much. `bytes` is a multiple of granularity().
-/// - free(address, bytes): a region as allocate() returned it.
+/// - allocate(bytes) -> address, or 0 if there is not enough memory. `bytes` is a multiple of granularity().
+/// - free(address, bytes): frees a region that allocate() has returned.
 template <class S>
 concept RegionStorage =
     !MappingStorage<S> && requires(S& storage, const S& constant, MemoryAddress address, std::size_t bytes) {
@@ -48,7 +49,7 @@ concept RegionStorage =
       { storage.free(address, bytes) } noexcept -> std::same_as<void>;
     };
 
-/// Where a MemoryPool's bytes come from.
+/// The source of a MemoryPool's memory.
 template <class S>
 concept MemoryStorage = MappingStorage<S> || RegionStorage<S>;
 

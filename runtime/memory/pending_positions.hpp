@@ -8,21 +8,22 @@
 
 namespace cox {
 
-/// Places at which work ends that belongs to a stream and is not on it: the last one of each slot. Device thread only.
+/// The end positions of work that belongs to a stream but runs elsewhere, such as collectives: the last one of each
+/// slot. Device thread only.
 class PendingPositions {
  public:
-  /// Room for one more. Throws std::bad_alloc.
+  /// Reserves space for one more position. Throws std::bad_alloc.
   void prepare() { positions_.reserve(positions_.size() + 1); }
-  /// After prepare().
+  /// Adds a position, or replaces the one of the same slot. Precondition: prepare() was called for it.
   void add(const StreamPosition& position) noexcept {
     const auto same = std::ranges::find(positions_, position.stream, &StreamPosition::stream);
     if (same != positions_.end()) {
       *same = position;
     } else {
-      positions_.push_back(position);  // there is room
+      positions_.push_back(position);  // prepare() has reserved space
     }
   }
-  /// Those that are not known to have been reached.
+  /// The positions that `clock` does not report as reached. Removes the others.
   template <class Clock>
   [[nodiscard]] const StreamPositions& left(const Clock& clock) {
     StreamPositions left;

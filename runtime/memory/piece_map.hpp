@@ -7,36 +7,37 @@
 
 namespace cox {
 
-/// Which piece of memory is behind each granule of a range of addresses. Pieces are of one granule or several, lie
-/// behind consecutive granules, and are mapped and unmapped whole. Granules are counted from 0. Not thread-safe.
+/// The piece of memory that is mapped at each granule of a range of addresses. A piece has one or several granules, is
+/// mapped at consecutive granules, and is mapped and unmapped as a whole. Granules are numbered from 0. Not
+/// thread-safe.
 class PieceMap {
  public:
   using Piece = std::uint32_t;
-  /// Nothing is behind a granule.
+  /// The granule has no memory.
   static constexpr Piece none = 0;
 
   struct Run {
     std::size_t first = 0;
     std::size_t count = 0;
   };
-  /// Whether a run may have a few granules more than was asked for, where pieces do not come out even.
+  /// Whether a run may have more granules than requested, because pieces cannot be divided.
   enum class Excess : std::uint8_t { Forbidden, Allowed };
 
-  /// Nothing is behind any of so many granules. Throws std::bad_alloc.
+  /// Makes a map of `granules` granules without memory. Throws std::bad_alloc.
   void reset(std::size_t granules) { places_.assign(granules, {}); }
 
   [[nodiscard]] Piece piece_at(std::size_t granule) const noexcept { return places_[granule].piece; }
-  /// Of the piece behind that granule.
+  /// Granules of the piece at that granule.
   [[nodiscard]] std::size_t size_at(std::size_t granule) const noexcept { return places_[granule].size; }
 
   void put(std::size_t first, Piece piece, std::uint16_t size) noexcept {
     for (std::uint16_t i = 0; i < size; ++i) places_[first + i] = {piece, i, size};
   }
-  /// Takes the piece away that begins behind that granule.
+  /// Removes the piece that begins at granule `first`.
   void remove(std::size_t first) noexcept { std::fill_n(&places_[first], size_at(first), Extent{}); }
 
-  /// Of the pieces that lie within [begin, end), all of which has memory: the last ones, next to each other, that
-  /// together have `most` granules, or as many as there are.
+  /// The last run of adjacent pieces that lie within [begin, end) and together have `most` granules, or as many as
+  /// there are. Precondition: every granule in [begin, end) has memory.
   [[nodiscard]] Run last_whole(std::size_t begin, std::size_t end, std::size_t most, Excess excess) const noexcept {
     Run run{end, 0};
     while (run.first > begin && run.count < most) {
@@ -48,7 +49,7 @@ class PieceMap {
         run = {run.first - last.size, run.count + last.size};
       } else if (run.count != 0) {
         break;
-      } else {  // a piece that lies partly outside, or is too large: before it there may be others
+      } else {  // the piece is partly outside, or too large: try those before it
         run.first -= std::min<std::size_t>(last.offset + 1U, run.first - begin);
       }
     }
@@ -58,7 +59,7 @@ class PieceMap {
  private:
   struct Extent {
     Piece piece = none;
-    std::uint16_t offset = 0;  // of the granule in the piece
+    std::uint16_t offset = 0;  // index of the granule in the piece
     std::uint16_t size = 0;    // granules of the piece
   };
   std::vector<Extent> places_;

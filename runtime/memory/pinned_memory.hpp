@@ -16,10 +16,11 @@
 
 namespace cox {
 
-/// Host memory that a device copies from and to directly, given out as Bytes with the property Pinned. Dropping the
-/// last of them gives it back, on whichever thread: work that was given such bytes holds them until it is done, so that
-/// there is no stream to wait for. Lives, with what it has from the system, until the last bytes are gone. Any thread.
-/// Where giving memory back waits for the device (the storage has a `free_waits`), only cleanup() does it.
+/// Page-locked host memory, which a device copies from and to directly, as Bytes with the property Pinned. Memory
+/// returns to the pool when the last Bytes that refer to it are destroyed, on any thread. Queued work keeps its Bytes
+/// until it has completed, so no stream must be waited for. The object and its system memory stay alive until the last
+/// Bytes are destroyed. Any thread. If returning memory to the storage waits for the device (`Storage::free_waits`),
+/// only cleanup() does it.
 template <MemoryStorage Storage>
 class PinnedMemory : public std::enable_shared_from_this<PinnedMemory<Storage>> {
  public:
@@ -29,7 +30,8 @@ class PinnedMemory : public std::enable_shared_from_this<PinnedMemory<Storage>> 
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
-  /// `size` bytes whose content is not defined. Nothing: there is no room; report() says why. Throws std::bad_alloc.
+  /// Allocates `size` bytes, which are not initialised. Returns std::nullopt if there is no room; report() shows why.
+  /// Throws std::bad_alloc.
   [[nodiscard]] std::optional<Bytes> allocate(std::size_t size, MemoryLabel label) {
     if (size == 0) return Bytes();
     const std::lock_guard lock(mutex_);
@@ -57,14 +59,14 @@ class PinnedMemory : public std::enable_shared_from_this<PinnedMemory<Storage>> 
     const std::lock_guard lock(mutex_);
     return pool_.report();
   }
-  /// Gives what nobody has back to the system.
+  /// Returns unused memory to the system.
   void cleanup() {
     const std::lock_guard lock(mutex_);
     pool_.cleanup();
   }
 
  private:
-  /// Memory of one stream has no clock to look at: nothing is freed before its work is done.
+  /// A clock that reports every position as reached: memory is freed only after its work has completed.
   struct NoClock {
     [[nodiscard]] static std::uint64_t completed(StreamSlot) noexcept { return ~std::uint64_t{0}; }
   };
@@ -86,7 +88,7 @@ class PinnedMemory : public std::enable_shared_from_this<PinnedMemory<Storage>> 
 
   void free(const MemoryAllocation& allocation) noexcept {
     const std::lock_guard lock(mutex_);
-    pool_.free(allocation, {});  // of no stream: needs no memory of its own
+    pool_.free(allocation, {});  // without pending uses, this allocates nothing
   }
 
   Storage storage_;

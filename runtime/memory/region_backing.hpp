@@ -12,7 +12,7 @@
 
 namespace cox {
 
-/// Gets a pool's memory in regions, and gives whole ones back. Device thread only.
+/// Takes a pool's memory from the storage in regions, and returns whole regions. Device thread only.
 template <RegionStorage Storage>
 class RegionBacking {
  public:
@@ -21,7 +21,7 @@ class RegionBacking {
   RegionBacking(const RegionBacking&) = delete;
   RegionBacking& operator=(const RegionBacking&) = delete;
 
-  /// Gives everything back. No work touches the memory any more.
+  /// Returns all regions to the storage. Precondition: no work uses the memory.
   ~RegionBacking() {
     blocks_.for_each([this](MemoryBlockId id, const MemoryBlock& first) {
       if (first.previous != 0) return;
@@ -31,11 +31,11 @@ class RegionBacking {
     });
   }
 
-  /// Makes `size` bytes free for `stream`, next to each other. False: not so much can be had. Throws std::bad_alloc;
-  /// then nothing has changed.
+  /// Makes `size` contiguous bytes free for `stream`. Returns false if not enough memory is available. Throws
+  /// std::bad_alloc; then nothing has changed.
   bool grow(std::size_t size, StreamSlot stream, std::size_t) {
     blocks_.reserve(8);
-    // Small memory comes from regions that others share, if there is room for one.
+    // Small allocations share regions, if the capacity has room for a region.
     std::size_t bytes = granule_.round_up(size < region_size() / 2 ? region_size() : size);
     if (!reserved_.has_room_for(bytes)) bytes = granule_.round_up(size);
     if (!reserved_.has_room_for(bytes)) return false;
@@ -46,7 +46,8 @@ class RegionBacking {
     return true;
   }
 
-  /// Gives regions that are free of all back to the storage, large ones first, until `bytes` have been given.
+  /// Returns regions that are free for all to the storage, large ones first, until `bytes` have been returned or none
+  /// is left.
   void reclaim(std::size_t bytes) noexcept {
     std::size_t reclaimed = 0;
     blocks_.for_each_free(no_stream, [&](MemoryBlockId id) {
@@ -67,7 +68,7 @@ class RegionBacking {
   void trim() noexcept {}
 
  private:
-  // Bytes of regions for small memory: as the storage likes them.
+  // Bytes of regions for small allocations; the storage may define its own size.
   [[nodiscard]] static constexpr std::size_t region_size() noexcept {
     if constexpr (requires { Storage::region_size; }) {
       return Storage::region_size;

@@ -6,13 +6,13 @@
 
 namespace cox {
 
-/// How many bytes a pool has taken from its storage, and how many it may.
+/// Bytes that a pool has taken from its storage, and the limit.
 struct ReservedBytes {
   std::size_t capacity = std::numeric_limits<std::size_t>::max();
   std::size_t now = 0;
   std::size_t peak = 0;
 
-  /// The capacity may have been lowered below what is reserved: then there is no room.
+  /// Also false if the capacity has been lowered below the reserved bytes.
   [[nodiscard]] bool has_room_for(std::size_t bytes) const noexcept {
     return now <= capacity && bytes <= capacity - now;
   }

@@ -8,11 +8,11 @@
 
 namespace cox {
 
-/// The memory usage of a device as its device thread last published it, for those who must not ask that thread. Each
-/// figure is exact; together they may be of two moments.
+/// The memory usage of a device as its device thread last published it, for threads that must not wait for the device
+/// thread. Each value is exact; different values may be from different moments.
 class UsageGauge {
  public:
-  /// Device thread.
+  /// Device thread only.
   void publish(const MemoryUsage& usage) noexcept {
     number_allocs_.store(usage.number_allocs, std::memory_order_relaxed);
     in_use_.store(usage.bytes_in_use, std::memory_order_relaxed);

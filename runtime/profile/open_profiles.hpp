@@ -15,10 +15,10 @@
 
 namespace cox {
 
-/// The profiles of one stream that have begun and not ended. They nest and overlap in any order. Device thread only;
-/// does not block. Bounded: a stream has at most `capacity` of them (L7).
+/// The open profiles of one stream: those that have begun and not ended. Profiles may nest and overlap in any order.
+/// Device thread only; does not block. Bounded: a stream has at most `capacity` open profiles (L7).
 ///
-/// Position: where in the stream a profile began, whatever the server needs to find the ticks; movable.
+/// Position: where in the stream a profile began, in whatever form the server needs to find the ticks; movable.
 template <class Position>
 class OpenProfiles {
  public:
@@ -27,7 +27,7 @@ class OpenProfiles {
   explicit OpenProfiles(const Location& location, std::size_t capacity = default_capacity)
       : location_(location), capacity_(capacity) {}
 
-  /// Begins a profile. Throws ProfileError Unknown if as many are open as may be.
+  /// Begins a profile. Throws ProfileError Unknown if `capacity` profiles are already open.
   ProfilingToken open(Position position, std::source_location site = std::source_location::current()) {
     if (open_.size() >= capacity_)
       throw ProfileError(ProfileError::Kind::Unknown,
@@ -41,10 +41,10 @@ class OpenProfiles {
 
   /// A profile that has ended.
   struct Ended {
-    Position position;           ///< where it began
-    std::exception_ptr failure;  ///< what mark_all() made of it; null: nothing
+    Position position;           ///< where the profile began
+    std::exception_ptr failure;  ///< the first error passed to mark_all() while it was open; null: none
   };
-  /// Ends a profile, whatever has become of it. Throws ProfileError NotRegistered if it is not open on this stream.
+  /// Ends a profile, even if it has failed. Throws ProfileError NotRegistered if it is not open on this stream.
   Ended end(ProfilingToken token, std::source_location site = std::source_location::current()) {
     // The innermost profile is the last one.
     const auto found = std::ranges::find(open_.rbegin(), open_.rend(), token, &Entry::token);
@@ -58,7 +58,7 @@ class OpenProfiles {
     return {std::move(entry.position), std::move(entry.failure)};
   }
 
-  /// The stream failed with `error`: every profile that is open now is void. The first failure of each is kept.
+  /// Invalidates every open profile, because the stream failed with `error`. The first failure of each profile is kept.
   void mark_all(const std::exception_ptr& error) noexcept {
     for (Entry& entry : open_)
       if (entry.failure == nullptr) entry.failure = error;

@@ -9,12 +9,12 @@
 
 namespace cox {
 
-/// A profile could not be taken.
+/// A profile could not be begun, ended or measured.
 class ProfileError : public Error {
  public:
   enum class Kind : std::uint8_t {
     Unknown,
-    NotRegistered,  ///< The token was never given out, or its profile has ended.
+    NotRegistered,  ///< The token was never issued on the stream, or its profile has ended.
     Launch,         ///< A launch failed while the profile was open; cause() is the LaunchError.
     Server,         ///< The server failed while the profile was open; cause() is the ServerError.
   };

@@ -19,7 +19,7 @@ Failure wrapped(ServerError::Kind kind, const std::exception_ptr& error, std::so
   return {ProfileError::Kind::Server, std::make_exception_ptr(ServerError(kind, describe(error), site, error))};
 }
 
-// `error` itself, or what stands first behind a ServerError.
+// Classifies `error`. If it is a ServerError whose first cause is a LaunchError, the result is that LaunchError.
 Failure classify(const std::exception_ptr& error, std::source_location site) {
   try {
     std::rethrow_exception(error);

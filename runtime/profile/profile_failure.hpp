@@ -8,7 +8,7 @@
 
 namespace cox {
 
-/// What a profile ends with during which the stream failed with `error`: kind Launch if the first cause is a
+/// The error of a profile during which the stream failed with `error`. The kind is Launch if the first cause is a
 /// LaunchError, else Server. cause() is that LaunchError or ServerError; any other error is wrapped in a ServerError.
 [[nodiscard]] ProfileError profile_failure(const std::exception_ptr& error, const Location& location,
                                            std::source_location site);

@@ -4,10 +4,11 @@
 
 namespace cox {
 
-/// Whose the failures of profiled work are. In both cases the profile's duration fails with the first of them.
+/// Where failures of profiled work are reported. In both cases the duration of the profile fails with the first
+/// failure.
 enum class ProfileFailures : std::uint8_t {
-  OfProfile,  ///< The profile's alone: the stream forgets them.
-  OfStream,   ///< The stream's, too, as if nothing had been profiled.
+  OfProfile,  ///< Only by the profile: the stream discards them.
+  OfStream,   ///< Also by the stream, as if the work had not been profiled.
 };
 
 }  // namespace cox

@@ -23,7 +23,7 @@ std::string share(std::chrono::nanoseconds part, std::chrono::nanoseconds whole)
   return two_decimals(100.0 * static_cast<double>(part.count()) / static_cast<double>(whole.count()), "%");
 }
 
-// The first column stands at the left, figures at the right.
+// The first column is left-aligned, the figures are right-aligned.
 std::string lines_of(const std::vector<Row>& rows) {
   std::array<std::size_t, 4> widths{};
   for (const Row& row : rows)
@@ -70,7 +70,7 @@ std::string ProfileTable::to_string() const {
 std::string rounded_duration(std::chrono::nanoseconds duration) {
   const std::int64_t count = duration.count();
   if (count < 1'000) return std::to_string(count) + " ns";
-  // A figure that would round up to 1000 is shown in the next unit.
+  // A value that would round up to 1000 is shown in the next larger unit.
   if (count < 999'995) return two_decimals(static_cast<double>(count) / 1e3, "us");
   if (count < 999'995'000) return two_decimals(static_cast<double>(count) / 1e6, "ms");
   return two_decimals(static_cast<double>(count) / 1e9, "s");

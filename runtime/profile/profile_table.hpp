@@ -9,17 +9,18 @@
 
 namespace cox {
 
-/// Durations added up by name. One thread at a time. Bounded: at most `names` rows; further names are counted only.
+/// The sum of durations for each name. Not thread-safe. Bounded: at most `names` rows; durations of further names are
+/// only counted.
 class ProfileTable {
  public:
   explicit ProfileTable(std::size_t names) : names_(names) {}
 
-  /// Throws std::bad_alloc; then nothing has changed.
+  /// Adds a duration to the row of `name`. Throws std::bad_alloc; the table is then unchanged.
   void add(std::string_view name, std::chrono::nanoseconds duration);
-  /// One that could not be kept.
+  /// Counts a duration that could not be kept.
   void count_omitted() noexcept { ++omitted_; }
   [[nodiscard]] bool empty() const noexcept { return rows_.empty() && omitted_ == 0; }
-  /// As Profiler::table says.
+  /// The text that Profiler::table describes.
   [[nodiscard]] std::string to_string() const;
 
  private:
@@ -33,7 +34,7 @@ class ProfileTable {
   std::size_t omitted_ = 0;
 };
 
-/// "1.23 ms": the largest of the units ns, us, ms and s that leaves a number of at least 1, for readers.
+/// Readable text such as "1.23 ms", in the largest of the units ns, us, ms and s that gives a value of at least 1.
 [[nodiscard]] std::string rounded_duration(std::chrono::nanoseconds duration);
 
 }  // namespace cox

@@ -4,7 +4,7 @@
 
 namespace cox {
 
-/// When a profiled piece of work began and ended.
+/// The times at which a profiled piece of work began and ended.
 struct ProfileTicks {
   std::chrono::steady_clock::time_point begin;
   std::chrono::steady_clock::time_point end;

@@ -16,10 +16,10 @@
 namespace cox {
 namespace {
 
-/// Runs a handler at once, on the thread that completes: what it does here is short, and the row is in the table before
-/// the same thread completes the sync that comes after.
+/// Executor that runs a handler inline, on the completing thread. The handler of this file is short, and running it
+/// inline puts the row into the table before the same thread completes a later sync.
 struct AtOnce {
-  // Asio's post insists on it; that the handler runs inside is what this executor is for.
+  // Asio's post requires this property; the executor ignores it, since it exists to run handlers inline.
   [[nodiscard]] AtOnce require(boost::asio::execution::blocking_t::never_t) const noexcept { return *this; }
   template <class F>
   void execute(F&& f) const {
@@ -35,12 +35,12 @@ void log_line(std::string_view duration, std::string_view name) {
 
 }  // namespace
 
-/// What the durations under way share with the profiler, which may be gone when they complete.
+/// State shared between the profiler and the pending durations, which may complete after the profiler is destroyed.
 class Profiler::Record {
  public:
   Record(bool lines, const Limits& limits) : lines_(lines), limits_(limits), table_(limits.names) {}
 
-  /// Counts a duration in. Returns whether there was room for it.
+  /// Counts a duration as pending. Returns false if the limit is reached; the duration is then counted as left out.
   [[nodiscard]] bool begin() noexcept {
     const std::lock_guard lock(mutex_);
     if (pending_ >= limits_.pending) {
@@ -58,7 +58,7 @@ class Profiler::Record {
       } else if (lines_) {
         log_line(rounded_duration(ticks.duration()), name);
       }
-    } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a line; the row is counted already
+    } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a log line; the row is counted already
     }
   }
   void leave_out() noexcept {
@@ -110,7 +110,7 @@ void Profiler::record(std::string name, ProfileDuration duration) {
     if (const auto alive = record.lock()) alive->complete(name, error, ticks);
   };
   try {
-    // Without a lock: a duration that is there completes inside this call.
+    // Called without a lock: a duration that is already available completes inside this call.
     duration.async_get(boost::asio::bind_executor(AtOnce(), std::move(count)));
   } catch (const std::bad_alloc&) {
     record_->leave_out();
@@ -124,7 +124,7 @@ void Profiler::summarise() noexcept {
   try {
     const ProfileTable table = record_->take();
     if (table.empty()) return;
-    // A line of its own for each row: the first one would stand behind the log's prefix.
+    // The leading newline keeps the first row of the table off the line with the log prefix.
     log::write(LogSubsystem::Runtime, LogLevel::Info, [&] { return '\n' + table.to_string(); });
   } catch (const std::bad_alloc&) {
     record_->leave_out();

@@ -10,14 +10,14 @@
 
 namespace cox {
 
-/// Collects how long named work took, and logs it at level info of the runtime: see ProfileLevel. Any thread. Nothing
-/// blocks: a duration is counted by whoever completes it, at that moment. Bounded (L7): durations under way and names
-/// in the table have a limit, beyond it durations are only counted as left out. Destroying it forgets what is under
-/// way.
+/// Collects the durations of named work and logs them at level info of the runtime: see ProfileLevel. Any thread. Does
+/// not block: a duration is added to the table by the thread that completes it, at that moment. Bounded (L7): the
+/// numbers of pending durations and of names in the table are limited; durations beyond a limit are only counted as
+/// left out. The destructor discards the pending durations.
 class Profiler {
  public:
   struct Limits {
-    std::size_t pending = 65'536;  ///< durations under way
+    std::size_t pending = 65'536;  ///< durations that have not completed
     std::size_t names = 4096;      ///< rows of the table
   };
 
@@ -28,20 +28,21 @@ class Profiler {
   ~Profiler();
 
   [[nodiscard]] ProfileLevel level() const noexcept { return level_; }
-  /// Whether durations are wanted at all. Where not, record() drops them.
+  /// Whether durations are measured at this level. If not, record() drops them.
   [[nodiscard]] bool measures() const noexcept { return level_ >= ProfileLevel::Basic; }
 
-  /// The work was queued: at level Minimal logs "Executing <name>".
+  /// Reports that the work was queued: at level Minimal logs "Executing <name>".
   void executing(std::string_view name) const;
-  /// Takes the duration. It joins the table when it completes; from level Medium on a line "| <duration> | <name>" is
-  /// logged then, and at every level that measures one for a duration that could not be taken. Lines come as durations
-  /// become known, which is not always the order of the work.
+  /// Takes ownership of the duration, which is added to the table when it completes. At that moment a line is logged:
+  /// from level Medium on "| <duration> | <name>", and at every level that measures a line for a duration that failed.
+  /// Lines appear in the order in which durations complete, which may differ from the order of the work.
   void record(std::string name, ProfileDuration duration);
 
-  /// What was completed since the last summarise(): Name | Duration | Num Computed | Ratio, the longest total first,
-  /// with a row for the total and one that counts what was left out. Empty if there is nothing.
+  /// The durations completed since the last summarise(), as a table with the columns Name | Duration | Num Computed |
+  /// Ratio: the longest total first, then a row for the total and, if durations were left out, a row with their number.
+  /// Empty if there are none.
   [[nodiscard]] std::string table() const;
-  /// Logs the table and begins a new one. Durations that are under way stay for that one. For sync().
+  /// Logs the table and begins a new one. Pending durations are added to the new table. For sync().
   void summarise() noexcept;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace cox {
 
-/// Names one open profile of a stream.
+/// Identifies one open profile of a stream.
 using ProfilingToken = UniqueId<struct ProfileKind>;
 
 }  // namespace cox

@@ -7,10 +7,10 @@
 
 namespace cox {
 
-/// Whose clock took a profile.
+/// The clock that measured a profile.
 enum class TimingMethod : std::uint8_t {
-  System,  ///< The host's clock, read when the stream came to the begin and to the end.
-  Device,  ///< The device's own clock, by events of the stream.
+  System,  ///< The host's clock, read when the stream reached the begin and the end.
+  Device,  ///< The device's own clock, read by events of the stream.
 };
 
 inline constexpr std::array<std::string_view, 2> timing_method_names{"system", "device"};

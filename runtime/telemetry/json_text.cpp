@@ -11,7 +11,7 @@ constexpr unsigned byte_at(std::string_view text, std::size_t i) noexcept {
   return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
 }
 
-// Bytes of the UTF-8 sequence of two to four bytes that `text` begins with; 0 if there is none.
+// Length in bytes of the UTF-8 sequence of two to four bytes at the start of `text`; 0 if there is none.
 std::size_t sequence(std::string_view text) noexcept {
   const unsigned first = byte_at(text, 0);
   const unsigned second = byte_at(text, 1);

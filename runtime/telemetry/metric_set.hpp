@@ -12,17 +12,17 @@
 
 namespace cox::metrics {
 
-/// What tells the values of one metric apart: {{"device", "host:0"}, {"stage", "Downstream"}}.
+/// Labels that distinguish the values of one metric: {{"device", "host:0"}, {"stage", "Downstream"}}.
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-/// One metric with its values. A name stands for one kind of value.
+/// One metric with its values. All values of a name have one kind.
 struct Family {
   enum class Kind : std::uint8_t { Counter, Gauge, Histogram };
 
   struct Value {
     Labels labels;
-    double number = 0;      ///< Of counters and gauges.
-    Histogram durations{};  ///< Of histograms.
+    double number = 0;      ///< For counters and gauges.
+    Histogram durations{};  ///< For histograms.
   };
 
   Kind kind;
@@ -30,18 +30,18 @@ struct Family {
   std::vector<Value> values;
 };
 
-/// Values of metrics at one moment, gathered from whoever has some. Names are as Prometheus wants them: of letters,
-/// digits and underscores, with the unit, counters ending in _total. Not thread-safe.
+/// Values of metrics at one moment, gathered from several sources. Names follow the rules of Prometheus: letters,
+/// digits and underscores, with the unit; names of counters end in _total. Not thread-safe.
 class MetricSet {
  public:
-  /// What only ever grows.
+  /// Adds a value that never decreases.
   void counter(std::string_view name, std::string_view help, Labels labels, double value) {
     add(Family::Kind::Counter, name, help, {std::move(labels), value});
   }
   void gauge(std::string_view name, std::string_view help, Labels labels, double value) {
     add(Family::Kind::Gauge, name, help, {std::move(labels), value});
   }
-  /// Durations; shown in seconds.
+  /// Adds a distribution of durations; exported in seconds.
   void histogram(std::string_view name, std::string_view help, Labels labels, const Histogram& durations) {
     add(Family::Kind::Histogram, name, help, {std::move(labels), 0, durations});
   }

@@ -6,15 +6,15 @@
 #include <functional>
 #include <string>
 
-/// Figures of the process, asked for when somebody wants them: nothing is counted for their sake that is not counted
-/// anyway. All functions: any thread.
+/// Metrics of the process, read on request: nothing is counted for them that is not counted anyway. All functions: any
+/// thread.
 namespace cox::metrics {
 
-/// Adds what somebody counts to a set. Called on the thread that asks for metrics, one call at a time; must not wait
-/// for a device thread, must not call register_collector or let go of a Registration.
+/// Adds the values of one source to a set. Called on the thread that reads the metrics, one call at a time. It must not
+/// wait for a device thread, call register_collector or destroy a Registration.
 using Collector = std::function<void(MetricSet&)>;
 
-/// A collector that is asked until this is destroyed. Destruction waits for a call that is under way.
+/// Owns the registration of a collector. The destructor unregisters it and waits for a call that is in progress.
 class Registration {
  public:
   Registration() = default;
@@ -31,11 +31,11 @@ class Registration {
 
 [[nodiscard]] Registration register_collector(Collector collector);
 
-/// The statistics of all device threads that are open, and what the collectors add. A collector that throws is left
-/// out, and counted.
+/// The statistics of all open device threads and the values that the collectors add. If a collector throws, its values
+/// are left out and the failure is counted.
 [[nodiscard]] MetricSet collect();
 
-/// The same in Prometheus' text format.
+/// The result of collect() in the text format of Prometheus.
 [[nodiscard]] std::string text();
 
 }  // namespace cox::metrics

@@ -6,8 +6,8 @@
 
 namespace cox::metrics {
 
-/// `set` in Prometheus' text exposition format. Histograms have a bucket for each power of ten from 1 us to 10 s;
-/// their sums are estimates, at most 25 % too high.
+/// `set` in the text exposition format of Prometheus. Histograms have a bucket for each power of ten from 1 us to 10 s.
+/// Their sums are estimates, at most 25 % too high.
 [[nodiscard]] std::string prometheus_text(const MetricSet& set);
 
 }  // namespace cox::metrics

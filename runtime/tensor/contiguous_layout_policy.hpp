@@ -6,7 +6,7 @@
 
 namespace cox {
 
-/// Every tensor row-major without padding, whatever strategy is asked for.
+/// Lays out every tensor row-major without padding, whatever strategy is requested.
 class ContiguousLayoutPolicy {
  public:
   explicit ContiguousLayoutPolicy(std::size_t alignment) noexcept : alignment_(alignment) {}

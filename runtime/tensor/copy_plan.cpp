@@ -71,7 +71,7 @@ CopyPlan plan_copy(const CopyDescriptor& tensor, const Location& location, std::
 
 bool covers_allocation(const CopyPlan& rows, const CopyDescriptor& tensor, std::size_t bytes) noexcept {
   const std::size_t rank = tensor.shape.size();
-  // The plan of a single row does not know its pitch.
+  // The plan of a single row does not contain its pitch.
   const std::size_t pitch = rows.rows == 1 && rank >= 2 ? tensor.strides[rank - 2] * tensor.elem_size : rows.pitch;
   return rows.rows * std::max(pitch, rows.row_bytes) >= bytes;
 }

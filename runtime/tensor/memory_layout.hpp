@@ -11,10 +11,10 @@ namespace cox {
 
 enum class MemoryLayoutStrategy : std::uint8_t {
   Contiguous,  ///< No padding.
-  Optimized,   ///< Laid out for fast access: rows padded where the device gains by it.
+  Optimized,   ///< Laid out for fast access: rows are padded where the device benefits from it.
 };
 
-/// A tensor that is to be allocated.
+/// A tensor to be allocated.
 struct MemoryLayoutDescriptor {
   MemoryLayoutStrategy strategy = MemoryLayoutStrategy::Contiguous;
   Shape shape;
@@ -28,12 +28,13 @@ struct MemoryLayoutDescriptor {
   }
 };
 
-/// A tensor that has been allocated: where it is, and how it lies there.
+/// An allocated tensor: its memory, and its strides there.
 struct MemoryLayout {
   Handle memory;
   Strides strides;  ///< elements
 
-  /// For reading or writing the tensor of this shape that the layout was made for.
+  /// Returns the descriptor for reading or writing the tensor. Shape and element size must be those that the layout was
+  /// made for.
   [[nodiscard]] CopyDescriptor copy_descriptor(Shape shape, std::size_t elem_size) const {
     return memory.copy_descriptor(std::move(shape), strides, elem_size);
   }

@@ -6,7 +6,7 @@ namespace cox::detail {
 
 AllocationLayout place_extents(const MemoryOwner& owner, StreamId stream, std::size_t alignment,
                                std::span<TensorExtent> extents) {
-  // One tensor is the whole allocation, to the byte; several are padded so that each starts aligned.
+  // A single tensor gets an allocation of exactly its size; several tensors are padded so that each starts aligned.
   std::size_t total = extents.size() == 1 ? extents[0].size : 0;
   if (extents.size() != 1) {
     for (const TensorExtent& extent : extents) {

@@ -11,15 +11,15 @@
 
 namespace cox {
 
-/// Where one tensor lies, before it has memory.
+/// The size and strides of one tensor, before it is allocated.
 struct TensorExtent {
   std::size_t size = 0;  ///< bytes, padding included
   Strides strides;       ///< elements
 };
 
-/// How a device wants tensors to lie in its memory. Pure arithmetic, called on client threads, so that an allocation
-/// needs no answer from the device. `extent` throws IoError BufferTooBig and ElementSize; `alignment` is in bytes, a
-/// power of two, and holds for each tensor of an allocation.
+/// How a device lays out tensors in its memory. Pure arithmetic, called on client threads, so that an allocation need
+/// not wait for the device. `extent` throws IoError BufferTooBig and ElementSize; `alignment` is in bytes, a power of
+/// two, and holds for each tensor of an allocation.
 template <class P>
 concept MemoryLayoutPolicy = std::copyable<P> && requires(const P& policy, const MemoryLayoutDescriptor& tensor) {
   { policy.extent(tensor) } -> std::same_as<TensorExtent>;
@@ -32,15 +32,16 @@ struct AllocationLayout {
   SmallVector<MemoryLayout, 1> parts;  ///< one for each tensor, in order, at aligned offsets of `base`
 };
 
-/// Lays `tensors` out in one allocation on `stream` and mints its handles. Throws what `policy.extent` throws, and
-/// IoError BufferTooBig if the sum does not fit.
+/// Lays `tensors` out in one allocation on `stream` and creates its handles. Throws what `policy.extent` throws, and
+/// IoError BufferTooBig if the sum of the sizes overflows.
 template <MemoryLayoutPolicy P>
 [[nodiscard]] AllocationLayout lay_out(const P& policy, const MemoryOwner& owner, StreamId stream,
                                        std::span<const MemoryLayoutDescriptor> tensors,
                                        std::source_location site = std::source_location::current());
 
 namespace detail {
-/// Hands out the handles of one allocation. `extents[i]` starts at the sum of what is before it, each rounded up.
+/// Creates the handles of one allocation. `extents[i]` starts at the sum of the sizes before it, each rounded up to
+/// `alignment`.
 [[nodiscard]] AllocationLayout place_extents(const MemoryOwner& owner, StreamId stream, std::size_t alignment,
                                              std::span<TensorExtent> extents);
 }  // namespace detail

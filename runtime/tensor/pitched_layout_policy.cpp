@@ -13,12 +13,13 @@ namespace {
 
 constexpr std::size_t smallest_row_alignment = 16;
 
-/// Bytes from one row to the next, or nothing when that does not fit.
+/// Bytes from one row to the next, or nullopt if that overflows.
 std::optional<std::size_t> row_pitch(std::size_t row_elements, std::size_t elem_size, std::size_t alignment) {
   const auto width = checked_product(row_elements, elem_size);
   if (!width) return std::nullopt;
   if (row_elements == 1) return width;
-  // bit_ceil is not defined where the result does not fit, and widths beyond `alignment` all align to it.
+  // bit_ceil is undefined where the result overflows; a row of `alignment` bytes or more is aligned to `alignment`
+  // anyway.
   const std::size_t wanted = *width >= alignment ? alignment : std::bit_ceil(std::max<std::size_t>(*width, 1));
   const std::size_t row_alignment = std::clamp(wanted, smallest_row_alignment, alignment);
   const auto step = checked_product(row_alignment / std::gcd(row_alignment, elem_size), elem_size);

@@ -6,9 +6,9 @@
 
 namespace cox {
 
-/// Rows (the last dimension) padded so that each starts aligned, when Optimized is asked for; else contiguous.
-/// A row is padded to the next power of two of its width, at least 16 B and at most `alignment`; rows of one element
-/// are not padded. A row is always a whole number of elements, also of elements whose size is no power of two. An empty
+/// Pads rows (the last dimension) so that each starts aligned, if strategy Optimized is requested; else contiguous.
+/// A row is aligned to the next power of two of its width, at least 16 B and at most `alignment`; rows of one element
+/// are not padded. A row is always a whole number of elements, even if the element size is not a power of two. An empty
 /// tensor keeps strides that a non-empty one could have; only its size may be zero.
 class PitchedLayoutPolicy {
  public:

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t max_extent = std::uint64_t{1} << 32U;
 constexpr std::uint64_t max_stride = (std::uint64_t{1} << 40U) - 1;
 
-/// One validation: what is wrong is thrown from where it is found.
+/// Validates one descriptor; each check throws where it finds an invalid value.
 class Validation {
  public:
   Validation(const TensorMapDescriptor& map, std::source_location site) : map_(map), site_(site) {}
@@ -106,9 +106,9 @@ class Validation {
       fail("a row of the box has " + std::to_string(row) + " B, and its swizzle takes at most " + std::to_string(most) +
            " B");
   }
-  /// Strides and extents are in range: nothing overflows, 5 * 2^32 * 2^40 aside.
+  /// Precondition: strides and extents are in range. `reach` is then below 5 * 2^32 * 2^40 and does not overflow.
   void within(std::size_t bytes) const {
-    if (map_.interleave != TensorMapInterleave::None) return;  // what an element takes depends on its slice
+    if (map_.interleave != TensorMapInterleave::None) return;  // the bytes of an element depend on its slice
     unsigned __int128 reach = static_cast<unsigned __int128>(map_.shape.back()) * facts(map_.element).size;
     for (std::size_t i = 0; i < map_.strides.size(); ++i)
       reach += static_cast<unsigned __int128>(map_.shape[i] - 1) * map_.strides[i];

@@ -13,7 +13,7 @@
 
 namespace cox {
 
-/// What a tensor map takes the elements for. Ftz: denormal numbers become zero. 8-bit floats are U8.
+/// The element type of a tensor map. Ftz: denormal numbers are flushed to zero. 8-bit floats are U8.
 enum class TensorMapElement : std::uint8_t { U8, U16, U32, I32, U64, I64, F16, F32, F64, BF16, F32Ftz, TF32, TF32Ftz };
 
 struct TensorMapElementFacts {
@@ -44,9 +44,10 @@ static_assert(tensor_map_elements.size() == static_cast<std::size_t>(TensorMapEl
   return tensor_map_elements[static_cast<std::size_t>(element)];
 }
 
-/// Slices of channels that lie together in memory: NC/8HWC8 (16 bytes), NC/16HWC16 (32 bytes).
+/// Slices of channels that are adjacent in memory: NC/8HWC8 (16 bytes), NC/16HWC16 (32 bytes).
 enum class TensorMapInterleave : std::uint8_t { None, Bytes16, Bytes32 };
-/// How chunks of 16 bytes (32, 64: "Atom") are mixed over the banks of shared memory, within that many bytes.
+/// How chunks of 16 bytes (Atom32, Atom64: 32, 64 bytes) are permuted over the banks of shared memory, within a span of
+/// the given number of bytes.
 enum class TensorMapSwizzle : std::uint8_t {
   None,
   Bytes32,
@@ -58,24 +59,26 @@ enum class TensorMapSwizzle : std::uint8_t {
 };
 /// How much the L2 cache fetches at a time.
 enum class TensorMapL2Promotion : std::uint8_t { None, Bytes64, Bytes128, Bytes256 };
-/// What is read outside the tensor. Nan: a special NaN that multiply-add takes for zero; floats only.
+/// The value that is read outside the tensor. Nan: a special NaN that fused multiply-add treats as zero; floating-point
+/// elements only.
 enum class TensorMapFill : std::uint8_t { Zeros, Nan };
 
-/// The kernel moves boxes of the tensor.
+/// The kernel copies boxes of the tensor.
 struct TensorMapTiled {
   SmallVector<std::uint32_t, 5> tile;  ///< elements of the box along each dimension, 1 to 256
 };
 
-/// The kernel moves columns of the matrix that a convolution over the tensor is. Its dimensions are N, then one to
-/// three of D, H, W, then C.
+/// The kernel copies columns of the im2col matrix of a convolution over the tensor. The dimensions of the tensor are N,
+/// then one to three of D, H, W, then C.
 struct TensorMapIm2col {
-  SmallVector<std::int32_t, 3> lower_corner;  ///< of the box of pixels, from the tensor's, in the order D, H, W
-  SmallVector<std::int32_t, 3> upper_corner;  ///< the same, from the tensor's far corner
+  SmallVector<std::int32_t, 3> lower_corner;  ///< of the pixel box, from the tensor's lower corner; order D, H, W
+  SmallVector<std::int32_t, 3> upper_corner;  ///< of the pixel box, from the tensor's upper corner; order D, H, W
   std::uint32_t channels_per_pixel = 1;       ///< at most 256
   std::uint32_t pixels_per_column = 1;        ///< at most 1024
 };
 
-/// A tensor as the tensor memory accelerator sees it. All sequences are in the order of Shape: outermost first.
+/// A tensor as it is described to the Tensor Memory Accelerator (TMA). All sequences are in the order of Shape:
+/// outermost first.
 struct TensorMapDescriptor {
   TensorMapElement element = TensorMapElement::F32;
   SmallVector<std::uint64_t, 5> shape{};    ///< elements, 1 to 5 dimensions
@@ -88,19 +91,19 @@ struct TensorMapDescriptor {
   TensorMapFill fill = TensorMapFill::Zeros;
 };
 
-/// A tensor map that a kernel is given, and the memory that it shows.
+/// A tensor map as an argument of a kernel, and the memory that it describes.
 struct TensorMapArgument {
   Binding binding;
   TensorMapDescriptor descriptor;
   Access access = Access::Write;
 };
 
-/// Throws ServerError Validation, with the figure that is wrong and what it may be, unless a device that has tensor
-/// maps takes such a one and it stays within `bytes` of memory.
+/// Throws ServerError Validation, with the invalid value and the allowed ones, unless `descriptor` is valid on devices
+/// with tensor maps and the tensor stays within `bytes` bytes of memory.
 void validate_tensor_map(const TensorMapDescriptor& descriptor, std::size_t bytes,
                          std::source_location site = std::source_location::current());
 
-/// To what the memory of such a tensor map must be aligned, in bytes.
+/// The alignment that the memory of the tensor map requires, in bytes.
 [[nodiscard]] constexpr std::size_t required_alignment(const TensorMapDescriptor& descriptor) noexcept {
   return descriptor.interleave == TensorMapInterleave::Bytes32 ? 32 : 16;
 }

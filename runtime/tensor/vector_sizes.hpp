@@ -12,12 +12,12 @@
 
 namespace cox {
 
-/// Elements of one vector load, best first. 16 of them reach 2^15, beyond any device's.
+/// Numbers of elements of one vector load, best first. 16 entries reach 2^15, more than any device loads.
 using VectorSizes = SmallVector<std::uint32_t, 16>;
 
-/// The vector lengths that a kernel may move elements of `elem_size` bytes with: the greatest power of two whose load
-/// is at most the device's widest, then each half of it, down to 1. Elements wider than a load: 1 alone. Throws IoError
-/// ElementSize for a size of zero.
+/// The vector lengths with which a kernel may move elements of `elem_size` bytes: the largest power of two whose load
+/// is at most the widest load of the device and at most max_vector_size elements, then each half of it, down to 1. If
+/// an element is wider than a load, only 1. Throws IoError ElementSize for a size of zero.
 [[nodiscard]] inline VectorSizes io_optimized_vector_sizes(
     const HardwareProperties& hardware, std::size_t elem_size,
     std::source_location site = std::source_location::current()) {

@@ -25,14 +25,14 @@ using detail::Slice;
 constexpr std::uint32_t clients_process = 1;
 constexpr std::size_t flush_at = 1U << 20U;  // bytes
 
-// A row of the drawing under the numbers that the format wants.
+// A row of the timeline, with the process and thread numbers that the format requires.
 struct Row {
   std::uint32_t process = 0;
   std::uint32_t thread = 0;
   std::vector<Slice> slices;
 };
 
-// The format's microseconds.
+// Text of a time in microseconds, the unit of the format.
 std::string in_us(std::uint64_t nanoseconds) { return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000); }
 
 class ChromeTraceWriter {
@@ -73,7 +73,7 @@ class ChromeTraceWriter {
     for (auto& [track, row] : rows_) detail::arrange(row.slices);
   }
 
-  // A device thread that hands something over is drawn where its tasks are.
+  // A device thread that hands work over is shown in the row of its tasks.
   Track thread_track(std::uint32_t thread) const {
     const auto device_thread = device_threads_.find(thread);
     return device_thread != device_threads_.end() ? device_thread->second : Track{.id = thread};
@@ -109,7 +109,7 @@ class ChromeTraceWriter {
     return {};
   }
 
-  // One object of the array; `fields` are all but the first two.
+  // Writes one object of the array; `fields` formats all members after "ph" and "pid".
   template <class... Values>
   void entry(char phase, std::uint32_t process, fmt::format_string<Values...> fields, Values&&... values) {
     text_ += first_ ? "\n" : ",\n";
@@ -146,7 +146,7 @@ class ChromeTraceWriter {
           slice.handed_over ? "submit" : to_string(event.category),
           slice.handed_over ? std::string() : arguments(event));
     if (!has_origin(event)) return;
-    // An arrow's two ends are found by its number, that of the event.
+    // The two ends of an arrow share an id: the index of the event.
     const auto number = &event - recording_.events.data();
     entry(slice.handed_over ? 's' : 'f', row.process,
           "\"tid\":{},\"ts\":{},\"id\":{},\"name\":\"submit\",\"cat\":\"flow\"{}", row.thread, in_us(slice.begin),
@@ -168,7 +168,8 @@ class ChromeTraceWriter {
     return text;
   }
 
-  // How many tasks wait for each device thread: shown at every change that another time separates from the next.
+  // Writes how many tasks wait for each device thread, once for each time at which the number changes: simultaneous
+  // changes are written as one.
   void write_queues() {
     std::map<Track, std::vector<std::pair<std::uint64_t, int>>> changes;
     for (const Event& event : recording_.events) {

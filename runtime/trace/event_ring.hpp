@@ -10,17 +10,18 @@
 
 namespace cox::trace::detail {
 
-/// Room for a fixed number of events, handed out to threads in chunks that each thread fills alone. When all are used
-/// up, the chunk that was handed out longest ago is emptied and handed out again, unless a thread still fills it.
+/// A buffer for a fixed number of events. Threads acquire it in chunks, and only the acquiring thread writes to a
+/// chunk. When all chunks have been used, the one that was acquired longest ago is emptied and reused, unless a thread
+/// still holds it.
 class EventRing {
  public:
   struct Chunk {
     std::atomic<bool> in_use{false};
-    std::size_t count = 0;  // these two are the taker's
+    std::size_t count = 0;  // owned, like `events`, by the thread that acquired the chunk
     Event* events = nullptr;
   };
 
-  /// All memory is touched here, so that no thread pays for it later. Throws std::bad_alloc.
+  /// Touches all memory, so that recording threads take no page faults later. Throws std::bad_alloc.
   explicit EventRing(std::size_t capacity)
       : chunk_events_(std::clamp<std::size_t>(capacity / min_chunks, 1, max_chunk_events)),
         events_(capacity / chunk_events_ * chunk_events_),
@@ -30,7 +31,7 @@ class EventRing {
 
   [[nodiscard]] bool full(const Chunk& chunk) const noexcept { return chunk.count == chunk_events_; }
 
-  /// An empty chunk for the calling thread, or nullptr if all are being filled. Lock-free.
+  /// Returns an empty chunk for the calling thread, or nullptr if all are in use. Lock-free.
   [[nodiscard]] Chunk* acquire() noexcept {
     for (std::size_t tried = 0; tried < chunks_.size(); ++tried) {
       Chunk& chunk = chunks_[next_.fetch_add(1, std::memory_order_relaxed) % chunks_.size()];
@@ -45,11 +46,11 @@ class EventRing {
 
   void release(Chunk& chunk) noexcept { chunk.in_use.store(false, std::memory_order_release); }  // pairs with acquire()
 
-  /// Counts events that are not kept.
+  /// Counts `events` dropped events.
   void drop(std::uint64_t events) noexcept { dropped_.fetch_add(events, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
 
-  /// Calls `visit(event)` for each event. Nobody writes any more.
+  /// Calls `visit(event)` for each event. Precondition: no thread writes to the ring any more.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const Chunk& chunk : chunks_) std::for_each_n(chunk.events, chunk.count, visit);

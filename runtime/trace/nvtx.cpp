@@ -1,6 +1,6 @@
 #include <coxswain/runtime/trace/nvtx.hpp>
 
-// NVTX's headers alone: they look for a profiler when they are first called, and do nothing if there is none.
+// NVTX is header-only: its functions look for a profiler at the first call, and do nothing if there is none.
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 

@@ -2,7 +2,7 @@
 
 namespace cox::trace::detail {
 
-/// Ranges of the calling thread in NVTX's domain "coxswain"; they nest. Without NVTX at build time nothing happens.
+/// Nested ranges of the calling thread in the NVTX domain "coxswain". Do nothing in a build without NVTX.
 struct Nvtx {
   static const bool available;
   static void push(const char* name) noexcept;

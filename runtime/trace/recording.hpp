@@ -9,11 +9,11 @@
 
 namespace cox::trace {
 
-/// What was recorded from trace::start() to trace::stop(). A plain value.
+/// The events recorded from trace::start() to trace::stop(). A plain value.
 struct Recording {
-  std::vector<Event> events;                     ///< By their beginnings; all have names; times in ns since the start.
-  std::map<std::uint32_t, std::string> threads;  ///< Names of threads, where they are known, by the system's number.
-  std::uint64_t dropped = 0;                     ///< Events that there was no room for.
+  std::vector<Event> events;                     ///< Sorted by `begin`; all have names; times in ns since the start.
+  std::map<std::uint32_t, std::string> threads;  ///< Known thread names, by the system's thread number.
+  std::uint64_t dropped = 0;                     ///< Events that were not kept for lack of room.
 };
 
 }  // namespace cox::trace

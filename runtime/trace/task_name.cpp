@@ -17,7 +17,7 @@ constexpr std::string_view none{};
 constexpr bool opens(char c) noexcept { return c == '<' || c == '(' || c == '{'; }
 constexpr bool closes(char c) noexcept { return c == '>' || c == ')' || c == '}'; }
 
-// The name that ends where `text` ends: back to the bracket or comma in which it stands.
+// The name at the end of `text`: everything after the bracket or comma that precedes it.
 std::string_view last_name_of(std::string_view text) {
   int depth = 0;
   std::size_t begin = text.size();
@@ -32,7 +32,7 @@ std::string_view last_name_of(std::string_view text) {
   return text;
 }
 
-// The name that `text` begins with: up to the bracket or comma that ends it.
+// The name at the start of `text`: everything up to the bracket or comma that ends it.
 std::string_view first_name_of(std::string_view text) {
   int depth = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -43,7 +43,7 @@ std::string_view first_name_of(std::string_view text) {
   return text;
 }
 
-// Without what stands in brackets, without our namespaces, without qualifiers.
+// `text` without bracketed parts, our namespaces and qualifiers.
 std::string plain(std::string_view text) {
   std::string short_text;
   int depth = 0;
@@ -59,10 +59,10 @@ std::string plain(std::string_view text) {
   }
   while (short_text.starts_with("::")) short_text.erase(0, 2);
   while (short_text.ends_with(':') || short_text.ends_with(' ')) short_text.pop_back();
-  return short_text.substr(short_text.rfind(' ') + 1);  // without the function's return type
+  return short_text.substr(short_text.rfind(' ') + 1);  // drops the return type of the function
 }
 
-// The function that the client's closure was written in.
+// The function in which the closure of the client was written; empty if the closure is not a lambda.
 std::string place_of(std::string_view task) {
   constexpr std::string_view lambda = "::{lambda";
   for (auto at = task.find(lambda); at != std::string_view::npos; at = task.find(lambda, at + 1)) {
@@ -73,7 +73,8 @@ std::string place_of(std::string_view task) {
   return {};
 }
 
-// The type of a closure that is no lambda, where a template of ours has it as an argument; of an opening the service's.
+// The type of a closure that is not a lambda, found as the argument of one of our templates. For the task that opens a
+// service, the type of the service.
 std::string type_of(std::string_view task) {
   for (const std::string_view holder : {"::service_body<", "::exclusive<", "BasicDeviceHandle<"}) {
     if (const auto at = task.find(holder); at != std::string_view::npos) {

@@ -6,11 +6,12 @@
 
 namespace cox::trace {
 
-/// A short name for a task that has none, from the type that a mailbox carries: the service, what the client called,
-/// and the function in which the closure was written. "Pool::submit in Loader::next()".
+/// A short name for a task without a label, derived from the type that a mailbox carries: the call that submitted it
+/// and the function in which its closure was written, as in "submit Loader::next". For a closure that is not a lambda,
+/// its type; for the opening of a service, the service.
 [[nodiscard]] std::string task_name(const std::type_info& type);
 
-/// The same from a demangled name.
+/// The short name derived from a demangled type name.
 [[nodiscard]] std::string task_name(std::string_view demangled);
 
 }  // namespace cox::trace

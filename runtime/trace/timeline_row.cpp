@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::uint64_t moment = 100;  // ns
 
-// Moments follow one another: none begins before the one before it has ended.
+// Gives each slice that marks a moment a visible length. It ends at the latest when the next slice begins, but is at
+// least 1 ns long.
 void lengthen_moments(std::vector<Slice>& row) {
   Slice* last = nullptr;
   for (Slice& slice : row) {
@@ -34,9 +35,9 @@ void arrange(std::vector<Slice>& row) {
   for (Slice& slice : row) {
     while (!open.empty() && open.back()->end <= slice.begin) open.pop_back();
     if (slice.handed_over && !open.empty() && !open.back()->handed_over) {
-      slice.end = std::min(slice.end, open.back()->end);  // it lies inside what its thread was doing
+      slice.end = std::min(slice.end, open.back()->end);  // keep it inside the enclosing slice of its thread
     }
-    while (!open.empty() && open.back()->end < slice.end) {  // two reads of the clock that were not quite in order
+    while (!open.empty() && open.back()->end < slice.end) {  // clock readings may be slightly out of order
       open.back()->end = std::max(open.back()->begin, slice.begin);
       open.pop_back();
     }

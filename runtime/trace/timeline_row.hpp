@@ -7,16 +7,16 @@
 
 namespace cox::trace::detail {
 
-/// A stretch of time in one row of a drawing.
+/// An interval in one row of the timeline.
 struct Slice {
   std::uint64_t begin;
   std::uint64_t end;
   const Event* event;
-  bool handed_over;  ///< Not the event itself, but the moment at which it was handed over.
+  bool handed_over;  ///< Marks the moment at which the work was handed over, not the event itself.
 };
 
-/// Orders the slices of one row, gives those that mark a moment a length that can be seen, and cuts what overlaps,
-/// so that of any two slices either one contains the other or they lie apart.
+/// Sorts the slices of one row, gives those that mark a moment a visible length, and shortens overlapping slices, so
+/// that of any two slices either one contains the other or they are disjoint.
 void arrange(std::vector<Slice>& row);
 
 }  // namespace cox::trace::detail

@@ -27,10 +27,10 @@ using detail::EventRing;
 
 constexpr std::size_t most_thread_names = 4096;
 
-// One thread's place in the ring. While it is not busy, stop() may take its chunk away.
+// The part of the ring that one thread writes to. While the thread is not busy, quiesce() may take its chunk away.
 struct Writer {
   std::atomic<std::uint32_t> busy{0};
-  EventRing::Chunk* chunk = nullptr;  // the thread's while it is busy, else guarded by Recorder::mutex
+  EventRing::Chunk* chunk = nullptr;  // owned by the thread while it is busy, else guarded by Recorder::mutex
 };
 
 struct Recorder {
@@ -41,7 +41,7 @@ struct Recorder {
   std::atomic<bool> nvtx{false};
 };
 
-// What is written to; changes only while tracing is off and nobody is busy. Owned here.
+// The ring that events are written to. Owned here. Changes only while tracing is off and no writer is busy.
 constinit EventRing* ring = nullptr;
 
 Recorder& recorder() {
@@ -54,7 +54,7 @@ std::string name_of_this_thread() {
   return pthread_getname_np(pthread_self(), name.data(), name.size()) == 0 ? name.data() : "";
 }
 
-// The calling thread's writer, for the thread's life.
+// Owns the writer of the calling thread and registers it for the lifetime of the thread.
 class OwnWriter {
  public:
   OwnWriter() {
@@ -76,7 +76,8 @@ class OwnWriter {
     if (writer_.chunk != nullptr) ring->release(*writer_.chunk);
   }
 
-  // nullptr while the thread's thread_local objects are being destroyed, and if there is no memory for it.
+  // Returns the writer of the calling thread; nullptr while its thread_local objects are being destroyed, and if there
+  // is no memory for a writer.
   static Writer* get() noexcept { return own != nullptr ? own : make(); }
 
  private:
@@ -95,11 +96,11 @@ class OwnWriter {
   Writer writer_;
 };
 
-// Busy from its construction to its destruction; see stop().
+// Marks the writer busy for the lifetime of the object; see quiesce().
 class BusyScope {
  public:
   explicit BusyScope(Writer& writer) noexcept : writer_(writer) { writer_.busy.store(1, std::memory_order_relaxed); }
-  ~BusyScope() { writer_.busy.store(0, std::memory_order_release); }  // pairs with stop()
+  ~BusyScope() { writer_.busy.store(0, std::memory_order_release); }  // pairs with the acquire in quiesce()
   BusyScope(const BusyScope&) = delete;
   BusyScope& operator=(const BusyScope&) = delete;
 
@@ -107,7 +108,7 @@ class BusyScope {
   Writer& writer_;
 };
 
-// Where the next event of the thread goes, or nullptr.
+// Returns the slot for the next event of the thread, or nullptr if the ring has no free chunk.
 Event* room(Writer& writer, EventRing& events) noexcept {
   if (writer.chunk == nullptr || events.full(*writer.chunk)) [[unlikely]] {
     if (writer.chunk != nullptr) events.release(*writer.chunk);
@@ -118,21 +119,21 @@ Event* room(Writer& writer, EventRing& events) noexcept {
     }
   }
   Event* const event = &writer.chunk->events[writer.chunk->count++];
-  // The ring is larger than caches are: the next event's lines are on their way while this one is written.
+  // The ring is larger than the caches: prefetch the next event's cache lines while this event is written.
   const char* const next = reinterpret_cast<const char*>(event + 1);
   for (std::size_t line = 0; line < sizeof(Event); line += 64) __builtin_prefetch(next + line, 1);
   return event;
 }
 
-// Keeps the event that `fill(Event&)` makes of an older one.
+// Records an event if tracing is on. `fill(Event&)` writes it into a slot that may still hold an older event.
 template <class Fill>
 void keep(Fill&& fill) noexcept {
-  if (!detail::enabled.load(std::memory_order_acquire)) return;  // pairs with start(), which prepared the barrier
+  if (!detail::enabled.load(std::memory_order_acquire)) return;  // pairs with start(): the barrier is prepared
   Writer* const writer = OwnWriter::get();
   if (writer == nullptr) return;
   const BusyScope busy(*writer);
-  SystemPlatform::light_barrier();  // pairs with quiesce(): we see that it is over or it sees us busy
-  if (!detail::enabled.load(std::memory_order_acquire)) return;  // pairs with start(): the ring
+  SystemPlatform::light_barrier();                               // pairs with the heavy_barrier in quiesce(), see there
+  if (!detail::enabled.load(std::memory_order_acquire)) return;  // pairs with start(): `ring` is set
   if (ring == nullptr) return;
   if (Event* const kept = room(*writer, *ring)) fill(*kept);
 }
@@ -152,7 +153,7 @@ void begin_range(const std::type_info& type) noexcept {
   const char* name = "task";
   try {
     name = name_of(type);
-  } catch (const std::bad_alloc&) {  // the range has a plain name then
+  } catch (const std::bad_alloc&) {  // then the range keeps the name "task"
   }
   detail::Nvtx::push(name);
   operation_named = false;
@@ -189,7 +190,7 @@ void end_ranges(const TaskRecord& task) noexcept {
 constexpr TaskTracer quiet_tracer{.end = end_task};
 constexpr TaskTracer nvtx_tracer{.begin = begin_range, .operation = name_range, .end = end_ranges};
 
-// ---- from stamps to a recording
+// ---- conversion of stamps into a recording
 
 class Clock {
  public:
@@ -223,13 +224,15 @@ Recording collect(const EventRing& full, const Clock& clock) {
   return recording;
 }
 
-// Nobody writes when this returns, and nobody will until the next start.
+// Stops all recording. When this returns no thread writes to the ring, and none does until the next start. A thread
+// either sees `enabled` false after its light_barrier, or this function sees the thread busy after the heavy_barrier
+// and waits for it.
 void quiesce(Recorder& all) {
   set_task_tracer(nullptr);
   detail::enabled.store(false, std::memory_order_relaxed);
-  SystemPlatform::heavy_barrier();  // pairs with the light_barrier of append()
+  SystemPlatform::heavy_barrier();  // pairs with the light_barrier in keep()
   for (Writer* const writer : all.writers) {
-    while (writer->busy.load(std::memory_order_acquire) != 0) SystemPlatform::pause();  // acquire: what it wrote
+    while (writer->busy.load(std::memory_order_acquire) != 0) SystemPlatform::pause();  // pairs with ~BusyScope
     writer->chunk = nullptr;
   }
 }
@@ -246,7 +249,7 @@ void start(const Options& options) {
   const std::unique_ptr<EventRing> former(std::exchange(ring, fresh.release()));
   all.nvtx.store(options.nvtx, std::memory_order_relaxed);
   all.started = now();
-  detail::enabled.store(true, std::memory_order_release);  // pairs with append()
+  detail::enabled.store(true, std::memory_order_release);  // pairs with the acquires in keep()
   set_task_tracer(options.nvtx ? &nvtx_tracer : &quiet_tracer);
 }
 

@@ -10,33 +10,34 @@
 #include <optional>
 #include <string_view>
 
-/// Recording what device threads, streams and communicators do. Off until start(): then a device thread pays one load
-/// a task and whoever calls record() one relaxed load. On, every task of every device thread becomes an Event without
-/// any call; its client pays nothing. Memory is taken at start(), once (L7). All functions: any thread.
+/// Records what device threads, streams and communicators do. Off until start(): until then a device thread executes
+/// one load per task, and a caller of record() one relaxed load. While tracing is on, every task of every device thread
+/// becomes an Event without any call; the submitting client thread pays at most one reading of the clock. Memory is
+/// allocated once, in start() (L7). All functions: any thread.
 namespace cox::trace {
 
 struct Options {
-  /// Events kept; beyond it the oldest are dropped. 0: none are kept, for NVTX alone.
+  /// Number of events kept; beyond it the oldest are dropped. 0: none are kept, for NVTX ranges only.
   std::size_t capacity = 65'536;
-  bool nvtx = false;  ///< Tasks and spans also become NVTX ranges of the domain "coxswain", where nvtx_available().
+  bool nvtx = false;  ///< Tasks and spans also become NVTX ranges of the domain "coxswain". Needs nvtx_available().
 };
 
-/// Begins a recording, and discards one that is under way. Throws std::bad_alloc, Error if NVTX is asked for and not
-/// available.
+/// Begins a recording; a recording in progress is discarded. Throws std::bad_alloc, and Error if NVTX is requested but
+/// not available.
 void start(const Options& options = {});
 
-/// Ends the recording and returns it; an empty one if none is under way. Waits for threads that are just writing an
-/// event down, nanoseconds each.
+/// Ends the recording and returns it; returns an empty one if none is in progress. Waits for threads that are writing
+/// an event at that moment, nanoseconds each.
 [[nodiscard]] Recording stop();
 
-/// Whether this build knows NVTX.
+/// Whether this build supports NVTX.
 [[nodiscard]] bool nvtx_available() noexcept;
 
-/// The clock of events.
+/// The current time on the clock of events.
 [[nodiscard]] inline std::uint64_t now() noexcept { return trace_stamp(); }
 
-/// `text` with static storage: one copy for each different text, for the life of the process. For names of which there
-/// are few, such as kernels'. Takes a lock.
+/// Returns a copy of `text` with static storage: one copy for each distinct text, kept for the lifetime of the process.
+/// For names of which there are few, such as those of kernels. Takes a lock.
 [[nodiscard]] const char* intern(std::string_view text);
 
 namespace detail {
@@ -46,28 +47,29 @@ void append(const Event& event) noexcept;
 
 [[nodiscard]] inline bool enabled() noexcept { return detail::enabled.load(std::memory_order_relaxed); }
 
-/// Keeps `event`, if enabled. Does not block and does not allocate, but for a thread's first event.
+/// Records `event`, if enabled. Does not block, and does not allocate except for the first event of a thread.
 inline void record(const Event& event) noexcept {
   if (enabled()) [[unlikely]]
     detail::append(event);
 }
 
-/// Here and now, as the origin of work that is handed over; none while not enabled.
+/// The current time and thread, as the origin of work that is handed over; an empty Origin while not enabled.
 [[nodiscard]] inline Origin origin() noexcept {
   if (!enabled()) [[likely]]
     return {};
   return {.time = now(), .thread = static_cast<std::uint32_t>(Track::this_thread().id)};
 }
 
-/// Records an event from its construction to its destruction, on one thread. Costs one relaxed load while not enabled.
+/// Records an event that lasts from construction to destruction of this object, on one thread. Costs one relaxed load
+/// while not enabled.
 class Span {
  public:
-  /// In the row of the calling thread.
+  /// Records the event in the row of the calling thread.
   Span(const char* name, Category category) noexcept {
     if (enabled()) [[unlikely]]
       begin(name, Track::this_thread(), category, {});
   }
-  /// `from`: what origin() said where the work was handed over.
+  /// Records the event in the row `track`. `from`: the result of origin() where the work was handed over.
   Span(const char* name, const Track& track, Category category, const Origin& from = {}) noexcept {
     if (enabled()) [[unlikely]]
       begin(name, track, category, from);
@@ -79,7 +81,7 @@ class Span {
       end();
   }
 
-  /// The first two count.
+  /// Adds an argument; only the first two are kept.
   void argument(const char* name, std::uint64_t value) noexcept {
     if (event_) [[unlikely]]
       add({name, value});

@@ -17,8 +17,8 @@
 namespace cox::trace {
 namespace {
 
-// Static objects are destroyed in the opposite order of their construction: this one after the guard that shuts the
-// devices down, if it was made before the first device was opened.
+// Static objects are destroyed in the reverse order of their construction. This one is destroyed after the guard that
+// shuts the devices down, if it was constructed before the first device was opened.
 class FileAtExit {
  public:
   FileAtExit() = default;

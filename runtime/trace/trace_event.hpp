@@ -11,24 +11,24 @@
 
 namespace cox::trace {
 
-/// What an event is about.
+/// The kind of work that an event describes.
 enum class Category : std::uint8_t { Task, Stream, Collective, Memory, Client };
 
-/// Where an event is drawn: one row each.
+/// The row of the timeline in which an event is shown.
 struct Track {
   enum class Kind : std::uint8_t { Thread, DeviceThread, Stream, Communicator };
 
   Kind kind = Kind::Thread;
-  Stage stage = Stage::Downstream;  ///< Of device threads.
-  DeviceId device{};                ///< Of all but Thread.
-  std::uint64_t id = 0;             ///< The thread by the system's number, the StreamId, or the communicator's number.
+  Stage stage = Stage::Downstream;  ///< For DeviceThread only.
+  DeviceId device{};                ///< For all kinds but Thread.
+  std::uint64_t id = 0;             ///< The system's thread number, the StreamId, or the communicator's number.
 
-  /// The calling thread, whichever it is.
+  /// The row of the calling thread, of kind Thread even on a device thread.
   [[nodiscard]] static Track this_thread() noexcept;
   [[nodiscard]] static constexpr Track stream(DeviceId device, StreamId stream) noexcept {
     return {.kind = Kind::Stream, .device = device, .id = stream.number()};
   }
-  /// What `device` does in the communicator numbered `communicator`.
+  /// The row of `device` in the communicator numbered `communicator`.
   [[nodiscard]] static constexpr Track communicator(DeviceId device, std::uint64_t communicator) noexcept {
     return {.kind = Kind::Communicator, .device = device, .id = communicator};
   }
@@ -36,31 +36,31 @@ struct Track {
   friend constexpr auto operator<=>(const Track&, const Track&) = default;
 };
 
-/// Where and when somebody handed over the work that an event shows; an arrow is drawn from there to the event.
+/// The time and thread at which the work of an event was handed over; an arrow is drawn from there to the event.
 struct Origin {
   std::uint64_t time = 0;    ///< 0: none
-  std::uint32_t thread = 0;  ///< by the system's number
+  std::uint32_t thread = 0;  ///< the system's number of the thread
 };
 
-/// A figure beside an event: bytes, cubes, ranks.
+/// A number attached to an event: bytes, cubes, ranks.
 struct Argument {
   const char* name = nullptr;  ///< nullptr: none
   std::uint64_t value = 0;
 };
 
-/// Something that took from `begin` to `end`. The one event that tasks, stream work and collectives all become and
-/// that every output is made of. Texts have static storage, or come from intern(). Times: now() while recorded,
+/// Work that lasted from `begin` to `end`. Tasks, stream work and collectives are all recorded as events, and every
+/// output is made from events. Texts have static storage, or come from intern(). Times: now() while recording,
 /// nanoseconds since the start of the trace in a Recording.
 struct Event {
   const char* name = nullptr;
-  const std::type_info* type = nullptr;  ///< While recorded: of the closure, where there is no name.
+  const std::type_info* type = nullptr;  ///< While recording: type of the closure, if there is no name.
   Track track;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   Origin origin;
   std::array<Argument, 2> arguments{};
-  StreamId stream{};           ///< Of tasks.
-  const char* file = nullptr;  ///< Call site, where one is known.
+  StreamId stream{};           ///< For tasks only.
+  const char* file = nullptr;  ///< Call site, if known.
   std::uint32_t line = 0;
   Category category = Category::Client;
   Outcome outcome = Outcome::Completed;
