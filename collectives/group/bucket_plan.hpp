@@ -15,15 +15,16 @@ struct Gradient {
 };
 
 struct BucketOptions {
-  /// Bytes from which on a bucket is full. Small buckets start early and cost one operation each, large ones the other
-  /// way round. The default is that of PyTorch's DistributedDataParallel.
+  /// A bucket with this many bytes or more is full. With small buckets reduction starts earlier, with large buckets
+  /// there are fewer operations. The default is that of PyTorch's DistributedDataParallel.
   std::size_t bucket_bytes = std::size_t{25} << 20U;
-  /// Of the first bucket, which keeps everything else waiting.
+  /// Bytes from which on the first bucket is full. It is smaller, because no reduction starts before it is complete.
   std::size_t first_bucket_bytes = std::size_t{1} << 20U;
 };
 
-/// Which gradients are reduced together: from the last to the first, since backward propagation makes them in that
-/// order (Li et al., PyTorch Distributed, VLDB 2020, section 4.2.3). The same on every rank that has the same model.
+/// Assigns gradients to buckets: each bucket is reduced as one group. Buckets are filled from the last gradient to the
+/// first, because the backward pass computes them in that order (Li et al., PyTorch Distributed, VLDB 2020, section
+/// 4.2.3). The plan is the same on every rank that has the same model.
 class BucketPlan {
  public:
   BucketPlan(std::span<const Gradient> gradients, const BucketOptions& options);

@@ -73,7 +73,7 @@ CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
     }
     std::map<Direction, OperationSequence> made;
     const CommunicatorNumber number = (made[direction] = open(CommunicationId(std::array{from, to}))).number;
-    if (aborted) sequencer_.abort(number, cause);  // before anybody can ask for anything there
+    if (aborted) sequencer_.abort(number, cause);  // before any rank can submit to it
     if (add(made, aborted)) return number;
     sequencer_.close(number);
   }

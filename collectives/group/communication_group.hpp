@@ -18,68 +18,70 @@
 
 namespace cox {
 
-/// The devices of a communicator, as all its ranks know it: one sequence of operations that all of them do together,
-/// and one of transfers for each direction between two of them. Any thread.
+/// A communicator, as its ranks share it. It has one sequence of operations that all ranks do together, and one
+/// sequence of transfers for each direction between two devices. Any thread.
 class CommunicationGroup {
  public:
-  /// The sequencer must outlive it. An operation times out that long after its first rank has asked for it, if not all
-  /// have; and that long after the first rank's stream has come to it, if not all have.
+  /// The sequencer must outlive the group. An operation times out if not all ranks have submitted it `timeout` after
+  /// the first one did, or if not all ranks' streams have reached it `timeout` after the first one did.
   CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout);
   CommunicationGroup(const CommunicationGroup&) = delete;
   CommunicationGroup& operator=(const CommunicationGroup&) = delete;
-  /// As close(), without a cause.
+  /// Calls close() without a cause.
   ~CommunicationGroup();
 
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] Sequencer& sequencer() const noexcept { return sequencer_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
-  /// Of the operations of all ranks.
+  /// The communicator of the operations that all ranks do together.
   [[nodiscard]] CommunicatorNumber number() const noexcept { return all_.number; }
-  /// Of the transfers from one device to another; opened when it is first asked for. The ranks in it are those of the
-  /// two devices among themselves. Throws CollectiveError Validation (not of this group), Aborted (closed).
+  /// The communicator of the transfers from one device to another. The first call opens it. Its ranks are those of a
+  /// CommunicationId of the two devices. Throws CollectiveError Validation (not a device of this group), Aborted
+  /// (closed).
   [[nodiscard]] CommunicatorNumber transfers(DeviceId from, DeviceId to);
-  /// The communicator that an operation of `device` is one of, and who is in it: all, or the two of a transfer. Throws
-  /// as transfers().
+  /// The communicator that an operation of `device` belongs to, and its devices: all, or the two of a transfer.
+  /// ranks_of() throws what transfers() throws.
   struct Ranks {
     CommunicatorNumber number;
     CommunicationId devices;
   };
   [[nodiscard]] Ranks ranks_of(DeviceId device, const CollectiveRequest& request);
-  /// Whether nothing has ended it: no missing rank, no abort, no device that was shut down.
+  /// Whether it accepts operations: no rank was missing, it was not aborted, and no device was shut down.
   [[nodiscard]] bool usable() const { return broken() == nullptr; }
-  /// What has ended it; nullptr if nothing has.
+  /// Why it is not usable(); nullptr if it is.
   [[nodiscard]] std::exception_ptr broken() const;
-  /// Refuses what waits for ranks and what comes, with this cause, until the group is renewed.
+  /// Refuses operations that wait for ranks, and all later ones, with this cause, until the group is renewed.
   void abort(const std::exception_ptr& cause) noexcept;
-  /// As abort(), for good. Idempotent.
+  /// Aborts the group and closes its communicators, permanently. Idempotent.
   void close(const std::exception_ptr& cause) noexcept;
-  /// Held while both halves of a transfer are submitted: the n-th on one device belongs to the n-th on the other.
-  /// Whoever holds it must not wait for a device.
+  /// Must be held while both halves of a transfer are submitted, because the n-th send on one device belongs to the
+  /// n-th receive on the other. A thread that holds it must not wait for a device.
   [[nodiscard]] std::mutex& pairing() noexcept { return pairing_; }
   /// Throws CollectiveError Aborted, with the cause, if it has been closed.
   void require_open() const;
 
-  /// An operation has failed, as each of its ranks was told. The first time it is logged, and the flight recorders are
-  /// written to the file that the setting collectives.dump_file names; blocks for that.
+  /// Reports the failure of an operation. Each of its ranks calls this with the same `error`. The first call logs it
+  /// and writes the flight recorders to the file of the setting collectives.dump_file; it blocks until that is done.
   void report_failure(const std::exception_ptr& error) noexcept;
   /// The flight recorders of all its sequences, as members of a JSON array.
   [[nodiscard]] std::string recorders_to_json() const;
 
  private:
   using Direction = std::pair<DeviceId, DeviceId>;
-  /// One sequence of operations.
+  /// A communicator of the sequencer, with its recorder.
   struct OperationSequence {
     CommunicatorNumber number;
-    std::shared_ptr<FlightRecorder> recorder;  // stays good when the sequencer has closed the communicator
+    std::shared_ptr<FlightRecorder> recorder;  // stays valid after the sequencer has closed the communicator
   };
 
   [[nodiscard]] OperationSequence open(const CommunicationId& devices) const;
-  /// Adds the lane; false if it is there already, or the group has been ended since it was `aborted` or not.
+  /// Adds the new sequence. Returns false if there already is one for its direction, the group is closed, or aborted_
+  /// is no longer equal to `aborted`.
   [[nodiscard]] bool add(std::map<Direction, OperationSequence>& made, bool aborted) noexcept;
-  /// Calls `f(lane)` for each, without the lock. Allocates nothing.
+  /// Calls `f(sequence)` for each sequence, without the lock. Does not allocate.
   template <class F>
   void for_each_sequence(F&& f) const;
-  /// Calls f(); what it throws is reported.
+  /// Calls f(). An exception that it throws is reported with report_task_error().
   template <class F>
   void attempt(F&& f) const noexcept;
 
@@ -87,13 +89,13 @@ class CommunicationGroup {
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
   const OperationSequence all_;
-  std::mutex pairing_;                                // before all others
+  std::mutex pairing_;                                // locked before all other locks
   mutable detail::AdaptiveMutex mutex_;               // not held while the sequencer is called: it may call launches
   std::map<Direction, OperationSequence> transfers_;  // guarded by mutex_, as all below
   bool aborted_ = false;
   bool closed_ = false;
-  std::exception_ptr cause_;     // of being aborted or closed
-  std::exception_ptr reported_;  // all ranks are told the same one
+  std::exception_ptr cause_;     // why it was aborted or closed
+  std::exception_ptr reported_;  // the last failure reported; all ranks report the same object
 };
 
 }  // namespace cox

@@ -107,11 +107,11 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
       groups_.erase(found);
     }
   }
-  if (useless) useless->close(useless->broken());  // what it refuses is answered with no lock held
+  if (useless) useless->close(useless->broken());  // with no lock held, because refused launches are called
   return find_or_open(devices);
 }
 
-// Under the lock. Returns the epoch that began when a member left last.
+// Under the lock. Returns the epoch that began when a member last left.
 MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch call_epoch,
                                                        std::source_location site) const {
   MembershipEpoch last;
@@ -148,7 +148,7 @@ std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId devi
   return leave_sequencer(device);
 }
 
-// Under the lock. Its groups are found no more.
+// Under the lock. Removes the device's groups.
 void CommunicationGroups::end_membership(DeviceId device, Member& member) {
   member.has_left = true;
   member.left_epoch = MembershipEpoch::begin_next();

@@ -16,61 +16,63 @@
 
 namespace cox {
 
-/// All communicators of the process, one for each set of devices, and what puts their operations in order. Any thread.
+/// All communicators of the process, one for each set of devices, and the sequencer that orders their operations. Any
+/// thread.
 class CommunicationGroups {
  public:
   using Group = std::shared_ptr<CommunicationGroup>;
 
   explicit CommunicationGroups(SequencerOptions options) : sequencer_(std::move(options)) {}
 
-  /// Those of the process, made with the settings collectives.* that are in force at the first call. Never destroyed:
-  /// devices that are shut down at process exit still take leave of it.
+  /// The object of the process. The first call creates it with the current settings collectives.*. Never destroyed,
+  /// because devices that are shut down at process exit still call leave().
   [[nodiscard]] static CommunicationGroups& of_process();
 
-  /// Finds the group of that set of devices, or opens it. A failed opening is tried again by the next call. Throws
+  /// Returns the group of that set of devices, or opens it. If opening fails, the next call tries again. Throws
   /// CollectiveError Aborted if one of the devices was shut down and has not been opened again (L16).
   [[nodiscard]] Group find_or_open(const CommunicationId& devices) {
     return find_or_open(devices, MembershipEpoch::current(), {});
   }
-  /// As above, for the call at `site` that was made in epoch `call_epoch`. Throws Aborted, too, if one of the devices
-  /// was shut down since: the other ranks' calls were refused then, and none of them will meet this one.
+  /// Returns or opens the group for the call at `site` that was made in epoch `call_epoch`. Throws Aborted also if one
+  /// of the devices was shut down since: the matching calls of the other ranks were refused then, so this one would
+  /// wait in vain.
   [[nodiscard]] Group find_or_open(const CommunicationId& devices, MembershipEpoch call_epoch,
                                    std::source_location site);
-  /// As find_or_open(), and throws as it does; a group that is not usable() any more is closed, and a new one takes its
-  /// place. Ranks that still hold the old one are refused, so nothing that was meant for it is taken for an operation
-  /// of the new one.
+  /// Returns and throws what find_or_open() does, but replaces a group that is not usable() any more: closes it and
+  /// opens a new one. Operations of ranks that still hold the old group are refused, so none of them is taken for an
+  /// operation of the new group.
   [[nodiscard]] Group renew(const CommunicationId& devices);
-  /// A server of that generation, which no other server has and is not 0, is in service; communicators with its device
-  /// can be opened, even if it has left before.
+  /// A server of the device is in service. Its generation is unique and not 0. From now on communicators with the
+  /// device can be opened, even if the device has left before.
   void join(DeviceId device, std::uint64_t generation);
-  /// Calls join() on the groups of the process, also if they are made later.
+  /// Calls join() on the object of the process, or when it is created later.
   static void join_in_process(DeviceId device, std::uint64_t generation);
-  /// The server is being destroyed and will ask for nothing any more: see Sequencer::leave. The groups of its device
-  /// are found no more; the caller closes those that are returned when it has waited for what it asked for. Does
-  /// nothing if it was never in service, or was abandoned.
+  /// The server is being destroyed and submits no further operations: see Sequencer::leave. Removes and returns the
+  /// groups of its device. The caller must wait for the operations that it has submitted, then close these groups. Does
+  /// nothing if the server was never in service, or its shutdown was abandoned.
   [[nodiscard]] std::vector<Group> leave(DeviceId device, std::uint64_t generation);
-  /// The server is closing, and no call that has been accepted will ask for anything any more. As leave(), which is
-  /// still to come and returns the groups.
+  /// The server is closing, and none of its queued calls will submit an operation. The device leaves at once; the later
+  /// call of leave() returns its groups.
   void leave_closing(DeviceId device, std::uint64_t generation) noexcept;
-  /// The shutdown of the device ended as Abandoned: its rank submits nothing any more. As leave(), and its groups are
-  /// closed.
+  /// The shutdown of the device ended as Abandoned, so its rank submits no further operations. The device leaves, and
+  /// its groups are closed.
   void leave_abandoned(DeviceId device) noexcept;
 
   [[nodiscard]] Sequencer& sequencer() noexcept { return sequencer_; }
-  /// The flight recorders of all groups, in the order of their devices: a JSON array.
+  /// The flight recorders of all groups, in the order of their devices, as a JSON array.
   [[nodiscard]] std::string recorders_to_json() const;
 
  private:
   Sequencer sequencer_;
-  mutable detail::AdaptiveMutex mutex_;  // before the groups' and the sequencer's
+  mutable detail::AdaptiveMutex mutex_;  // locked before those of the groups and the sequencer
   MembershipEpoch require_none_left(const CommunicationId& devices, MembershipEpoch call_epoch,
                                     std::source_location site) const;
 
   struct Member {
-    std::uint64_t server = 0;     // the generation of the one in service; 0: there is none
-    bool has_left = false;        // it has left, and no server has arrived since
-    MembershipEpoch left_epoch;   // began when it left last
-    std::vector<Group> unclosed;  // for leave() to return
+    std::uint64_t server = 0;     // the generation of the server in service; 0: there is none
+    bool has_left = false;        // it has left, and no server has joined since
+    MembershipEpoch left_epoch;   // the epoch that began when it last left
+    std::vector<Group> unclosed;  // to be returned by leave()
   };
   void end_membership(DeviceId device, Member& member);
   [[nodiscard]] std::vector<Group> leave_sequencer(DeviceId device);
@@ -79,7 +81,7 @@ class CommunicationGroups {
     Group group;
     MembershipEpoch since;  // no member has left since that epoch began
   };
-  std::map<CommunicationId, Opened> groups_;  // of devices that are not away; guarded by mutex_, as all below
+  std::map<CommunicationId, Opened> groups_;  // only of devices that have not left; guarded by mutex_, as all below
   std::map<DeviceId, Member> members_;        // each device that has ever had a server
 };
 

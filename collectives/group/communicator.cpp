@@ -26,7 +26,7 @@ std::exception_ptr Communicator::abort(const std::exception_ptr& cause) noexcept
 }
 
 void abort_pending(CommunicationGroup& group, Communicator* communicator) {
-  group.require_open();  // says better why
+  group.require_open();  // throws a more precise error if it is closed
   const std::exception_ptr cause = std::current_exception();
   if (communicator != nullptr) std::rethrow_exception(communicator->abort(cause));
   group.abort(cause);

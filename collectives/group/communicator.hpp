@@ -18,12 +18,12 @@
 
 namespace cox {
 
-/// One rank of a communicator: what NCCL calls an ncclComm_t. What it is and how it asks for operations; how they are
-/// launched is up to the kind of device. Device thread of its device.
+/// One rank of a communicator, equivalent to an ncclComm_t. Holds the rank's data and submits its operations; a derived
+/// class of each kind of device launches them. Device thread only.
 class Communicator {
  public:
-  /// `devices`: those of the communicator, which are all of the group, or the two of a way of transfers. Throws
-  /// CollectiveError Aborted (the group is closed), Validation (`device` is not one of them).
+  /// `devices`: the devices of the communicator, which are all of the group, or the two of a transfer direction. Throws
+  /// CollectiveError Aborted (the group is closed), Validation (`device` is not one of `devices`).
   Communicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, CommunicationId devices,
                DeviceId device);
   Communicator(const Communicator&) = delete;
@@ -35,25 +35,25 @@ class Communicator {
   [[nodiscard]] std::size_t world_size() const noexcept { return devices_.world_size(); }
   [[nodiscard]] const std::shared_ptr<CommunicationGroup>& group() const noexcept { return group_; }
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& recorder() const noexcept { return recorder_; }
-  /// Whether all that this rank asks for from now on is refused, for good.
+  /// Whether all later submissions of this rank are refused, permanently.
   [[nodiscard]] bool refuses_all() const { return group_->sequencer().refuses_all_of(number_, rank_); }
 
-  /// Gives the communicator up for all ranks: see Sequencer::abort. Returns what it is refused with from now on.
+  /// Aborts the communicator for all ranks: see Sequencer::abort. Returns the error of all later operations.
   [[nodiscard]] std::exception_ptr abort(const std::exception_ptr& cause) noexcept;
 
-  /// Asks for the rank's next operation: see Sequencer::submit.
+  /// Submits the rank's next operation: see Sequencer::submit.
   std::uint64_t submit_to_sequencer(CollectiveSubmission submission) {
     return group_->sequencer().submit(number_, rank_, std::move(submission));
   }
-  /// As that for each of them, up to the first that cannot be asked for. Returns how many were.
+  /// Submits several operations, up to the first one that cannot be accepted. Returns how many were accepted.
   std::size_t submit_to_sequencer(std::span<CollectiveSubmission> submissions) {
     return group_->sequencer().submit(number_, rank_, submissions).count;
   }
 
-  /// The devices in the order in which an operation names them: of a transfer the sender, then the receiver; else all,
-  /// by rank. `request` is of this rank.
+  /// The devices of an operation in their order: for a transfer the sender, then the receiver; else all devices by
+  /// rank. `request` is this rank's request.
   [[nodiscard]] std::vector<DeviceId> devices_in_order(const CollectiveRequest& request) const;
-  /// This device's place there.
+  /// This device's index in devices_in_order().
   [[nodiscard]] std::size_t place(const CollectiveRequest& request) const noexcept {
     if (!is_transfer(request.operation)) return rank_;
     return request.operation == CollectiveOperation::Send ? 0 : 1;
@@ -70,9 +70,10 @@ class Communicator {
   const std::shared_ptr<FlightRecorder> recorder_;
 };
 
-/// The rank could not ask for its operation; called where that is caught. What was not asked for has no number: were
-/// the rank to go on, it would meet the others' wrong operations. So it ends for all: the communicator, or all of the
-/// group's where the rank has not even found that (null). Throws what it is refused with from now on.
+/// Aborts after a rank's submission has failed; called in the handler of the exception. The operation has no number, so
+/// the rank's later operations would be matched with the wrong operations of the other ranks. So the communicator is
+/// aborted for all ranks, or, if `communicator` is null because the rank has not found it yet, the whole group. Throws
+/// the error with which later operations are refused.
 [[noreturn]] void abort_pending(CommunicationGroup& group, Communicator* communicator);
 
 }  // namespace cox

@@ -23,24 +23,24 @@
 
 namespace cox {
 
-/// Reduces a model's gradients of one rank with those of the others, in buckets, while later ones are still being
-/// computed:
+/// Reduces the gradients of a model over all ranks, in buckets, while later gradients are still being computed:
 ///
-///     GradientBuckets buckets(client, devices, gradients);       // on every rank the same gradients
+///     GradientBuckets buckets(client, devices, gradients);       // the same gradients on every rank
 ///     each step:
-///       backward:  buckets.add(i, gradient_of_i)                 // as soon as the work that makes it has been queued
+///       backward:  buckets.add(i, gradient_of_i)                 // as soon as the work that computes it is queued
 ///       auto reduced = buckets.finish();
-///       ...                                                      // queue what uses the gradients
-///       reduced.get();                                           // throws what failed
+///       ...                                                      // queue work that uses the gradients
+///       reduced.get();                                           // throws the first failure
 ///
-/// A bucket is reduced as one group, in place, when all its gradients have been added and all buckets before it are
-/// under way: so the ranks agree on the order, in whatever order and from whatever streams they add. Buckets have a
-/// stream of their own, which waits for exactly the work that makes the gradients; work that uses a gradient later, on
-/// any stream, waits for its bucket. All functions: any thread; none waits for the device.
+/// A bucket is reduced as one group, in place, when all its gradients have been added and all earlier buckets have been
+/// submitted. So the order of buckets is the same on all ranks, in whatever order and from whatever streams the
+/// gradients are added. The buckets have a stream of their own, which waits for exactly the work that computes the
+/// gradients. Work that later uses a gradient, on any stream, waits for its bucket. All functions: any thread; none
+/// waits for the device.
 ///
-/// What fails is not lost (L12): it is thrown by the future of finish(), or, if that has not been taken, by the next
-/// blocking call on each of the streams that called add() or finish() in that step, with its first cause. Not for
-/// captures: one on a stream that calls add() or finish() fails, and graph_stop_capture throws ServerError Graph.
+/// Failures are not lost (L12). The future of finish() throws them. If it is not taken, the next blocking call on each
+/// stream that called add() or finish() in that step throws them, with the first cause. GradientBuckets cannot be
+/// captured: a capture on a stream that calls add() or finish() fails, and graph_stop_capture throws ServerError Graph.
 template <class Client>
 class GradientBuckets {
  public:
@@ -63,7 +63,7 @@ class GradientBuckets {
   }
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
-  /// In the middle of a step: what has been added and belongs to no complete bucket is not reduced.
+  /// If it is destroyed in the middle of a step, gradients of incomplete buckets are not reduced.
   ~GradientBuckets() {
     if (callers_.empty()) return;
     try {
@@ -76,10 +76,11 @@ class GradientBuckets {
 
   [[nodiscard]] const BucketPlan& plan() const noexcept { return plan_; }
 
-  /// The memory of gradient `index`, to be reduced in place when the work that was queued before has made it. It may be
-  /// dropped at once. Throws CollectiveError Validation: no such gradient, another size than it was said to have, added
-  /// before in this step. Throws also as the collectives of ComputeClient do; then it has been added, and the next call
-  /// tries again to begin what has not begun.
+  /// Adds the memory of gradient `index`. It is reduced in place after the work that is queued on it. The caller may
+  /// drop its handle at once. Throws CollectiveError Validation if there is no such gradient, its size differs from the
+  /// size given to the constructor, or it has already been added in this step. Throws what
+  /// ComputeClient::report_failures_to throws; then nothing has changed. Throws what the collectives of ComputeClient
+  /// throw; then the gradient has been added, and the next call tries again to submit the complete buckets.
   void add(std::size_t index, const Handle& memory, Site site = Site::current()) {
     const std::lock_guard lock(mutex_);
     check(index, memory, site);
@@ -89,9 +90,10 @@ class GradientBuckets {
     begin_complete(site);
   }
 
-  /// Ends the step: the next add() belongs to the next one. Returns a future that is ready when all gradients have been
-  /// reduced, and throws what failed in this step, or in one before where no call delivered it. Throws CollectiveError
-  /// Validation, with the first of them, if gradients have not been added; then the step goes on.
+  /// Ends the step: the next add() belongs to the next step. Returns a future that is ready when all gradients have
+  /// been reduced. It throws failures of this step, and those of earlier steps that no call has thrown yet. finish()
+  /// throws CollectiveError Validation, which names the first missing gradient, if not all have been added; then the
+  /// step continues.
   [[nodiscard]] Future<void> finish(Site site = Site::current()) {
     const std::lock_guard lock(mutex_);
     report_to_caller(site);
@@ -123,7 +125,7 @@ class GradientBuckets {
              site);
   }
 
-  // Before anything is queued for it, and once in a step.
+  // Has failures reported to the calling stream too. Once in a step for each stream, before work is queued for it.
   void report_to_caller(const Site& site) {
     const StreamId caller = caller_.stream_id();
     if (std::ranges::find(callers_, caller) != callers_.end()) return;
@@ -136,7 +138,7 @@ class GradientBuckets {
     }
   }
 
-  // The order of the buckets is that of the calls: under the lock.
+  // Under the lock, because buckets are reduced in the order of these calls.
   void begin_complete(const Site& site) {
     for (; next_ < plan_.buckets() && missing_[next_] == 0; ++next_) reduce(next_, site);
   }
@@ -169,17 +171,17 @@ class GradientBuckets {
                           "gradient buckets on " + client_.device_id().to_string() + ": " + why, site);
   }
 
-  const Client caller_;  // as it was given: says which stream a call belongs to
+  const Client caller_;  // as it was passed; names the stream of a call
   Client client_;        // pinned to a stream of its own
   const CommunicationId devices_;
   const std::vector<Gradient> gradients_;
   const ReduceOperation operation_;
   const BucketPlan plan_;
   std::mutex mutex_;
-  std::vector<std::optional<Handle>> added_;  // guarded by mutex_, as all below; until their bucket is under way
-  std::vector<std::size_t> missing_;          // of each bucket
-  std::size_t next_ = 0;                      // the first bucket that is not under way
-  std::vector<StreamId> callers_;             // of add() and finish() in this step
+  std::vector<std::optional<Handle>> added_;  // guarded by mutex_, as all below; until their bucket is submitted
+  std::vector<std::size_t> missing_;          // by bucket: number of gradients that have not been added
+  std::size_t next_ = 0;                      // the first bucket that has not been submitted
+  std::vector<StreamId> callers_;             // streams that called add() or finish() in this step
 };
 
 }  // namespace cox

@@ -34,12 +34,12 @@ InFlightOperations::CompletedBatch::~CompletedBatch() {
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
     for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
       if (!operation.launched[rank].completed) owner_.on_completed_(rank, {&sequence, 1});
-      operation.launched[rank].waiter = nullptr;  // which may hold the operation
+      operation.launched[rank].waiter = nullptr;  // the waiter may hold the operation
     }
   }
 }
 
-// The first rank to add an operation has added those before it: they are added in their order.
+// A rank that is the first to add an operation has added all earlier operations. So operations_ stays in order.
 void InFlightOperations::add(std::size_t rank, std::span<Part> parts) {
   const std::size_t known = operations_.size();
   try {
@@ -55,7 +55,7 @@ void InFlightOperations::add(std::size_t rank, std::span<Part> parts) {
   }
 }
 
-// By what the device threads know themselves: polling an event is expensive.
+// Uses the progress that the device threads report, because polling an event is expensive.
 void InFlightOperations::note_completed(std::size_t rank, std::uint64_t completed_before,
                                         CompletedBatch& completed) noexcept {
   ranks_[rank].completed_before = completed_before;
@@ -66,7 +66,7 @@ void InFlightOperations::note_completed(std::size_t rank, std::uint64_t complete
   pop_completed(completed, [&](const NcclOperation&) { return before_ < by_all; });
 }
 
-// Of its parts of what has ended on all devices.
+// Releases the rank's parts of operations that have completed on all devices.
 void InFlightOperations::release_parts(std::size_t rank) noexcept {
   Rank& own = ranks_[rank];
   const std::uint64_t on_all = std::ranges::min_element(ranks_, {}, &Rank::completed_before)->completed_before;
@@ -74,7 +74,7 @@ void InFlightOperations::release_parts(std::size_t rank) noexcept {
     NcclOperation& operation = *operations_[own.released - before_];
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
     if (sequence > on_all) return;
-    own.sequences.push_back(sequence);  // there is room
+    own.sequences.push_back(sequence);  // does not allocate: the constructor reserved max_batch
     own.parts.push_back(std::exchange(operation.launched[rank], {}));
     operation.launched[rank].completed = true;
     ++own.released;

@@ -14,28 +14,30 @@
 
 namespace cox::detail {
 
-/// The operations of an NcclClique from the launch of their first part until they have ended on all devices. They are
-/// launched in one order everywhere, and so end in it. Under the clique's lock, if not said otherwise.
+/// The in-flight operations of an NcclClique: from the launch of their first part until they have completed on all
+/// devices. All devices launch them in the same order, so they complete in this order. All functions must be called
+/// with the clique's lock held, unless stated otherwise.
 ///
-/// Each rank frees its own parts, and rank 0 the operations, which it makes: memory that another thread frees is
-/// expensive for both.
+/// Each rank frees its own parts, and rank 0 frees the operations, which it allocates: freeing memory on a thread that
+/// has not allocated it is expensive for both threads.
 class InFlightOperations {
  public:
   using Operations = std::deque<std::shared_ptr<NcclOperation>>;
-  /// Operations have ended on all devices and have not failed: called some time after, for each rank, without the lock.
-  /// Must not block.
+  /// Called for each rank when operations have completed on all devices without failure. It is called some time after
+  /// their completion, without the lock. Must not block.
   using CompletedCallback = std::function<void(std::size_t rank, std::span<const std::uint64_t> sequences)>;
 
-  /// Operations, or parts of a rank, that are released at a time.
+  /// Maximum number of operations, or of a rank's parts, that are released at a time.
   static constexpr std::size_t max_batch = 64;
 
-  /// A rank's part that has been launched.
+  /// A launched part of a rank.
   struct Part {
     std::shared_ptr<NcclOperation> operation;
     NcclOperation::Launched launched;
   };
 
-  /// Completed operations. The destructor notifies of them and frees them: destroy it after releasing the lock.
+  /// Completed operations. The destructor calls the CompletedCallback and frees them; destroy it after releasing the
+  /// lock.
   class CompletedBatch {
    public:
     explicit CompletedBatch(InFlightOperations& owner) noexcept : owner_(owner) {}
@@ -46,30 +48,30 @@ class InFlightOperations {
    private:
     friend class InFlightOperations;
     InFlightOperations& owner_;
-    SmallVector<std::shared_ptr<NcclOperation>, max_batch> operations_;  // no more than fit in
-    std::optional<std::size_t> rank_;  // whose parts go; none: only whole operations do
+    SmallVector<std::shared_ptr<NcclOperation>, max_batch> operations_;  // at most max_batch: never allocates
+    std::optional<std::size_t> rank_;  // the rank whose parts are freed; none: only whole operations are
   };
 
   InFlightOperations(std::size_t ranks, CompletedCallback on_completed);
 
   [[nodiscard]] bool empty() const noexcept { return operations_.empty(); }
-  /// The first. Precondition: not empty().
+  /// The oldest operation. Precondition: not empty().
   [[nodiscard]] const std::shared_ptr<NcclOperation>& front() const noexcept { return operations_.front(); }
 
-  /// The rank has launched these parts, in their order. Throws std::bad_alloc; then nothing has changed.
+  /// Adds parts that the rank has launched, in their order. Throws std::bad_alloc; then nothing has changed.
   void add(std::size_t rank, std::span<Part> parts);
-  /// The rank's parts up to number `completed_before` have ended. By its thread.
+  /// Records that the rank's parts up to number `completed_before` have completed. Device thread of the rank.
   void note_completed(std::size_t rank, std::uint64_t completed_before, CompletedBatch& completed) noexcept;
-  /// Polls what has completed. Returns whether there may be more.
+  /// Polls for completed operations and moves them to `completed`. Returns whether there may be more.
   bool poll(CompletedBatch& completed) noexcept;
-  /// Moves all operations to `abandoned`, which is empty; nothing is in flight then.
+  /// Moves all operations to `abandoned`, which must be empty. Then no operation is in flight.
   void abandon(Operations& abandoned) noexcept;
 
  private:
   struct alignas(64) Rank {
-    std::uint64_t completed_before = 0;  // its parts up to this number have ended
-    std::uint64_t released = 0;          // operations whose parts it has released, since the first ever
-    // What it is releasing: without the lock, by its thread.
+    std::uint64_t completed_before = 0;  // its parts up to this number have completed
+    std::uint64_t released = 0;          // number of operations whose parts it has released, since the very first
+    // The parts that it is releasing. Used without the lock, by the rank's device thread only.
     std::vector<NcclOperation::Launched> parts;
     std::vector<std::uint64_t> sequences;
   };
@@ -80,7 +82,7 @@ class InFlightOperations {
 
   const CompletedCallback on_completed_;
   Operations operations_;
-  std::uint64_t before_ = 0;  // operations that were under way before the first of them
+  std::uint64_t before_ = 0;  // number of operations that were removed from the front of operations_
   std::vector<Rank> ranks_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int oldest_nccl = 21403;
 
-/// Fills `nccl` in. Returns what is wrong, or nothing.
+/// Fills in `nccl`. Returns an error text, empty if there is no error.
 std::string load(const SharedLibrary& library, Nccl& nccl) {
   std::string missing;
   const auto find = [&](const char* name) {
@@ -61,11 +61,11 @@ FoundNccl open_nccl(const std::vector<std::string>& files) {
   if (!wrong.empty()) return {nullptr, "the NCCL found cannot be used: " + wrong};
   log::write(LogSubsystem::Collectives, LogLevel::Debug,
              [&] { return "NCCL is " + nccl_version_text(nccl->version) + ", " + nccl->file; });
-  return {nccl.release(), {}};  // for good, as the library is
+  return {nccl.release(), {}};  // never freed, as the library is never closed
 }
 
 const FoundNccl& find_nccl() {
-  static const FoundNccl& found = *new FoundNccl(open_of_process());  // also there when static objects are destroyed
+  static const FoundNccl& found = *new FoundNccl(open_of_process());  // never destroyed: static destructors may use it
   return found;
 }
 

@@ -10,7 +10,7 @@ struct CUstream_st;  // what a CUstream and a cudaStream_t point to
 
 namespace cox::detail {
 
-/// What NCCL's functions return: its ncclResult_t.
+/// The return value of NCCL's functions: its ncclResult_t.
 enum class NcclResult : int {
   Success = 0,
   UnhandledCudaError = 1,
@@ -25,8 +25,8 @@ enum class NcclResult : int {
 /// NCCL's ncclComm_t: one rank of a communicator.
 using NcclComm = struct ncclComm*;
 
-/// NCCL, opened at run time: one pointer for each function that we call. Its interface is said here in our own words,
-/// so that it need not be there to compile; where nccl.h is found, a test compares the two.
+/// NCCL's functions, loaded at run time: one pointer for each function that we call. NCCL's interface is declared here
+/// again, so that nccl.h is not needed to compile. Where nccl.h is found, a test compares the declarations.
 struct Nccl {
 #define COX_NCCL_ENTRY(member, function, ...) NcclResult (*member)(__VA_ARGS__) = nullptr;
 #include <coxswain/collectives/nccl/nccl_entries.inc>
@@ -34,27 +34,29 @@ struct Nccl {
   const char* (*error_text)(NcclResult) = nullptr;
   const char* (*last_error)(NcclComm) = nullptr;
   NcclResult (*revoke)(NcclComm, int) = nullptr;  ///< null before 2.28.9
-  int version = 0;                                ///< as NCCL counts: 22809 is 2.28.9
-  std::string file;                               ///< of the library
+  int version = 0;                                ///< in NCCL's encoding: 22809 is 2.28.9
+  std::string file;                               ///< path of the library
 };
 
 struct FoundNccl {
-  const Nccl* nccl = nullptr;  ///< null: there is none that we can use
-  std::string error;           ///< one line; empty if there is one
+  const Nccl* nccl = nullptr;  ///< null: no usable NCCL was found
+  std::string error;           ///< one line that says why; empty if one was found
 };
 
-/// The first of these files that is NCCL. It stays open for good.
+/// Opens the first of these files that is a library, and checks that it is a usable NCCL. It is never closed.
 [[nodiscard]] FoundNccl open_nccl(const std::vector<std::string>& files);
 
-/// That of the process, which the first call opens: the file of the setting collectives.nccl, else libnccl.so.2 where
-/// the loader, the CUDA toolkit or the Python wheels have it. Any thread. Throws ConfigError.
+/// The NCCL of the process. The first call opens it: the file of the setting collectives.nccl, else libnccl.so.2 from
+/// the loader's path, the CUDA toolkit or the Python wheels. Any thread. Throws ConfigError.
 ///
-/// NVLink multicast (NVLS) stays off unless the setting collectives.nvlink_multicast asks for it: where the environment
-/// does not say, NCCL_NVLS_ENABLE=0 is put into it, once, before NCCL is opened; so is NCCL_RUNTIME_CONNECT=0, which
-/// has NCCL connect all ranks when a communicator is made, not when each algorithm is first chosen.
+/// NVLink multicast (NVLS) is disabled unless the setting collectives.nvlink_multicast enables it: before NCCL is
+/// opened, NCCL_NVLS_ENABLE=0 is added to the environment, if the variable is not set. NCCL_RUNTIME_CONNECT=0 is added
+/// in the same way. With it, NCCL connects all ranks when a communicator is created, not when an algorithm is first
+/// used.
 [[nodiscard]] const FoundNccl& find_nccl();
 
-/// Throws CollectiveError Unsupported if there is none; ConfigError. Any thread; does not block after the first call.
+/// The NCCL of the process. Throws CollectiveError Unsupported if no usable one is found; ConfigError. Any thread; does
+/// not block after the first call.
 [[nodiscard]] const Nccl& nccl();
 
 /// "2.28.9".

@@ -7,7 +7,7 @@
 namespace cox::detail {
 namespace {
 
-// What only moves elements moves bytes.
+// Operations that only move elements are issued as bytes.
 void enqueue(NcclComm comm, std::size_t world_size, const NcclCall& call, void* scratch, CUstream_st* stream) {
   using enum CollectiveOperation;
   constexpr auto byte = NcclType::Uint8;
@@ -55,13 +55,14 @@ void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& c
   try {
     for (const NcclCall& call : calls) enqueue(comm, world_size, call, scratch, stream);
   } catch (...) {
-    static_cast<void>(nccl().group_end());  // it says the same
+    static_cast<void>(nccl().group_end());  // it would return the same error
     throw;
   }
   COX_NCCL_TRY(comm, group_end());
 }
 
-// A reduction, and something from each rank to each: NCCL connects pairs of ranks when they first exchange something.
+// One reduction, and one byte from each rank to each rank, because NCCL connects two ranks when they first exchange
+// data.
 void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened) {
   constexpr auto byte = NcclType::Uint8;
   constexpr std::size_t half = NcclDeviceResources::scratch_size / 2;

@@ -9,13 +9,13 @@
 
 namespace cox::detail {
 
-/// A rank's part of one operation, or of a group of them as one, on a stream of its device. `scratch`: memory there
-/// that means nothing. Throws CollectiveError Backend; Unsupported for transfers.
+/// Launches a rank's part of one operation, or of a group of operations as one, on a stream of its device. `scratch`:
+/// memory of this device whose contents do not matter. Throws CollectiveError Backend; Unsupported for transfers.
 void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& calls, void* scratch,
                        CUstream_st* stream);
 
-/// A first meeting of all ranks, by rank, after which NCCL has connected each to each. Blocks. Throws as above, and
-/// what NcclDeviceResources::synchronize does.
+/// Runs first operations of all ranks, so that NCCL connects each rank to each other rank. `comms` is ordered by rank.
+/// Blocks until they have completed. Throws CollectiveError Backend, and what NcclDeviceResources::synchronize throws.
 void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened);
 
 }  // namespace cox::detail

@@ -24,10 +24,11 @@ using detail::NcclResult;
 
 namespace {
 
-// What NCCL may take at least to make a communicator: it takes tenths of a second, after what runs then.
+// The time that NCCL is allowed at least for creating communicators. It takes tenths of a second, but may first wait
+// for running kernels.
 constexpr std::chrono::seconds patience_with_nccl{60};
 
-// What was launched and is abandoned: the work before it may still run.
+// The time that abandoned operations are allowed to complete. The work before them may still be running.
 constexpr std::chrono::seconds patience_with_kernels{10};
 
 std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, std::source_location site = {},
@@ -85,7 +86,8 @@ void NcclClique::start_helper(const char* name, UniqueFunction<void()> function)
   }
 }
 
-// Nobody holds it, so its threads are over; the one that held it last may be here.
+// There is no reference left, so the helper threads have finished. The one that released the last reference may run
+// this.
 NcclClique::~NcclClique() {
   detail::DeadlineWatch<NcclClique>::of_process().remove(*this);
   for (HelperThread& each : helpers_) {
@@ -97,7 +99,7 @@ NcclClique::~NcclClique() {
   }
 }
 
-// As soon as there is something to look at, until a look finds nothing. Under the lock.
+// Adds the clique to the watch, which checks it until a check finds nothing in flight. Under the lock.
 void NcclClique::watch() {
   if (watched_) return;
   detail::DeadlineWatch<NcclClique>::of_process().add(*this, std::chrono::steady_clock::now() + timeout_ / 2);
@@ -131,7 +133,7 @@ void NcclClique::create() noexcept {
   std::shared_ptr<NcclDeviceResources> opened;
   std::vector<std::unique_ptr<Comm>> comms(natives.size());
   try {
-    detail::name_this_thread("nccl");  // the names that threads of NCCL's inherit
+    detail::name_this_thread("nccl");  // NCCL's threads inherit this name
     begin_quiescence();
     for (auto& comm : comms) comm = std::make_unique<Comm>();
     opened = devices_.open();
@@ -143,10 +145,10 @@ void NcclClique::create() noexcept {
     }
   } catch (...) {
     failure = std::current_exception();
-    for (NcclComm native : natives)  // that were made before the ranks could not meet
+    for (NcclComm native : natives)  // those that were created before the failure
       if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
     comms.clear();
-    opened.reset();  // before anybody finds that all is gone
+    opened.reset();  // before another thread sees the state Gone
   }
   std::shared_ptr<void> quiesced;
   std::vector<UniqueFunction<void()>> waiting;
@@ -162,7 +164,7 @@ void NcclClique::create() noexcept {
       comms_.swap(comms);
     }
     state_ = failure == nullptr ? State::Ready : State::Gone;
-    if (state_ == State::Ready && broken_ != nullptr) begin_dismantling();  // nobody waits for it any more
+    if (state_ == State::Ready && broken_ != nullptr) begin_dismantling();  // aborted or closed during creation
     created_.store(true, std::memory_order_release);
     waiting.swap(creation_callbacks_);
     changed_.notify_all();
@@ -171,8 +173,8 @@ void NcclClique::create() noexcept {
   for (auto& then : waiting) then();
 }
 
-// Nothing is half launched from here on, until the communicators have been made or aborted. Throws what
-// devices_.quiesce() does, and broken_ if they were aborted meanwhile.
+// From here on no operation is launched on some devices but not on others, until the communicators have been created or
+// aborted. Throws what devices_.quiesce() throws, and broken_ if the clique was aborted during that call.
 void NcclClique::begin_quiescence() {
   std::shared_ptr<void> quiesced = devices_.quiesce();
   const std::lock_guard lock(mutex_);
@@ -190,7 +192,7 @@ std::shared_ptr<NcclDeviceResources> NcclClique::opened() const {
   return opened_;
 }
 
-// Under the lock. The first cause stays.
+// Under the lock. The first cause is kept.
 void NcclClique::set_broken(const std::exception_ptr& cause) noexcept {
   if (broken_ == nullptr) broken_ = cause;
 }
@@ -199,7 +201,7 @@ void NcclClique::set_broken(const std::exception_ptr& cause) noexcept {
 // --------------------------------------------------------------------------------------------------------------------
 
 NcclClique::LaunchLock NcclClique::begin_launch(std::size_t rank) const {
-  // Relaxed: it may become so right after, too.
+  // Relaxed: it could also be set right after this check, so no order is needed.
   if (unusable_.load(std::memory_order_relaxed)) std::rethrow_exception(broken());
   Comm& comm = *comms_[rank];
   std::unique_lock in_use(comm.in_use);
@@ -264,7 +266,7 @@ std::optional<NcclClique::Time> NcclClique::check_deadlines(Time now) noexcept {
                                                      std::chrono::milliseconds(100));
 }
 
-// Under the lock. Null: it is not.
+// Under the lock. Returns null if creation, or the oldest operation, is not overdue.
 std::exception_ptr NcclClique::overdue(Time now) {
   if (state_ == State::Creating) {
     const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
@@ -292,9 +294,9 @@ std::exception_ptr NcclClique::overdue(Time now) {
   return error(CollectiveError::Kind::Timeout, text, request.caller.site);
 }
 
-// Null: none.
+// Returns null if NCCL reports no error.
 std::exception_ptr NcclClique::failure_in_nccl() noexcept {
-  if (devices_.is_lost()) return nullptr;  // everybody is told that
+  if (devices_.is_lost()) return nullptr;  // the GPU fault is reported instead
   for (const auto& comm : comms_) {
     const std::unique_lock in_use(comm->in_use, std::try_to_lock);
     if (!in_use || comm->native == nullptr) continue;
@@ -311,7 +313,7 @@ std::exception_ptr NcclClique::failure_in_nccl() noexcept {
   return nullptr;
 }
 
-// The end
+// Abort and destruction
 // --------------------------------------------------------------------------------------------------------------------
 
 void NcclClique::abort(const std::exception_ptr& cause) noexcept {
@@ -321,9 +323,9 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
     aborted_ = telling_ = true;
-    broken_ = cause;  // which says more than that it was closed
+    broken_ = cause;  // replaces the one of close(), which says less
     unusable_.store(true, std::memory_order_relaxed);
-    if (state_ == State::Creating) {  // NCCL may never come back from it
+    if (state_ == State::Creating) {  // NCCL may never return from it
       created_.store(true, std::memory_order_release);
       waiting.swap(creation_callbacks_);
       quiesced.swap(quiesced_);
@@ -331,7 +333,8 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     in_flight_.abandon(abandoned_operations_);
   }
   quiesced.reset();
-  // No lock: nobody else uses them while telling_ is set. No allocation, which could keep a part from failing.
+  // No lock: no other thread uses these operations while telling_ is set. No allocation: if it failed, a waiter would
+  // not be notified.
   for (const auto& operation : abandoned_operations_) {
     for (NcclOperation::Launched& part : operation->launched) {
       const std::shared_ptr<NcclWaiter> waiter = std::move(part.waiter);  // it may hold the operation
@@ -356,19 +359,20 @@ void NcclClique::close() noexcept {
   begin_dismantling();
 }
 
-// Under the lock, when it is broken. Who creates it looks after it when that is done.
+// Under the lock, after broken_ was set. Does nothing during creation: create() calls it again at its end.
 void NcclClique::begin_dismantling() noexcept {
   if (state_ == State::New) state_ = State::Gone;
   if (state_ != State::Ready) return;
   state_ = State::Dismantling;
   try {
     start_helper("cox-nccl-end", [this] { dismantle(); });
-  } catch (...) {  // no thread: they stay until the process ends
+  } catch (...) {  // no thread: the communicators are leaked
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
   }
 }
 
-// Whether anything that was launched has still to end, or to be launched by the other ranks. Waits for it a moment.
+// Whether an operation is in flight: it has not completed, or other ranks have not launched it yet. Waits for it, 1 ms
+// at most.
 bool NcclClique::wait_for_launched() noexcept {
   const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
   std::shared_ptr<DeviceEvent> end;
@@ -391,7 +395,7 @@ void NcclClique::dismantle() noexcept {
   bool aborted = false;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !telling_; });  // who is told poisons what the kernels leave, before they end
+    changed_.wait(lock, [this] { return !telling_; });  // waiters poison the output before the kernels end
     aborted = aborted_;
   }
   if (devices_.is_lost()) {
@@ -407,14 +411,15 @@ void NcclClique::dismantle() noexcept {
     const std::lock_guard lock(mutex_);
     opened.swap(opened_);
   }
-  if (!ended) static_cast<void>(new std::shared_ptr(opened));  // for good: what is under way uses it
+  if (!ended) static_cast<void>(new std::shared_ptr(opened));  // leaked: operations in flight use it
   opened.reset();
   const std::lock_guard lock(mutex_);
   state_ = State::Gone;
   changed_.notify_all();
 }
 
-// Revoking does not wait and frees nothing, so that launches which are under way end, too.
+// Revokes all communicators first, which neither blocks nor frees memory: launches in progress, which hold in_use, then
+// return.
 void NcclClique::abort_native() noexcept {
   opened()->abort();
   if (detail::nccl().revoke != nullptr)
@@ -434,7 +439,8 @@ void NcclClique::abort_native() noexcept {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Whether what was abandoned has ended, as it should at once.
+// Whether the abandoned operations have completed. They should do so at once; waits for them up to
+// patience_with_kernels.
 bool NcclClique::wait_for_abandoned() noexcept {
   InFlightOperations::Operations abandoned;
   {
@@ -455,7 +461,7 @@ void NcclClique::destroy() noexcept {
   }
 }
 
-// NCCL would wait for its kernels, which do not end any more.
+// After a GPU fault. NCCL's communicators are leaked, because NCCL would wait for its kernels, which never end.
 void NcclClique::forget() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
@@ -463,24 +469,24 @@ void NcclClique::forget() noexcept {
   }
 }
 
-// With in_use held. Nobody launches any more.
+// With in_use held. After this, begin_launch() throws.
 NcclComm NcclClique::take_native(Comm& comm) noexcept {
-  comm.opened.reset();  // opened_ goes after it
+  comm.opened.reset();  // opened_ is released later
   return std::exchange(comm.native, nullptr);
 }
 
 bool NcclClique::wait_until_destroyed(Time deadline) noexcept {
   {
     std::unique_lock lock(mutex_);
-    // A thread that hangs in NCCL is not waited for.
+    // Does not wait for a creation that hangs in NCCL.
     const bool gone = changed_.wait_until(lock, deadline, [this] {
       if (state_ == State::Creating) return creation_timed_out_;
       return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done);
     });
     if (!gone) return false;
-    if (state_ == State::Creating) return true;  // which holds this clique until NCCL returns
+    if (state_ == State::Creating) return true;  // the thread holds this clique until NCCL returns
   }
-  const std::lock_guard joining(joining_);  // of two who wait here each finds all joined
+  const std::lock_guard joining(joining_);  // so that each of two callers returns after all are joined
   std::list<HelperThread> finished;
   {
     const std::lock_guard lock(mutex_);

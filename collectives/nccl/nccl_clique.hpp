@@ -27,42 +27,47 @@
 
 namespace cox {
 
-/// The devices of a clique, and how it reaches them.
+/// The devices of a clique, and the functions by which it uses them.
 struct NcclDevices {
   CommunicationId devices;
-  std::vector<int> ordinals;  ///< As the CUDA runtime counts them, by rank.
-  /// Opens them, as long as somebody holds what is returned. Called on a thread of the clique's; may block and throw.
+  std::vector<int> ordinals;  ///< CUDA runtime device ordinals, by rank.
+  /// Opens the devices. They stay open as long as the result is held. Called on a helper thread of the clique; may
+  /// block and throw.
   std::function<std::shared_ptr<NcclDeviceResources>()> open;
-  /// Nothing is half launched as long as somebody holds what is returned. Called on a thread of the clique's; may block
-  /// and throw.
+  /// As long as the result is held, no operation is launched on some devices but not on the others. Called on a helper
+  /// thread of the clique; may block and throw.
   std::function<std::shared_ptr<void>()> quiesce;
-  /// Whether the process has lost its GPUs: NCCL is not called any more.
+  /// Whether the process has lost its GPUs. Then NCCL is not called any more.
   std::function<bool()> is_lost;
-  /// Called for operations that have completed.
+  /// Called for completed operations.
   detail::InFlightOperations::CompletedCallback on_completed;
 };
 
-/// NCCL's communicators of all ranks of a group. The ranks are of this process, so their communicators are made, given
-/// up and destroyed together. What may block in NCCL has threads of its own, which exist for that alone: creation, with
-/// a first meeting of all ranks, so that later operations find them connected (T2), giving up and destroying.
+/// NCCL's communicators of all ranks of a group. All ranks are in this process, so their communicators are created,
+/// aborted and destroyed together. Calls that may block in NCCL run on helper threads, which exist only for them:
+/// creation (with first operations of all ranks, so that later operations find them connected, T2), abort and
+/// destruction.
 ///
-///     New --created()--> Creating --> Ready --close()--> Dismantling (what is in flight completes, or is abandoned)
-///     --> Gone
-///                   \                    \---abort()-----^
-///                    `--abort(): the ranks are notified at once; what is made later is aborted
+///     New --created()--> Creating --> Ready --close()--> Dismantling --> Gone
+///                          |            `---abort()------^
+///                          `--abort(): the waiting ranks are notified at once;
+///                                      communicators that are created later are aborted
 ///
-/// Creation is aborted when NCCL has not come back from it for the timeout, and a minute at least: its thread is left
-/// to itself.
+/// In the state Dismantling, in-flight operations complete or are abandoned.
 ///
-/// Else each rank's device thread launches its part itself. An operation is overdue when the work before it has ended
-/// on some ranks' devices, but for `timeout` not on the others', or when it has not ended `timeout` after that. Then,
-/// as when NCCL tells of an error, all ranks are told; after that all of NCCL's communicators are revoked, then aborted
-/// (T8), so that kernels which wait in them end. Any thread.
+/// Creation is aborted when NCCL has not returned from it for the timeout, but a minute at least. Its thread is then
+/// left running.
+///
+/// Each rank's device thread launches its own part. A rank has arrived at an operation when the earlier work on its
+/// device has completed. An operation is overdue when some ranks have arrived and no further one has for `timeout`, or
+/// when it has not completed `timeout` after all have arrived. Then, and when NCCL reports an error, all ranks are
+/// notified. After that all of NCCL's communicators are revoked, then aborted (T8), so that kernels that wait in them
+/// end. Any thread.
 class NcclClique : public std::enable_shared_from_this<NcclClique> {
  public:
   using Time = NcclOperation::Time;
 
-  /// That of a communicator: the one that somebody holds, else a new one.
+  /// The clique of a communicator: the existing one if it is still referenced, else a new one.
   [[nodiscard]] static std::shared_ptr<NcclClique> find_or_create(CommunicatorNumber number, const NcclDevices& devices,
                                                                   std::chrono::milliseconds timeout);
   /// Use find_or_create().
@@ -71,60 +76,65 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   NcclClique& operator=(const NcclClique&) = delete;
   ~NcclClique();
 
-  /// Whether NCCL has made the communicators, or will not: then broken() says why.
+  /// Whether creation has finished: NCCL has created the communicators, or creation has failed or was aborted, and
+  /// broken() says why.
   [[nodiscard]] bool created() const noexcept { return created_.load(std::memory_order_acquire); }
-  /// The same. Begins to make them. If it returns false, `callback` is called when that has changed; it must not block.
-  /// Throws std::bad_alloc, std::system_error.
+  /// Returns whether creation has finished, and starts it if it has not begun. If it returns false, `callback` is
+  /// called when creation has finished; it must not block. Throws std::bad_alloc, std::system_error.
   [[nodiscard]] bool created(UniqueFunction<void()> callback);
-  /// Why nothing new is to be launched any more; null: it may be.
+  /// Why no further operation may be launched; null if operations may be launched.
   [[nodiscard]] std::exception_ptr broken() const;
-  /// What open() has returned; null before it is created(), and when it is gone.
+  /// The result of NcclDevices::open; null before created(), and in the state Gone.
   [[nodiscard]] std::shared_ptr<NcclDeviceResources> opened() const;
-  /// What may block, on a thread of its own, which holds the clique. Throws std::bad_alloc, std::system_error.
+  /// Runs `function`, which may block, on a new helper thread, which holds a reference to the clique. Throws
+  /// std::bad_alloc, std::system_error.
   void run_on_helper_thread(const char* name, UniqueFunction<void()> function);
 
-  /// Held while a rank launches something: what the clique has opened stays.
+  /// Held while a rank launches an operation: keeps the communicator and the opened devices alive.
   struct LaunchLock {
     std::unique_lock<std::mutex> in_use;
     detail::NcclComm native;
     std::shared_ptr<NcclDeviceResources> opened;
   };
-  /// Once it has been created. Throws broken() if that has failed, or the communicators are given up or gone: not yet
-  /// when another rank has closed it, whose part of this may be over.
+  /// Precondition: created(). Throws broken() if creation has failed, or the communicators are aborted or destroyed.
+  /// Does not throw only because another rank has called close(): that rank may have completed its part of this
+  /// operation.
   [[nodiscard]] LaunchLock begin_launch(std::size_t rank) const;
-  /// Launches the rank's part, by NCCL, on a stream of its device. Throws CollectiveError Backend.
+  /// Launches the rank's part with NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
   using Part = detail::InFlightOperations::Part;
-  /// The rank's parts have been launched, in the sequencer's order; its parts up to number `completed_before` on the
-  /// communicator are known to have ended. Throws broken() when it was given up: then their ends may never come, and
-  /// they are not told; std::system_error, std::bad_alloc: then nothing has changed.
+  /// Adds parts that the rank has launched, in the sequencer's order. `completed_before`: the rank's parts up to this
+  /// number on the communicator are known to have completed. Throws broken() if the clique was aborted: then the parts
+  /// may never complete, and their waiters are not notified. Throws std::system_error, std::bad_alloc: then nothing has
+  /// changed.
   void add(std::size_t rank, std::span<Part> parts, std::uint64_t completed_before);
 
-  /// Tells all who have launched what has not ended, then gives NCCL's communicators up. Idempotent.
+  /// Notifies the waiters of all launched parts that have not completed, then aborts NCCL's communicators. Idempotent.
   void abort(const std::exception_ptr& cause) noexcept;
-  /// A rank that has launched all its parts asks for nothing more. NCCL's communicators are destroyed when all ranks
-  /// have launched what it has, and that has ended. Idempotent.
+  /// For a rank that has launched its last part. NCCL's communicators are destroyed when all ranks have launched the
+  /// operations that this rank has launched, and these have completed. Idempotent.
   void close() noexcept;
-  /// Blocks until they are destroyed and the clique's threads joined, or the deadline has come; returns whether they
-  /// are. After close() or abort(). Not on a thread of the clique's.
+  /// Blocks until the communicators are destroyed and the helper threads joined, or until the deadline; returns whether
+  /// they are. Returns true also if creation has timed out: its thread is not waited for. Call it after close() or
+  /// abort(), but not on a helper thread of the clique.
   bool wait_until_destroyed(Time deadline) noexcept;
 
-  /// Polls what has completed: later operations and the watch, which first polls after half the timeout, do so
-  /// otherwise.
+  /// Polls for completed operations. Without this call, they are noticed when later operations are added, and by the
+  /// watch, which first polls after half the timeout.
   void poll() noexcept;
-  /// Aborts what is overdue, and asks NCCL for errors. Returns when to check again; nothing: nothing is in flight. For
-  /// the watch.
+  /// Aborts the clique if an operation is overdue or NCCL reports an error. Returns the time of the next check; nothing
+  /// if no operation is in flight. For the watch.
   [[nodiscard]] std::optional<Time> check_deadlines(Time now) noexcept;
 
  private:
   enum class State : std::uint8_t { New, Creating, Ready, Dismantling, Gone };
   struct Comm {
-    std::mutex in_use;  // by a launch
+    std::mutex in_use;  // locked by a launch
     detail::NcclComm native = nullptr;
-    std::shared_ptr<NcclDeviceResources> opened;  // counted by itself: no two ranks touch one count at each launch
+    std::shared_ptr<NcclDeviceResources> opened;  // with its own count, so that launches of ranks do not share one
   };
 
-  /// A thread of the clique's. Setting `done` is the last that it does with the clique.
+  /// A helper thread. The last things that it does with the clique are to set `done` and to release its reference.
   struct HelperThread {
     std::thread thread;
     bool done = false;
@@ -148,26 +158,26 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
 
   const NcclDevices devices_;
   const std::chrono::milliseconds timeout_;
-  std::vector<std::unique_ptr<Comm>> comms_;  // by rank; once state_ is Ready they stay
+  std::vector<std::unique_ptr<Comm>> comms_;  // by rank; not modified once state_ is Ready
 
   mutable detail::AdaptiveMutex mutex_;
   std::condition_variable_any changed_;
-  std::atomic<bool> created_{false};  // written with mutex_ held: it has been, or never will be
+  std::atomic<bool> created_{false};  // written with mutex_ held; true also if creation failed or was aborted
   State state_ = State::New;          // guarded by mutex_, as all below
   bool aborted_ = false;
-  bool telling_ = false;  // abort() tells those who have launched
+  bool telling_ = false;  // abort() is notifying the waiters
   std::exception_ptr broken_;
-  std::atomic<bool> unusable_{false};  // written with mutex_ held: it was not made, or is given up; there is broken_
+  std::atomic<bool> unusable_{false};  // written with mutex_ held: creation failed or aborted; broken_ is set
   Time creating_since_{};
-  std::shared_ptr<void> quiesced_;   // while NCCL makes the communicators; released outside the lock
-  bool creation_timed_out_ = false;  // NCCL has not come back from making them
+  std::shared_ptr<void> quiesced_;   // while NCCL creates the communicators; released outside the lock
+  bool creation_timed_out_ = false;  // NCCL has not returned from the creation in time
   std::shared_ptr<NcclDeviceResources> opened_;
   std::vector<UniqueFunction<void()>> creation_callbacks_;
   detail::InFlightOperations in_flight_;
-  detail::InFlightOperations::Operations abandoned_operations_;  // of those: that may not have ended yet
+  detail::InFlightOperations::Operations abandoned_operations_;  // moved from in_flight_ by abort()
   bool watched_ = false;
   std::list<HelperThread> helpers_;
-  std::mutex joining_;  // before mutex_: of threads that are over
+  std::mutex joining_;  // locked before mutex_, while finished helpers are joined
 };
 
 }  // namespace cox

@@ -6,7 +6,7 @@ struct CUstream_st;  // what a CUstream and a cudaStream_t point to
 
 namespace cox {
 
-/// What a clique holds of its devices: their contexts, and what it needs beside NCCL.
+/// The device resources of a clique: the contexts of its devices, and what it needs there in addition to NCCL.
 class NcclDeviceResources {
  public:
   NcclDeviceResources() = default;
@@ -14,12 +14,13 @@ class NcclDeviceResources {
   NcclDeviceResources& operator=(const NcclDeviceResources&) = delete;
   virtual ~NcclDeviceResources() = default;
 
-  /// What was launched beside NCCL and waits for other ranks ends, with whatever it has. Any thread; does not block.
+  /// Makes kernels end that were not launched by NCCL and wait for other ranks. Their results are then undefined. Any
+  /// thread; does not block.
   virtual void abort() noexcept = 0;
-  /// A stream of the rank's device, and memory there that means nothing, of scratch_size bytes.
+  /// A stream of the rank's device, and scratch_size bytes of its memory whose contents do not matter.
   [[nodiscard]] virtual CUstream_st* stream(std::size_t rank) const noexcept = 0;
   [[nodiscard]] virtual void* scratch(std::size_t rank) const noexcept = 0;
-  /// Blocks until all that was launched on that stream has ended. Throws what has failed.
+  /// Blocks until all work on stream(rank) has completed. Throws the error of failed work.
   virtual void synchronize(std::size_t rank) const = 0;
 
   static constexpr std::size_t scratch_size = 4096;

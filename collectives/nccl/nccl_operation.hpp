@@ -16,7 +16,8 @@ struct CUstream_st;  // what a CUstream and a cudaStream_t point to
 
 namespace cox {
 
-/// What a rank gives for one request: addresses on its device, null where it has nothing to give or gets nothing.
+/// A rank's arguments of one request: device addresses. `source` is null if the rank has no input, `destination` if it
+/// gets no output.
 struct NcclCall {
   CollectiveRequest request;
   const void* source = nullptr;
@@ -25,30 +26,30 @@ struct NcclCall {
 
 using NcclCalls = SmallVector<NcclCall, 1>;
 
-/// How the ranks do an operation: by NCCL, or by kernels of our own in the memory of the other GPUs.
+/// The algorithm of an operation: NCCL, or one of our own kernels, which access the memory of the other GPUs.
 enum class CollectiveAlgorithm : std::uint8_t { Nccl, OneShot, TwoShots };
 
-/// Who has launched a part of an operation.
+/// Is notified if an operation fails after a rank has launched its part.
 class NcclWaiter {
  public:
-  /// The operation has failed before the part's end. Called once at most, on any thread; must not block.
+  /// The operation has failed before the rank's part has completed. Called at most once, on any thread; must not block.
   virtual void fail(const std::exception_ptr& error) noexcept = 0;
 
  protected:
   ~NcclWaiter() = default;
 };
 
-/// One operation of an NcclClique, or a group of them launched as one, from its release until all ranks have ended.
-/// What is not said to be for others is the clique's, under its lock.
+/// One operation of an NcclClique, or a group of operations launched as one. Exists from its release until it has
+/// completed on all ranks. Members are guarded by the clique's lock, unless stated otherwise.
 struct NcclOperation {
   using Time = std::chrono::steady_clock::time_point;
-  /// A rank's part that has been launched.
+  /// A rank's launched part.
   struct Launched {
-    /// What is done before it on its device, except the clique's operations before.
+    /// Work that completes before it on its device, except for earlier operations of the clique.
     SmallVector<std::shared_ptr<DeviceEvent>, 1> dependencies;
     std::shared_ptr<DeviceEvent> completion;  ///< Null: it has not been launched.
-    std::shared_ptr<NcclWaiter> waiter;       ///< What becomes of it, if it fails before its end.
-    bool completed = false;                   ///< It has ended, and the rank has released it: the above is empty.
+    std::shared_ptr<NcclWaiter> waiter;       ///< Notified if the operation fails before the part completes.
+    bool completed = false;                   ///< The part has completed, and the rank has emptied the members above.
   };
   NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : summary(requests) {
     launched.reserve(world_size);
@@ -56,12 +57,12 @@ struct NcclOperation {
   }
 
   const detail::OperationSummary summary;
-  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Nccl;  ///< Set before others know of it.
-  std::atomic<std::uint64_t> sequence{0};                     ///< On its communicator. Any thread.
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Nccl;  ///< Set before it is shared.
+  std::atomic<std::uint64_t> sequence{0};                     ///< Number on its communicator. Any thread.
   bool is_started = false;                                    ///< A rank has launched its part.
   SmallVector<Launched, 8> launched;                          ///< By rank.
-  std::size_t arrived = 0;  ///< Ranks whose devices have arrived at it, when that was last polled.
-  Time arrived_since{};     ///< Since when there are so many.
+  std::size_t arrived = 0;  ///< Number of ranks whose devices had reached it at the last poll.
+  Time arrived_since{};     ///< Since when `arrived` has had this value.
 };
 
 }  // namespace cox

@@ -31,7 +31,7 @@ enum class NcclReduction : int { Sum = 0, Product = 1, Max = 2, Min = 3, Mean = 
 
 struct NcclTypeOf {
   ElementType type;
-  std::optional<NcclType> nccl;  ///< nothing: NCCL does not reduce it
+  std::optional<NcclType> nccl;  ///< nothing: NCCL does not reduce this type
 };
 
 inline constexpr std::array nccl_types{
@@ -72,7 +72,7 @@ constexpr bool nccl_tables_are_in_order() {
     if (static_cast<std::size_t>(nccl_reductions[i].operation) != i) return false;
   return true;
 }
-/// What NCCL reduces can be reduced on host devices, too.
+/// All types that NCCL reduces can also be reduced on host devices.
 constexpr bool nccl_reduces_what_is_reducible() {
   for (const NcclTypeOf& entry : nccl_types)
     if (entry.nccl && !can_reduce(entry.type)) return false;
@@ -83,11 +83,11 @@ static_assert(nccl_reductions.size() == reduce_operation_names.size());
 static_assert(nccl_tables_are_in_order());
 static_assert(nccl_reduces_what_is_reducible());
 
-/// Nothing where NCCL does not reduce elements of this type. What only moves elements moves them as Uint8.
+/// Nothing if NCCL does not reduce elements of this type. Operations that only move elements move them as Uint8.
 [[nodiscard]] constexpr std::optional<NcclType> nccl_type(ElementType type) noexcept {
   return nccl_types[static_cast<std::size_t>(type)].nccl;
 }
-/// Whether an NCCL of that version (as it counts: 22809 is 2.28.9) reduces elements of this type.
+/// Whether an NCCL of that version (in NCCL's encoding: 22809 is 2.28.9) reduces elements of this type.
 [[nodiscard]] constexpr bool nccl_reduces(ElementType type, int version) noexcept {
   constexpr int first_with_float8 = 22400;
   const std::optional<NcclType> found = nccl_type(type);

@@ -12,18 +12,19 @@ namespace {
 
 using detail::ElementRange;
 
-// Results are made in tiles that stay in the first-level cache until the last destination has them. Small ones: memory
-// is then read and written by turns that are short enough to overlap. Stores past the caches were measured to be
-// slower.
+// Results are computed in tiles that stay in the first-level cache until they are copied to the last destination. Tiles
+// are small, so that memory reads and writes alternate at short intervals and overlap. Non-temporal stores were
+// measured to be slower.
 constexpr std::size_t tile_bytes = 4096;
 
 void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (to != from && bytes != 0) std::memcpy(to, from, bytes);
 }
 
-// All operations but transfers make blocks of `count` elements, each from one place and for one rank or all.
+// All operations except transfers produce blocks of `count` elements. Each block is copied from one rank, or reduced
+// from all, and written to one rank or to all.
 struct ResultBlock {
-  std::size_t source_rank;   // where it is not reduced from all
+  std::size_t source_rank;   // if it is not reduced from all
   std::size_t source_first;  // elements
   ElementRange destination_ranks;
   std::size_t destination_first;  // elements
@@ -58,7 +59,7 @@ class BlockShare {
   BlockShare(const CollectiveRequest& request, std::span<const RankBuffers> ranks) noexcept
       : request_(request), ranks_(ranks), size_(element_size(request.element_type)) {}
 
-  // Blocks are cut into shares as if they lay one after the other.
+  // Divides the blocks into shares as if they were one contiguous range.
   void run(std::size_t share, std::size_t shares) noexcept {
     const std::size_t blocks = blocks_of(request_.operation, ranks_.size());
     ElementRange range = detail::part_of(blocks * request_.count, share, shares);
@@ -83,7 +84,7 @@ class BlockShare {
     }
   }
 
-  // All sources of the tile are read before any destination is written: that is what makes reducing in place right.
+  // Reads all sources of the tile before any destination is written, which makes in-place reduction correct.
   const std::byte* reduced(ElementRange range) noexcept {
     const detail::RankInputs contributions(&ranks_.front().source, ranks_.size(), sizeof(RankBuffers));
     detail::reduce_range(request_.element_type, request_.reduce_operation, contributions, range, tile_.data());
@@ -102,7 +103,7 @@ class BlockShare {
   alignas(64) std::array<std::byte, tile_bytes> tile_;
 };
 
-// Memory of one side of a transfer, as it is gone through.
+// Iterates over the rows of one side of a transfer.
 class Rows {
  public:
   Rows(const RankBuffers& buffers, std::size_t all_bytes, std::size_t first_byte) noexcept
@@ -113,7 +114,7 @@ class Rows {
 
   [[nodiscard]] std::size_t offset() const noexcept { return offset_; }
   [[nodiscard]] std::size_t left_in_row() const noexcept { return left_; }
-  void advance(std::size_t bytes) noexcept {  // at most those left in the row
+  void advance(std::size_t bytes) noexcept {  // at most left_in_row()
     offset_ += bytes;
     left_ -= bytes;
     if (left_ != 0) return;

@@ -5,7 +5,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-// Without fma: a product and a sum after it must be rounded each.
+// Without FMA: a product and the sum after it must be rounded separately.
 #define COX_TARGET_AVX2 [[gnu::target("avx2,f16c")]]
 #else
 #define COX_TARGET_AVX2
@@ -13,10 +13,10 @@
 
 namespace cox::detail {
 
-/// What the loops of reductions are compiled for. They make the same bits.
+/// An instruction set that the reduction loops are compiled for. All of them compute the same bits.
 enum class InstructionSet : std::uint8_t {
   Portable,
-  Avx2,  ///< And F16C. Not to be run elsewhere than on x86-64.
+  Avx2,  ///< AVX2 and F16C. Runs on x86-64 only.
 };
 inline constexpr std::array instruction_sets{InstructionSet::Portable, InstructionSet::Avx2};
 
@@ -31,7 +31,7 @@ inline constexpr std::array instruction_sets{InstructionSet::Portable, Instructi
 }
 #endif
 
-/// Whether this processor can.
+/// Whether this processor supports the instruction set.
 [[nodiscard]] inline bool can_run(InstructionSet set) noexcept {
 #if defined(__x86_64__)
   return set == InstructionSet::Portable || (__builtin_cpu_supports("avx2") && supports_f16c());

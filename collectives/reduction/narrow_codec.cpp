@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t step = NarrowCodec::step;
 
-// Loops over a constant number of elements: compilers vectorise those without asking for more than -O2.
+// Loops have a constant number of iterations, because compilers vectorise such loops already at -O2.
 template <typename Format>
 struct Steps {
   static constexpr std::size_t size = sizeof(typename Format::Bits);
@@ -39,7 +39,7 @@ struct Steps {
   }
 };
 
-// The last step is filled up with zeros if need be: a full one is taken as it lies.
+// Reads full steps in place. An incomplete last step is copied and padded with zeros.
 template <typename Steps>
 [[gnu::always_inline]] inline void decode_steps(const std::byte* from, std::size_t count, float* to) noexcept {
   std::array<std::byte, step * Steps::size> filled;
@@ -97,7 +97,7 @@ COX_TARGET_AVX2 inline __m256 upper_halves(__m256i halves) noexcept {
 
 COX_TARGET_AVX2 inline __m256i all(std::uint32_t bits) noexcept { return _mm256_set1_epi32(static_cast<int>(bits)); }
 
-// Of 8 floats, each in 32 bits. The steps are those of Format::encode.
+// Encodes 8 floats, each into 32 bits. Same algorithm as Format::encode.
 template <typename Format>
 COX_TARGET_AVX2 inline __m256i encoded(const float* from) noexcept {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
@@ -118,7 +118,7 @@ COX_TARGET_AVX2 inline __m256i encoded(const float* from) noexcept {
                             _mm256_cmpgt_epi32(magnitude, all(Format::float_infinity)));
 }
 
-// Packing works in halves of 16 bytes: their order is put right afterwards.
+// The pack instructions work on each 128-bit lane separately, so the order is corrected afterwards.
 template <typename Format>
 COX_TARGET_AVX2 inline void encode_bytes(const float* from, std::byte* to) noexcept {
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -130,7 +130,7 @@ COX_TARGET_AVX2 inline void encode_bytes(const float* from, std::byte* to) noexc
   }
 }
 
-// The processor converts this one.
+// F16C has instructions for this conversion.
 struct F16Steps {
   static constexpr std::size_t size = 2;
 
@@ -149,7 +149,7 @@ struct F16Steps {
   }
 };
 
-// The upper half of a float.
+// A BF16 is the upper half of a float.
 struct BF16Steps {
   static constexpr std::size_t size = 2;
 
@@ -167,7 +167,7 @@ struct BF16Steps {
   }
 };
 
-// The upper half of an F16.
+// An F8E5M2 is the upper half of an F16.
 struct F8E5M2Steps {
   static constexpr std::size_t size = 1;
 
@@ -181,7 +181,7 @@ struct F8E5M2Steps {
   }
 };
 
-// Shifted into an F16, it is 256 times too small: their exponents count from places that far apart. Its NaN is what
+// Shifted into an F16, the value is 256 times too small, because the exponent biases differ by 8. The bits of its NaN
 // would be the number 480.
 struct F8E4M3Steps {
   static constexpr std::size_t size = 1;

@@ -7,17 +7,17 @@
 
 namespace cox::detail {
 
-/// Makes floats of neighbouring elements of 8 or 16 bits, and elements of floats. As float_formats.hpp says, but of
-/// NaNs encode() makes only the quiet, positive one without payload, and decode() any.
+/// Converts contiguous elements of 8 or 16 bits to floats, and floats to such elements, as float_formats.hpp does. NaNs
+/// are an exception: encode() encodes each as the quiet, positive NaN without payload, and decode() may return any NaN.
 struct NarrowCodec {
-  /// Floats are written in steps of so many: there must be room for the whole of the last one.
+  /// Floats are written in steps of this many, so the destination needs room for a full last step.
   static constexpr std::size_t step = 64;
 
   void (*decode)(const std::byte* from, std::size_t count, float* to) noexcept;
   void (*encode)(const float* from, std::size_t count, std::byte* to) noexcept;
 };
 
-/// nullptr for types that are not computed in float for want of bits.
+/// nullptr for types that are not widened to float for computations.
 [[nodiscard]] const NarrowCodec* narrow_codec(InstructionSet set, ElementType type) noexcept;
 
 }  // namespace cox::detail

@@ -14,8 +14,8 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-/// What all ranks give to a reduction, in the order of ranks: pointers that lie evenly in memory, by themselves or each
-/// in a larger object. A view: the pointers must outlive it.
+/// The inputs of all ranks for a reduction, in the order of ranks: pointers at a constant stride in memory, contiguous
+/// or each a member of a larger object. A view: the pointers must outlive it.
 class RankInputs {
  public:
   /// `count` pointers, `stride` bytes apart.

@@ -11,8 +11,8 @@
 
 namespace cox::detail {
 
-/// What thread `part` of `parts` reduces: the parts cover all elements once, are about equally large, and begin at
-/// multiples of 1024 elements. Parts may be empty.
+/// The elements that thread `part` of `parts` reduces. The parts cover all elements once, are of about equal size, and
+/// begin at multiples of 1024 elements. Parts may be empty.
 [[nodiscard]] constexpr ElementRange part_of(std::size_t elements, std::size_t part, std::size_t parts) noexcept {
   constexpr std::size_t unit = 1024;
   const std::size_t units = (elements + unit - 1) / unit;
@@ -21,29 +21,29 @@ namespace cox::detail {
   return {first, end - first};
 }
 
-/// Makes one tensor of all ranks' contributions, which are given in the order of ranks, one at least. Pointers are
-/// those of element 0, whatever the range, and aligned for their elements at least; `to` may be one of the
-/// contributions, and else overlaps none. On the calling thread; several threads may reduce ranges that do not overlap
-/// at the same time.
+/// Reduces the contributions of all ranks to one tensor. There is at least one contribution; they are in the order of
+/// ranks. Pointers point to element 0, also if the range starts later, and are at least aligned for their elements.
+/// `to` may be one of the contributions, otherwise it must not overlap any. Runs on the calling thread; several threads
+/// may reduce disjoint ranges concurrently.
 ///
-/// Every element is made in the order of ranks, so that its bits depend on the contributions alone: not on the range,
-/// the run or the rank. A NaN anywhere makes a NaN, by Min and Max too (NCCL's drop it), and always the same one:
-/// quiet, positive, without payload. Of equal contributions Min and Max take the first, so that the order of ranks
-/// decides between +0 and -0. The types it is computed in: `reducible_types`.
+/// Each element is computed in the order of ranks, so its bits depend only on the contributions, not on the range, the
+/// run or the rank. If any contribution is a NaN, the result is a NaN, also for Min and Max (NCCL's drop it), and
+/// always the same one: quiet, positive, without payload. Of equal contributions Min and Max take the first, so the
+/// order of ranks decides between +0 and -0. `reducible_types` lists the types in which it is computed.
 ///
 /// Throws CollectiveError Validation for a type that cannot be reduced; does not allocate otherwise.
 void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,
             ElementRange range, std::byte* to);
 
-/// As `reduce`, with what this processor does best, but the range's first element goes to `to`, and the type must be
-/// one that can be reduced.
+/// Like reduce(), with the best instruction set of this processor, but writes the range's first element to `to`.
+/// Precondition: the type can be reduced.
 void reduce_range(ElementType type, ReduceOperation operation, const RankInputs& contributions, ElementRange range,
                   std::byte* to) noexcept;
-/// As that; the set must be one that the processor can run.
+/// Like reduce_range() above, with the given instruction set, which the processor must support.
 void reduce_range(InstructionSet set, ElementType type, ReduceOperation operation, const RankInputs& contributions,
                   ElementRange range, std::byte* to) noexcept;
 
-/// All of them: the range {0, elements}.
+/// Reduces all elements: the range {0, elements}.
 void reduce(ElementType type, ReduceOperation operation, std::span<const std::byte* const> contributions,
             std::size_t elements, std::byte* to);
 

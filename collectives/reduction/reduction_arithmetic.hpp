@@ -9,12 +9,12 @@
 #include <limits>
 #include <type_traits>
 
-// How one element is made of the elements of all ranks. Everything is inlined, whatever the compiler thinks of it: the
-// loops around it are compiled for several instruction sets.
+// Computes one element from the elements of all ranks. All functions are always inlined, because the loops that call
+// them are compiled for several instruction sets.
 namespace cox::detail {
 
-/// Elements that are computed in their own type. encode() lets only one NaN out: which one an addition yields is up to
-/// the processor and to the order in which the compiler passes its operands.
+/// Elements that are computed in their own type. encode() replaces every NaN by one canonical NaN, because the NaN that
+/// an addition returns depends on the processor and on the compiler's order of the operands.
 template <ElementType element_type, typename T>
 struct Plain {
   static constexpr ElementType type = element_type;
@@ -27,9 +27,9 @@ struct Plain {
   }
 };
 
-// What the sum of any number of integers is exact in; of so many as there can be devices. So is its quotient by a
-// number of ranks, once cut: where it is below 2^53, it is further from an integer that it does not reach than a
-// double's step.
+// The type in which a sum of integers is exact, for as many ranks as there can be devices. The quotient of the sum by
+// the number of ranks, truncated, is exact too: the sum is below 2^53 in a double, so a quotient that is not an integer
+// differs from the next integer by more than the rounding error.
 __extension__ using Signed128 = __int128;
 __extension__ using Unsigned128 = unsigned __int128;
 template <typename T>
@@ -45,11 +45,12 @@ template <typename Element>
 struct AccumulatorOf<Element, ReduceOperation::Mean> {
   using type = Exact<typename Element::Computed>;
 };
-/// What the elements of several ranks are kept in until they are one element again.
+/// The type in which the elements of several ranks are accumulated.
 template <typename Element, ReduceOperation operation>
 using Accumulator = typename AccumulatorOf<Element, operation>::type;
 
-// Integers wrap: they are computed without a sign, and not in int, where the product of two 16-bit ones could overflow.
+// Integers wrap around: they are computed in unsigned types, and not in int, where the product of two 16-bit integers
+// could overflow.
 template <typename T>
 using Wrapping = std::conditional_t<sizeof(T) < 8, std::uint32_t, std::uint64_t>;
 
@@ -69,7 +70,7 @@ template <typename T>
     return a * b;
 }
 
-// The first of equal values; a NaN of either side wins.
+// Returns the first of equal values. If either value is a NaN, returns a NaN.
 template <ReduceOperation operation, typename T>
 [[gnu::always_inline]] inline T extreme_of(T a, T b) noexcept {
   bool take = operation == ReduceOperation::Min ? b < a : a < b;
@@ -82,7 +83,7 @@ template <ReduceOperation operation, typename T>
   if constexpr (operation == ReduceOperation::Sum)
     return sum_of(a, b);
   else if constexpr (operation == ReduceOperation::Mean)
-    return a + b;  // integers are not in their own type here
+    return a + b;  // integers have the type Exact here
   else if constexpr (operation == ReduceOperation::Product)
     return product_of(a, b);
   else

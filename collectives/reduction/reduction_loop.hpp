@@ -11,14 +11,14 @@
 
 namespace cox::detail {
 
-// Loops run over steps of a constant number of elements: compilers vectorise those without asking for more than -O2.
+// Loops run over steps of a constant number of elements, because compilers vectorise such loops already at -O2.
 inline constexpr std::size_t reduction_step = 64;
-// The accumulators of a block stay in the first-level cache while the contributions stream by.
+// The accumulators of a block stay in the first-level cache while the contributions are read.
 inline constexpr std::size_t reduction_block = 1024;
 static_assert(reduction_block % reduction_step == 0);
 
-/// The accumulators of up to 1024 neighbouring elements. RankInputs are taken in as many at a time as a loop has
-/// registers for.
+/// The accumulators of up to 1024 contiguous elements. A loop processes as many ranks at a time as it has registers
+/// for.
 template <typename Element, ReduceOperation operation>
 class ReductionBlock {
  public:
@@ -29,7 +29,7 @@ class ReductionBlock {
 
   [[gnu::always_inline]] explicit ReductionBlock(std::size_t count) noexcept : count_(count) {}
 
-  /// The first ones: there is nothing in the accumulators yet.
+  /// Takes the first contributions. The accumulators have no values before.
   template <std::size_t sources>
   [[gnu::always_inline]] void begin(const From<sources>& from) noexcept {
     for_each_step<true>(from);
@@ -43,7 +43,7 @@ class ReductionBlock {
     for (std::size_t at = 0; at < count_; at += reduction_step) {
       for (std::size_t i = 0; i < reduction_step; ++i)
         elements[i] = finished<Element, operation>(values_[at + i], static_cast<Value>(ranks));
-      // A length that is known is copied in registers.
+      // A copy of constant length is done in registers.
       if (count_ - at >= reduction_step)
         std::memcpy(to + at * sizeof(Stored), elements.data(), reduction_step * sizeof(Stored));
       else
@@ -71,7 +71,7 @@ class ReductionBlock {
     }
   }
 
-  // The last step is filled up with zeros if need be: a full one is taken as it lies.
+  // Reads full steps in place. An incomplete last step is copied and padded with zeros.
   template <bool first, std::size_t sources>
   [[gnu::always_inline]] void for_each_step(From<sources> from) noexcept {
     std::array<std::array<std::byte, reduction_step * sizeof(Stored)>, sources> filled;
@@ -91,8 +91,8 @@ class ReductionBlock {
   alignas(64) std::array<Value, reduction_block> values_;
 };
 
-/// Makes a block of all contributions; `decoded(rank, place)` says where the rank's elements lie, and may put them in
-/// place 0 to 3 of what it has for that: one after the other, places are used again.
+/// Reduces a block of all contributions. `decoded(rank, place)` returns the address of the rank's elements. It may
+/// decode them into buffer `place`, 0 to 3, which is reused for later ranks.
 template <typename Element, ReduceOperation operation, typename Decoded>
 [[gnu::always_inline]] inline void reduce_block(std::size_t ranks, std::size_t count, std::byte* to,
                                                 const Decoded& decoded) noexcept {
@@ -110,8 +110,8 @@ template <typename Element, ReduceOperation operation, typename Decoded>
   block.finish(to, ranks);
 }
 
-/// Of elements that are computed in their own type. All contributions to a block are read before it is written, which
-/// is what makes reducing in place right.
+/// Reduces elements that are computed in their own type. All contributions to a block are read before it is written,
+/// which makes in-place reduction correct.
 template <typename Element, ReduceOperation operation>
 [[gnu::always_inline]] inline void reduce_plain(const RankInputs& contributions, ElementRange range,
                                                 std::byte* to) noexcept {
@@ -125,7 +125,7 @@ template <typename Element, ReduceOperation operation>
   }
 }
 
-/// Of elements of `size` bytes that are computed in float.
+/// Reduces elements of `size` bytes that are computed in float.
 template <ReduceOperation operation>
 [[gnu::always_inline]] inline void reduce_narrow(const NarrowCodec& codec, std::size_t size,
                                                  const RankInputs& contributions, ElementRange range,

@@ -7,13 +7,13 @@
 
 namespace cox::detail {
 
-/// The collectives that a stream has come to wait for, each with the piece of the stream from which on it does: what
-/// must have been released before a collective that waits for the stream may be. Those that are done are forgotten.
-/// Device thread only.
+/// The collectives that the work of a stream waits for, each with the first piece of the stream that waits for it. A
+/// collective that waits for the stream must not be released before them. Completed collectives are removed. Device
+/// thread only.
 class CollectiveDependencyTracker {
  public:
-  /// From piece `from` on; later calls have the same or a later one. `collective`: its place among those of its
-  /// communicator. Throws std::bad_alloc.
+  /// The stream waits for `collective` from piece `from` on. `from` must not decrease from call to call. `collective`:
+  /// its position in the order of its communicator. Throws std::bad_alloc.
   template <class Clock>
   void add(std::uint64_t from, const StreamPosition& collective, const Clock& clock) {
     if (clock.completed(collective.stream) >= collective.position) return;
@@ -23,7 +23,7 @@ class CollectiveDependencyTracker {
     entries_.push_back({from, collective});
   }
 
-  /// Calls `visit(collective)` for each that piece `last` or one before it waits for, and that is not done.
+  /// Calls `visit(collective)` for each incomplete collective that piece `last` or an earlier piece waits for.
   template <class Clock, class Visit>
   void for_each_until(std::uint64_t last, const Clock& clock, Visit&& visit) const {
     for (const Entry& entry : entries_)

@@ -8,20 +8,21 @@
 
 namespace cox {
 
-/// What one rank's submission is granted: its launch, or a refusal.
+/// The result of one rank's submission: permission to launch the operation, or a refusal.
 struct LaunchGrant {
-  std::uint64_t sequence = 0;            ///< Which operation of its communicator, counted from 1.
-  std::uint64_t order = 0;               ///< Its place in the one order of all communicators; 0 if refused.
+  std::uint64_t sequence = 0;            ///< Number of the operation on its communicator, counted from 1.
+  std::uint64_t order = 0;               ///< Position in the one order of all communicators; 0 if refused.
   std::exception_ptr refusal = nullptr;  ///< Why it must not be launched: a CollectiveError; nullptr: launch it.
-  /// What rank 0 handed in (CollectiveSubmission::shared). Null if it is refused before rank 0 came.
+  /// The object that rank 0 submitted (CollectiveSubmission::shared). Null if the operation is refused before rank 0
+  /// has submitted it.
   std::shared_ptr<void> shared = nullptr;
 };
 
-/// What a rank hands in with its request: puts the operation on its device, or passes the refusal on; the grant is its
-/// own. Called exactly once (L2), by any thread (by its device's launch thread, if it is for that), with no lock held,
-/// and destroyed right after. The launches of one device are called one after the other, in the order in which the
-/// device must have them: so it may post to the device thread, but must neither block nor wait. If it throws, its
-/// communicator is aborted: the other ranks would wait for it in vain.
+/// A rank's callback: launches the operation on the rank's device, or reports the refusal. It owns the grant. Called
+/// exactly once (L2), on any thread (on the device's launch thread if CollectiveSubmission::on_launch_thread says so),
+/// with no lock held, and destroyed right after. The launches of one device are called one at a time, in the order in
+/// which the device must execute them. It may post to the device thread, but must not block. If it throws, its
+/// communicator is aborted, because the other ranks would wait for this rank forever.
 using CollectiveLaunch = UniqueFunction<void(LaunchGrant&&)>;
 
 }  // namespace cox

@@ -11,17 +11,17 @@
 
 namespace cox {
 
-/// Operations that must be released (or refused) before another: the rank's compute stream waits for them.
+/// Operations that must be released (or refused) before another one, because the rank's compute stream waits for them.
 using CollectiveDependencies = SmallVector<CollectiveId, 2>;
 
-/// What one rank hands in for its next operation.
+/// One rank's submission of its next operation.
 struct CollectiveSubmission {
   CollectiveRequests requests;               ///< One, or those of a group: launched as one. Not empty.
-  CollectiveDependencies dependencies = {};  ///< What the rank's launch will wait for on its device.
-  std::exception_ptr failure = nullptr;      ///< Why this rank cannot take part: refused for all ranks then.
-  std::shared_ptr<void> shared = nullptr;    ///< Of rank 0: what the launches of all ranks are given.
+  CollectiveDependencies dependencies = {};  ///< Operations that the rank's launch will wait for on its device.
+  std::exception_ptr failure = nullptr;      ///< Why this rank cannot take part; refuses the operation for all ranks.
+  std::shared_ptr<void> shared = nullptr;    ///< Of rank 0: passed to the launches of all ranks.
   CollectiveLaunch launch = {};              ///< Not empty.
-  bool on_launch_thread = false;  ///< Called by the device's launch thread: see Sequencer::set_launch_thread.
+  bool on_launch_thread = false;  ///< Call `launch` on the device's launch thread: see Sequencer::set_launch_thread.
 };
 
 }  // namespace cox

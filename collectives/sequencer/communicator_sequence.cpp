@@ -68,7 +68,7 @@ void CommunicatorSequence::add(QueuedSubmissions& submission, const std::excepti
   recorder_->submitted(sequence, added.rank, added.submitted.requests);
   ++next_[added.rank];
   last_[added.rank] = OperationSummary(added.submitted.requests);
-  if (sequence >= end()) {  // All that comes is refused, and nothing that came before waits.
+  if (sequence >= end()) {  // All new submissions are refused, and no earlier operation is unresolved.
     added.grant.refusal = error_;
     recorder_->failed(sequence, added.rank, error_);
     grants.splice(grants.end(), submission);
@@ -102,7 +102,8 @@ void CommunicatorSequence::resolve_oldest(std::uint64_t order, QueuedSubmissions
   drop();
 }
 
-// What the ranks share is counted, and each count that two of them touch costs: the last gets what the operation has.
+// The grant holds reference-counted objects, and a count that several device threads modify is expensive. So the last
+// rank gets the operation's grant by move, not by copy.
 void CommunicatorSequence::resolve(WaitingOperation& operation, QueuedSubmissions& grants) noexcept {
   const FlightRecorder::Time now = FlightRecorder::clock();
   for (QueuedSubmission& submission : operation.arrived) {
@@ -119,7 +120,7 @@ void CommunicatorSequence::resolve(WaitingOperation& operation, QueuedSubmission
   grants.splice(grants.end(), operation.arrived);
 }
 
-// Nothing that users handed in ends here, under the lock: the rank that completed it has just been told, and has it.
+// Destroys no user object under the lock: the grant was moved to the rank that completed the operation.
 void CommunicatorSequence::drop() noexcept {
   for (; resolved_ > 0 && complete(waiting_.front()); --resolved_, ++first_) waiting_.pop_front();
 }

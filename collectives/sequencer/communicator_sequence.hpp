@@ -20,20 +20,20 @@
 
 namespace cox::detail {
 
-/// An operation that waits for ranks or for other operations, or whose refusal not all ranks have asked for yet.
+/// An operation that waits for ranks or for other operations, or that is refused but not yet submitted by all ranks.
 struct WaitingOperation {
-  QueuedSubmissions arrived;  ///< The ranks that arrived and are not resolved, in the order of arrival.
-  std::size_t ranks = 0;      ///< How many arrived.
+  QueuedSubmissions arrived;  ///< Submissions that are not resolved, in the order of arrival.
+  std::size_t ranks = 0;      ///< Number of ranks that have submitted it.
   std::chrono::steady_clock::time_point deadline{};
-  LaunchGrant grant{};        ///< What its ranks are granted. With a refusal: refused.
-  bool is_explained = false;  ///< Whoever waits for it has been told why.
+  LaunchGrant grant{};        ///< The grant for its ranks. If it has a refusal, the operation is refused.
+  bool is_explained = false;  ///< The reason for the wait has been reported (SequencerOptions::explain).
 };
 
-/// The operations of one communicator, resolved one after the other: released or refused. No thread of its own and no
-/// lock: the owner has one. Grants are collected, never called.
+/// The operations of one communicator. They are resolved in order: each is released or refused. Has no thread and no
+/// lock; the owner's lock guards it. Grants are added to a list for the caller; no launch is called here.
 ///
-///     first_        first_ + resolved_      end()
-///     | refused, ranks to come | not resolved | not submitted by anybody
+///     first_                       first_ + resolved_   end()
+///     | refused, ranks are missing | not resolved       | not submitted by any rank
 class CommunicatorSequence {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -42,16 +42,16 @@ class CommunicatorSequence {
                        std::size_t max_ahead, std::shared_ptr<FlightRecorder> recorder);
 
   /// Writes the operation's number and the device into the submission. Throws CollectiveError Validation (no such rank)
-  /// and CallError QueueFull: the rank is too far ahead of the slowest.
+  /// and CallError QueueFull (the rank is too far ahead of the slowest rank).
   void number(QueuedSubmission& submission) const;
-  /// Whether the rank's next request is one that others will have to follow.
+  /// Whether the rank's next submission would be the first one of a new operation.
   [[nodiscard]] bool begins_operation(std::size_t rank) const noexcept { return !ended() && next_[rank] == end(); }
-  /// Why the operation must be refused when this submission, a numbered one, is added: its failure or a mismatch.
-  /// nullptr if for neither.
+  /// Why the operation must be refused if this numbered submission is added: the submission's failure, or a mismatch
+  /// with the other ranks. nullptr if there is neither.
   [[nodiscard]] std::exception_ptr refusal_for(const QueuedSubmission& submission) const;
-  /// Takes the numbered submission out of its list, and refuses its operation if there is a refusal
-  /// and was none before. Resolves the submission at once if all that the rank has submitted is resolved. If it throws
-  /// (std::bad_alloc), nothing has changed.
+  /// Takes the numbered submission out of its list. If `refusal` is set and the operation has none yet, the operation
+  /// is refused. Resolves the submission at once if its operation is already refused, or all new operations are. If it
+  /// throws (std::bad_alloc), nothing has changed.
   void add(QueuedSubmissions& submission, const std::exception_ptr& refusal, Time now, QueuedSubmissions& grants);
 
   /// The oldest operation that is not resolved; nullptr if there is none.
@@ -62,29 +62,29 @@ class CommunicatorSequence {
   [[nodiscard]] bool complete(const WaitingOperation& operation) const noexcept {
     return operation.ranks == next_.size();
   }
-  /// Whether nothing waits for this operation any more: it was released, or it is refused.
+  /// Whether other operations need not wait for this one any more: it was released, or it is refused.
   [[nodiscard]] bool is_resolved(std::uint64_t sequence) const noexcept {
     return sequence < oldest_sequence() || ended();
   }
-  /// Releases the oldest operation as the `order`th of all, or tells its refusal.
+  /// Adds the grants of the oldest operation to `grants`: released as number `order` of all operations, or refused.
   void resolve_oldest(std::uint64_t order, QueuedSubmissions& grants) noexcept;
-  /// Marks what is not resolved from this number on as refused, and everything that will come. The first error stays.
+  /// Refuses all unresolved operations from this number on, and all later submissions. The first error is kept.
   void refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept;
-  /// Moves the deadlines of all that is not resolved.
+  /// Moves the deadlines of all unresolved operations.
   void postpone(Time::duration by) noexcept {
     for (WaitingOperation& operation : waiting_) operation.deadline += by;
   }
-  /// The oldest operation has been explained.
+  /// Records that the reason why the oldest unresolved operation waits has been reported.
   void note_explained() noexcept {
     if (resolved_ < waiting_.size()) waiting_[resolved_].is_explained = true;
   }
-  /// When the oldest operation was first asked for.
+  /// When the first rank submitted the oldest unresolved operation. Precondition: there is one.
   [[nodiscard]] Time oldest_since() const noexcept { return oldest()->deadline - timeout_; }
-  /// Some operation waits for this one.
+  /// Records that some operation waits for this one.
   void note_awaited(std::uint64_t sequence) noexcept { awaited_ = std::max(awaited_, sequence); }
-  /// No operation waits, or did, for one after this.
+  /// The highest number passed to note_awaited(): no operation waits, or has waited, for a later one.
   [[nodiscard]] std::uint64_t awaited() const noexcept { return awaited_; }
-  /// Why everything that comes is refused; nullptr if it is not.
+  /// Why all later submissions are refused; nullptr if they are not.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
 
   [[nodiscard]] CommunicatorNumber number() const noexcept { return number_; }
@@ -92,17 +92,17 @@ class CommunicatorSequence {
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& recorder() const noexcept { return recorder_; }
-  /// Whether everything is refused that the rank submits from now on. Not yet where others wait for it in an operation
-  /// from before error().
+  /// Whether all later submissions of the rank are refused. False while the rank still has to submit an operation that
+  /// precedes error(): the other ranks wait for it there.
   [[nodiscard]] bool refuses_all_of(std::size_t rank) const noexcept {
     const WaitingOperation* const its_next = waiting(next_[rank]);
     return error_ && (its_next == nullptr || its_next->grant.refusal);
   }
-  /// The rank's next operation.
+  /// The number of the rank's next operation.
   [[nodiscard]] std::uint64_t next(std::size_t rank) const noexcept { return next_[rank]; }
   /// "its last there was operation 3, all_reduce ...".
   [[nodiscard]] std::string last_of(std::size_t rank) const;
-  /// "operation 3 of communicator 1 {...}, all_reduce ...", with the request of the rank that came first.
+  /// "operation 3 of communicator 1 {...}, all_reduce ...", with the request of the rank that submitted it first.
   [[nodiscard]] std::string describe(std::uint64_t sequence) const;
 
  private:
@@ -120,9 +120,9 @@ class CommunicatorSequence {
   const std::shared_ptr<FlightRecorder> recorder_;
   std::deque<WaitingOperation> waiting_;
   std::uint64_t first_ = 1;             // the sequence number of waiting_.front()
-  std::size_t resolved_ = 0;            // of waiting_, in front
-  std::vector<std::uint64_t> next_;     // of each rank
-  std::vector<OperationSummary> last_;  // of each rank
+  std::size_t resolved_ = 0;            // number of resolved operations at the front of waiting_
+  std::vector<std::uint64_t> next_;     // by rank: the number of its next operation
+  std::vector<OperationSummary> last_;  // by rank: its last submission
   std::uint64_t awaited_ = 0;
   std::exception_ptr error_;
 };

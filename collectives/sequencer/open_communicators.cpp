@@ -6,7 +6,7 @@
 namespace cox::detail {
 
 void OpenCommunicators::insert(std::unique_ptr<CommunicatorSequence> communicator) {
-  held_.reserve(communicators_.size() + 1);  // No allocation later on, when submissions are accepted.
+  held_.reserve(communicators_.size() + 1);  // so that accepting a submission does not allocate
   const CommunicatorNumber number = communicator->number();
   communicators_.emplace(number, std::move(communicator));
 }
@@ -47,7 +47,7 @@ void OpenCommunicators::record_dependencies(const QueuedSubmission& submission) 
 
 void OpenCommunicators::resolve_ready(CommunicatorSequence& changed, QueuedSubmissions& grants) noexcept {
   resolve_ready_on(changed, grants);
-  // Answers on one can let others go, which lets further ones go: until nothing moves.
+  // Resolving operations of one communicator can release held operations of others. Repeat until none can be released.
   const auto free = [this](const CommunicatorSequence* held) { return !hold(*held->oldest()); };
   for (auto next = std::ranges::find_if(held_, free); next != held_.end(); next = std::ranges::find_if(held_, free))
     resolve_ready_on(**next, grants);
@@ -74,7 +74,7 @@ std::optional<CollectiveId> OpenCommunicators::overdue(Time now) const noexcept 
   for (const auto& [number, communicator] : communicators_) {
     if (!is_overdue(communicator.get())) continue;
     const CommunicatorSequence* first = communicator.get();
-    while (const auto held = hold(*first->oldest())) {  // Ends: rings are refused.
+    while (const auto held = hold(*first->oldest())) {  // terminates: wait cycles are refused
       const CommunicatorSequence* waited_for = find(held->dependency.communicator);
       if (!is_overdue(waited_for)) break;
       first = waited_for;

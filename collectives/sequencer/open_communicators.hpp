@@ -16,55 +16,58 @@
 
 namespace cox::detail {
 
-/// All communicators of a sequencer, whose operations may wait for each other. No lock: whoever owns it has one.
+/// All open communicators of a sequencer. Their operations may wait for each other. Has no lock; the owner's lock
+/// guards it.
 class OpenCommunicators {
  public:
   using Time = CommunicatorSequence::Time;
 
-  /// Who holds an operation back, and by what.
+  /// Why an operation is held back: the submission that has an unresolved dependency, and that dependency.
   struct Hold {
     const QueuedSubmission* submission;
     CollectiveId dependency;
   };
 
   void insert(std::unique_ptr<CommunicatorSequence> communicator);
-  /// nullptr if there is no such, or no longer.
+  /// nullptr if there is no such communicator, or it was closed.
   [[nodiscard]] CommunicatorSequence* find(CommunicatorNumber number) const noexcept;
-  /// Any of those that are open; nullptr if none is.
+  /// Any open communicator; nullptr if there is none.
   [[nodiscard]] const CommunicatorSequence* any_open() const noexcept;
   [[nodiscard]] std::vector<CommunicatorNumber> find_with_device(DeviceId device) const;
 
-  /// Whether nothing needs to wait for the operation any more. True also where the communicator is closed or unknown.
+  /// Whether other operations need not wait for this one any more. True also if its communicator is closed or unknown.
   [[nodiscard]] bool is_resolved(const CollectiveId& dependency) const noexcept;
-  /// The first unresolved dependency of an operation that is not resolved.
+  /// The first unresolved dependency of an unresolved operation; nothing if there is none.
   [[nodiscard]] std::optional<Hold> hold(const WaitingOperation& operation) const noexcept;
 
-  /// Remembers what the submission waits for. To be called for all that are added.
+  /// Records the operations that the submission waits for. Must be called for each submission that is added.
   void record_dependencies(const QueuedSubmission& submission) noexcept;
-  /// Resolves what can be resolved after a change of the communicator, on it and on others.
+  /// After a change of the communicator: resolves all operations that can be resolved, on it and on other
+  /// communicators.
   void resolve_ready(CommunicatorSequence& changed, QueuedSubmissions& grants) noexcept;
-  /// Takes one out that refuses everything, and is settled.
+  /// Removes a communicator. Precondition: it refuses everything, and all its operations are resolved.
   [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number) noexcept;
 
-  /// An oldest operation whose deadline has come, and that waits for none whose deadline has come too: the refusal of
-  /// that one may let this one go.
+  /// Returns an oldest operation whose deadline has passed and that waits for no other such operation. (If it waited
+  /// for one, the refusal of that one could release it.)
   [[nodiscard]] std::optional<CollectiveId> overdue(Time now) const noexcept;
   [[nodiscard]] std::optional<Time> next_deadline() const noexcept;
-  /// Calls `visit(communicator)` for each that has an operation which is not resolved.
+  /// Calls `visit(communicator)` for each communicator that has an unresolved operation.
   template <class Visit>
   void for_each_waiting(Visit&& visit) {
     for (const auto& [number, communicator] : communicators_)
       if (communicator->oldest() != nullptr) visit(*communicator);
   }
-  /// Moves all deadlines that are set.
+  /// Moves the deadlines of all unresolved operations.
   void postpone(Time::duration by) noexcept;
 
  private:
   void resolve_ready_on(CommunicatorSequence& communicator, QueuedSubmissions& grants) noexcept;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
-  std::vector<CommunicatorSequence*> held_;  // whose oldest operation has all its ranks, but must wait; room for all
-  std::uint64_t order_ = 0;                  // operations released
+  // Communicators whose oldest operation has all its ranks, but waits for others. insert() reserves room for all.
+  std::vector<CommunicatorSequence*> held_;
+  std::uint64_t order_ = 0;  // number of operations released
 };
 
 }  // namespace cox::detail

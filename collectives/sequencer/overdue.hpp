@@ -11,16 +11,16 @@
 
 namespace cox::detail {
 
-/// What devices are doing, as the error says it.
+/// By device: the text of the error that describes what its device thread is doing.
 using Activities = std::map<DeviceId, std::string>;
 
-/// Of those that are missing, by asking `device_activity`, which is the user's code and may be empty. Less than that is
-/// known where there is no memory for it.
+/// The activities of the missing devices. Calls `device_activity`, which is user code and may be empty. If memory runs
+/// out, the result is incomplete.
 [[nodiscard]] Activities activities_of(const StalledOperation& stall,
                                        const std::function<std::string(DeviceId)>& device_activity) noexcept;
 
-/// What the oldest operation of the communicator, which has one, is refused with when its time is up. Names who is
-/// missing.
+/// The error with which the communicator's oldest operation is refused after its deadline. Names the missing ranks.
+/// Precondition: the communicator has an unresolved operation.
 [[nodiscard]] CollectiveError overdue_error(const OpenCommunicators& communicators,
                                             const CommunicatorSequence& communicator, const Activities& activities);
 

@@ -12,18 +12,18 @@
 
 namespace cox::detail {
 
-/// What a rank submitted for an operation, and what it is granted.
+/// A rank's submission for an operation, and its grant.
 struct QueuedSubmission {
   CommunicatorNumber communicator;
   std::size_t rank;
-  std::string why = {};  ///< The text of what it failed for.
+  std::string why = {};  ///< Text of the submission's failure; empty if it has none.
   CollectiveSubmission submitted = {};
   LaunchGrant grant = {};
   DeviceId device = {};
 };
 
-/// An submission is allocated once, before it is accepted. From then on it goes from list to list by splicing, which
-/// cannot fail: so it cannot be lost.
+/// A submission is allocated once, before it is accepted. After that it is only spliced from list to list, which cannot
+/// fail, so no accepted submission is lost.
 using QueuedSubmissions = std::list<QueuedSubmission, RecyclingAllocator<QueuedSubmission>>;
 
 }  // namespace cox::detail

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::chrono::seconds recheck_interval_when_frozen{1};
 
-// Where there is no memory for the error, std::bad_alloc is it: the ranks must be answered all the same.
+// Returns std::bad_alloc if there is no memory for the error, because the ranks must be refused in any case.
 template <class Make>
 std::exception_ptr error(const Make& make) noexcept {
   try {
@@ -97,7 +97,7 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
 
 Sequencer::Accepted Sequencer::submit(CommunicatorNumber communicator, std::size_t rank,
                                       std::span<CollectiveSubmission> submissions) {
-  QueuedSubmissions unaccepted;  // What is left of it goes with no lock held.
+  QueuedSubmissions unaccepted;  // its remaining elements are destroyed with no lock held
   for (const CollectiveSubmission& given : submissions) {
     if (given.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
     unaccepted.push_back({.communicator = communicator,
@@ -111,7 +111,7 @@ Sequencer::Accepted Sequencer::submit(CommunicatorNumber communicator, std::size
         accept(among, unaccepted, given, grants);
       } catch (...) {
         if (accepted.count == 0) throw;
-        break;  // who comes again with it is told
+        break;  // the caller gets the error when it submits the rest again
       }
       if (accepted.count++ == 0) accepted.first = among.next(rank) - 1;
     }
@@ -153,7 +153,7 @@ std::exception_ptr Sequencer::refusal_for(const CommunicatorSequence& among, con
       CollectiveError(Kind::WouldDeadlock, *ring, submission.submitted.requests.front().caller.site));
 }
 
-// Under the lock, for all devices at once: this is what makes it one order.
+// Under the lock, for all devices at once: this makes the order of operations the same on all devices.
 void Sequencer::enqueue(QueuedSubmissions& grants) noexcept {
   while (!grants.empty()) {
     LaunchQueue& queue = queues_.find(grants.front().device)->second;
@@ -162,7 +162,7 @@ void Sequencer::enqueue(QueuedSubmissions& grants) noexcept {
   }
 }
 
-// Under the lock, which is not held during the calls.
+// Called with the lock held. Releases it during the calls of launches and of notify.
 void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept {
   while (!filled_.empty()) {
     std::list<LaunchQueue*> ticket;
@@ -186,7 +186,7 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
   }
 }
 
-// Those at the front that any thread may call.
+// Takes the grants at the front of the queue that any thread may call.
 Sequencer::QueuedSubmissions Sequencer::take_for_any_thread(LaunchQueue& queue) noexcept {
   QueuedSubmissions grants;
   const auto is_for_launch_thread = [&](const QueuedSubmission& submission) {
@@ -219,7 +219,7 @@ void Sequencer::set_launch_thread(DeviceId device, std::function<void()> notify)
   if (notify) shared = std::make_shared<const std::function<void()>>(std::move(notify));
   std::unique_lock lock(mutex_);
   LaunchQueue& queue = queues_.try_emplace(device).first->second;
-  queue.notify.swap(shared);  // the one before goes with no lock held
+  queue.notify.swap(shared);  // the former function is destroyed with no lock held
   if (queue.notify == nullptr && std::exchange(queue.notified, false) && !queue.grants.empty())
     filled_.splice(filled_.end(), queue.list_node);
   drain_queues(lock);
@@ -265,13 +265,13 @@ std::vector<CommunicatorNumber> Sequencer::communicators_with(DeviceId device) c
 
 void Sequencer::close(CommunicatorNumber communicator) {
   const std::exception_ptr cause = error([&] { return closed(communicator); });
-  std::unique_ptr<CommunicatorSequence> extracted;  // Goes with no lock held.
+  std::unique_ptr<CommunicatorSequence> extracted;  // destroyed with no lock held
   change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
     refuse_all(among, aborted(among, cause));
     communicators_->resolve_ready(among, grants);
     extracted = communicators_->extract(communicator);
   });
-  watchdog_.recheck();  // there may be nothing left to wait for
+  watchdog_.recheck();  // ends the watchdog thread if no deadline is left
 }
 
 std::exception_ptr Sequencer::broken(CommunicatorNumber communicator) const {
@@ -300,8 +300,8 @@ void Sequencer::thaw() noexcept {
   watchdog_.recheck();
 }
 
-// Where looks are frequent, the watchdog's thread stays as long as operations come: to start one takes longer than an
-// operation.
+// With explain_after, checks are frequent. The watchdog thread then stays as long as new operations begin, because
+// starting a thread takes longer than an operation.
 std::optional<Sequencer::Time> Sequencer::look(Time now) {
   const std::optional<Time> next = expire(now);
   if (next || options_.explain_after.count() == 0) return next;
@@ -312,13 +312,13 @@ std::optional<Sequencer::Time> Sequencer::look(Time now) {
 std::optional<Sequencer::Time> Sequencer::expire(Time now) {
   {
     const std::lock_guard lock(mutex_);
-    if (frozen_ != 0) return now + recheck_interval_when_frozen;  // thaw() rechecks sooner
+    if (frozen_ != 0) return now + recheck_interval_when_frozen;  // thaw() triggers an earlier check
   }
   const auto overdue = [&] {
     const std::lock_guard lock(mutex_);
     return communicators_->overdue(now);
   };
-  // Not the same one for ever: it is timed out, or it is answered meanwhile.
+  // Terminates: time_out() resolves the operation, unless another thread has resolved it since.
   while (const std::optional<CollectiveId> next = overdue()) time_out(*next);
   const std::optional<Time> explanation = explain_waits(now);
   const std::lock_guard lock(mutex_);
@@ -327,7 +327,7 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
   return next;
 }
 
-// Returns when to look again; nothing: there is nothing to explain.
+// Returns when to check again; nothing if there is nothing to explain.
 std::optional<Sequencer::Time> Sequencer::explain_waits(Time now) noexcept {
   if (options_.explain_after.count() == 0) return std::nullopt;
   try {
@@ -336,7 +336,7 @@ std::optional<Sequencer::Time> Sequencer::explain_waits(Time now) noexcept {
     const std::optional<Time> next = find_unexplained(now, awaited, texts);
     for (const std::string& text : texts) options_.explain(text);
     return next;
-  } catch (...) {  // no memory to say it: the next look tries again
+  } catch (...) {  // no memory for the text: the next check tries again
     return now + options_.explain_after / 4;
   }
 }
@@ -368,7 +368,7 @@ std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::span<c
 }
 
 void Sequencer::time_out(const CollectiveId& overdue) {
-  // The user's code: with no lock held, so all may have changed after it.
+  // User code, called with no lock held. So the operation may have been resolved when it returns.
   const auto activities = detail::activities_of(stall(overdue.communicator), options_.device_activity);
   change(overdue.communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
     if (among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
@@ -377,7 +377,7 @@ void Sequencer::time_out(const CollectiveId& overdue) {
   });
 }
 
-// Nothing where there is no memory for it.
+// Empty if there is no memory for it, or no operation is stalled any more.
 detail::StalledOperation Sequencer::stall(CommunicatorNumber communicator) const noexcept {
   try {
     const std::lock_guard lock(mutex_);

@@ -25,7 +25,7 @@ StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
   const bool held = among->complete(*among->oldest());
   stall.text += held ? ", had all its ranks but was held back for " : ", did not have all its ranks after ";
   stall.text += fmt::format("{} ms", waited.count());
-  // Ends: operations that wait for each other in a ring are refused.
+  // Terminates: wait cycles are refused.
   while (among->oldest() != nullptr && among->complete(*among->oldest())) {
     const auto hold = communicators.hold(*among->oldest());
     if (!hold) break;

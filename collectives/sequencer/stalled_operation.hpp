@@ -9,17 +9,17 @@
 
 namespace cox::detail {
 
-/// Why the oldest operation of a communicator is not resolved.
+/// Why the oldest unresolved operation of a communicator is not resolved.
 struct StalledOperation {
   struct Missing {
     DeviceId device;
-    std::string last;  ///< What it submitted last on the communicator that waits for it.
+    std::string last;  ///< Its last submission on the communicator that waits for it, as text.
   };
-  std::string text;              ///< What waits, for what, and that for what.
-  std::vector<Missing> missing;  ///< What it is in the end: ranks that have not submitted it.
+  std::string text;              ///< The operation, and the chain of operations that it waits for.
+  std::vector<Missing> missing;  ///< The ranks that have not submitted the last operation of this chain.
 };
 
-/// The communicator has such an operation, which has waited for so long.
+/// Precondition: the communicator has an unresolved operation. `waited` is how long it has waited, for the text.
 [[nodiscard]] StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
                                                       const CommunicatorSequence& communicator,
                                                       std::chrono::milliseconds waited);

@@ -11,7 +11,7 @@
 namespace cox::detail {
 namespace {
 
-/// Goes from operation to operation along what they wait for, those that are nearest first.
+/// Breadth-first search over the operations that an operation waits for.
 class RingSearch {
  public:
   RingSearch(const OpenCommunicators& communicators, const QueuedSubmission& closing)
@@ -29,7 +29,9 @@ class RingSearch {
   }
 
  private:
-  // Spares the search where ranks run ahead, and where the others wait for the same.
+  // False if the submission cannot close a cycle, which saves the search: no operation waits for this one or a later
+  // one of its communicator, or the operation is refused, or it already waits for everything that the submission
+  // depends on.
   [[nodiscard]] bool may_close() const {
     const auto& after = closing_.submitted.dependencies;
     const CommunicatorSequence& among = communicator_of(closing_);
@@ -52,7 +54,7 @@ class RingSearch {
     return dependency.communicator == closing_.communicator && dependency.sequence >= closing_.grant.sequence;
   }
 
-  /// `waits` waits for this, and the operation that the step `before` leads to waits for `waits`.
+  /// `waits` waits for `dependency`. `waits` belongs to an operation that the step with index `before` leads to.
   struct Step {
     const QueuedSubmission* waits;
     CollectiveId dependency;
@@ -64,7 +66,7 @@ class RingSearch {
       if (!communicators_.is_resolved(dependency)) steps_.push_back({&waits, dependency, before});
   }
 
-  // It waits for the ones before it too.
+  // Follows the dependency's operation and the earlier ones of its communicator, since it waits for these too.
   void look_through(const CollectiveId& dependency, std::size_t place) {
     const CommunicatorSequence& among = *communicators_.find(dependency.communicator);
     std::uint64_t& seen = seen_[dependency.communicator];
@@ -104,7 +106,7 @@ class RingSearch {
   const OpenCommunicators& communicators_;
   const QueuedSubmission& closing_;
   std::vector<Step> steps_;
-  std::map<CommunicatorNumber, std::uint64_t> seen_;  // how far each one was looked through
+  std::map<CommunicatorNumber, std::uint64_t> seen_;  // by communicator: operations up to this number were followed
 };
 
 }  // namespace

@@ -8,9 +8,9 @@
 
 namespace cox::detail {
 
-/// Whether operations would wait for each other in a ring if this submission, a numbered one, was added: each for one
-/// that a rank of it depends on, or for one before it on its communicator. The text names them in order; nothing if
-/// not.
+/// Whether operations would wait for each other in a cycle if this numbered submission was added. An operation waits
+/// for the dependencies of its ranks' submissions, and for the earlier operations of its communicator. Returns a text
+/// that names the operations of the cycle in order; nothing if there is no cycle.
 [[nodiscard]] std::optional<std::string> find_wait_cycle(const OpenCommunicators& communicators,
                                                          const QueuedSubmission& closing);
 

@@ -4,10 +4,10 @@
 
 namespace cox {
 
-/// Names a communicator that was opened. Never used again for another.
+/// Identifies a communicator that was opened. Never reused for another one.
 enum class CommunicatorNumber : std::uint64_t {};
 
-/// Names an operation of a communicator, for all its ranks. Never used again for another.
+/// Identifies an operation of a communicator, for all its ranks. Never reused for another one.
 struct CollectiveId {
   CommunicatorNumber communicator;
   std::uint64_t sequence;  ///< a rank's n-th operation, from 1

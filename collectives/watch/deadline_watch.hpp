@@ -10,11 +10,11 @@
 
 namespace cox::detail {
 
-/// Looks after the deadlines of all objects of one kind in the process, by one thread that exists only while there is a
+/// Checks the deadlines of all objects of one type in the process, on one thread that exists only while there is a
 /// deadline. T derives from std::enable_shared_from_this and has `std::optional<Watchdog::Time> check_deadlines(Time
-/// now) noexcept`, which does what is due at `now` and returns its next deadline. Any thread.
+/// now) noexcept`, which handles the deadlines that are due at `now` and returns the next one. Any thread.
 ///
-/// An object need not say when its deadline changes: it is checked whenever one of any object is due.
+/// An object need not report changes of its deadline: all objects are checked whenever the deadline of any one is due.
 template <class T>
 class DeadlineWatch {
  public:
@@ -26,8 +26,9 @@ class DeadlineWatch {
     return watch;
   }
 
-  /// The object is checked, at `deadline` at the latest. Throws std::bad_alloc, std::system_error (no thread); the
-  /// object must be removed in any case. Adding it again moves the deadline forward only.
+  /// From now on the object is checked, the first time at `deadline` at the latest. Throws std::bad_alloc,
+  /// std::system_error (no thread); the object must be removed even then. Adding it again can only make its deadline
+  /// earlier.
   void add(T& object, Time deadline) {
     {
       const std::lock_guard lock(mutex_);
@@ -35,15 +36,15 @@ class DeadlineWatch {
     }
     watchdog_.watch(deadline);
   }
-  /// By the destructor of the object. Does nothing if it is not there.
+  /// The destructor of the object must call this. Does nothing if the object was not added.
   void remove(T& object) noexcept {
     const std::lock_guard lock(mutex_);
     objects_.erase(&object);
   }
-  /// Ends the thread if no object needs it: checks all of them now.
+  /// Checks all objects now, which ends the thread if none has a deadline.
   void recheck() { watchdog_.recheck(); }
 
-  /// Calls `f(object)` for each that is not being destroyed, with no lock held. Allocates nothing.
+  /// Calls `f(object)` for each object that is not being destroyed, with no lock held. Does not allocate.
   template <class F>
   void for_each(F&& f) noexcept {
     T* last = nullptr;
@@ -62,7 +63,7 @@ class DeadlineWatch {
     return next;
   }
 
-  // The one behind `last` in the order of addresses, which may be that of one that is gone.
+  // The next object after address `last`, in the order of addresses. The object at `last` may have been destroyed.
   std::shared_ptr<T> after(T* last) noexcept {
     const std::lock_guard lock(mutex_);
     for (auto next = objects_.upper_bound(last); next != objects_.end(); ++next)

@@ -6,8 +6,9 @@
 
 namespace cox {
 
-/// What the device's thread is doing and how much waits behind it, in words, for whoever waits for the device: "in
-/// task step (train.cpp:31), 12 tasks queued". Any thread; does not block the device thread.
+/// Describes what the device's thread is doing and how many tasks are queued, for the error messages of threads that
+/// wait for the device: "in task step (train.cpp:31), 12 queued behind it". Any thread; does not block the device
+/// thread.
 [[nodiscard]] std::string device_activity(DeviceId device);
 
 }  // namespace cox

@@ -20,7 +20,7 @@ std::string time_or_null(FlightRecorder::Time time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
 }
 
-// PyTorch's way to say "none yet".
+// PyTorch writes -1 for "none yet".
 std::string number_or_none(std::uint64_t sequence) { return sequence == 0 ? "-1" : std::to_string(sequence); }
 
 FlightRecorder::State state_after(const std::exception_ptr& error) {
@@ -119,7 +119,8 @@ void FlightRecorder::failed(std::uint64_t sequence, std::size_t rank, const std:
   entry->error = error;
 }
 
-// The last operations of the communicator: a rank far behind does not bring back what the others have left.
+// The last operations of the communicator. Entries of a slow rank that are older than those that the other ranks keep
+// are left out.
 FlightRecorder::Status FlightRecorder::status() const {
   Status status;
   for (std::size_t rank = 0; rank < devices_.world_size(); ++rank) {

@@ -18,40 +18,41 @@
 
 namespace cox {
 
-/// The last operations of one communicator, per rank: what was asked for, where, how far it came, and when. Any thread;
-/// no call blocks beyond a short lock, which is the rank's own, and none of those that record allocates.
+/// The last operations of one communicator, per rank: the request, its call site, its state, and the times of its state
+/// changes. Any thread. Calls block at most for a short lock, of which each rank has its own. The calls that record do
+/// not allocate.
 class FlightRecorder {
  public:
   using Time = std::chrono::system_clock::time_point;
 
-  /// Scheduled, Started and Completed are PyTorch's. Started: all ranks have arrived, and the device has been given it;
-  /// a GPU may still be busy with what comes before it on its stream.
+  /// Scheduled, Started and Completed are PyTorch's states. Started: all ranks have submitted the operation, and it was
+  /// enqueued on the device. A GPU may still be executing earlier work of its stream.
   enum class State : std::uint8_t { Scheduled, Started, Completed, Failed, TimedOut };
   static constexpr std::array<std::string_view, 5> state_names{"scheduled", "started", "completed", "failed",
                                                                "timed_out"};
 
   [[nodiscard]] static Time clock() { return std::chrono::system_clock::now(); }
 
-  /// Keeps `capacity` operations, at least one. `name` is what the dump calls the communicator.
+  /// Keeps `capacity` operations, at least one. `name` is the communicator's name in the dump.
   FlightRecorder(std::string name, CommunicationId devices, std::size_t capacity, std::chrono::milliseconds timeout);
 
-  /// `rank` asks for operation `sequence`, counted from 1. Of a group the first request and the size are kept.
+  /// `rank` has submitted operation `sequence`, counted from 1. Of a group, the first request and the size are kept.
   void submitted(std::uint64_t sequence, std::size_t rank, const CollectiveRequests& requests,
                  Time now = clock()) noexcept;
-  /// All ranks have arrived: the rank's launch was put into its device's line.
+  /// All ranks have submitted the operation: the rank's launch was put into its device's launch queue.
   void released(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept;
   void started(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept;
   void completed(std::uint64_t sequence, std::size_t rank, Time now = clock()) noexcept {
     completed(std::span(&sequence, 1), rank, now);
   }
   void completed(std::span<const std::uint64_t> sequences, std::size_t rank, Time now = clock()) noexcept;
-  /// TimedOut if `error` is a CollectiveError Timeout, else Failed.
+  /// The state becomes TimedOut if `error` is a CollectiveError Timeout, else Failed.
   void failed(std::uint64_t sequence, std::size_t rank, const std::exception_ptr& error, Time now = clock()) noexcept;
 
-  /// {"version", "pg_config", "pg_status", "entries": [...]}, oldest operation first, in it by rank. Field names are
-  /// those of PyTorch's flight recorder where the meaning is the same. Ours alone: "rank", "device", "stream",
-  /// "group_size", "reduce_operation", "root" (of a send and a receive: the other rank), "time_released_ns", "error".
-  /// Times are nanoseconds since 1970; null where not yet.
+  /// {"version", "pg_config", "pg_status", "entries": [...]}. Entries are sorted by operation, oldest first, then by
+  /// rank. Field names are those of PyTorch's flight recorder where the meaning is the same. Fields that PyTorch does
+  /// not have: "rank", "device", "stream", "group_size", "reduce_operation", "root" (of a send or a receive: the other
+  /// rank), "time_released_ns", "error". Times are nanoseconds since 1970; null if it has not happened yet.
   [[nodiscard]] std::string to_json() const;
 
  private:
@@ -65,12 +66,12 @@ class FlightRecorder {
     Time ended{};
     std::exception_ptr error = nullptr;
   };
-  // Of its own in memory, too: device threads write here all the time.
+  // On cache lines of its own, because device threads write here all the time.
   struct alignas(64) Rank {
     mutable detail::AdaptiveMutex mutex;
-    std::vector<Entry> ring;  // operation n is in place n % size, unless a later one is
-    // When each was released, in the same places, as a count of Time's ticks; 0: it was not. Without the lock: the rank
-    // that completes an operation releases it for all.
+    std::vector<Entry> ring;  // operation n is in slot n % size, until a later one overwrites it
+    // The times of release, in the same slots, as a count of Time's ticks; 0: not released. Not guarded by the lock:
+    // the thread that releases an operation writes the times of all ranks.
     std::vector<std::atomic<Time::rep>> released;
     std::uint64_t last_submitted = 0;  // 0: none
     std::uint64_t last_started = 0;

@@ -31,7 +31,7 @@ struct Watchdog::State {
       while (waits()) changed.wait_until(lock, Time(next));
       if (stopped) break;
       recheck = false;
-      next = Time::max();  // A deadline that is set during a check counts for the next.
+      next = Time::max();  // a deadline that is set during the check is for the next one
       lock.unlock();
       const std::optional<Time> later = check(now());
       lock.lock();
