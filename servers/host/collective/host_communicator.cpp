@@ -9,7 +9,8 @@
 
 namespace cox::detail {
 
-/// Ends of the operations, which may come in any order, and become known in theirs. Any thread.
+/// Publishes the ends of operations on the timeline. Operations may end in any order; their ends are published in the
+/// order of submission. Any thread.
 class HostCommunicator::Ends {
  public:
   Ends(std::shared_ptr<Timeline> timeline, std::uint64_t begin) : timeline_(std::move(timeline)), begin_(begin) {}
@@ -20,11 +21,11 @@ class HostCommunicator::Ends {
   const std::shared_ptr<Timeline> timeline_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::mutex mutex_;
-  std::uint64_t known_ = 0;      // parts; guarded by mutex_
-  std::shared_ptr<Part> ahead_;  // those that ended before earlier ones, in order; guarded by mutex_
+  std::uint64_t known_ = 0;      // parts whose end is published; guarded by mutex_
+  std::shared_ptr<Part> ahead_;  // ended before an earlier part, sorted by index; guarded by mutex_
 };
 
-/// The rank's part in one operation, from when it asks for it to its end.
+/// The rank's part of one operation, from its submission to its end.
 struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::Part> {
   std::shared_ptr<CommunicationGroup> group;
   CommunicatorNumber number{};
@@ -34,20 +35,21 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
   OperationMemory memory;
   std::shared_ptr<HostStream> origin_stream;
   std::uint64_t failure_position = 0;
-  std::shared_ptr<FailureReports> reports;  // of that stream
+  std::shared_ptr<FailureReports> reports;  // of origin_stream
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<Ends> ends;
-  std::shared_ptr<std::exception_ptr> ended;  // the communicator's
-  std::uint64_t index = 0;                    // among its parts, from 1 on
-  // Known when it is its turn.
+  std::shared_ptr<std::exception_ptr> ended;  // of the communicator: see HostCommunicator::ended_
+  std::uint64_t index = 0;                    // number of this part in the communicator, counted from 1
+  // Set when the sequencer grants the launch.
   std::uint64_t sequence = 0;
   std::shared_ptr<HostMeeting> meeting;
   std::exception_ptr refusal;
-  HostEvents waits;  // of one that was refused
-  // When it has ended.
+  HostEvents waits;  // only of a refused operation
+  // Link of the list Ends::ahead_; set after the end.
   std::shared_ptr<Part> next;
 
-  // What follows an operation that was given up is not waited for either: one deadline for all that is under way.
+  // After an aborted operation the following ones are aborted, too, so that one deadline covers all in-flight
+  // operations.
   void arrive() noexcept {
     if (*ended != nullptr) meeting->abort(*ended);
     meeting->arrive(place, memory.refusal(origin_stream->location()));
@@ -56,7 +58,8 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
     recorder->started(sequence, rank);
     meeting->run_shares();
   }
-  // The error comes before the end: who waits for that finds it. Whatever happens, the end comes.
+  // The error is recorded before the end is published, so that a thread that waits for the end finds the error. The end
+  // is published in every case.
   void end() noexcept {
     if (refusal != nullptr) {
       fail(refusal);
@@ -87,21 +90,23 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
     Part& of;
   };
 
-  // Others use its memory behind it, and what used that before has to be over. Not on the communication stream: what it
-  // was to wait for may itself wait for operations that come to stand there later.
+  // Later accesses to the memory wait for this end only, so it must not be published before all earlier accesses have
+  // completed. The communication stream cannot wait for these: they may depend on operations that are queued on that
+  // stream later.
   void complete_after_waits() noexcept {
     while (!waits.empty()) {
       awaited_ = std::move(waits.back());
       waits.pop_back();
       if (awaited_.timeline != nullptr && awaited_.timeline->notify_at(awaited_.value, waiter_))
-        return;  // goes on there
+        return;  // continues in Waiter::reached
     }
     const std::shared_ptr<Part> self = std::move(self_);
     memory.set_failed(refusal, MemoryFailure::Contents::Unchanged);
     note_end();
   }
   void note_end() noexcept {
-    origin_stream->collectives_in_flight.fetch_sub(1, std::memory_order_release);  // pairs with HostStream::idle
+    // Release pairs with the acquire in HostStream::idle.
+    origin_stream->collectives_in_flight.fetch_sub(1, std::memory_order_release);
     ends->add(shared_from_this());
   }
   void end_communicator(const std::exception_ptr& cause) noexcept {
@@ -118,11 +123,11 @@ struct HostCommunicator::Part : std::enable_shared_from_this<HostCommunicator::P
 
   Waiter waiter_{*this};
   HostEvent awaited_;
-  std::shared_ptr<Part> self_;  // while it waits
+  std::shared_ptr<Part> self_;  // set while it waits: keeps the part alive
 };
 
 void HostCommunicator::Ends::add(std::shared_ptr<Part> ended) noexcept {
-  std::uint64_t known = 0;  // operations
+  std::uint64_t known = 0;  // sequence of the last published end
   {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Part>* at = &ahead_;
@@ -172,7 +177,7 @@ StreamPosition HostCommunicator::submit(HostCollective collective, HostStream& s
   return last_position();
 }
 
-// All that needs memory is made here, so that a turn cannot fail: the other ranks would wait.
+// Allocates all memory here, so that the launch cannot fail: the other ranks would wait for this one.
 CollectiveLaunch HostCommunicator::make_launch(HostCollective& collective, HostStream& stream) const {
   const CollectiveRequest& request = collective.requests.front();
   auto part = std::make_shared<Part>();

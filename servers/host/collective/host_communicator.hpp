@@ -19,50 +19,52 @@
 
 namespace cox::detail {
 
-/// What a rank has for an operation, or a group of them, and when it may begin.
+/// Input of one rank to an operation, or to a group of them: requests, memory and dependencies.
 struct HostCollective {
   CollectiveRequests requests;
   std::vector<RankBuffers> buffers;     ///< of each request
-  HostEvents waits;                     ///< what must be done before
-  CollectiveDependencies dependencies;  ///< the collectives among that, and before it
-  OperationMemory memory;               ///< what it reads and writes
+  HostEvents waits;                     ///< work that must complete before the operation starts
+  CollectiveDependencies dependencies;  ///< collectives that `waits` contains or depends on
+  OperationMemory memory;               ///< memory that the operation reads and writes
   std::exception_ptr failure;           ///< why the rank cannot take part
 };
 
-/// The streams of a device that its communicators share: the communication stream, and others that help with large
-/// operations.
+/// The streams that all communicators of a device share: first the communication stream, then streams that help with
+/// large operations.
 using HostStreamList = std::vector<std::shared_ptr<HostStream>>;
 
 /// One rank of a communicator on host devices: what NCCL calls an ncclComm_t. Its operations run on the device's
-/// communication stream, which all communicators of the device share: the sequencer's order is the same on all devices.
+/// communication stream. All communicators of the device share this stream: the sequencer's order is the same on all
+/// devices.
 ///
-///     sequencer's turn -> arrive (after what the rank waits for) -> work (all have arrived) -> end (all shares are
-///     done)
+///     launch granted by the sequencer -> arrive (after all that the rank waits for) -> work (after all ranks have
+///     arrived) -> end (after all shares are done)
 ///
-/// No thread waits in any of them. What is refused or given up has no turn, and still ends only behind what its rank
-/// was to wait for, and behind the operations before it: its memory may be in use until then. What has ended is counted
-/// like the work of a stream, on a slot of its own, so that buffers remember collectives as they do kernels, and
-/// streams wait for them alike.
+/// No thread blocks in any of these steps. A refused operation has no arrive and no work step. Its end still comes only
+/// after all that its rank waits for, and after the ends of earlier operations: its memory may be in use until then.
+/// The ends are counted on a slot, like the work of a stream. So buffers record collectives as they record kernels, and
+/// streams wait for both in the same way.
 class HostCommunicator : public Communicator {
  public:
-  /// The rest as Communicator.
+  /// `slot`: where the ends of the operations are counted. The other parameters and the exceptions are those of
+  /// Communicator.
   HostCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, CommunicationId devices,
                    DeviceId device, HostStreams::TakenSlot slot, std::shared_ptr<const HostStreamList> streams);
 
-  /// Asks for it on behalf of a stream, whose errors get what becomes of it. Returns where its end will be. Device
-  /// thread. Throws as Sequencer::submit, and std::bad_alloc; then nothing was asked for.
+  /// Submits the rank's part on behalf of `stream`; its failures join the errors of that stream. Returns the position
+  /// of its end. Device thread. Throws as Sequencer::submit, and std::bad_alloc; then nothing was submitted.
   StreamPosition submit(HostCollective collective, HostStream& stream);
 
-  /// The operation whose end is at that position.
+  /// The operation that ends at this position.
   [[nodiscard]] CollectiveId operation_at(std::uint64_t position) const noexcept {
     return {number(), position - begin_};
   }
-  /// Where the last operation ends that was asked for.
+  /// The position where the last submitted operation ends.
   [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, last_}; }
-  /// Waits for that end, until `deadline` at the latest. Returns whether it has come.
+  /// Blocks until the last submitted operation has ended, at most until `deadline`. Returns whether it has ended.
   bool wait_until(std::chrono::steady_clock::time_point deadline) { return timeline_->wait_until(last_, deadline); }
   void wait() { timeline_->wait(last_); }
-  /// Nothing is under way, and nothing more will be.
+  /// No operation is in flight, and all future submissions are refused.
   [[nodiscard]] bool is_finished() const { return timeline_->reached(last_) && refuses_all(); }
 
  private:
@@ -76,9 +78,9 @@ class HostCommunicator : public Communicator {
   const std::shared_ptr<const HostStreamList> streams_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
-  std::uint64_t submitted_ = 0;  // the sequencer may count more: those of a communicator that was forgotten
+  std::uint64_t submitted_ = 0;  // the sequencer may have counted more, of an earlier HostCommunicator
   const std::shared_ptr<Ends> ends_;
-  const std::shared_ptr<std::exception_ptr> ended_;  // why an operation was given up; on the communication stream only
+  const std::shared_ptr<std::exception_ptr> ended_;  // why an operation was aborted; communication stream only
 };
 
 }  // namespace cox::detail

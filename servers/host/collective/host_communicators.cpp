@@ -61,7 +61,8 @@ void HostCommunicators::leave(std::uint64_t generation) noexcept {
       if (!communicator->wait_until(deadline)) break;
     for (const auto& group : groups) group->close(cause);
   } catch (...) {
-    // No memory to be polite; but nothing may be under way when the streams go.
+    // Out of memory: skip the grace period. No operation may be in flight when the streams are destroyed, so abort them
+    // all.
     cause = std::current_exception();
     report_task_error({device_, StreamId::current(), cause});
   }
@@ -72,7 +73,7 @@ void HostCommunicators::leave(std::uint64_t generation) noexcept {
   if (!communicators_.empty()) DeadlineWatch<HostMeeting>::of_process().recheck();
 }
 
-// No buffer is ever used on them, so they need no slots that others could name.
+// No access to a buffer is recorded with these streams, so they need no slots.
 const std::shared_ptr<const HostStreamList>& HostCommunicators::communication() {
   if (communication_ == nullptr) {
     HostStreamList streams;

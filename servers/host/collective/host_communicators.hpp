@@ -18,7 +18,7 @@
 
 namespace cox::detail {
 
-/// The ranks that a host device is. Device thread only.
+/// The ranks of a host device in all communicators that it has used. Device thread only.
 class HostCommunicators {
  public:
   HostCommunicators(DeviceId device, HostStreams& streams, HostThreads& threads, std::size_t thread_count) noexcept
@@ -26,17 +26,18 @@ class HostCommunicators {
   HostCommunicators(const HostCommunicators&) = delete;
   HostCommunicators& operator=(const HostCommunicators&) = delete;
 
-  /// The rank that an operation is for: a transfer has other ranks than what all do together. Throws CollectiveError
-  /// Aborted (the group is closed), std::bad_alloc.
+  /// Finds or creates the rank for an operation. The communicator of a transfer has only its two devices; other
+  /// operations use the communicator of all devices of the group. Throws CollectiveError Aborted (the group is closed),
+  /// std::bad_alloc.
   [[nodiscard]] HostCommunicator& find_or_create(const std::shared_ptr<CommunicationGroup>& group,
                                                  const CollectiveRequest& request);
-  /// The operations that are awaited, as the sequencer knows them. Throws std::bad_alloc.
+  /// The operations in `awaited`, as ids of the sequencer. Throws std::bad_alloc.
   [[nodiscard]] CollectiveDependencies dependencies(const CollectiveDependencyTracker& awaited) const;
-  /// Where all that was asked for so far ends. Throws std::bad_alloc.
+  /// The positions where the submitted operations end, without those that have completed. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
-  /// The device submits nothing any more. `generation`: of its server. Blocks until all that it has submitted has
-  /// ended: what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been,
-  /// is known not to come.
+  /// The device submits no more operations. `generation`: of its server. Blocks until all submitted operations have
+  /// ended. An operation with missing ranks waits for them for at most `patience`: a rank whose device is shutting
+  /// down, or was shut down, is known not to arrive.
   void leave(std::uint64_t generation) noexcept;
 
  private:
@@ -49,7 +50,7 @@ class HostCommunicators {
   HostStreams& streams_;
   HostThreads& threads_;
   const std::size_t thread_count_;
-  std::shared_ptr<const HostStreamList> communication_;  // made by the first operation
+  std::shared_ptr<const HostStreamList> communication_;  // created by the first operation
   std::map<CommunicatorNumber, std::unique_ptr<HostCommunicator>> communicators_;
 };
 

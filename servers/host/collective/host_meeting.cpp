@@ -13,7 +13,8 @@
 namespace cox::detail {
 namespace {
 
-// Bytes of each rank that one thread moves sooner than it wakes the others, and that are worth a share of their own.
+// Bytes of each rank: up to most_at_once one thread copies them faster than it wakes the other threads; bytes_of_share
+// are enough for a share of their own.
 constexpr std::size_t most_at_once = std::size_t{16} << 10U;
 constexpr std::size_t bytes_of_share = std::size_t{1} << 20U;
 
@@ -23,7 +24,7 @@ std::size_t bytes_of(const CollectiveRequests& requests) noexcept {
   return bytes;
 }
 
-// One where there is little to do; else so many that no thread has much more to do than another at the end.
+// One share for a small operation. Otherwise so many that all threads finish at about the same time.
 std::size_t shares_of(const CollectiveRequests& requests, std::size_t ranks) noexcept {
   const std::size_t bytes = bytes_of(requests);
   return bytes <= most_at_once ? 1 : ranks * std::clamp<std::size_t>(bytes / bytes_of_share, 1, 8);
@@ -77,7 +78,7 @@ void HostMeeting::arrive(std::size_t place, const std::exception_ptr& refusal) n
     refused = refusal_ != nullptr;
   }
   if (last && refused) {
-    done.advance_to(shares_);  // none will be begun
+    done.advance_to(shares_);  // no share will be started
   } else if (last && shares_ == 1) {
     run_shares();
   }
@@ -86,7 +87,7 @@ void HostMeeting::arrive(std::size_t place, const std::exception_ptr& refusal) n
 
 void HostMeeting::run_shares() noexcept {
   if (failure_ != nullptr || refusal_ != nullptr) return;
-  // Relaxed: shares are given out once each; `arrived` and `done` order the memory.
+  // Relaxed: the counter only assigns each share to one thread; `arrived` and `done` order the memory.
   for (std::size_t share = 0; (share = next_share_.fetch_add(1, std::memory_order_relaxed)) < shares_;) {
     for (std::size_t i = 0; i < requests_.size(); ++i)
       run_share(requests_[i], {&buffers_[i * ranks()], ranks()}, share, shares_);
@@ -116,7 +117,7 @@ void HostMeeting::abort(const std::exception_ptr& why) noexcept {
     failure_ = why;
   }
   arrived.advance_to(ranks());
-  done.advance_to(shares_);  // no share will be begun
+  done.advance_to(shares_);  // no share will be started
 }
 
 std::exception_ptr HostMeeting::rank_failed(std::size_t place, const std::exception_ptr& refusal) const noexcept {
@@ -127,7 +128,7 @@ std::exception_ptr HostMeeting::rank_failed(std::size_t place, const std::except
                                     places_[place].to_string(), describe_cause(refusal)),
                         requests_.front().caller.site, refusal));
   } catch (...) {
-    return std::current_exception();  // no memory to say it
+    return std::current_exception();  // out of memory for the error
   }
 }
 
@@ -137,7 +138,7 @@ std::exception_ptr HostMeeting::overdue() const noexcept {
     return std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::Timeout, overdue_text(), requests_.front().caller.site));
   } catch (...) {
-    return std::current_exception();  // no memory to say it
+    return std::current_exception();  // out of memory for the error
   }
 }
 

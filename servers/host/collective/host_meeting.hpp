@@ -18,23 +18,24 @@
 
 namespace cox::detail {
 
-/// One operation of a communicator, or a group of them, as its ranks come to it: each says that it is there, when all
-/// are there their threads do the work, share by share, and when all shares are done each is done with it. In a
-/// transfer the sender's place is 0 and the receiver's 1; else a rank's place is the rank.
+/// Synchronizes the ranks of one collective operation, or of a group of them. Each rank arrives. When all ranks have
+/// arrived, their threads do the work, share by share. When all shares are done, each rank ends the operation. A place
+/// is a rank's position in the operation: in a transfer 0 for the sender and 1 for the receiver, otherwise the rank.
 ///
-/// All ranks have asked for it, but the work that a rank has to do before may last. From when the first rank came the
-/// others have the communicator's timeout for that (L10); then the meeting is aborted: the ranks that came go on
-/// without it, and so do the others later. As long as nobody has come, nobody waits for anybody, however long that
-/// lasts: operations that are asked for far ahead have all the time that those before them take.
+/// All ranks have submitted the operation, but earlier work on their streams may take long. When the first rank has
+/// arrived, the others have the communicator's timeout to arrive (L10). Then the meeting is aborted, and all ranks
+/// continue without the operation, also those that arrive later. While no rank has arrived, no rank waits and there is
+/// no deadline: operations that are submitted far ahead may wait as long as the operations before them take.
 class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Throws std::bad_alloc, std::system_error (no thread for the deadline).
+  /// Creates a meeting whose deadline is watched. Throws std::bad_alloc, std::system_error (no thread for the
+  /// deadline).
   [[nodiscard]] static std::shared_ptr<HostMeeting> make(CollectiveRequests requests,
                                                          std::vector<DeviceId> devices_in_order,
                                                          std::chrono::milliseconds timeout);
-  /// Nobody looks after its deadline: see make().
+  /// Does not watch the deadline: use make().
   HostMeeting(CollectiveRequests requests, std::vector<DeviceId> devices_in_order, std::chrono::milliseconds timeout);
   HostMeeting(const HostMeeting&) = delete;
   HostMeeting& operator=(const HostMeeting&) = delete;
@@ -42,34 +43,35 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
 
   [[nodiscard]] std::size_t ranks() const noexcept { return places_.size(); }
   [[nodiscard]] std::size_t shares() const noexcept { return shares_; }
-  /// Which operation of its communicator it is. Each rank says so before it arrives.
+  /// Sets the sequence number of the operation in its communicator. Each rank calls it before it arrives.
   void open(std::uint64_t sequence) noexcept;
-  /// The memory that a rank has for each operation. Before its stream arrives.
+  /// Sets the memory of a rank for each request. Call it before the rank arrives.
   void set_buffers(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept;
-  /// The rank's stream has come to it. The first to come sets the deadline. With a `refusal` the rank cannot take part:
-  /// nothing is done, and all ranks get refusal().
+  /// The stream of the rank has reached the operation. The first rank to arrive starts the deadline. With a `refusal`
+  /// the rank cannot take part: no share is executed, and all ranks get refusal().
   void arrive(std::size_t place, const std::exception_ptr& refusal = nullptr) noexcept;
-  /// When all have arrived: does shares until none is left to begin. Any number of threads. Where there is little to do
-  /// the last one to arrive has done all of them.
+  /// After all ranks have arrived: executes shares until none is left to start. Any number of threads. For a small
+  /// operation the last rank to arrive has already executed the only share.
   void run_shares() noexcept;
-  /// Whether more threads than one of each rank are of use.
+  /// Whether it is useful that more than one thread of each rank works on these requests.
   [[nodiscard]] static bool wants_helpers(const CollectiveRequests& requests) noexcept;
-  /// When all shares are done: why they were not.
+  /// Why the operation was aborted; null if it was not. Read it when `done` has reached shares().
   [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
-  /// As that, but the communicator is good: a CollectiveError RankFailed, of the first of those that could not take
-  /// part.
+  /// Like failure(), but the communicator stays usable: a CollectiveError RankFailed for the first place that could not
+  /// take part.
   [[nodiscard]] const std::exception_ptr& refusal() const noexcept { return refusal_; }
 
-  Timeline arrived;  ///< has come to ranks() when all have, or it was aborted
-  Timeline done;     ///< has come to shares() when all shares are done
+  Timeline arrived;  ///< reaches ranks() when all ranks have arrived, or on abort
+  Timeline done;     ///< reaches shares() when all shares are done, or none will be started
 
-  /// When it is aborted, if not all have arrived by then. Always ahead while nobody has come, so that it is asked
-  /// again; Time::max() when nobody is waited for any more.
+  /// When the meeting is aborted if not all ranks have arrived. While no rank has arrived, it is always in the future,
+  /// so that it is checked again. Time::max() when no rank is awaited any more.
   [[nodiscard]] Time deadline() const;
-  /// If the deadline has come by `now`: as abort(), with a CollectiveError Timeout that names who did not arrive.
-  /// Returns the deadline from here on. See DeadlineWatch.
+  /// If the deadline is `now` or earlier: aborts with a CollectiveError Timeout that names the ranks that did not
+  /// arrive. Returns the next deadline. See DeadlineWatch.
   std::optional<Time> check_deadlines(Time now) noexcept;
-  /// Ends it with that failure, for all ranks. Does nothing if all have arrived, or it was aborted before.
+  /// Ends the operation with that failure on all ranks. Does nothing if all ranks have arrived, or if it was aborted
+  /// before.
   void abort(const std::exception_ptr& why) noexcept;
 
  private:
@@ -82,15 +84,15 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   const std::chrono::milliseconds timeout_;
   const std::size_t shares_;
   std::atomic<std::size_t> next_share_{0};
-  std::vector<RankBuffers> buffers_;  // of all places for the first operation, then for the second
+  std::vector<RankBuffers> buffers_;  // all places of the first request, then of the second, ...
   mutable std::mutex mutex_;
-  Time deadline_;  // once somebody has come; guarded by mutex_, as all below
+  Time deadline_;  // set when the first rank arrives; guarded by mutex_, like all members below
   std::uint64_t sequence_ = 0;
   std::vector<bool> has_arrived_;
   std::size_t missing_;
-  std::exception_ptr failure_;     // written before `arrived` has come to ranks(), read after
-  std::exception_ptr refusal_;     // as failure_
-  std::size_t refused_place_ = 0;  // whose that is
+  std::exception_ptr failure_;     // written before `arrived` reaches ranks(), read after
+  std::exception_ptr refusal_;     // like failure_
+  std::size_t refused_place_ = 0;  // the place that refusal_ comes from
 };
 
 }  // namespace cox::detail

@@ -11,14 +11,16 @@
 
 namespace cox {
 
-/// A kernel of the host server: a callable that is run once for each cube, one cube after the other, on a thread of the
-/// device. Cheap to copy; copies share the callable, so launches on different streams may call it at the same time.
-/// What it throws fails the launch with LaunchError KernelFailed.
+/// A kernel of the host server: a callable that runs once for each cube, one cube after the other, on a thread of the
+/// device. Copying is inexpensive: copies share the callable, so launches on different streams may call it at the same
+/// time. An exception from it fails the launch: a LaunchError keeps its kind, any other exception becomes LaunchError
+/// KernelFailed.
 class HostKernel {
  public:
   using Function = std::function<void(const KernelContext&)>;
 
-  /// `buffers`: how many the kernel takes. An empty function is found out at launch (LaunchError NullFunction).
+  /// `buffers`: the number of buffers that the kernel takes. An empty function is detected at launch (LaunchError
+  /// NullFunction).
   HostKernel(std::string name, CubeDim cube_dim, std::size_t buffers, Function function)
       : definition_(detail::BiasedSharedPtr<Definition>::make(
             Definition{std::move(name), cube_dim, buffers, std::move(function)})) {}

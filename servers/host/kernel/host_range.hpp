@@ -4,7 +4,7 @@
 
 namespace cox::detail {
 
-/// A window of host device memory that stream work may touch once its use is noted (L11).
+/// A window of host device memory that stream work may access after the access has been recorded (L11).
 struct HostRange {
   std::byte* data = nullptr;
   std::size_t size = 0;  ///< bytes

@@ -15,7 +15,7 @@
 
 namespace cox {
 
-/// What a host kernel sees of one cube. Valid during the call only.
+/// One cube of a launch, with its buffers and scalars, as a host kernel receives it. Valid only during the call.
 class KernelContext {
  public:
   struct Buffer {
@@ -28,17 +28,18 @@ class KernelContext {
                 std::span<const std::uint64_t> words, ExecutionMode mode) noexcept
       : dim_(dim), count_(count), buffers_(buffers), words_(words), mode_(mode) {}
 
-  /// This cube's place among the cubes.
+  /// The index of this cube in the grid.
   [[nodiscard]] const std::array<std::uint32_t, 3>& cube_index() const noexcept { return index_; }
-  /// This cube's number, x running fastest.
+  /// The number of this cube; x varies fastest.
   [[nodiscard]] std::uint64_t linear_cube_index() const noexcept {
     return index_[0] + std::uint64_t{count_.x} * (index_[1] + std::uint64_t{count_.y} * index_[2]);
   }
   [[nodiscard]] const CubeCount::Static& cube_count() const noexcept { return count_; }
   [[nodiscard]] const CubeDim& cube_dim() const noexcept { return dim_; }
-  /// The number of this cube's first unit among all units; its units are this and the following unit_count() - 1.
+  /// The number of this cube's first unit among the units of all cubes. The cube has this unit and the following
+  /// unit_count() - 1.
   [[nodiscard]] std::uint64_t first_unit() const noexcept { return linear_cube_index() * dim_.unit_count(); }
-  /// Calls f(unit) with the number, among all units, of each unit of this cube.
+  /// Calls f(unit) for each unit of this cube, with its number among the units of all cubes.
   template <class F>
   void for_each_unit(F&& f) const {
     const std::uint64_t first = first_unit();
@@ -47,9 +48,9 @@ class KernelContext {
   }
 
   [[nodiscard]] std::size_t buffer_count() const noexcept { return buffers_.size(); }
-  /// Buffer `i` as elements of T, to read and write; const T to read. Throws LaunchError ArgumentCount if there is no
-  /// such buffer, ArgumentType if its bytes are no whole number of aligned T, or if it was given to be read and T is
-  /// not const.
+  /// Buffer `i` as elements of T: to read and write, or only to read if T is const. Throws LaunchError ArgumentCount if
+  /// there is no such buffer, ArgumentType if the buffer is not a whole number of aligned T, or if it was passed as
+  /// read-only and T is not const.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   [[nodiscard]] BufferView<T> buffer(std::size_t i) const {
@@ -58,7 +59,7 @@ class KernelContext {
   }
 
   [[nodiscard]] std::size_t scalar_count() const noexcept { return words_.size(); }
-  /// Scalar `i`, as it was given to KernelArguments::with_scalar<T>. Throws LaunchError ArgumentCount if there is none.
+  /// Scalar `i`, as passed to KernelArguments::with_scalar<T>. Throws LaunchError ArgumentCount if there is none.
   template <class T>
     requires(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t))
   [[nodiscard]] T scalar(std::size_t i) const {
@@ -69,7 +70,7 @@ class KernelContext {
   /// All words of the metadata.
   [[nodiscard]] std::span<const std::uint64_t> words() const noexcept { return words_; }
 
-  /// For the server, between cubes.
+  /// Called by the server between cubes.
   void set_cube_index(const std::array<std::uint32_t, 3>& index) noexcept { index_ = index; }
 
  private:

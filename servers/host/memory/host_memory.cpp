@@ -6,7 +6,7 @@
 namespace cox::detail {
 namespace {
 
-// Eight times the memory; where the memory itself is beyond all bounds, no more than that.
+// Bytes: eight times the capacity, but not more than `plenty` or the capacity itself, whichever is larger.
 std::size_t address_space_of(std::size_t capacity) noexcept {
   constexpr std::size_t plenty = std::size_t{1} << 44U;
   return capacity < plenty / 8 ? 8 * capacity : std::max(capacity, plenty);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <new>
 
-// Compilers come without it where their sanitizers are not installed.
+// The header is missing where the sanitizers of the compiler are not installed.
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
 #else
@@ -24,7 +24,8 @@ constexpr MemoryAddress aligned_up(MemoryAddress address, std::size_t step) noex
   return (address + step - 1) / step * step;
 }
 
-// Where the system refuses, what was there stays visible, which harms nobody: these addresses are not handed out.
+// Replaces the mapping by reserved, inaccessible addresses. If mmap fails, the old memory stays accessible. This is
+// harmless: these addresses are not given out.
 void leave_bare(MemoryAddress address, std::size_t bytes) noexcept {
   [[maybe_unused]] void* const found =
       mmap(pointer(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -39,8 +40,8 @@ HostStorage::~HostStorage() {
 MemoryAddress HostStorage::reserve(std::size_t bytes) {
   if (file_ < 0) file_ = memfd_create("cox-host-memory", MFD_CLOEXEC);
   if (file_ < 0) throw std::bad_alloc();
-  if (users_.empty()) users_.push_back(0);  // piece 0 is none
-  // The system aligns to pages: take more, and give back what is not aligned to the granularity.
+  if (users_.empty()) users_.push_back(0);  // piece 0 means none
+  // mmap aligns to pages only: reserve more, and unmap what lies before and after the aligned range.
   const std::size_t taken = bytes + granularity_;
   if (taken < bytes) throw std::bad_alloc();
   void* const found = mmap(nullptr, taken, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -78,7 +79,7 @@ bool HostStorage::alias(MemoryAddress from, MemoryAddress to, std::size_t bytes)
 }
 
 void HostStorage::unmap(MemoryAddress address, std::size_t bytes) noexcept {
-  ASAN_UNPOISON_MEMORY_REGION(pointer(address), bytes);  // the addresses may be given to somebody else
+  ASAN_UNPOISON_MEMORY_REGION(pointer(address), bytes);  // the process may map other memory at these addresses
   leave_bare(address, bytes);
   const std::size_t first = index_of(address);
   for (std::size_t i = first; i < first + bytes / granularity_; ++i) {
@@ -122,14 +123,14 @@ std::vector<HostStorage::Piece> HostStorage::allocate_pieces(std::size_t count) 
   pieces.reserve(count);
   const std::size_t fresh = count - std::min(count, free_.size());
   const std::size_t all = users_.size() + fresh;
-  free_.reserve(all);  // giving back never fails
+  free_.reserve(all);  // so that release_piece never allocates
   if (fresh != 0 && ftruncate(file_, static_cast<off_t>(all * granularity_)) != 0) throw std::bad_alloc();
   users_.reserve(all);
   while (pieces.size() < count - fresh) {
     pieces.push_back(free_.back());
     free_.pop_back();
   }
-  std::ranges::sort(pieces);  // the fewest calls to map them
+  std::ranges::sort(pieces);  // adjacent pieces need only one call of mmap
   while (pieces.size() < count) {
     pieces.push_back(static_cast<Piece>(users_.size()));
     users_.push_back(0);

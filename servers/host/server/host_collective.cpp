@@ -10,7 +10,7 @@
 namespace cox::detail {
 namespace {
 
-/// The source and destination are one memory, of which the result is made in place.
+/// Whether source and destination are the same memory, so that the result replaces the input.
 bool is_in_place(const CollectiveCall& call) noexcept {
   return call.source.memory && call.destination.memory && call.source.memory == call.destination.memory;
 }
@@ -27,14 +27,14 @@ RankBuffers resolve(const HostDevice& device, const CollectiveCall& call, const 
   return buffers;
 }
 
-/// What a rank that does not take part would have written, as far as it is memory of the device.
+/// The memory of the device that a rank which cannot take part should have written.
 BufferUses destinations(const HostDevice& device, const CollectiveCallList& calls, const Caller& caller) {
   BufferUses uses;
   for (const CollectiveCall& call : calls) {
     try {
       if (call.destination.memory && !is_of_nothing(call))
         static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
-    } catch (const Error&) {  // nor would it have written this one
+    } catch (const Error&) {  // this destination is no memory of the device
     }
   }
   return uses;
@@ -46,7 +46,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
   HostCollective collective;
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
-  BufferUses moved;  // of these: whose bytes are read or written
+  BufferUses moved;  // those of `uses` whose bytes are read or written
   try {
     for (const CollectiveCall& call : calls) {
       const std::size_t before = uses.size();
@@ -54,7 +54,7 @@ void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCal
       for (std::size_t i = before; i < uses.size() && !is_of_nothing(call); ++i) moved.push_back(uses[i]);
     }
   } catch (...) {
-    // The rank comes all the same, to say so: the others must not wait for it.
+    // Submit the failure: otherwise the other ranks would wait for this one.
     collective.failure = std::current_exception();
     uses = moved = destinations(device, calls, caller);
   }

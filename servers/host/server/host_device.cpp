@@ -61,7 +61,7 @@ HostDevice::HostDevice(Facts facts, const HostOptions& options)
 HostDevice::~HostDevice() {
   communicators_.leave(facts_->owner.generation);
   streams_.for_each([](HostStream& stream) { stream.drain(); });
-  // What nobody came to ask for is not lost (L12).
+  // Report the errors that no call has taken, so that they are not lost (L12).
   streams_.for_each([this](HostStream& stream) {
     if (const auto error = stream.take_remaining_errors(std::source_location::current()))
       report_task_error({facts_->owner.device, stream.location().stream, error});
@@ -141,7 +141,7 @@ void HostDevice::poison_one(const MemoryWindow& window, const std::exception_ptr
   BufferUses uses;
   try {
     static_cast<void>(resolve(window, Access::Overwrite, caller, uses));
-  } catch (...) {  // no memory of this device
+  } catch (...) {  // not memory of this device
     return;
   }
   poison(uses, error, caller);
@@ -158,7 +158,8 @@ void HostDevice::poison(const BufferUses& uses, const std::exception_ptr& error,
         },
         "refused");
   } catch (...) {
-    // There is no memory to do it in its place: what was queued before may find it poisoned, too.
+    // Out of memory: poison now instead of in stream order. Work that was queued before may find the memory poisoned,
+    // too.
     for (const BufferUse& use : uses)
       if (writes(use.access)) use.buffer->poison.set(poison_cause(error), MemoryFailure::Contents::Unchanged);
   }
@@ -185,7 +186,7 @@ GraphId HostDevice::end_capture(HostStream& stream, const Caller& caller) {
   return id;
 }
 
-// Of the parts of a replay that failed, those before the failure have succeeded: their writes are poisoned here.
+// If a replay failed, the parts before the failure have succeeded. Their writes are poisoned here.
 void HostDevice::poison_if_failed(HostStream& stream, const std::shared_ptr<HostGraph>& graph,
                                   const std::shared_ptr<std::exception_ptr>& failed, const Caller& caller) {
   BufferUses written;
@@ -209,9 +210,9 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   HostStream& stream = this->stream(found->second.stream);
   stream.capture.require_none("a replay", caller.site);
   const auto graph = found->second.graph;
-  // A replay is one operation (L14): when a part of it fails, those behind it are not run, and all that it should have
-  // written is poisoned.
-  const auto failed = std::make_shared<std::exception_ptr>();  // touched by one part at a time
+  // A replay is one operation (L14): when a part of it fails, the later parts are not run, and all memory that the
+  // replay should have written is poisoned.
+  const auto failed = std::make_shared<std::exception_ptr>();  // accessed by one part at a time
   for (HostGraph::Part& part : graph->parts()) {
     if (!part.steps.empty()) {
       try {
@@ -228,7 +229,7 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
     }
     try {
       if (part.replay_callback) part.replay_callback(*this, stream, call_epoch);
-    } catch (...) {  // of one operation: what comes behind it is queued all the same
+    } catch (...) {  // only this operation fails: later parts are queued
       stream.fail(std::current_exception());
     }
   }

@@ -28,7 +28,7 @@
 
 namespace cox::detail {
 
-/// What a HostServer owns: threads, streams and memory, and how work is put in order. Device thread only.
+/// The threads, streams and memory of a HostServer. Orders the work on them. Device thread only.
 class HostDevice {
  public:
   using Facts = std::shared_ptr<const ServerFacts>;
@@ -36,7 +36,7 @@ class HostDevice {
   HostDevice(Facts facts, const HostOptions& options);
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
-  /// Blocks until all work has run; reports the errors that nobody came to ask for.
+  /// Blocks until all work has run. Reports the errors that no call has taken.
   ~HostDevice();
 
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
@@ -47,27 +47,28 @@ class HostDevice {
   [[nodiscard]] HostPinnedMemory& pinned() noexcept { return *pinned_; }
   [[nodiscard]] Location location(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
 
-  /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
+  /// Allocates memory for the caller's stream. Throws IoError BufferTooBig, OutOfMemory with a report of all memory, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
   [[nodiscard]] CaptureMemory::Buffer allocate(std::size_t size, const Caller& caller);
-  /// Host memory to copy from and to directly. Throws IoError as allocate.
+  /// Allocates staging memory, the equivalent of page-locked memory on a GPU. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
-  /// Where the window is; adds its buffer to `uses`, which must not outlive what the window refers to. Throws IoError
-  /// as resolve_window, ServerError Graph if a capture of another stream writes the buffer.
+  /// The memory of the window. Adds its buffer to `uses`, which must not outlive what the window refers to. Throws
+  /// IoError as resolve_window, ServerError Graph if a capture writes the buffer and the caller's stream is not
+  /// capturing.
   [[nodiscard]] HostRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
                                   BufferUses& uses) const;
-  /// Queues `work` behind everything on any stream that its uses must wait for; during a capture adds it to the graph.
-  /// `work` may be run many times then. Throws std::bad_alloc; then nothing has changed.
+  /// Queues `work` after all accesses on other streams that its uses must wait for. During a capture adds it to the
+  /// graph instead; `work` may then run many times. Throws std::bad_alloc; then nothing has changed.
   /// `name`: for traces, of static storage.
   void submit(HostStream& stream, const BufferUses& uses, UniqueFunction<void()> work, const char* name);
-  /// For work of the stream that is queued next, which runs as this operation; nothing in a capture: each replay is
-  /// one. Throws std::bad_alloc.
+  /// The OperationMemory of the work that is queued next on the stream. Empty during a capture: each replay has its
+  /// own. Throws std::bad_alloc.
   [[nodiscard]] OperationMemory operation_memory(const HostStream& stream, const BufferUses& uses,
                                                  std::source_location site) const {
     return stream.capture.capturing() ? OperationMemory() : OperationMemory(uses, site);
   }
-  /// An operation of the caller's stream was refused before it was queued: what it should have written is poisoned from
-  /// here on (L14). Not in a capture, which fails as a whole.
+  /// An operation of the caller's stream was refused before it was queued: poisons the memory that it should have
+  /// written, in stream order (L14). Does nothing in a capture, which fails as a whole.
   template <class Windows>
   void poison(const Windows& windows, const std::exception_ptr& error, const Caller& caller) noexcept {
     for (const auto& window : windows) poison_one(window, error, caller);
@@ -77,16 +78,17 @@ class HostDevice {
   }
   void poison_one(const MemoryWindow& window, const std::exception_ptr& error, const Caller& caller) noexcept;
   void poison(const BufferUses& uses, const std::exception_ptr& error, const Caller& caller) noexcept;
-  /// What is queued on the stream from now on comes after these positions. Throws std::bad_alloc.
+  /// Work that is queued on the stream from now on runs after these positions. Throws std::bad_alloc.
   void wait_for(HostStream& stream, const StreamPositions& positions);
 
-  /// The capture on the stream has begun. Throws std::bad_alloc.
+  /// A capture has begun on the stream. Throws std::bad_alloc.
   void begin_capture(StreamId stream) { captured_writes_.begin(stream); }
-  /// The capture on the stream writes this memory in what is no step of its graph. Throws as resolve().
+  /// The capture on the stream writes this memory, but not in a step of its graph: in a collective. Throws as
+  /// resolve().
   void note_captured_write(const Binding& memory, const Caller& caller);
   /// Ends the capture on the stream. Throws as GraphCapture::stop.
   [[nodiscard]] GraphId end_capture(HostStream& stream, const Caller& caller);
-  /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
+  /// Queues the graph's work on its stream. Throws ServerError Graph if there is no graph with that id.
   void replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller);
   void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }
 
@@ -99,7 +101,7 @@ class HostDevice {
   HostStreams streams_;
   HostCommunicators communicators_;
   HostMemory memory_;
-  std::shared_ptr<HostPinnedMemory> pinned_;  // with the bytes that it gave out
+  std::shared_ptr<HostPinnedMemory> pinned_;  // shared with the bytes that it has allocated
   struct Captured {
     StreamId stream;
     std::shared_ptr<HostGraph> graph;

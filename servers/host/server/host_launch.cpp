@@ -18,7 +18,7 @@ CubeCount::Static read_count(const HostRange& range) {
   return {values[0], values[1], values[2]};
 }
 
-/// Rethrows what a kernel threw as a LaunchError that says where it was.
+/// Rethrows the exception of a kernel as a LaunchError that names the kernel and the cube.
 [[noreturn]] void rethrow_in_cube(const HostLaunch& launch, const KernelContext& context) {
   const auto& index = context.cube_index();
   const std::exception_ptr cause = std::current_exception();

@@ -17,7 +17,7 @@
 
 namespace cox::detail {
 
-/// A launch that has been checked and waits for its turn on the stream.
+/// A checked launch that is queued on its stream.
 struct HostLaunch {
   struct Argument {
     HostRange range;
@@ -25,19 +25,19 @@ struct HostLaunch {
   };
 
   HostKernel kernel;
-  CubeCount::Static count;                 ///< unless `dynamic_count`
-  std::optional<HostRange> dynamic_count;  ///< holds x, y, z as u32 by the time of run()
+  CubeCount::Static count;                 ///< not used with a `dynamic_count`
+  std::optional<HostRange> dynamic_count;  ///< x, y, z as u32; written before run()
   SmallVector<Argument, 8> arguments;
   MetadataBindingInfo info;
-  OperationMemory memory;  ///< empty in a capture, whose replays have their own
+  OperationMemory memory;  ///< empty in a capture: each replay has its own
   ExecutionMode mode = ExecutionMode::Checked;
   std::shared_ptr<const HardwareProperties> hardware;
   Location location;
   std::source_location site;
 
-  /// Runs the kernel for every cube, on the calling thread. Throws LaunchError: Io (what it reads is poisoned),
-  /// TooManyResources (dynamic count), OutOfBounds, ArgumentCount and ArgumentType from its accesses, KernelFailed with
-  /// what else it threw.
+  /// Runs the kernel for every cube, on the calling thread. Throws LaunchError: Io (memory that the launch reads is
+  /// poisoned), TooManyResources (dynamic count), OutOfBounds, ArgumentCount and ArgumentType from accesses of the
+  /// kernel, KernelFailed for any other exception of the kernel.
   void run();
 
  private:

@@ -40,7 +40,7 @@ HostOptions options_for(DeviceId device) {
 }
 
 void require_host_devices(const CommunicationId& devices) {
-  const DeviceId last = devices.devices().back();  // of the highest index, all being of one type
+  const DeviceId last = devices.devices().back();  // the one with the highest index, since all have one type
   if (last.type == host_device_type && last.index < host_device_count()) return;
   throw CollectiveError(CollectiveError::Kind::Validation,
                         "no communicator " + devices.to_string() + ": there are " +
@@ -56,7 +56,7 @@ std::shared_ptr<const ServerUtilities<HostServer>> describe(DeviceId device, con
   for (const Feature feature : {Feature::DynamicCubeCount, Feature::Profiling, Feature::Graphs, Feature::Collectives})
     properties.features.insert(feature);
   const Settings now = settings();
-  // In place: a profiler stays where it was made.
+  // Constructed in place: a Profiler cannot be moved.
   return std::shared_ptr<const ServerUtilities<HostServer>>(
       new ServerUtilities<HostServer>{{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
                                        .properties = std::move(properties),
@@ -150,12 +150,13 @@ void HostServer::sync(const Caller& caller, Promise<void> promise) {
         {},
         [stream = stream.shared_from_this(), event, site = caller.site, facts = device_->facts(),
          promise = std::move(promise)]() mutable {
-          facts->profiler.summarise();  // whoever waits finds the table of all launches before
+          // Before the promise is completed, so that the caller finds the table of all earlier launches.
+          facts->profiler.summarise();
           if (auto error = stream->take_errors_before(event, site)) return promise.set_error(std::move(error));
           promise.set_value();
         },
         "sync");
-  // The stream goes on: only who waits for the sync waits for the collectives.
+  // The stream continues: only the future of the sync waits for the collectives.
   auto sync = std::make_shared<detail::StreamSync>(stream.shared_from_this(), event, caller.site, std::move(ends),
                                                    std::move(promise));
   stream.submit(
@@ -267,7 +268,8 @@ ProfileDuration HostServer::end_profile(ProfilingToken token, ProfileFailures fa
       [stream = stream.shared_from_this(), event = stream.next_event(), site = caller.site, ended = std::move(ended),
        failures, promise = std::move(promise)]() mutable {
         const ProfileTicks ticks = stream->end_profile(ended.position, event, failures);
-        // What a profile within this one has taken is known from when the work was queued.
+        // A nested profile may have taken the failure from the stream. `ended` still has it, from when the work was
+        // queued.
         const std::exception_ptr& failure =
             ended.position->failure != nullptr ? ended.position->failure : ended.failure;
         if (failure == nullptr) return promise.set_value(ticks);
@@ -319,7 +321,7 @@ std::shared_ptr<CommunicationGroup> HostServer::renew_communication_group(const 
   return CommunicationGroups::of_process().renew(devices);
 }
 
-// Its ranks ask at once: the threads that do the work take far longer.
+// Submits at once, in every SubmitMode: the work itself takes far longer than a submission.
 void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
                              const Caller& caller, SubmitMode) {
   try {
@@ -351,7 +353,7 @@ void HostServer::on_task_error(std::exception_ptr error, StreamId stream) {
 void HostServer::report_failures_to(std::optional<StreamId> stream, const Caller& caller) {
   if (!stream) return device_->stream(caller.stream).reports.reset();
   HostStream& target = device_->stream(*stream);
-  const auto errors = target.errors();  // with it the target stays, whatever the next line forgets
+  const auto errors = target.errors();  // keeps the target, though the next line may remove idle streams
   HostStream& helper = device_->stream(caller.stream);
   try {
     if (helper.reports == nullptr) helper.reports = std::make_shared<detail::FailureReports>();

@@ -25,24 +25,24 @@ class HostDevice;
 }
 
 /// The compute server of a host device: CPU memory with a capacity, and threads that run streams. The device thread
-/// only checks, orders and queues; copies and kernels run on the device's threads, each stream in order, different
-/// streams side by side, ordered among each other where they share a buffer (read after write, write after read, write
-/// after write). Destroying it blocks until all queued work has run, then frees all memory of the device, also that of
-/// handles which are still alive (L13); their later use is IoError StaleHandle.
+/// only checks, orders and queues; copies and kernels run on the device's threads. The work of one stream runs in
+/// order. Different streams run concurrently, but wait for each other on hazards, where they share a buffer (read after
+/// write, write after read, write after write). The destructor blocks until all queued work has run, then frees all
+/// memory of the device, also that of live handles (L13); using such a handle later is IoError StaleHandle.
 class HostServer {
  public:
   using Kernel = HostKernel;
-  /// The bytes themselves.
+  /// Direct access to the bytes of the memory.
   using Resource = std::span<std::byte>;
   using LayoutPolicy = PitchedLayoutPolicy;
   struct Info {
-    std::size_t threads = 0;  ///< that run the streams
+    std::size_t threads = 0;  ///< number of threads that run the streams
   };
   static constexpr bool communication_enabled = true;
   using CommunicationGroup = cox::CommunicationGroup;
-  /// Bytes: of every allocation, and of the rows of optimised layouts, as on the GPUs.
+  /// Alignment in bytes of every allocation, and of the rows of optimised layouts; the same as on GPUs.
   static constexpr std::size_t memory_alignment = detail::host_memory_alignment;
-  /// Bytes: of every staging buffer.
+  /// Alignment in bytes of every staging buffer.
   static constexpr std::size_t pinned_alignment = detail::host_pinned_alignment;
 
   /// Starts the device's threads. Throws CallError UnknownDevice unless `device` is one of host_device_count() devices
@@ -52,13 +52,13 @@ class HostServer {
   HostServer& operator=(HostServer&&) noexcept;
   ~HostServer();
 
-  /// The device reads them once, when it takes the server into service; other ranks can communicate with it from then
-  /// on.
+  /// The device reads them once, when it takes the server into service. Other ranks can communicate with the server
+  /// from then on.
   [[nodiscard]] std::shared_ptr<const ServerUtilities<HostServer>> utilities() const;
   [[nodiscard]] static std::vector<DeviceId> enumerate_devices(std::uint16_t type);
   [[nodiscard]] static std::vector<DeviceId> enumerate_all_devices() { return enumerate_devices(host_device_type); }
 
-  // As ComputeServer says. Device thread only; none of them waits for streams.
+  // See ComputeServer. Device thread only; none of these functions waits for streams.
   bool initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller);
   void write(Uploads uploads, const Caller& caller);
   void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
@@ -85,7 +85,7 @@ class HostServer {
   void on_task_error(std::exception_ptr error, StreamId stream);
   void report_failures_to(std::optional<StreamId> stream, const Caller& caller);
 
-  // As ServerCommunication says.
+  // See ServerCommunication.
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
   void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller,

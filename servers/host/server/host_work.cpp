@@ -42,7 +42,7 @@ HostRange resolve_dynamic_count(const HostDevice& device, const MemoryWindow& wi
   return range;
 }
 
-/// Finds what the launch is given. Throws LaunchError.
+/// Resolves the cube count and the buffers of the launch. Throws LaunchError.
 void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeCount& count,
                        const KernelArguments& arguments, const Caller& caller, BufferUses& uses) {
   try {

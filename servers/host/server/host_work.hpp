@@ -12,13 +12,13 @@
 
 namespace cox::detail {
 
-// The work that a host device does, checked and queued on the caller's stream. Device thread only; none of it waits.
+// These functions check work and queue it on the caller's stream. Device thread only; they do not wait.
 
-/// Takes the source. Throws IoError; then nothing was queued.
+/// Moves from the source of the upload. Throws IoError; then nothing was queued.
 void queue_upload(HostDevice& device, Upload& upload, const Caller& caller);
-/// What is wrong, also with the request itself, ends in the promise.
+/// All errors, also those of the request itself, complete the promise.
 void queue_download(HostDevice& device, Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
-/// Takes the arguments but for the buffers. Throws LaunchError; then nothing was queued.
+/// Moves from the arguments, except from the buffers. Throws LaunchError; then nothing was queued.
 void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments& arguments,
                     ExecutionMode mode, const Caller& caller);
 

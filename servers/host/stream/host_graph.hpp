@@ -9,10 +9,11 @@ namespace cox::detail {
 class HostDevice;
 class HostStream;
 
-/// What a replay that was called in that epoch does between two parts. Device thread. Throws what hinders it.
+/// A callback of a graph that every replay calls between two parts. `MembershipEpoch`: of the call of the replay.
+/// Device thread. Throws if its work cannot be queued.
 using HostInterlude = UniqueFunction<void(HostDevice&, HostStream&, MembershipEpoch)>;
 
-/// What a graph of a host device is: each step is called by every replay, in the work of the stream.
+/// The recorded work of a graph of a host device. Every replay calls each step, as stream work.
 using HostGraph = RecordedWork<UniqueFunction<void()>, HostInterlude>;
 
 }  // namespace cox::detail

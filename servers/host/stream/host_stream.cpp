@@ -39,7 +39,7 @@ void HostStream::record(std::uint64_t position, std::exception_ptr error,
 void HostStream::execute() noexcept {
   for (int i = 0; i < most_at_once; ++i) {
     Piece* const piece = front();
-    // Nothing of this stream is touched after either: it may be gone, or at work on another thread.
+    // In both cases do not access this stream any more: it may be destroyed, or running on another thread.
     if (piece == nullptr || waits_for_others(*piece)) return;
     const std::unique_ptr<Piece> popped = pop();
     run(*popped);
@@ -47,9 +47,9 @@ void HostStream::execute() noexcept {
   threads_.schedule(*this);
 }
 
-// The next piece; without one the stream is idle from here on.
+// The next piece. If there is none, the stream becomes idle.
 HostStream::Piece* HostStream::front() noexcept {
-  std::shared_ptr<HostStream> done;  // let go without the lock
+  std::shared_ptr<HostStream> done;  // released after the lock
   const std::lock_guard lock(mutex_);
   if (first_ == nullptr) done = std::move(self_);
   return first_.get();
@@ -63,7 +63,7 @@ std::unique_ptr<HostStream::Piece> HostStream::pop() noexcept {
   return piece;
 }
 
-// True if this stream will be scheduled again when the other one is there.
+// Returns true if this stream waits for another one, and will be scheduled again when that has reached the event.
 bool HostStream::waits_for_others(Piece& piece) noexcept {
   for (; !piece.waits.empty(); piece.waits.pop_back()) {
     const HostEvent& event = piece.waits.back();
@@ -85,7 +85,8 @@ void HostStream::run(Piece& piece) noexcept {
       running_profiles_.note(std::current_exception());
       record(2 * started_, std::current_exception(), nullptr);
     }
-    piece.work.reset();  // Before the event: who waits for it finds the buffers given back (L6, L11).
+    // Before the event, so that a thread that waits for the event finds the buffers released (L6, L11).
+    piece.work.reset();
   }
   timeline_->advance();
 }

@@ -28,7 +28,8 @@ void HostThreads::schedule(Worker& worker) noexcept {
   worker.next_ = nullptr;
   (last_ != nullptr ? last_->next_ : first_) = &worker;
   last_ = &worker;
-  // Under the lock: a thread of another device may schedule the last piece, and this may be gone once that has run.
+  // Notify under the lock: a thread of another device may schedule the last piece, and when that piece has run, this
+  // object may be destroyed.
   changed_.notify_one();
 }
 

@@ -12,19 +12,19 @@
 
 namespace cox::detail {
 
-/// The threads of a host device on which its streams run, named after the device.
+/// The threads of a host device that run its streams. They are named after the device.
 ///
-/// Not an Asio pool with strands, which allocate on these threads, where nobody could be told that there is no memory
-/// (docs/decisions/0003-host-streams.md). Here a stream that has work is a link in a list.
+/// Not an Asio pool with strands: strands allocate on these threads, where a failed allocation cannot be reported to a
+/// caller (docs/decisions/0003-host-streams.md). Here a stream that has work is a link of a list.
 class HostThreads {
  public:
-  /// Something that has work to do now and then. Stays where it is while it is scheduled.
+  /// An object that has work from time to time. Must not be moved or destroyed while it is scheduled.
   class Worker {
    public:
     Worker() = default;
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
-    /// On one of the threads, once for each schedule(). May schedule itself again, or be destroyed in it.
+    /// Called on one of the threads, once for each schedule(). May schedule the object again, or destroy it.
     virtual void execute() noexcept = 0;
 
    protected:
@@ -35,16 +35,17 @@ class HostThreads {
     Worker* next_ = nullptr;
   };
 
-  /// What runs on the threads holds `streams` up in the graph of waits (L10). Throws std::system_error if the system
-  /// has no more threads.
+  /// Work on these threads holds the node `streams` of the wait graph (L10). Throws std::system_error if the system
+  /// cannot start another thread.
   HostThreads(const std::string& name, std::size_t count,
               std::shared_ptr<WaitNode> streams = std::make_shared<WaitNode>());
   HostThreads(const HostThreads&) = delete;
   HostThreads& operator=(const HostThreads&) = delete;
-  /// Blocks until nothing is scheduled any more, then joins the threads. Not on one of them.
+  /// Blocks until no worker is scheduled, then joins the threads. Must not be called on one of them.
   ~HostThreads();
 
-  /// Behind whoever is scheduled already. Not one that is. Neither blocks nor allocates. Any thread.
+  /// Queues the worker after those that are scheduled already. It must not be scheduled itself. Neither blocks nor
+  /// allocates. Any thread.
   void schedule(Worker& worker) noexcept;
 
  private:
@@ -53,7 +54,7 @@ class HostThreads {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Worker* first_ = nullptr;  // guarded by mutex_, as all below
+  Worker* first_ = nullptr;  // guarded by mutex_, like last_ and stopping_
   Worker* last_ = nullptr;
   bool stopping_ = false;
   const std::shared_ptr<WaitNode> streams_;

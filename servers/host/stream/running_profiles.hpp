@@ -12,15 +12,15 @@
 
 namespace cox::detail {
 
-/// A profile as the stream sees it: what its begin and its end share.
+/// A profile in the work of a stream: the state that its begin and its end share.
 struct HostProfile {
-  std::uint64_t begin_piece = 0;  ///< device thread: the piece of the stream that begins it
+  std::uint64_t begin_piece = 0;  ///< device thread: the piece of the stream that begins the profile
   std::chrono::steady_clock::time_point begin;
-  std::exception_ptr failure;             ///< the first of the work in between
-  std::shared_ptr<ErrorReceipt> receipt;  ///< of what the stream has given up to the profile
+  std::exception_ptr failure;             ///< first failure of the work between begin and end
+  std::shared_ptr<ErrorReceipt> receipt;  ///< of the failures that the profile has taken from the stream
 };
 
-/// The profiles of a stream between their begin and their end. In the work of the stream only.
+/// The profiles of a stream that have begun and not ended. Used only by the work of the stream.
 class RunningProfiles {
  public:
   void begin(std::shared_ptr<HostProfile> profile) {

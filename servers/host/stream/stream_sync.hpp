@@ -13,8 +13,8 @@
 
 namespace cox::detail {
 
-/// A sync of a stream whose collectives have not ended (L15): it completes when they have, without holding up the
-/// stream or a thread. From begin() on nothing allocates but what tells a failure.
+/// A sync of a stream whose collectives have not ended (L15). It completes when they have ended, without blocking the
+/// stream or a thread. From begin() on only the report of a failure allocates.
 class StreamSync final : private Timeline::Waiter, public std::enable_shared_from_this<StreamSync> {
  public:
   /// `event`: of the piece of the stream that calls begin(). `ends`: of the collectives.
@@ -26,7 +26,7 @@ class StreamSync final : private Timeline::Waiter, public std::enable_shared_fro
         ends_(std::move(ends)),
         promise_(std::move(promise)) {}
 
-  /// All pieces before it have run. Once.
+  /// Called once, by the piece of `event`: all earlier pieces have run.
   void begin() noexcept {
     turn_.emplace(stream_->errors(), HostStream::error_position(event_));
     self_ = shared_from_this();
@@ -39,7 +39,7 @@ class StreamSync final : private Timeline::Waiter, public std::enable_shared_fro
     while (!ends_.empty()) {
       awaited_ = std::move(ends_.back());
       ends_.pop_back();
-      if (awaited_.timeline != nullptr && awaited_.timeline->notify_at(awaited_.value, *this)) return;  // goes on there
+      if (awaited_.timeline != nullptr && awaited_.timeline->notify_at(awaited_.value, *this)) return;  // to reached()
     }
     const std::shared_ptr<StreamSync> self = std::move(self_);
     finish();
@@ -63,7 +63,7 @@ class StreamSync final : private Timeline::Waiter, public std::enable_shared_fro
   Promise<void> promise_;
   std::optional<StreamErrors::Turn> turn_;
   HostEvent awaited_;
-  std::shared_ptr<StreamSync> self_;  // while it waits
+  std::shared_ptr<StreamSync> self_;  // set while it waits: keeps this alive
 };
 
 }  // namespace cox::detail
