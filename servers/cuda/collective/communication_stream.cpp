@@ -16,19 +16,19 @@ void NcclRankOperation::on_release(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_launch();
   reserve_slot();
   operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
-  // The same from all ranks. Only read by those that come after the first: the line is all ranks'.
+  // All ranks store the same value. Ranks after the first one only read it, since all ranks share the cache line.
   if (operation_->sequence.load(std::memory_order_relaxed) != sequence)
     operation_->sequence.store(sequence, std::memory_order_relaxed);
   context->communication->nccl->submit(shared_from_this());
 }
 
-// What the stream waits for has been issued.
+// Called when everything that the part waits for has been issued.
 void NcclRankOperation::issue(const std::shared_ptr<NcclRankOperation>& self, const IssueTarget& target) noexcept {
   CommunicationStream& line = *context->communication->nccl;
   try {
     context->recorder->started(sequence, context->rank);
     if (gpu_faulted()) throw_gpu_fault(site);
-    admit(self);  // it is launched whatever it reads: the others may have been
+    admit(self);  // launched even if it reads poisoned memory: the other ranks may have launched
     NcclClique::LaunchLock launching = context->clique->begin_launch(context->rank);
     if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
@@ -45,7 +45,7 @@ void NcclRankOperation::issue(const std::shared_ptr<NcclRankOperation>& self, co
   }
 }
 
-// It may have kernels that run: they need their memory until they have ended.
+// Some kernels of the part may be running: their memory is kept until they have completed.
 void NcclRankOperation::fail_launch(const std::exception_ptr& error) noexcept {
   if (is_launched_or_failed_) return;
   std::shared_ptr<CudaEvent> end;
@@ -69,14 +69,14 @@ std::exception_ptr NcclRankOperation::launch_failure() const noexcept {
   }
 }
 
-// The others wait for this rank, perhaps on their devices.
+// Aborts the clique as well: the other ranks wait for this one, possibly in kernels on their devices.
 void NcclRankOperation::abort(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept {
   if (std::exchange(is_launched_or_failed_, true)) return;
   context->clique->abort(error);
   close(error, end);
 }
 
-// It has been launched, and ends with `event`; or has failed.
+// The part was launched and completes with `event`, or it has failed.
 void NcclRankOperation::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   is_launched_or_failed_ = true;
   operation_ = nullptr;
@@ -86,7 +86,8 @@ void NcclRankOperation::close(const std::exception_ptr& error, const std::shared
   LaunchGate::of_process().remove_launch();
 }
 
-// Nothing has the driver wait for parts that are on the stream before: several can be given it together.
+// Waits for parts that precede this one on the stream are left out, so that several parts can be given to the driver
+// together.
 void CommunicationStream::submit(const std::shared_ptr<NcclRankOperation>& part) noexcept {
   try {
     open();
@@ -100,7 +101,7 @@ void CommunicationStream::submit(const std::shared_ptr<NcclRankOperation>& part)
     taken_of(part->position.stream) = part->position.position;
     streams_.submit(*stream_, part->others_, {nullptr, nullptr, part->site}, std::move(turn));
   } catch (...) {
-    part->abort(std::current_exception());  // which says more than its turn would
+    part->abort(std::current_exception());  // more specific than the error from the destructor of `turn`
   }
 }
 
@@ -112,7 +113,8 @@ void CommunicationStream::open() {
   });
 }
 
-// The driver is given them with those of the parts that come behind, and says then what it makes of them.
+// Adds the part's kernels to the launch batch, which the driver receives together with those of later parts. `note` is
+// called with the driver's result then.
 void CommunicationStream::launch_kernels(const std::shared_ptr<NcclRankOperation>& launched) {
   NcclRankOperation& part = *launched;
   StreamQueue& queue = stream_->queue();
@@ -131,8 +133,8 @@ void CommunicationStream::launch_kernels(const std::shared_ptr<NcclRankOperation
   last_unlaunched_ = {queue.timeline().issued(), native.timeline().issued()};
 }
 
-// All but the last end where the kernel of the next begins, which counts them: an event for each would cost more than
-// its kernel.
+// Only the last part gets an event. Each other part completes when the kernel of the next part begins, which sets the
+// counter: an event for each part would cost more than its kernel.
 void CommunicationStream::note_launched() noexcept {
   if (unlaunched_.empty()) return;
   std::vector<std::shared_ptr<NcclRankOperation>> parts = std::exchange(unlaunched_, std::exchange(noted_, {}));
@@ -163,7 +165,7 @@ void CommunicationStream::note_launched() noexcept {
   noted_ = std::move(parts);
 }
 
-// Parts of one rank, whose ends are known.
+// `parts`: launched parts of one rank, with their completion events.
 void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation>> parts) {
   NcclRankOperation& last = *parts.back();
   const RankContext& context = *last.context;
@@ -180,15 +182,15 @@ void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation
     launched_.push_back({part->operation_, std::move(launched)});
   }
   last_end_ = last.event_;
-  const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part ends there + n
+  const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part completes at begin + n
   std::exception_ptr error;
   streams_.poison_log()->trim(streams_);
   try {
     context.clique->add(context.rank, launched_, std::max(timeline.completed(), begin) - begin);
   } catch (...) {
-    error = std::current_exception();                 // given up meanwhile; what has been launched still has to end
-    last.event_->notify([opened = last.opened_] {});  // and has its memory until then
-    context.clique->abort(error);                     // nobody would notice if it did not
+    error = std::current_exception();                 // the clique was aborted; launched work still has to complete
+    last.event_->notify([opened = last.opened_] {});  // and keeps its memory until then
+    context.clique->abort(error);                     // the parts are not watched: nothing would detect a hang
   }
   launched_.clear();
   awaited_.clear();

@@ -15,7 +15,7 @@
 
 namespace cox::detail {
 
-/// A rank's part in an operation that all ranks do together: by NCCL, or by kernels of our own.
+/// A rank's part in a collective operation, done by NCCL or by our own peer kernels.
 class NcclRankOperation final : public RankOperation,
                                 public NcclWaiter,
                                 public std::enable_shared_from_this<NcclRankOperation> {
@@ -39,24 +39,24 @@ class NcclRankOperation final : public RankOperation,
   void abort(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end = nullptr) noexcept;
   void close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
 
-  StreamPositions others_;              // of its waits: those that are not on its line before it
-  bool is_launched_or_failed_ = false;  // it has been launched, or given up; until then, from its turn:
-  std::shared_ptr<NcclOperation> operation_;
-  std::shared_ptr<NcclDeviceResources> opened_;  // what its kernels use, from when it is issued
-  std::shared_ptr<CudaEvent> event_;             // its end, from when it has been launched
-  std::uint32_t count_ = 0;                      // of the parts on the line, if it is one of kernels
-  CUresult result_ = CUDA_SUCCESS;               // of its kernels' launches: the first failure
+  StreamPositions others_;                       // those of `waits` that do not precede it on the communication stream
+  bool is_launched_or_failed_ = false;           // launched or aborted
+  std::shared_ptr<NcclOperation> operation_;     // from the release until launched or aborted
+  std::shared_ptr<NcclDeviceResources> opened_;  // what its kernels use; set when it is issued
+  std::shared_ptr<CudaEvent> event_;             // its completion; set when it is launched
+  std::uint32_t count_ = 0;                      // value of the kernel counter, for a part done by peer kernels
+  CUresult result_ = CUDA_SUCCESS;               // first failure of its kernel launches
 };
 
-/// The communication stream of a device, which all its communicators share: parts come to it in the sequencer's order.
-/// Device thread only; it may be destroyed by another, after the device.
+/// The communication stream of a device, shared by all its communicators. Parts are enqueued in the sequencer's order.
+/// Device thread only, except that another thread may destroy it after the device.
 class CommunicationStream : public std::enable_shared_from_this<CommunicationStream> {
  public:
   explicit CommunicationStream(CudaStreams& streams) noexcept : streams_(streams) {}
   CommunicationStream(const CommunicationStream&) = delete;
   CommunicationStream& operator=(const CommunicationStream&) = delete;
 
-  /// It is the turn of the next part: it is launched when what it waits for has been issued.
+  /// Enqueues the next released part. It is launched when everything that it waits for has been issued.
   void submit(const std::shared_ptr<NcclRankOperation>& part) noexcept;
 
  private:
@@ -67,7 +67,7 @@ class CommunicationStream : public std::enable_shared_from_this<CommunicationStr
   void note_launched() noexcept;
   void note(std::span<const std::shared_ptr<NcclRankOperation>> parts);
   [[nodiscard]] std::shared_ptr<CudaEvent> end_of_all();
-  // How far the parts of a slot have come to the line.
+  // The last position of a slot whose part was enqueued on this stream.
   [[nodiscard]] std::uint64_t& taken_of(StreamSlot slot) {
     const auto index = static_cast<std::size_t>(slot);
     if (index >= taken_.size()) taken_.resize(index + 1);
@@ -75,18 +75,18 @@ class CommunicationStream : public std::enable_shared_from_this<CommunicationStr
   }
 
   CudaStreams& streams_;
-  std::shared_ptr<CudaStream> stream_;      // made by the first part
+  std::shared_ptr<CudaStream> stream_;      // created by the first part
   std::vector<std::uint64_t> taken_;        // by slot
-  std::shared_ptr<CudaEvent> last_end_;     // of what was launched
-  CommunicatorNumber last_communicator_{};  // whose that is
-  std::uint32_t counted_ = 0;               // parts of kernels, so far
+  std::shared_ptr<CudaEvent> last_end_;     // completion of the last launched part
+  CommunicatorNumber last_communicator_{};  // communicator of that part
+  std::uint32_t counted_ = 0;               // number of parts done by peer kernels so far
   std::vector<std::shared_ptr<NcclRankOperation>>
-      unlaunched_;  // with all their kernels, which the driver has not been given
+      unlaunched_;  // parts whose kernels are all in the launch batch, not given to the driver yet
   struct {
     std::uint64_t issued = 0;
     std::uint64_t issued_on_native = 0;
-  } last_unlaunched_;  // where the last of them is
-  // Empty, with room:
+  } last_unlaunched_;  // position of the last of them
+  // Empty between calls; they keep their capacity:
   std::vector<std::shared_ptr<NcclRankOperation>> noted_;
   std::vector<NcclClique::Part> launched_;
   std::vector<std::shared_ptr<CudaEvent>> awaited_;

@@ -6,7 +6,8 @@
 namespace cox::detail {
 
 void CompletionOrder::reserve() {
-  const std::size_t expected = reserved_.load(std::memory_order_acquire);  // pairs with take(): before taken_
+  // Pairs with the release in take(); read before taken_.
+  const std::size_t expected = reserved_.load(std::memory_order_acquire);
   if (taken_.load(std::memory_order_acquire) - issued_ + expected >= ahead_.size()) {
     std::vector<bool> larger(std::max<std::size_t>(2 * ahead_.size(), 64));
     for (std::uint64_t turn = issued_ + 1; turn <= issued_ + ahead_.size(); ++turn)

@@ -11,42 +11,48 @@
 
 namespace cox::detail {
 
-/// Makes the ends of a device's collectives and transfers known to its other work in the order of their turns: not
-/// before all that had its turn earlier has been issued, whenever they end.
+/// Publishes the completion of a device's collectives and transfers to its other work in the order of their turns,
+/// which is the order in which the sequencer released them. A completion is published only after all operations with
+/// earlier turns have been issued, even if the operation itself completes before that.
 ///
-/// StreamIds share streams of the driver, so work may come to stand behind work of others, and who waits for it behind
-/// what they wait for. Let A have its turn before B, and wait for work of the device that has not been issued yet. If B
-/// is issued meanwhile, and work behind B before that of A, on the same stream of the driver, then A waits for B; and
-/// where the other rank of B waits for A, as it may, for ever. With this order nothing that waits for B is issued
-/// before A is.
+/// StreamIds share driver streams, so work can be queued after unrelated work of another StreamId and then inherits its
+/// waits. Let A have its turn before B, and let A wait for work W of the device that has not been issued yet. Suppose
+/// that B is issued first, and that work which waits for B is then issued on the driver stream of W, before W. Then A
+/// waits for B. If the other rank of B waits for A, which is allowed, both wait forever. With this order no work that
+/// waits for B is issued before A.
 class CompletionOrder {
  public:
-  /// Makes room for a turn: before each take(). Device thread. Throws std::bad_alloc; then nothing has changed.
+  /// Reserves room for one turn; call it before each take(). Device thread. Throws std::bad_alloc; then nothing has
+  /// changed.
   void reserve();
-  /// The turn that was expected will not come. Any thread.
+  /// Cancels one reservation: its turn will not be taken. Any thread.
   void cancel() noexcept { reserved_.fetch_sub(1, std::memory_order_relaxed); }
-  /// The next turn, of what will be issued later: counted from 1. In the order of the turns; any thread.
+  /// Takes the next turn, for an operation that will be issued later. Turns count from 1. Calls must be made in release
+  /// order. Any thread.
   [[nodiscard]] std::uint64_t take() noexcept {
     const std::uint64_t turn = taken_.fetch_add(1, std::memory_order_acq_rel) + 1;
-    reserved_.fetch_sub(1, std::memory_order_release);  // after it: reserve() finds the one or the other
+    reserved_.fetch_sub(1, std::memory_order_release);  // pairs with the acquire in reserve(): after taken_, so that a
+                                                        // turn is missing in neither
     return turn;
   }
-  /// The last turn so far, of what will be. In the order of the turns; any thread.
+  /// The last turn that was taken. Calls must be made in release order. Any thread.
   [[nodiscard]] std::uint64_t last() const noexcept { return taken_.load(std::memory_order_relaxed); }
 
-  /// The turn's part has been issued, or never will be. Calls what waited for that. Device thread.
+  /// Marks a turn as issued: its part has been issued, or never will be. Calls the functions that waited for that.
+  /// Device thread.
   void issued(std::uint64_t turn) noexcept;
-  /// Whether all up to that turn have been issued. Device thread.
+  /// Whether all turns up to that one have been issued. Device thread.
   [[nodiscard]] bool all_issued(std::uint64_t turn) const noexcept { return turn <= issued_; }
-  /// Calls `then`, which must not throw, when all up to that turn have been issued, which they have not yet. Device
-  /// thread. Throws std::bad_alloc.
+  /// Calls `then`, which must not throw, when all turns up to `turn` have been issued. Precondition: not all of them
+  /// have been. Device thread. Throws std::bad_alloc.
   void when_issued(std::uint64_t turn, UniqueFunction<void()> then) { waiting_.emplace(turn, std::move(then)); }
 
  private:
   std::atomic<std::uint64_t> taken_{0};
-  std::atomic<std::size_t> reserved_{0};  // turns that have not been taken
-  std::uint64_t issued_ = 0;              // all up to here
-  std::vector<bool> ahead_;  // whether those after it have been: by turn modulo the size, for all taken and expected
+  std::atomic<std::size_t> reserved_{0};  // reservations whose turn has not been taken
+  std::uint64_t issued_ = 0;              // all turns up to this one have been issued
+  std::vector<bool> ahead_;  // whether later turns have been issued: by turn modulo the size, with room for all taken
+                             // and reserved turns
   std::multimap<std::uint64_t, UniqueFunction<void()>> waiting_;
 };
 

@@ -19,9 +19,9 @@
 namespace cox::detail {
 namespace {
 
-// Operations at most that wait for a communicator to be made: so many times what a rank may be ahead.
+// Limit of operations that wait for the communicator to be created, as a multiple of collectives.max_ahead.
 constexpr std::size_t most_put_off = 16;
-// What others may take to begin with what they have put off. Meanwhile the rank looks again and again.
+// How long a rank that is too far ahead retries, since the other ranks may have deferred operations to submit first.
 constexpr std::chrono::seconds patience_with_others{1};
 
 NcclDevices nccl_devices(const CommunicationId& devices, const std::shared_ptr<FlightRecorder>& recorder) {
@@ -60,7 +60,7 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
       last_(begin_),
       self_(std::make_shared<CudaCommunicator*>(this)),
       pending_(PendingCollectives::for_device(device)) {
-  context_->communication->streams.timeline(slot).set_in_order(clique() != nullptr);  // then all are on one stream
+  context_->communication->streams.timeline(slot).set_in_order(clique() != nullptr);  // all are on one stream
 }
 
 CudaCommunicator::~CudaCommunicator() {
@@ -68,7 +68,7 @@ CudaCommunicator::~CudaCommunicator() {
   if (clique() != nullptr) clique()->close();
 }
 
-// The operation's number is that of the position: a rank's n-th.
+// The rank's n-th operation has sequence number n and completes at position begin_ + n.
 StreamPosition CudaCommunicator::submit(CudaCollective&& collective, CudaStream& stream) {
   if (unsubmitted_.size() >= most_put_off &&
       unsubmitted_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
@@ -111,8 +111,8 @@ void CudaCommunicator::submit_to_sequencer() noexcept {
   rest_.reset();
 }
 
-// Returns false if none may be asked for yet: then submit_to_sequencer() will be called. Transfers pass the gate, too:
-// whoever asks may be the one who takes another's turn.
+// Returns false if no operation can be submitted yet; then submit_to_sequencer() will be called again. Transfers pass
+// the gate as well: the submitting thread may call launches of other operations that its submission releases.
 bool CudaCommunicator::submit_some() {
   LaunchGate& gate = LaunchGate::of_process();
   const std::size_t count = prepare();
@@ -132,8 +132,8 @@ bool CudaCommunicator::submit_some() {
   return true;
 }
 
-// Returns how many of those that have been submitted first can be asked for. If it is not all, submit_to_sequencer()
-// will be called.
+// Returns how many of the first queued operations can be submitted to the sequencer. If it had to stop early,
+// submit_to_sequencer() will be called again.
 std::size_t CudaCommunicator::prepare() {
   std::size_t prepared = 0;
   for (CollectiveSubmission& submission : unsubmitted_.front(max_batch)) {
@@ -154,8 +154,8 @@ std::size_t CudaCommunicator::prepare() {
   return prepared;
 }
 
-// How the operations will be done: the same on all ranks. Nothing as long as NCCL's communicator has not been made, or
-// the code for them is not there.
+// The algorithm for the operations, the same on all ranks. std::nullopt while NCCL's communicator is being created or
+// the kernels are being compiled.
 std::optional<CollectiveAlgorithm> CudaCommunicator::choose_algorithm(const CollectiveRequests& requests) {
   if (!clique()->created() && !clique()->created(make_retry())) return std::nullopt;
   const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, world_size());
@@ -169,11 +169,11 @@ std::optional<CollectiveAlgorithm> CudaCommunicator::choose_algorithm(const Coll
   return usable ? algorithm : CollectiveAlgorithm::Nccl;
 }
 
-// Nothing: it is being compiled.
+// Whether there are usable kernels for the request; std::nullopt while they are being compiled.
 std::optional<bool> CudaCommunicator::has_code(const CollectiveRequest& request) {
   const PeerKernels::Code code = PeerKernels::code_of(request);
   if (const auto known = has_code_.find(code); known != has_code_.end()) return known->second;
-  const auto devices = std::static_pointer_cast<CudaNcclResources>(clique()->opened());  // null: it is broken
+  const auto devices = std::static_pointer_cast<CudaNcclResources>(clique()->opened());  // null: the clique is broken
   PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;
   if (peers == nullptr || peers->prepared(request))
     return has_code_.emplace(code, peers != nullptr && peers->usable(request)).first->second;
@@ -189,7 +189,7 @@ std::optional<bool> CudaCommunicator::has_code(const CollectiveRequest& request)
   return std::nullopt;
 }
 
-// Why nobody can do the operations; null: NCCL or we can.
+// Why neither NCCL nor PeerKernels can do the operations; null if one of them can.
 std::exception_ptr CudaCommunicator::refusal_for(const CollectiveRequests& requests,
                                                  CollectiveAlgorithm algorithm) const {
   if (algorithm != CollectiveAlgorithm::Nccl) return nullptr;
@@ -219,7 +219,8 @@ UniqueFunction<void()> CudaCommunicator::make_retry() {
   };
 }
 
-// The rank is as far ahead as it may be; but the others, too, may have much that they could not ask for before.
+// The sequencer refused the operation because the rank is too far ahead. The other ranks may also have operations that
+// they had to defer, so retry for some time. Returns false when that time has passed.
 bool CudaCommunicator::wait_for_others() {
   const auto now = std::chrono::steady_clock::now();
   if (!ahead_since_) ahead_since_ = now;
@@ -229,7 +230,8 @@ bool CudaCommunicator::wait_for_others() {
   return true;
 }
 
-// Where what hinders it is caught.
+// Aborts the communicator for all ranks because of the exception that is being handled. Returns the error with which it
+// refuses operations from now on.
 std::exception_ptr CudaCommunicator::abort_all_ranks() noexcept {
   try {
     abort_pending(*group(), this);
@@ -243,7 +245,7 @@ void CudaCommunicator::refuse_unsubmitted(const std::exception_ptr& refusal) noe
   rest_.reset();
 }
 
-// Where the ranks meet.
+// The object that the parts of all ranks share.
 std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests,
                                                          CollectiveAlgorithm algorithm) const {
   auto operation = make_recycled<NcclOperation>(requests, world_size());

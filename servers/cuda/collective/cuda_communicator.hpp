@@ -29,56 +29,58 @@
 
 namespace cox::detail {
 
-/// What a rank has for an operation, or a group of them, and when it may begin.
+/// One rank's input to an operation or to a group of operations: requests, memory, and what must complete before.
 struct CudaCollective {
   CollectiveRequests requests;
-  std::vector<PeerRange> ranges;  ///< of each request, where they are transfers
-  NcclCalls calls;                ///< else
-  StreamPositions waits;          ///< what must be done before
-  /// The same as events, if all of it has been issued and they are transfers.
+  std::vector<PeerRange> ranges;  ///< for transfers: memory of each request
+  NcclCalls calls;                ///< for collectives: buffers of each request
+  StreamPositions waits;          ///< work that must complete before the operation begins
+  /// Transfers only: `waits` as events, if all of that work has been issued.
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready = std::nullopt;
-  CollectiveDependencies dependencies;  ///< the collectives among that, and before it
-  std::exception_ptr failure;           ///< why the rank cannot take part
-  OperationMemory uses;                 ///< for L14
+  CollectiveDependencies dependencies;  ///< collectives that `waits` depends on, directly or through other streams
+  std::exception_ptr failure;           ///< why the rank cannot take part; null: it can
+  OperationMemory uses;                 ///< memory that the operation accesses, for poison (L14)
 };
 
-/// One rank of a communicator on GPUs: what NCCL calls an ncclComm_t. Its operations are issued when the sequencer says
-/// that it is their turn: the order is the same on all devices. What has ended is counted like the work of a stream, on
-/// a slot of its own, so that buffers remember collectives as they do kernels, and streams wait for them alike. Device
-/// thread only.
+/// One rank of a communicator on GPUs, equivalent to an ncclComm_t. The sequencer releases its operations, in the same
+/// order on all devices, and only released operations are issued. Completed operations are counted on a stream slot of
+/// the communicator, like the work of a stream. Buffers therefore record collectives as they record kernels, and
+/// streams wait for both in the same way. Device thread only.
 class CudaCommunicator : public Communicator {
  public:
-  /// The rest as Communicator.
+  /// `slot`: where the operations are counted. `communication`: shared by all communicators of the device. For the
+  /// other parameters and the exceptions see Communicator.
   CudaCommunicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, CommunicationId devices,
                    DeviceId device, StreamSlot slot, std::shared_ptr<const CudaCommunication> communication);
-  /// All that was asked for is complete.
+  /// Precondition: all operations of the rank have completed.
   ~CudaCommunicator();
 
-  /// The rank's next operation, on behalf of a stream, whose errors get what becomes of it. Returns where its end will
-  /// be; then submit_to_sequencer() must be called. Throws CallError QueueFull (too much waits to be asked for),
-  /// std::bad_alloc; then nothing was submitted.
+  /// Queues the rank's next operation on behalf of `stream`; a failure is added to the errors of that stream. Returns
+  /// the position at which the operation completes. submit_to_sequencer() must be called afterwards. Throws CallError
+  /// QueueFull (too many operations wait to be submitted to the sequencer), std::bad_alloc; then nothing was queued.
   StreamPosition submit(CudaCollective&& collective, CudaStream& stream);
-  /// Asks for what has been submitted; or for some of it, and for the rest by itself when NCCL has made the
-  /// communicator, the code is there, and the gate is open. If that fails, the communicator is given up for all ranks.
+  /// Submits the queued operations to the sequencer. While NCCL is creating the communicator, a kernel is being
+  /// compiled, or the launch gate is closed, it submits only a part of them or none, and the device thread submits the
+  /// rest later without another call. On failure it aborts the communicator for all ranks.
   void submit_to_sequencer() noexcept;
-  /// There is something to ask for.
+  /// Whether operations are queued that have not been submitted to the sequencer.
   [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
-  /// As much as is asked for at a time.
+  /// Whether as many operations are queued as are submitted to the sequencer at a time.
   [[nodiscard]] bool batch_full() const noexcept { return unsubmitted_.size() >= max_batch; }
-  /// What was submitted will not be asked for.
+  /// Refuses all queued operations: they will not be submitted to the sequencer.
   void refuse_unsubmitted(const std::exception_ptr& refusal) noexcept;
 
-  /// The operation whose end is at that position.
+  /// The operation that completes at that position.
   [[nodiscard]] CollectiveId operation_at(std::uint64_t position) const noexcept {
     return {number(), position - begin_};
   }
-  /// Where the last operation ends that was asked for.
+  /// The position at which the last operation passed to submit() completes.
   [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, last_}; }
-  /// All that was asked for has been issued, or refused.
+  /// Whether all operations have been issued or refused.
   [[nodiscard]] bool issued() const noexcept {
     return context_->communication->streams.timeline(slot_).issued() >= last_;
   }
-  /// Nothing is under way, and nothing more will be.
+  /// Whether no operation is in flight and all further ones are refused.
   [[nodiscard]] bool is_finished() const {
     return context_->communication->streams.completed(slot_) >= last_ && refuses_all();
   }
@@ -86,7 +88,7 @@ class CudaCommunicator : public Communicator {
   [[nodiscard]] const std::shared_ptr<NcclClique>& clique() const noexcept { return context_->clique; }
 
  private:
-  static constexpr std::size_t max_batch = LaunchBatch::max_kernels;  // its device can be given their kernels together
+  static constexpr std::size_t max_batch = LaunchBatch::max_kernels;  // their kernels fit into one launch batch
 
   [[nodiscard]] std::shared_ptr<RankOperation> make_part(CudaCollective& collective, CudaStream& stream) const;
   [[nodiscard]] std::shared_ptr<void> make_shared_part(const CollectiveRequests& requests,
@@ -102,16 +104,16 @@ class CudaCommunicator : public Communicator {
 
   const StreamSlot slot_;
   const std::shared_ptr<RankContext> context_;
-  const std::uint64_t begin_;  // operation n ends at begin_ + n
+  const std::uint64_t begin_;  // operation n completes at begin_ + n
   std::uint64_t last_;
-  std::map<PeerKernels::Code, bool> has_code_;  // whether PeerKernels has that for such operations, where that is known
+  std::map<PeerKernels::Code, bool> has_code_;  // whether PeerKernels has usable kernels, where known
   PendingSubmissions unsubmitted_;
-  bool retry_pending_ = false;  // what make_retry() has given will be called: it asks
-  bool held_up_ = false;        // since there was nothing unasked, something had to be asked for later
-  std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // as far as it may be, with more unasked
-  const std::shared_ptr<CudaCommunicator*> self_;  // of calls that come later: null when this is gone
+  bool retry_pending_ = false;  // a callback of make_retry() will continue the submission
+  bool held_up_ = false;        // a submission was deferred since the queue was last empty
+  std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // when QueueFull began
+  const std::shared_ptr<CudaCommunicator*> self_;  // for deferred callbacks: null after the destructor
   PendingCollectives& pending_;
-  std::optional<PendingCollectives::Call> rest_;  // while there is something unasked
+  std::optional<PendingCollectives::Call> rest_;  // set while operations wait to be submitted to the sequencer
 };
 
 }  // namespace cox::detail

@@ -42,7 +42,8 @@ CudaCommunicator& CudaCommunicators::find_or_create(const std::shared_ptr<Commun
   }
 }
 
-// Calls `visit(collective)` for each. Those on the slot itself come before anyway.
+// Calls `visit(collective)` for each collective that the work at `position` waits for. Collectives on the slot itself
+// are left out: they precede the work in any case.
 template <class Visit>
 void CudaCommunicators::note_each(const StreamPosition& position, const StreamPositions& waits, Visit&& visit) {
   const auto index = static_cast<std::size_t>(position.stream);
@@ -113,7 +114,8 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
     }
     for (const auto& group : groups) group->close(cause);
   } catch (...) {
-    // No memory to be polite; but nothing may be under way when the streams go.
+    // Usually no memory: abort without waiting for the other ranks. But nothing may be in flight when the streams are
+    // destroyed.
     cause = std::current_exception();
     report_task_error({device_, StreamId::current(), cause});
   }
@@ -125,7 +127,7 @@ void CudaCommunicators::leave(std::uint64_t generation, const std::function<void
   }
   if (communication_ == nullptr) return;
   sequencer().set_launch_thread(device_, {});
-  posts_->run_calls();  // it may have been told, of what there is no more
+  posts_->run_calls();  // a coalesced call may be pending: it has no launches to drain, but leaves the gate
 }
 
 const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
@@ -135,7 +137,8 @@ const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication
   auto made = std::make_shared<const CudaCommunication>(
       CudaCommunication{streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
                         std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>()});
-  // The gate: from the release on, which whoever tells has not left it after, until all of it has been taken up.
+  // The gate counts a device from its notification until it has drained its launches. The notifying thread is still
+  // counted by the gate itself at that time, so the gate is never quiescent between the release and the launch.
   posts_->set_coalesced([device = device_] {
     sequencer().drain_launches(device);
     LaunchGate::of_process().remove_launch();

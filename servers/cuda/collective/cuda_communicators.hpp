@@ -18,7 +18,7 @@
 
 namespace cox::detail {
 
-/// The ranks that a CUDA device is. Device thread only.
+/// The communicator ranks of one CUDA device. Device thread only.
 class CudaCommunicators {
  public:
   CudaCommunicators(DeviceId device, CudaStreams& streams, std::shared_ptr<PostQueue> posts)
@@ -26,28 +26,30 @@ class CudaCommunicators {
   CudaCommunicators(const CudaCommunicators&) = delete;
   CudaCommunicators& operator=(const CudaCommunicators&) = delete;
 
-  /// The rank that an operation is for: a transfer has other ranks than what all do together. Throws CollectiveError
-  /// Aborted (the group is closed), CudaError, std::bad_alloc.
+  /// Finds or creates the rank that an operation belongs to. A transfer belongs to the communicator of its direction
+  /// between two devices, any other operation to the communicator of the whole group. Throws CollectiveError Aborted
+  /// (the group is closed), CudaError, std::bad_alloc.
   [[nodiscard]] CudaCommunicator& find_or_create(const std::shared_ptr<CommunicationGroup>& group,
                                                  const CollectiveRequest& request);
-  /// What is at `position` waits for these: notes the collectives among them, and those that they wait for themselves.
-  /// Throws std::bad_alloc.
+  /// Records that the work at `position` waits for `waits`: for the collectives among them, and for those that they
+  /// wait for in turn. Throws std::bad_alloc.
   void note_waits(const StreamPosition& position, const StreamPositions& waits) {
     if (!communicators_.empty()) note(position, waits);
   }
-  /// The same of a collective: one that is refused still ends behind what it waits for. Returns the operations, as the
-  /// sequencer knows them, that must be released before it.
+  /// Records what a collective at `position` waits for. This matters even if the collective is refused, since it still
+  /// completes only after its waits. Returns the operations that the sequencer must release before it. Throws
+  /// std::bad_alloc.
   [[nodiscard]] CollectiveDependencies note_collective(const StreamPosition& position, const StreamPositions& waits);
-  /// Where all that was asked for so far ends. Throws std::bad_alloc.
+  /// The last position of each rank that has operations in flight. Throws std::bad_alloc.
   [[nodiscard]] StreamPositions last_positions() const;
-  /// The device asks for nothing any more. Calls `poll()` again and again until all it has asked for has been issued:
-  /// what misses ranks waits for them at most `patience`, since one that is itself being shut down, or has been, is
-  /// known not to come.
+  /// Ends the use of the ranks: the device submits no further operations. Blocks and calls `poll()` repeatedly until
+  /// all submitted operations have been issued or refused. Operations that miss ranks wait for them for `patience` at
+  /// most; a rank whose device is being shut down, or was shut down, is known not to arrive.
   void leave(std::uint64_t generation, const std::function<void()>& poll) noexcept;
-  /// Copies of transfers, from or to the device, are not known to be complete.
+  /// Whether transfers from or to the device are not known to have completed.
   [[nodiscard]] bool copies_in_flight() const noexcept;
-  /// Blocks until NCCL has nothing on the device any more, but for `patience_with_nccl` at most. When all work of the
-  /// device is complete, after leave().
+  /// Blocks until NCCL's communicators on the device are destroyed, for `patience_with_nccl` at most. Call it after
+  /// leave(), when all work of the device has completed.
   void close() noexcept;
 
  private:
@@ -68,13 +70,13 @@ class CudaCommunicators {
   const DeviceId device_;
   CudaStreams& streams_;
   const std::shared_ptr<PostQueue> posts_;
-  std::shared_ptr<const CudaCommunication> communication_;  // made by the first operation; its streams:
+  std::shared_ptr<const CudaCommunication> communication_;  // created by the first operation, with the two streams:
   std::shared_ptr<CudaStream> transfers_;
   std::shared_ptr<CudaStream> copies_;
   std::map<CommunicatorNumber, std::unique_ptr<CudaCommunicator>> communicators_;
-  std::vector<const CudaCommunicator*> by_slot_;          // where their work is counted; null: of none of them
-  std::vector<std::shared_ptr<NcclClique>> old_cliques_;  // that may not be gone yet
-  std::vector<CollectiveDependencyTracker> awaited_;      // by slot: what its work has come to wait for
+  std::vector<const CudaCommunicator*> by_slot_;          // the communicator that uses the slot; null: none
+  std::vector<std::shared_ptr<NcclClique>> old_cliques_;  // closed ones that may not be destroyed yet
+  std::vector<CollectiveDependencyTracker> awaited_;      // by slot: the collectives that its work waits for
 };
 
 }  // namespace cox::detail

@@ -8,7 +8,7 @@ namespace cox::detail {
 
 namespace {
 
-// Not before all that had its turn up to there has been issued.
+// Ends `position` with `event`, but not before all turns up to `behind` have been issued.
 void complete_in_order(const RankContext& context, const StreamPosition& position, std::uint64_t behind,
                        const std::shared_ptr<CudaEvent>& event) noexcept {
   CudaTimeline& timeline = context.communication->streams.timeline(position.stream);
@@ -24,7 +24,7 @@ void complete_in_order(const RankContext& context, const StreamPosition& positio
 
 }  // namespace
 
-// The error comes before the end: who waits for that finds it.
+// The error is recorded before the completion, so that a thread which waits for the completion finds the error.
 void RankOperation::complete(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
   if (error != nullptr) fail(error);
   if (event == nullptr) return complete_after_waits(error);
@@ -33,8 +33,8 @@ void RankOperation::complete(const std::exception_ptr& error, const std::shared_
   complete_in_order(*context, position, behind_, event);
 }
 
-// What comes before it may not have been issued yet, and finds the memory as it was; what comes behind finds it
-// poisoned.
+// Earlier work may not have been issued yet and must find the memory unchanged, so the memory is poisoned only after
+// that. Later work finds it poisoned.
 void RankOperation::complete_after_waits(const std::exception_ptr& error) noexcept {
   try {
     context->communication->streams.when_complete(
@@ -68,8 +68,8 @@ void RankOperation::retire() noexcept {
 void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
   note_rank_failed(refusal);
   tell_rank_failed(refusal);
-  // At once, if nothing that comes before it is still to be issued: its communicator's next operation does not wait for
-  // its end.
+  // If all earlier work has been issued, poison at once: the next operation of the communicator does not wait for the
+  // completion of this one.
   if (!context->communication->streams.issued(waits)) return complete_after_waits(refusal);
   poison_log().set_failed(memory.uses(), refusal, MemoryFailure::Contents::Unchanged);
   complete_after_waits(nullptr);
@@ -77,7 +77,7 @@ void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
 
 void RankOperation::fail(const std::exception_ptr& error) noexcept {
   if (failed_.exchange(true)) return;
-  note_rank_failed(error);  // before others find its memory poisoned
+  note_rank_failed(error);  // before other operations find its memory poisoned
   if (is_logged_) poison_log().fail(*this, error);
   context->recorder->failed(sequence, context->rank, error);
   try {
@@ -105,7 +105,7 @@ std::exception_ptr RankOperation::rank_failed(const std::exception_ptr& refusal)
         name() + " is not done: " + context->device.to_string() + " could not take part: " + describe_cause(refusal),
         site, refusal));
   } catch (...) {
-    return std::current_exception();  // no memory to say it
+    return std::current_exception();  // no memory for the message
   }
 }
 

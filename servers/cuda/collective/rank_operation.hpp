@@ -33,18 +33,19 @@ namespace detail {
 class CommunicationStream;
 class PeerCopyStream;
 
-/// What the communicators of a device share: where their operations are issued, and how they are told of their turns.
+/// The objects that all communicators of a device share: the streams on which operations are issued, the queue through
+/// which released operations reach the device thread, and the completion order.
 struct CudaCommunication {
   CudaStreams& streams;
   std::shared_ptr<PostQueue> posts;
-  std::shared_ptr<CudaStream> stream;  ///< on which transfers wait for what comes before them
+  std::shared_ptr<CudaStream> stream;  ///< on which transfers wait for earlier work
   std::shared_ptr<PeerCopyStream> copies;
   std::shared_ptr<CommunicationStream> nccl;
   std::shared_ptr<CompletionOrder> turns;
 };
 
-/// What the parts of one rank of a communicator share: they may outlive the rank. Set once, before the first part; any
-/// thread but for what is said to be the device thread's.
+/// The data that all parts of one rank of a communicator share. Parts may outlive the CudaCommunicator. The members are
+/// set once, before the first part is made. Any thread, except for members marked as device thread.
 struct RankContext {
   std::shared_ptr<CommunicationGroup> group;
   CommunicatorNumber number{};
@@ -54,12 +55,12 @@ struct RankContext {
   std::shared_ptr<FlightRecorder> recorder;
   std::shared_ptr<const CudaCommunication> communication;
   std::shared_ptr<NcclClique> clique;  ///< null where the operations are transfers
-  /// Kernels of our own that the rank has launched, by way: the same number on all ranks is the same kernel, as they
-  /// launch in one order. Device thread.
+  /// The number of peer kernels that the rank has launched, by CollectiveAlgorithm. All ranks launch them in one order,
+  /// so the same number is the same kernel on all ranks. Device thread.
   std::array<std::uint32_t, 3> launched{};
 };
 
-/// A rank's part in one operation, from when it is asked for to its end: what all kinds of them have.
+/// Base of a rank's part in one operation, from the submission to the completion of the operation.
 class RankOperation : public LoggedOperation {
  public:
   /// Device thread. Throws std::bad_alloc.
@@ -68,46 +69,49 @@ class RankOperation : public LoggedOperation {
   RankOperation& operator=(const RankOperation&) = delete;
   virtual ~RankOperation();
 
-  /// It has been noted, and can be asked for. Device thread.
+  /// Called when the part has been queued for submission to the sequencer. Device thread.
   virtual void on_submitted() noexcept {}
-  /// It is the operation's turn. `shared`: what rank 0 has handed in. Any thread, if not said otherwise; does not
-  /// block.
+  /// Called when the sequencer has released the operation. `shared`: the object that rank 0 has submitted. Any thread,
+  /// unless an override says otherwise; does not block.
   virtual void on_release(std::shared_ptr<void> shared) = 0;
-  /// Device thread. The part has been issued, and ends with `event`; or, without one, it never will be, and ends behind
-  /// what it was to wait for: others use its memory behind it.
+  /// Completes the part. With `event`: the part has been issued and completes when the event is reached. Without: it
+  /// will never be issued, and completes after everything that it was to wait for, since later work uses its memory
+  /// after it. `error`: null, or passed to fail(). Device thread.
   void complete(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept;
-  /// Device thread. The operation was refused, or has failed since a rank would have read poisoned memory: what the
-  /// rank should have written is poisoned, and the communicator stays good. It ends as without an event.
+  /// The operation was refused, or has failed because a rank would have read poisoned memory. Poisons what the rank
+  /// should have written (L14); the communicator stays usable. The part completes as with complete() without an event.
+  /// Device thread.
   void refuse(const std::exception_ptr& refusal) noexcept;
-  /// The operation has failed: what the rank should have written, and all that has come of that, is poisoned, and then
-  /// it is told to the stream that asked for it, and the communicator ends, since the ranks no longer agree on what
-  /// comes next. Any thread.
+  /// The operation has failed. Poisons what the rank should have written, and everything computed from that (L14). Then
+  /// aborts the communicator, since the ranks no longer agree on the next operation, and reports the failure to the
+  /// stream that submitted the operation. Idempotent. Any thread.
   void fail(const std::exception_ptr& error) noexcept;
 
   const std::shared_ptr<RankContext> context;
-  StreamPosition position;                    ///< of the end
-  StreamPositions waits;                      ///< what must be done before
-  std::shared_ptr<CudaStream> origin_stream;  ///< whose errors get what becomes of it
-  std::uint64_t error_sequence = 0;           ///< among these
-  std::shared_ptr<FailureReports> reports;    ///< of that stream
+  StreamPosition position;                    ///< at which the part completes
+  StreamPositions waits;                      ///< work that must complete before the part begins
+  std::shared_ptr<CudaStream> origin_stream;  ///< the submitting stream, whose errors get a failure of the part
+  std::uint64_t error_sequence = 0;           ///< the part's place among these errors
+  std::shared_ptr<FailureReports> reports;    ///< of origin_stream
   std::source_location site;
-  std::uint64_t sequence = 0;  ///< on its communicator
+  std::uint64_t sequence = 0;  ///< number of the operation on its communicator
 
  protected:
-  /// As PoisonLog::admit_part(). Device thread. `self`: the part. Throws std::bad_alloc.
+  /// Adds the part to the poison log: see PoisonLog::admit_part(). `self`: this part. Device thread. Throws
+  /// std::bad_alloc.
   void admit(std::shared_ptr<LoggedOperation> self);
-  /// Why the operation fails on all ranks.
+  /// The error with which the operation fails on all ranks, with `refusal` as its cause.
   [[nodiscard]] std::exception_ptr rank_failed(const std::exception_ptr& refusal) const noexcept;
   [[nodiscard]] PoisonLog& poison_log() const noexcept { return origin_stream->poison_log(); }
-  /// The part has its turn, and will be issued later.
+  /// Takes the part's turn: the part will be issued later, and then retire() must be called.
   void reserve_slot() noexcept {
     turn_ = context->communication->turns->take();
     is_expected_ = false;
     behind_ = turn_ - 1;
   }
-  /// The part has its turn, and all that it waits for is known as events: it holds nobody up.
+  /// Takes no turn: everything that the part waits for is known as events, so no later completion has to wait for it.
   void skip_slot() noexcept { behind_ = context->communication->turns->last(); }
-  /// Device thread. The part has been issued, or never will be. Idempotent.
+  /// The part has been issued, or never will be: ends its turn. Device thread. Idempotent.
   void retire() noexcept;
 
  private:
@@ -115,22 +119,22 @@ class RankOperation : public LoggedOperation {
   void tell_refused(const std::exception_ptr& error) noexcept override;
   void note_rank_failed(const std::exception_ptr& error) noexcept override;
   void tell_rank_failed(const std::exception_ptr& error) noexcept override;
-  /// What it is, for errors. Of a part that was noted in the log.
+  /// A description of the operation, for error messages.
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual std::shared_ptr<LoggedOperation> shared_self() = 0;
   void complete_after_waits(const std::exception_ptr& error) noexcept;
 
-  bool is_expected_ = true;   // to take a place
-  std::uint64_t turn_ = 0;    // among those that others' ends come behind; 0: none, or it has been issued
-  std::uint64_t behind_ = 0;  // its end comes behind that turn
+  bool is_expected_ = true;   // a turn is reserved and has not been taken
+  std::uint64_t turn_ = 0;    // the part's turn in the CompletionOrder; 0: none, or it has been issued
+  std::uint64_t behind_ = 0;  // the part's completion is published after all turns up to this one
 
-  bool is_logged_ = false;  // written before others know of it: the log knows its memory
+  bool is_logged_ = false;  // the part is in the poison log; written before other threads know the part
   std::atomic<bool> failed_{false};
 };
 
-/// A part's turn while it waits to be issued on the stream `stream`: then part->issue(part, target), on the device
-/// thread; or, if it is dropped without that, part->abort(error), since the others wait for it: with the error that the
-/// stream was told of before.
+/// The task that issues a part on `stream`: it calls part->issue(part, target) on the device thread. If it is destroyed
+/// without having been called, it calls part->abort(error) instead, since the other ranks wait for the part. `error` is
+/// what was recorded for `stream` before.
 template <class Part>
 class LaunchGuard {
  public:
@@ -146,7 +150,7 @@ class LaunchGuard {
   }
 
  private:
-  // The stream is that of collectives or transfers, whose errors nobody else asks for.
+  // The stream is an internal one, for collectives or transfers: no other code takes its errors.
   [[nodiscard]] std::exception_ptr why() const noexcept {
     try {
       if (auto error = stream_->remove_errors_between(0, ~std::uint64_t{0})) return error;
@@ -158,7 +162,7 @@ class LaunchGuard {
   }
 
   std::shared_ptr<Part> part_;
-  CudaStream* stream_;  // which the part keeps
+  CudaStream* stream_;  // kept alive by the part
 };
 
 }  // namespace detail

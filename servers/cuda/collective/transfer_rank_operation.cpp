@@ -8,7 +8,7 @@
 namespace cox::detail {
 namespace {
 
-// Copies of one communicator that the driver is given at a time.
+// Limit of copies of one communicator in flight.
 constexpr std::uint64_t most_in_flight = 256;
 
 }  // namespace
@@ -16,12 +16,12 @@ constexpr std::uint64_t most_in_flight = 256;
 void TransferRankOperation::on_submitted() noexcept {
   try {
     if (ready) check_source();
-  } catch (...) {  // no memory to note it: it is not done
+  } catch (...) {  // no memory to record it: the transfer is refused
     refusal_ = rank_failed(std::current_exception());
   }
 }
 
-// All that the source comes behind has been issued. On the device thread.
+// Checks the sender's memory for poison. Everything that writes it before has been issued. Device thread.
 void TransferRankOperation::check_source() {
   PoisonLog& log = poison_log();
   if (place != 0 || log.is_quiet()) return;
@@ -34,7 +34,7 @@ void TransferRankOperation::check_source() {
   }
 }
 
-// If all that the rank waits for has been issued, its device's thread need not be woken before the end.
+// If everything that the rank waits for has been issued, the device thread is not woken before the transfer completes.
 void TransferRankOperation::on_release(std::shared_ptr<void> shared) {
   peer_copy_ = std::static_pointer_cast<PeerCopy>(std::move(shared));
   if (place == 0) context->communication->copies->add(peer_copy_);
@@ -46,18 +46,19 @@ void TransferRankOperation::on_release(std::shared_ptr<void> shared) {
   context->communication->posts->post([part = shared_from_this()] { part->wait_for_issue(); });
 }
 
-// On the device thread: comes when the driver can be told what the rank waits for.
+// Device thread. Queues the part on the transfer stream; issue() is called when the driver can wait for everything that
+// the rank waits for.
 void TransferRankOperation::wait_for_issue() {
   CudaStream& stream = *context->communication->stream;
   LaunchGuard turn(shared_from_this(), stream);
   try {
     context->communication->streams.submit(stream, waits, {nullptr, nullptr, site}, std::move(turn), room());
   } catch (...) {
-    abort(std::current_exception());  // which says more than its turn would
+    abort(std::current_exception());  // more specific than the error from the destructor of `turn`
   }
 }
 
-// The other side waits for it. Idempotent.
+// Arrives with an error, since the other side waits for this one. Idempotent.
 void TransferRankOperation::abort(const std::exception_ptr& error) noexcept {
   try {
     arrive({}, error);
@@ -67,7 +68,7 @@ void TransferRankOperation::abort(const std::exception_ptr& error) noexcept {
   retire();
 }
 
-// What the rank waits for has been issued.
+// Called when everything that the rank waits for has been issued.
 void TransferRankOperation::issue(const std::shared_ptr<TransferRankOperation>&, const IssueTarget& target) {
   std::vector<std::shared_ptr<CudaEvent>> behind;
   std::exception_ptr failure;
@@ -82,7 +83,7 @@ void TransferRankOperation::issue(const std::shared_ptr<TransferRankOperation>&,
   retire();
 }
 
-// What must have been reached before the driver is given another copy.
+// The event that must be reached before another copy is issued; null if there is room.
 std::shared_ptr<CudaEvent> TransferRankOperation::room() const {
   CudaTimeline& timeline = context->communication->streams.timeline(position.stream);
   if (has_room(timeline)) return nullptr;
@@ -97,7 +98,7 @@ bool TransferRankOperation::has_room(CudaTimeline& timeline) noexcept {
 void TransferRankOperation::arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure) {
   if (std::exchange(has_arrived_, true)) return;
   context->recorder->started(sequence, context->rank);
-  const auto at = std::exchange(peer_copy_, nullptr);  // which will refer to this part
+  const auto at = std::exchange(peer_copy_, nullptr);  // moved out, since the copy will refer to this part
   at->arrive(place, {.ranges = std::move(ranges),
                      .ready = std::move(behind),
                      .stream = place == 0 ? context->communication->copies : nullptr,
@@ -114,7 +115,7 @@ void TransferRankOperation::arrive(std::vector<std::shared_ptr<CudaEvent>> behin
                      }});
 }
 
-// On the device thread. What comes behind it has not been issued.
+// Device thread. No work that waits for the transfer has been issued yet.
 void TransferRankOperation::finish(const PeerCopy::End& end) noexcept {
   if (end.error != nullptr && end.is_refused) {
     context->recorder->failed(sequence, context->rank, end.error);
@@ -123,7 +124,7 @@ void TransferRankOperation::finish(const PeerCopy::End& end) noexcept {
   std::exception_ptr error = end.error;
   try {
     if (place == 1 && error == nullptr) note_received(end);
-  } catch (...) {  // no memory to note it: then it counts as failed
+  } catch (...) {  // no memory to record it: the transfer counts as failed
     error = std::current_exception();
   }
   complete(error, end.event);

@@ -17,16 +17,16 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
  public:
   using RankOperation::RankOperation;
 
-  /// If all that it waits for has been issued, its memory is looked at here.
+  /// Checks the source for poison (L14) if everything that the part waits for has been issued.
   void on_submitted() noexcept override;
   void on_release(std::shared_ptr<void> shared) override;
 
-  /// Whether the driver can be given another copy: its own queue must not fill up (T3).
+  /// Whether another copy may be issued: the driver's own queue must not fill up (T3).
   [[nodiscard]] static bool has_room(CudaTimeline& timeline) noexcept;
 
   std::size_t place = 0;          ///< 0 sends, 1 receives
-  std::vector<PeerRange> ranges;  ///< of each request
-  /// What must be done before, as events, if all of it has been issued and there is room.
+  std::vector<PeerRange> ranges;  ///< memory of each request
+  /// `waits` as events, if all of that work has been issued and there is room for another copy.
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready;
 
  private:
@@ -44,8 +44,8 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
   void arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
 
   std::shared_ptr<PeerCopy> peer_copy_;
-  std::exception_ptr refusal_;  // why the copy is not made on either side; the communicator stays good
-  bool may_fail_ = false;       // the source depends on a collective under way
+  std::exception_ptr refusal_;  // why neither side copies; the communicator stays usable
+  bool may_fail_ = false;       // the source depends on a collective in flight
   bool has_arrived_ = false;
 };
 

@@ -7,9 +7,9 @@
 
 namespace cox::detail {
 
-/// Rows that are copied at a time: dense on the host, `pitch` bytes apart on the device.
+/// Rows that are copied in one step: dense on the host, `pitch` bytes apart on the device.
 struct CopyPiece {
-  std::size_t part = 0;  ///< of the task
+  std::size_t part = 0;  ///< index of the part in its task
   std::size_t host_offset = 0;
   std::size_t device_offset = 0;
   std::size_t rows = 1;

@@ -11,7 +11,7 @@
 namespace cox::detail {
 namespace {
 
-/// A failure of a copy, with what it was for.
+/// The error of a failed upload. An IoError gets the location of the upload added to its text.
 std::exception_ptr failed_upload(const std::exception_ptr& error, const Location& location, std::source_location site) {
   try {
     std::rethrow_exception(error);
@@ -26,7 +26,7 @@ std::exception_ptr failed_upload(const std::exception_ptr& error, const Location
 
 }  // namespace
 
-// A slot whose last transfer is complete, else a new one.
+// A slot whose last transfer is complete, otherwise a new one.
 StreamSlot CudaTransfers::next_slot() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const StreamSlot slot = slots_[(turn_ + i) % slots_.size()];
@@ -49,10 +49,12 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
                           CopyTask& ending, std::exception_ptr error, std::shared_ptr<CudaEvent> end) mutable {
     const auto note_end = [&] { posts->post([this, slot, end] { this->end(slot, end); }); };
     check_memory(ending, error);
-    // Who has what was read finds the memory used no more; who waits for an upload finds its failure.
+    // Download: post the end before done(), so that a client which has the bytes finds the memory no longer in use.
+    // Upload: post the end after done(), so that a thread that waits for the end finds the failure.
     if (ending.direction == CopyTask::Direction::ToHost) note_end();
     done(ending, std::move(error), end);
-    ending.parts.clear();  // before anybody finds that it has ended: the bytes are given back
+    // Release the bytes before the end of an upload is visible.
+    ending.parts.clear();
     if (ending.direction == CopyTask::Direction::ToDevice) note_end();
   };
   if (streams_.issued(waits)) {
@@ -64,8 +66,8 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
   return {slot, streams_.timeline(slot).submit()};
 }
 
-// All that the copy comes behind has ended, and nothing that comes behind it has begun: the memory is as the copy has
-// found it.
+// All work before the copy has completed, and no work after it has started: the memory is still in the state that the
+// copy has seen.
 void CudaTransfers::check_memory(const CopyTask& task, std::exception_ptr& error) const noexcept {
   if (error == nullptr) error = task.memory.refusal(task.location);
   if (error == nullptr) return task.memory.set_succeeded();
@@ -73,7 +75,7 @@ void CudaTransfers::check_memory(const CopyTask& task, std::exception_ptr& error
   streams_.poison_log()->set_failed(task.memory.uses(), error, MemoryFailure::Contents::Undefined);
 }
 
-// On failure the task is as it was.
+// If it throws, the task is unchanged.
 void CudaTransfers::start(const StreamPositions& waits, CopyTask&& task) {
   streams_.add_events(waits, task.dependencies);
   engine_.add(std::move(task));
@@ -98,13 +100,13 @@ bool CudaTransfers::advance() {
   return any;
 }
 
-// It ends when what it was to wait for is over: others use its memory behind it.
+// Ends the transfer only when all that it waits for has completed: later accesses to the memory wait for this end.
 void CudaTransfers::fail(Waiting transfer, const std::exception_ptr& error) noexcept {
   std::shared_ptr<CopyTask> task;
   try {
     task = std::make_shared<CopyTask>(std::move(transfer.task));
     streams_.when_complete(transfer.waits, [task, error] { task->on_completed(*task, error, nullptr); });
-  } catch (...) {  // no memory to wait
+  } catch (...) {  // out of memory for the wait: end it now
     CopyTask& left = task != nullptr ? *task : transfer.task;
     left.on_completed(left, error, nullptr);
   }
@@ -112,7 +114,7 @@ void CudaTransfers::fail(Waiting transfer, const std::exception_ptr& error) noex
 
 void CudaTransfers::end(StreamSlot slot, std::shared_ptr<CudaEvent> event) {
   CudaTimeline& timeline = streams_.timeline(slot);
-  timeline.end(timeline.submitted(), std::move(event));  // one at a time
+  timeline.end(timeline.submitted(), std::move(event));  // each slot has one transfer at a time
   --in_flight_;
 }
 

@@ -14,9 +14,9 @@
 
 namespace cox::detail {
 
-/// The copies to and from pageable memory that are under way. Each counts like a piece of work on a slot of its own, so
-/// that buffers and streams wait for it as for any other; what it reads may be poisoned, and what it writes if it fails
-/// (L14). Device thread only.
+/// The in-flight copies to and from pageable memory. Each counts like a piece of work on a slot of its own, so that
+/// buffers and streams wait for it as for other work. The memory that a copy reads may be poisoned, and the memory that
+/// it writes is poisoned if the copy fails (L14). Device thread only.
 class CudaTransfers {
  public:
   CudaTransfers(CudaStreams& streams, CopyEngine& engine, std::shared_ptr<PostQueue> posts)
@@ -24,17 +24,17 @@ class CudaTransfers {
   CudaTransfers(const CudaTransfers&) = delete;
   CudaTransfers& operator=(const CudaTransfers&) = delete;
 
-  /// The slot that the next transfer will have. Throws std::bad_alloc.
+  /// The slot of the transfer that begins next. Throws std::bad_alloc.
   [[nodiscard]] StreamSlot next_slot();
-  /// Begins a transfer, behind `waits`, on next_slot(). `task.after` is filled in here. Returns where it is. Throws
-  /// CudaError, std::bad_alloc, std::system_error; then nothing has begun.
+  /// Begins a transfer on next_slot(), to start after `waits`. Fills in `task.dependencies`. Returns the position of
+  /// its end. Throws CudaError, std::bad_alloc, std::system_error; then no transfer has begun.
   StreamPosition begin(const StreamPositions& waits, CopyTask task);
 
-  /// Hands over what can begin by now. Returns whether there was anything.
+  /// Hands the transfers that can start now to the engine. Returns whether there were any.
   bool advance();
-  /// Some have not ended.
+  /// Whether any transfer has not ended.
   [[nodiscard]] bool in_flight() const noexcept { return in_flight_ != 0; }
-  /// Ends what has not been handed over. After a fault of the GPU.
+  /// Ends all transfers that have not been handed to the engine. After a GPU fault.
   void abandon() noexcept;
 
  private:
@@ -42,7 +42,7 @@ class CudaTransfers {
     StreamPositions waits;
     CopyTask task;
   };
-  /// Notes the end on the device thread.
+  /// Records the end of the transfer of that slot. Device thread.
   void end(StreamSlot slot, std::shared_ptr<CudaEvent> event);
   void check_memory(const CopyTask& task, std::exception_ptr& error) const noexcept;
   void start(const StreamPositions& waits, CopyTask&& task);
@@ -52,7 +52,7 @@ class CudaTransfers {
   CopyEngine& engine_;
   const std::shared_ptr<PostQueue> posts_;
   std::list<Waiting> waiting_;
-  std::vector<StreamSlot> slots_;  // all that are ours
+  std::vector<StreamSlot> slots_;  // all slots of transfers
   std::size_t turn_ = 0;
   std::size_t in_flight_ = 0;
 };

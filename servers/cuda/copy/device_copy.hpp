@@ -6,10 +6,12 @@
 
 namespace cox::detail {
 
-/// Rows dense in page-locked host memory to rows `pitch` bytes apart on the device, on a stream. Throws CudaError.
+/// Copies dense rows of page-locked host memory to rows `pitch` bytes apart on the device, on a stream. Throws
+/// CudaError.
 void copy_rows_to_device(CUdeviceptr device, const std::byte* host, std::size_t rows, std::size_t row_bytes,
                          std::size_t pitch, CUstream stream);
-/// The other way.
+/// Copies rows `pitch` bytes apart on the device to dense rows of page-locked host memory, on a stream. Throws
+/// CudaError.
 void copy_rows_to_host(std::byte* host, CUdeviceptr device, std::size_t rows, std::size_t row_bytes, std::size_t pitch,
                        CUstream stream);
 

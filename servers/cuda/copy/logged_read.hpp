@@ -11,24 +11,25 @@
 
 namespace cox::detail {
 
-/// A read that was issued behind a collective under way, and may turn out to have read poisoned memory. Any thread.
+/// A read that was issued after an in-flight collective and depends on it: it may turn out to have read poisoned
+/// memory. Any thread.
 class LoggedRead final : public LoggedOperation {
  public:
-  /// `sequence`: the read's place among the errors of the stream.
+  /// `sequence`: the read's position among the errors of the stream.
   LoggedRead(std::shared_ptr<CudaStream> stream, std::uint64_t sequence)
       : stream_(std::move(stream)), sequence_(sequence) {}
-  /// Nobody has asked for a refusal: the stream has it then (L12).
+  /// If no caller has taken the refusal, it joins the errors of the stream (L12).
   ~LoggedRead() {
     if (refusal_ != nullptr && !is_taken_) stream_->fail_at(sequence_, refusal_);
   }
 
-  /// It was not issued, for that reason.
+  /// The read was not issued, because of `refusal`.
   void refuse(const std::exception_ptr& refusal) noexcept { static_cast<void>(note_refused(refusal)); }
   [[nodiscard]] bool is_refused() const noexcept {
     const std::lock_guard lock(mutex_);
     return refusal_ != nullptr;
   }
-  /// When the device has come there: the IoError Poisoned; null: what was read is good.
+  /// After the device has reached the read: the IoError Poisoned; null if the bytes read are good.
   [[nodiscard]] std::exception_ptr take_refusal() noexcept {
     const std::lock_guard lock(mutex_);
     is_taken_ = true;
@@ -41,7 +42,7 @@ class LoggedRead final : public LoggedOperation {
     refusal_ = refusal;
     return refusal;
   }
-  void tell_refused(const std::exception_ptr&) noexcept override {}  // its future tells it
+  void tell_refused(const std::exception_ptr&) noexcept override {}  // the future of the read reports it
 
   const std::shared_ptr<CudaStream> stream_;
   const std::uint64_t sequence_;

@@ -9,7 +9,7 @@
 namespace cox::detail {
 namespace {
 
-/// Both sides in rows of one length: what is dense takes the other's.
+/// Copies rows of one length. A dense side is divided into rows of the same length as those of the other side.
 void copy(const PeerRange& from, CUcontext from_context, const PeerRange& to, CUcontext to_context, CUstream stream) {
   const std::size_t bytes = from.rows.size();
   if (bytes == 0) return;
@@ -41,7 +41,8 @@ void copy(const PeerRange& from, CUcontext from_context, const PeerRange& to, CU
   COX_CUDA_TRY(copy_rows_to_peer(&copy, stream));
 }
 
-/// After a failure: what was queued before it still uses the memory of both sides. Null: it has completed.
+/// After a failure, copies that were queued before still use the memory of both sides. Returns an event after them;
+/// null if they have completed.
 std::shared_ptr<CudaEvent> end_of_queued(CUstream stream, CudaEvents& events) noexcept {
   try {
     return events.record(stream);
@@ -59,7 +60,8 @@ void PeerCopy::arrive(std::size_t place, Side side) {
     sides_[place] = std::move(side);
     if (!std::exchange(first_arrived_, true)) return;
   }
-  const std::shared_ptr<PeerCopyStream> stream = sides_[0].stream;  // nobody else comes
+  // Without the lock: both sides have arrived, so no other thread writes them.
+  const std::shared_ptr<PeerCopyStream> stream = sides_[0].stream;
   stream->complete(*this);
 }
 
@@ -88,7 +90,7 @@ void PeerCopy::issue() noexcept {
       end.event = end_of_queued(stream, *sender.events);
     }
   }
-  receiver.on_completed(end);  // first: there somebody may wait for it
+  receiver.on_completed(end);  // first, since a thread may wait for the data there
   sender.on_completed(end);
 }
 
@@ -99,7 +101,7 @@ void PeerCopyStream::add(std::shared_ptr<PeerCopy> copy) noexcept {
   last_ = added;
 }
 
-// One thread at a time, and with no lock held: it calls the driver, and whoever is told.
+// One thread at a time, and with no lock held: issue() calls the driver and the completion callbacks.
 void PeerCopyStream::complete(PeerCopy& copy) noexcept {
   std::unique_lock lock(mutex_);
   copy.both_arrived_ = true;

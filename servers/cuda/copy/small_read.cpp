@@ -8,12 +8,14 @@
 namespace cox::detail {
 namespace {
 
-// So long the words alone are looked at: a copy that has nothing to wait for is over by then.
+// For this long only the words are polled: a copy that has nothing to wait for completes within this time.
 constexpr std::chrono::microseconds words_alone{10};
-// So long both are; then the event, in its way of long waits.
+// For this long the words and the event are polled. After that CudaEvent::wait_until polls the event alone, less and
+// less often.
 constexpr std::chrono::microseconds look_for{100};
 
-/// Calls `function` with each word, until it returns false; returns whether it never did.
+/// Calls `function(word, sentinel)` for each word until it returns false. Returns whether it returned true for all
+/// words.
 template <class Word, class F>
 bool all_words_of(std::span<std::byte> bytes, const F& function) {
   auto* const words = reinterpret_cast<Word*>(bytes.data());
@@ -42,7 +44,7 @@ void SmallRead::begin(CUdeviceptr address, CUstream stream) {
   COX_CUDA_TRY(copy_to_host(destination_.data(), address, destination_.size(), stream));
 }
 
-// Acquire: what the device did before is there.
+// Acquire: all that the device wrote before the words is visible.
 bool SmallRead::has_arrived() noexcept {
   const bool come = all_words(destination_, word_size(destination_.size()),
                               [](auto word, auto value) { return word.load(std::memory_order_acquire) != value; });

@@ -17,41 +17,43 @@
 
 namespace cox::detail {
 
-/// A copy of a few bytes from a device to page-locked memory, and its end, which the words that it writes tell of: they
-/// are there two microseconds before the event behind it is (H200: 4.6 us after the call, the event 6.9 us). So each
-/// word is first given a value that is hardly ever read, and who waits looks for another. What has that very value is
-/// seen by the event. The GPU writes a word whole: NCCL's protocol LL stands on that, too. begin() and set_end_event()
-/// on the device thread, then any thread.
+/// A copy of a few bytes from a device to page-locked memory. Its completion is detected by polling the words that it
+/// writes: they arrive two microseconds before the event after the copy is reached (H200: 4.6 us after the call, the
+/// event after 6.9 us). Each word is first set to a value that data rarely contains, and the waiting thread polls for a
+/// different value. If the data contains this very value, the event detects completion. The GPU writes each word
+/// atomically; the protocol LL of NCCL relies on this, too. begin() and set_end_event() on the device thread, then any
+/// thread.
 class SmallRead final : public DeviceEvent {
  public:
-  static constexpr std::size_t max_size = 64;             ///< bytes: few enough to look at again and again
+  static constexpr std::size_t max_size = 64;             ///< bytes: few enough to poll
   static constexpr std::uint32_t sentinel = 0x7FA5'C3E1;  ///< NaN as F32, its upper half NaN as F16 and BF16
 
-  /// Whether so many bytes that stand one behind the other can be read like this.
+  /// Whether `size` contiguous bytes at `address` can be read with a SmallRead.
   [[nodiscard]] static bool can_read(CUdeviceptr address, std::size_t size) noexcept {
     return size != 0 && size <= max_size && address % word_size(size) == 0;
   }
-  /// Of `size` bytes, into the first of the slot's memory, for as long as this lives.
+  /// Reads `size` bytes into the start of the slot's memory. Holds the slot until it is destroyed.
   SmallRead(SmallReadSlots::Slot slot, std::size_t size) noexcept
       : slot_(std::move(slot)), destination_(slot_->memory.span().first(size)) {}
 
-  /// Queues the copy. Throws CudaError.
+  /// Enqueues the copy. Throws CudaError.
   void begin(CUdeviceptr address, CUstream stream);
-  /// The event behind the copy, and nothing else in between.
+  /// Sets the event that is recorded directly after the copy.
   void set_end_event(std::shared_ptr<CudaEvent> event) noexcept { event_ = std::move(event); }
-  /// The slot's memory, for whoever keeps it until the copy is over. Nobody else has this.
+  /// Passes the slot's memory to the caller, which keeps it until the copy has completed. No other thread may refer to
+  /// this object.
   [[nodiscard]] Bytes abandon() noexcept {
     const std::unique_ptr<SmallReadSlot> slot(slot_.release());
     return std::move(slot->memory);
   }
 
-  // As DeviceEvent says.
+  // See DeviceEvent.
   [[nodiscard]] bool reached() noexcept override;
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;
   void notify(UniqueFunction<void()> function) override { event_->notify(std::move(function)); }
 
-  /// What was read. After reached().
+  /// Copies the bytes that were read. After reached().
   void copy_to(std::span<std::byte> bytes) const noexcept { std::ranges::copy(destination_, bytes.begin()); }
 
  private:

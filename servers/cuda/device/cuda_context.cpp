@@ -14,7 +14,7 @@ struct OpenContexts {
 };
 
 OpenContexts& open_contexts() {
-  static OpenContexts& contexts = *new OpenContexts;  // also there when static objects are destroyed
+  static OpenContexts& contexts = *new OpenContexts;  // never destroyed: usable while static objects are destroyed
   return contexts;
 }
 
@@ -22,7 +22,7 @@ OpenContexts& open_contexts() {
 
 std::shared_ptr<CudaContext> CudaContext::open(int ordinal) {
   if (auto found = find(ordinal)) return found;
-  auto made = std::make_shared<CudaContext>(ordinal);  // takes long: other devices do not wait for it
+  auto made = std::make_shared<CudaContext>(ordinal);  // slow, so without the lock: other devices do not wait for it
   OpenContexts& contexts = open_contexts();
   const std::lock_guard lock(contexts.mutex);
   std::weak_ptr<CudaContext>& entry = contexts.by_ordinal[ordinal];

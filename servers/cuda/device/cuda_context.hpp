@@ -6,12 +6,13 @@
 
 namespace cox::detail {
 
-/// The primary context of a device, which the CUDA runtime uses too, kept open while somebody holds this. Any thread.
+/// The primary context of a device, which the CUDA runtime uses too. It is retained as long as this object exists. Any
+/// thread.
 class CudaContext {
  public:
-  /// Opens it, or finds it open. Blocks for that the first time. Throws CudaError.
+  /// Returns the open context of the device, or opens it. Blocks while it is opened. Throws CudaError.
   [[nodiscard]] static std::shared_ptr<CudaContext> open(int ordinal);
-  /// Null unless somebody holds it.
+  /// The open context of the device; null if it is not open.
   [[nodiscard]] static std::shared_ptr<CudaContext> find(int ordinal);
 
   explicit CudaContext(int ordinal);
@@ -22,7 +23,7 @@ class CudaContext {
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] CUdevice device() const noexcept { return device_; }
   [[nodiscard]] CUcontext native() const noexcept { return context_; }
-  /// Makes it the calling thread's for good: for threads of our own. Throws CudaError.
+  /// Makes the context current on the calling thread, permanently: for the library's own threads. Throws CudaError.
   void make_current() const;
 
  private:
@@ -31,7 +32,8 @@ class CudaContext {
   CUcontext context_ = nullptr;
 };
 
-/// The context is current while this lives, then what was before: for threads that are not ours.
+/// Makes the context current while this object exists; the destructor restores the previous one. For threads that are
+/// not the library's own.
 class CurrentContext {
  public:
   explicit CurrentContext(const CudaContext& context) noexcept;

@@ -10,15 +10,16 @@
 
 namespace cox {
 
-/// The CUDA driver, or NVRTC, refused something. Kind Unsupported: there is no driver, or it cannot do this; Unhealthy:
-/// a fault has taken all GPUs of the process (gpu_fault.hpp); Generic: anything else, which is undone.
+/// A call of the CUDA driver or of NVRTC failed. Kind Unsupported: there is no driver, or it does not support the call;
+/// Unhealthy: a fault has made all GPUs of the process unusable (gpu_fault.hpp); Validation: there is no such device;
+/// Generic: any other error, and the operation has had no effect.
 class CudaError : public ServerError {
  public:
   CudaError(Kind kind, int code, const std::string& what, std::source_location site = std::source_location::current(),
             std::exception_ptr cause = nullptr)
       : ServerError(kind, what, site, std::move(cause)), code_(code) {}
 
-  /// Unhealthy; `errors` is what errors() gives, and not empty.
+  /// An error of kind Unhealthy. `errors`: what errors() returns, not empty.
   [[nodiscard]] static CudaError unhealthy(int code, const std::string& what, std::vector<std::exception_ptr> errors,
                                            std::source_location site) {
     return {code, what, std::move(errors), site};

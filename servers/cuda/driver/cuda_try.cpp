@@ -60,7 +60,7 @@ bool check_cuda(CUresult result, const char* call) noexcept {
   } else {
     try {
       log::write(LogSubsystem::Cuda, LogLevel::Warn, [&] { return std::string(call) + ": " + describe(result); });
-    } catch (...) {  // no memory for the line: nobody is left to be told
+    } catch (...) {  // no memory for the message, and no other way to report it
     }
   }
   return false;

@@ -10,14 +10,15 @@ namespace cox::detail {
 /// "CUDA_ERROR_INVALID_VALUE (1): invalid argument".
 [[nodiscard]] std::string describe(CUresult result);
 
-/// Whether the error is the kind that stays: the process's GPUs are gone, whatever call showed it.
+/// Whether the error is sticky: all GPUs of the process are lost, whichever call returned it.
 [[nodiscard]] bool is_sticky(CUresult result) noexcept;
 
-/// Throws CudaError for what a call returned. An error that stays is reported as the process's fault first
+/// Throws CudaError for the result of a call. A sticky error is first reported as the fault of the process
 /// (gpu_fault.hpp).
 [[noreturn]] void throw_cuda_error(CUresult result, const char* call, std::source_location site);
 
-/// For calls whose failure cannot be thrown: logs it, and reports an error that stays. Returns whether all is well.
+/// For calls whose failure cannot be thrown: reports a sticky error as the fault of the process, and logs any other
+/// one. Returns whether the call has succeeded.
 bool check_cuda(CUresult result, const char* call) noexcept;
 
 }  // namespace cox::detail
@@ -30,7 +31,7 @@ bool check_cuda(CUresult result, const char* call) noexcept;
       ::cox::detail::throw_cuda_error(cox_result, #call, std::source_location::current());    \
   } while (false)
 
-/// The same where nothing may be thrown: in destructors, and on threads where nobody could be told. True: it worked, or
-/// the process is ending and it was not called.
+/// Calls a function of the driver where nothing may be thrown: in destructors, and on threads that have no caller to
+/// report to. True if the call has succeeded, or the process is ending and the function was not called.
 #define COX_CUDA_CHECK(call) \
   (::cox::detail::process_is_ending() || ::cox::detail::check_cuda(::cox::detail::driver().call, #call))

@@ -24,7 +24,7 @@ std::vector<std::string> driver_files() {
   return {"libcuda.so.1"};
 }
 
-/// Null if there is none.
+/// Null if the driver does not have the function.
 void* look_up(const Driver& driver, const char* function, int signature) {
   void* found = nullptr;
   CUdriverProcAddressQueryResult status{};
@@ -32,7 +32,7 @@ void* look_up(const Driver& driver, const char* function, int signature) {
   return result == CUDA_SUCCESS ? found : nullptr;
 }
 
-/// Fills `driver` in. Returns what is wrong, or nothing.
+/// Fills in `driver`. Returns an error text; empty if all is well.
 std::string load(const SharedLibrary& library, Driver& driver) {
   driver.get_proc_address = reinterpret_cast<PFN_cuGetProcAddress_v12000>(library.find("cuGetProcAddress_v2"));
   if (driver.get_proc_address == nullptr) return library.file() + " is older than CUDA 12.0";
@@ -66,14 +66,16 @@ FoundDriver open_driver() {
   static Driver found;
   const std::string wrong = load(library, found);
   if (!wrong.empty()) return {nullptr, wrong};
-  std::atexit([] { ending.store(true, std::memory_order_relaxed); });  // runs before what the driver has registered
+  // Runs before the exit handlers of the driver, which were registered earlier.
+  std::atexit([] { ending.store(true, std::memory_order_relaxed); });
   return {&found, {}};
 }
 
 }  // namespace
 
 const FoundDriver& find_driver() {
-  static const FoundDriver& found = *new FoundDriver(open_driver());  // also there when static objects are destroyed
+  // Never destroyed: usable while static objects are destroyed.
+  static const FoundDriver& found = *new FoundDriver(open_driver());
   return found;
 }
 

@@ -6,11 +6,11 @@
 
 namespace cox::detail {
 
-/// The fault as a JSON object: exit_code, time (UTC), pid, code, name, call, text, suspects. docs/operations.md.
+/// The fault as a JSON object: exit_code, time (UTC), pid, code, name, call, text, suspects. See docs/operations.md.
 [[nodiscard]] std::string fault_json(const GpuFault& fault);
 
-/// Writes that to the file, which shows with all of it or not at all: it is written beside `path`, then renamed.
-/// Returns an empty string, or what went wrong.
+/// Writes fault_json() to the file atomically: to a temporary file next to `path`, which is then renamed to it. Returns
+/// an empty string, or an error text.
 [[nodiscard]] std::string write_fault_file(const GpuFault& fault, const std::string& path);
 
 }  // namespace cox::detail

@@ -21,15 +21,15 @@ struct Listener {
   std::function<void()> notified;
 };
 
-// The mutex is held while a listener is called, so that none is called after its end.
+// The mutex is held while a listener is called, so that none is called after its destructor.
 struct Listeners {
   std::mutex mutex;
-  std::map<std::uint64_t, Listener> by_id;  // guarded by mutex: in the order they came
+  std::map<std::uint64_t, Listener> by_id;  // guarded by mutex; in the order of registration
   std::uint64_t next = 0;                   // guarded by mutex
 };
 
 Listeners& listeners() {
-  static Listeners& all = *new Listeners;  // also there when static objects are destroyed
+  static Listeners& all = *new Listeners;  // never destroyed: usable while static objects are destroyed
   return all;
 }
 
@@ -46,7 +46,7 @@ std::shared_ptr<const GpuFault> cause_alone(CUresult result, const char* call) n
                                                    .suspects = {},
                                                    .when = std::chrono::system_clock::now()});
 } catch (...) {
-  return nullptr;  // no memory: the fault goes without a text
+  return nullptr;  // no memory: the fault is reported without a text
 }
 
 std::shared_ptr<const GpuFault> with_suspects(const std::shared_ptr<const GpuFault>& cause) noexcept try {
@@ -66,7 +66,7 @@ void tell_all() noexcept {
   for (const auto& [id, listener] : all.by_id) {
     try {
       listener.notified();
-    } catch (...) {  // against its contract: the others are told all the same
+    } catch (...) {  // the listener breaks its contract: the others are notified all the same
     }
   }
 }
@@ -81,7 +81,7 @@ void write_down(const GpuFault& fault) noexcept try {
   if (path == nullptr || *path == '\0') return;
   const std::string wrong = write_fault_file(fault, path);
   if (!wrong.empty()) log_line("COX_FAULT_REPORT: " + wrong);
-} catch (...) {  // no memory for the line: nobody is left to be told
+} catch (...) {  // no memory for the message, and no other way to report it
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ void report_gpu_fault(CUresult result, const char* call) noexcept {
   const std::shared_ptr<const GpuFault> cause = cause_alone(result, call);
   if (!state.claim(cause)) return;
   const std::shared_ptr<const GpuFault> fault = with_suspects(cause);
-  if (fault != nullptr) write_down(*fault);  // first: whoever is told may end the process
+  if (fault != nullptr) write_down(*fault);  // before the notification: a listener may end the process
   state.publish(fault);
   tell_all();
 }

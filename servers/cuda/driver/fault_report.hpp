@@ -12,30 +12,33 @@
 
 namespace cox::detail {
 
-/// A call has returned an error that stays (cuda_try.hpp). The first becomes the process's fault: it is logged, written
-/// to the file that COX_FAULT_REPORT names if it does, and told to everybody who listens. Any thread. A thread that
-/// comes second waits for the suspects of the first, for a few milliseconds at most.
+/// Reports that a call has returned a sticky error (cuda_try.hpp). The first such error becomes the fault of the
+/// process: it is logged, written to the file that COX_FAULT_REPORT names if that is set, and passed to all listeners.
+/// Any thread. A thread that reports an error at the same time waits until the first one has collected the suspects,
+/// for 20 ms at most.
 void report_gpu_fault(CUresult result, const char* call) noexcept;
 
-/// Whether there is a fault. One relaxed load: device threads ask before everything they do.
+/// Whether the process has a fault. One acquire load: device threads check it before every operation.
 [[nodiscard]] bool gpu_faulted() noexcept;
 
-/// ServerError Unhealthy (a CudaError) whose errors() are the fault: what every call is answered with from then on.
-/// Null if there is none.
+/// The error with which every call fails after a fault: ServerError Unhealthy (a CudaError), whose errors() are the
+/// fault. Null if there is no fault.
 [[nodiscard]] std::exception_ptr gpu_fault_error(std::source_location site);
-/// Throws that. Precondition: gpu_faulted().
+/// Throws gpu_fault_error(). Precondition: gpu_faulted().
 [[noreturn]] void throw_gpu_fault(std::source_location site);
 
-/// Tests only: there has been no fault. Who listens stays, and hears of the next one.
+/// Tests only: resets the process to a state without a fault. Listeners stay registered and are notified of the next
+/// fault.
 void forget_gpu_fault() noexcept;
 
-/// Somebody who must know of the fault: a device. Deregistered by the destructor, which waits for a call that is under
-/// way. Who is made after the fault was told is not told: ask gpu_faulted() after making one. Any thread.
+/// A listener for the fault; each device has one. The destructor deregisters it, and waits for a callback in progress.
+/// A listener that is created after the notification is not notified: check gpu_faulted() after creating one. Any
+/// thread.
 class FaultListener {
  public:
-  /// `suspects`: adds what is not known to be complete on the device; called once, on the thread that found the fault,
-  /// before anybody is told; must not call the driver. `on_fault`: the fault is known; called once, on that thread, and
-  /// must not block. Neither may throw, or make or destroy a listener.
+  /// `suspects`: appends the device's operations that are not known to have completed. Called once, on the thread that
+  /// found the fault, before any listener is notified; must not call the driver. `on_fault`: called once when the fault
+  /// has been published, on the same thread; must not block. Neither may throw, or create or destroy a listener.
   FaultListener(std::function<void(std::vector<GpuFault::Suspect>&)> suspects, std::function<void()> on_fault);
   FaultListener(const FaultListener&) = delete;
   FaultListener& operator=(const FaultListener&) = delete;

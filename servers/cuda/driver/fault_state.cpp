@@ -26,7 +26,7 @@ void FaultState::publish(std::shared_ptr<const GpuFault> fault) noexcept {
   {
     const std::scoped_lock lock(mutex_);
     fault_ = std::move(fault);
-    known_.store(true, std::memory_order_release);  // with known's acquire
+    known_.store(true, std::memory_order_release);  // pairs with the acquire in known()
   }
   published_.notify_all();
 }
@@ -35,7 +35,7 @@ void FaultState::forget() noexcept {
   const std::scoped_lock lock(mutex_);
   claimed_ = false;
   fault_.reset();
-  known_.store(false, std::memory_order_release);  // with known's acquire
+  known_.store(false, std::memory_order_release);  // pairs with the acquire in known()
 }
 
 std::shared_ptr<const GpuFault> FaultState::fault() const noexcept {

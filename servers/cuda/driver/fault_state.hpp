@@ -9,9 +9,9 @@
 
 namespace cox::detail {
 
-/// What the process knows of its fault:
+/// The state of the process's fault:
 ///
-///     none --(claim: the first)--> found, suspects not asked yet --(publish)--> known
+///     none --(first claim)--> found, suspects not collected yet --(publish)--> known
 ///
 /// Any thread.
 class FaultState {
@@ -20,20 +20,22 @@ class FaultState {
   FaultState(const FaultState&) = delete;
   FaultState& operator=(const FaultState&) = delete;
 
-  /// The process's; also there when static objects are destroyed.
+  /// The state of the process. Never destroyed: usable while static objects are destroyed.
   [[nodiscard]] static FaultState& instance();
 
-  /// Whether the caller was the first, and is to publish. Else blocks until the first has, but not for long: it may be
-  /// asking for suspects that the caller holds a lock over.
+  /// Returns true if the caller is the first one, which must then call publish(). Otherwise blocks until the first one
+  /// has published, for 20 ms at most: the first one may be collecting suspects, which may need a lock that the caller
+  /// holds.
   [[nodiscard]] bool claim(std::shared_ptr<const GpuFault> found) noexcept;
-  /// By who claimed.
+  /// Publishes the fault with its suspects. Only after claim() has returned true.
   void publish(std::shared_ptr<const GpuFault> fault) noexcept;
   void forget() noexcept;
 
   [[nodiscard]] bool known() const noexcept {
-    return known_.load(std::memory_order_acquire);  // with publish's release: whoever sees it finds the fault
+    // Pairs with the release in publish(): a thread that sees true also sees the fault.
+    return known_.load(std::memory_order_acquire);
   }
-  /// The whole fault; the cause alone as long as the suspects are not known; null if there is none.
+  /// The fault; without suspects until publish(); null if there is none.
   [[nodiscard]] std::shared_ptr<const GpuFault> fault() const noexcept;
 
  private:

@@ -7,30 +7,31 @@
 
 namespace cox {
 
-/// A kernel has trapped, failed an assertion or reached beyond memory, or a GPU has failed. That takes every GPU of the
-/// process and cannot be undone inside it: all CUDA devices refuse all calls from then on, host devices go on, and the
-/// process should end, to be started again by a supervisor (`cox run`).
+/// A GPU fault: a kernel has trapped, failed an assertion or accessed invalid memory, or a GPU has failed. All GPUs of
+/// the process are lost, and cannot be recovered inside the process. All CUDA devices refuse all calls from then on,
+/// while host devices continue. The process should end and be restarted by a supervisor (`cox run`).
 struct GpuFault {
-  int code = 0;      ///< the driver's (CUresult)
-  std::string name;  ///< of the code: "CUDA_ERROR_ILLEGAL_ADDRESS"
-  std::string call;  ///< the call of the driver that showed it
-  /// An operation that may have been the culprit: given to a stream, and not known to be complete.
+  int code = 0;      ///< the driver's error code (CUresult)
+  std::string name;  ///< name of the code: "CUDA_ERROR_ILLEGAL_ADDRESS"
+  std::string call;  ///< the driver call that returned it
+  /// An operation that may have caused the fault: issued to a stream, and not known to have completed.
   struct Suspect {
     std::string operation;  ///< "launch of scale"
     std::string place;      ///< "cuda:0, stream 3"
     std::string site;       ///< "train.cpp:31"
   };
-  std::vector<Suspect> suspects;  ///< of each stream the first that is not known to be complete, and those after it
+  std::vector<Suspect> suspects;  ///< of each stream: from the first operation not known to have completed on
   std::chrono::system_clock::time_point when;
 
   /// One line: the cause and the suspects.
   [[nodiscard]] std::string to_string() const;
 };
 
-/// The process's fault; null while there is none. Any thread, does not block.
+/// The fault of the process; null while there is none. Any thread, does not block.
 [[nodiscard]] std::shared_ptr<const GpuFault> gpu_fault() noexcept;
 
-/// What a process ends with whose GPUs are gone. As distinct from what programs use: sysexits.h ends at 78.
+/// The exit code of a process that has lost its GPUs. It differs from the codes that programs use: those of sysexits.h
+/// end at 78.
 inline constexpr int gpu_fault_exit_code = 86;
 
 /// gpu_fault_exit_code after a fault, else `code`: `return cox::exit_code(0)` at the end of main.

@@ -5,8 +5,8 @@
 
 namespace cox {
 
-/// In a program that `cox run` has started again after a GPU fault: the report of the run before, as JSON
-/// (docs/operations.md). Nothing in all other cases. Reads a file; any thread, at any time of the run.
+/// The fault report of the previous run, as JSON (docs/operations.md), in a program that `cox run` has restarted after
+/// a GPU fault; std::nullopt otherwise. Reads a file. Any thread, at any time of the run.
 [[nodiscard]] std::optional<std::string> last_gpu_fault();
 
 }  // namespace cox

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr int oldest_nvrtc = 12000;
 
-/// Code of a newer NVRTC than the driver's generation would not load: the driver's own generation goes first.
+/// The library names, in order of preference. A driver does not load code of an NVRTC with a newer major version, so
+/// its own major version comes first.
 std::vector<std::string> names() {
   const Driver* const found = find_driver().driver;
   if (found != nullptr && found->version < 13000) return {"libnvrtc.so.12", "libnvrtc.so.13"};
@@ -35,8 +36,8 @@ fs::path folder_of(const Nvrtc& nvrtc) {
   return (error ? fs::path(info.dli_fname) : file).parent_path();
 }
 
-/// NVRTC opens its other half by its bare name when it first compiles: it is in the same folder, which the loader need
-/// not know.
+/// Opens libnvrtc-builtins in advance. NVRTC opens it by its bare name at the first compilation; it is in NVRTC's
+/// folder, which the loader may not search.
 void open_builtins(const Nvrtc& nvrtc) {
   const std::string name =
       "libnvrtc-builtins.so." + std::to_string(nvrtc.version / 1000) + "." + std::to_string(nvrtc.version % 1000 / 10);
@@ -45,7 +46,7 @@ void open_builtins(const Nvrtc& nvrtc) {
   if (fs::exists(file, ignored)) static_cast<void>(SharedLibrary::open({file.string()}));
 }
 
-/// The headers that belong to the library, else those of any toolkit.
+/// Finds the headers that belong to the library, or else those of any toolkit.
 void find_includes(Nvrtc& nvrtc) {
   std::vector<fs::path> places{folder_of(nvrtc).parent_path() / "include"};
   const SearchRoots roots = SearchRoots::of_process();
@@ -66,7 +67,7 @@ void find_includes(Nvrtc& nvrtc) {
   }
 }
 
-/// Fills `nvrtc` in. Returns what is wrong, or nothing.
+/// Fills in `nvrtc`. Returns an error text; empty if all is well.
 std::string load(const SharedLibrary& library, Nvrtc& nvrtc) {
   std::string missing;
   const auto find = [&](const char* name) {
@@ -106,11 +107,12 @@ FoundNvrtc open_nvrtc(const std::vector<std::string>& files, const std::string& 
   auto nvrtc = std::make_unique<Nvrtc>();
   std::string wrong = load(library, *nvrtc);
   if (!wrong.empty()) return {nullptr, "the NVRTC found cannot be used: " + wrong};
-  return {nvrtc.release(), {}};  // for good, as the library is
+  return {nvrtc.release(), {}};  // never freed, as the library is never closed
 }
 
 const FoundNvrtc& find_nvrtc() {
-  static const FoundNvrtc& found = *new FoundNvrtc(open_of_process());  // also there when static objects are destroyed
+  // Never destroyed: usable while static objects are destroyed.
+  static const FoundNvrtc& found = *new FoundNvrtc(open_of_process());
   return found;
 }
 

@@ -13,24 +13,25 @@ struct Nvrtc {
 #define COX_NVRTC_ENTRY(member, function) decltype(&function) member = nullptr;
 #include <coxswain/servers/cuda/driver/nvrtc_entries.inc>
 #undef COX_NVRTC_ENTRY
-  int version = 0;                              ///< as the driver counts: 13000 is 13.0
+  int version = 0;                              ///< in the driver's format: 13000 is 13.0
   std::vector<std::filesystem::path> includes;  ///< the folders of the CUDA toolkit's headers; empty: there are none
-  std::string includes_version;                 ///< is another one where these headers are others
+  std::string includes_version;                 ///< differs if these headers differ
 };
 
 struct FoundNvrtc {
-  const Nvrtc* nvrtc = nullptr;  ///< null: there is none that we can use
+  const Nvrtc* nvrtc = nullptr;  ///< null: there is no NVRTC that we can use
   std::string error;             ///< one line; empty if there is one
 };
 
-/// The first of these files that is NVRTC. It stays open for good. `names`: what was looked for, for `error`.
+/// Opens the first of these files that can be opened as a library; it stays open until the process ends. `names`: the
+/// names that were searched, for `error`.
 [[nodiscard]] FoundNvrtc open_nvrtc(const std::vector<std::string>& files, const std::string& names);
 
-/// That of the process, which the first call opens. Any thread. Throws ConfigError.
+/// The NVRTC of the process; the first call opens it. Any thread. Throws ConfigError.
 [[nodiscard]] const FoundNvrtc& find_nvrtc();
 
-/// Throws LaunchError Compilation, whose cause is a CudaError Unsupported, if there is none; ConfigError. Any thread;
-/// does not block after the first call.
+/// NVRTC. Throws LaunchError Compilation, whose cause is a CudaError Unsupported, if there is none that we can use;
+/// ConfigError. Any thread; does not block after the first call.
 [[nodiscard]] const Nvrtc& nvrtc();
 
 }  // namespace cox::detail

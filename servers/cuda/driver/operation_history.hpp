@@ -12,22 +12,23 @@
 
 namespace cox::detail {
 
-/// What an operation is called when it may be the culprit of a fault. Texts of static storage.
+/// The name of an operation in a list of suspects of a fault. The texts have static storage.
 struct OperationName {
-  const char* text = "work";  ///< "launch", "write"; null: what cannot be the culprit
+  const char* text = "work";  ///< "launch", "write"; null: cannot have caused the fault
   const char* kernel = nullptr;
   std::source_location site;
 };
 
-/// The last operations that a stream was given. The device thread writes, any thread reads: an entry that is just being
-/// replaced may be read as a mixture of two, never as anything that is not a text.
+/// The last operations that were issued on a stream. The device thread writes, any thread reads. A reader may see an
+/// entry that is being replaced as a mixture of two operations, but each text in it is a valid one.
 class OperationHistory {
  public:
   static constexpr std::size_t kept = 256;
 
   void note(std::uint64_t position, const OperationName& name, StreamId stream) noexcept {
     Entry& entry = entries_[position % kept];
-    // Relaxed: the reader comes when the device has failed; the last ones it may miss are not the culprits.
+    // Relaxed: the history is read after the device has failed. The reader may miss the latest entries, which have not
+    // caused the fault.
     entry.position.store(position, std::memory_order_relaxed);
     entry.text.store(name.text, std::memory_order_relaxed);
     entry.kernel.store(name.kernel, std::memory_order_relaxed);
@@ -42,7 +43,7 @@ class OperationHistory {
     std::string site;
     StreamId stream;
   };
-  /// Those after position `completed`, oldest first, at most `most`. Any thread.
+  /// The operations after position `completed` up to `submitted`, oldest first, at most `most`. Any thread.
   [[nodiscard]] std::vector<Operation> after(std::uint64_t completed, std::uint64_t submitted, std::size_t most) const;
 
  private:

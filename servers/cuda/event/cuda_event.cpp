@@ -14,14 +14,14 @@
 namespace cox::detail {
 namespace {
 
-// Looking is faster than the driver's own ways of waiting: an event that can be slept on costs a microsecond more, the
-// others keep a processor until they are reached. A short wait keeps the processor; then it is offered to others
-// between looks; a long wait sleeps between them, the longer the longer it lasts (systems sleep some 50 us more).
+// Polling is faster than the driver's own waits: waiting on a blocking-sync event costs 1 us more, and waiting on other
+// events spins until they are reached. A short wait spins; a longer one yields the processor between polls; a long one
+// sleeps between polls, for a time that grows with the wait (the system adds about 50 us to each sleep).
 constexpr std::chrono::microseconds keep_processor{100};
 constexpr std::chrono::milliseconds look_for{50};
 constexpr std::chrono::microseconds shortest_rest{1};
 constexpr std::chrono::microseconds longest_rest{50};
-constexpr int rests_in_wait = 512;  // a rest is at most this part of the wait so far
+constexpr int rests_in_wait = 512;  // each sleep is at most this fraction (1/512) of the wait so far
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void CudaEvent::enqueue_wait(CUstream stream) const {
 bool CudaEvent::reached() noexcept {
   if (known_reached() || process_is_ending()) return true;
   if (native_ == nullptr) {
-    if (!events_->counter_reached(count_) && !later_->reached()) return false;  // which finds a fault
+    if (!events_->counter_reached(count_) && !later_->reached()) return false;  // later_ detects a GPU fault
     reached_.store(true, std::memory_order_release);
     return true;
   }
@@ -51,9 +51,9 @@ bool CudaEvent::reached() noexcept {
   return true;
 }
 
-// In the driver, threads that look at the same time put each other to sleep.
+// Threads that query events at the same time block each other inside the driver, so only one thread polls an event.
 bool CudaEvent::poll() noexcept {
-  // Loaded first: who looks writes there, and must not find the line taken again and again.
+  // Load before the exchange: an exchange by each waiting thread would take the cache line from the polling thread.
   if (polling_.load(std::memory_order_relaxed) || !begin_watch()) return known_reached();
   const bool found = reached();
   end_watch();
@@ -64,7 +64,7 @@ void CudaEvent::wait() noexcept { static_cast<void>(wait_until(std::chrono::stea
 
 bool CudaEvent::wait_until(std::chrono::steady_clock::time_point deadline) noexcept {
   const auto begin = std::chrono::steady_clock::now();
-  // Now and then by itself: whoever else looks may have lost its processor.
+  // Every 1024th iteration queries the driver in any case: the thread that polls may have been preempted.
   for (unsigned looks = 1; looks % 1024 == 0 ? !reached() : !poll(); ++looks) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return reached();
@@ -103,7 +103,7 @@ std::shared_ptr<CudaEvent> CudaEvents::acquire() {
   NativeEvent* native = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    // Acquire pairs with the release where they are given back.
+    // Acquire pairs with the release in release().
     if (free_ == nullptr) free_ = given_back_.exchange(nullptr, std::memory_order_acquire);
     if (free_ == nullptr) {
       CUevent made = nullptr;
@@ -138,7 +138,7 @@ CUdeviceptr CudaEvents::counter() {
     COX_CUDA_TRY(host_alloc(&made, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     counter_ = ::new (made) std::atomic<std::uint32_t>(0);
   }
-  return reinterpret_cast<CUdeviceptr>(counter_);  // one address for all: unified addressing
+  return reinterpret_cast<CUdeviceptr>(counter_);  // same address on host and device: unified addressing
 }
 
 std::shared_ptr<CudaEvent> CudaEvents::make_counted(std::shared_ptr<CudaEvent> later, std::uint32_t count) {

@@ -18,15 +18,15 @@ namespace cox::detail {
 
 class CudaEvents;
 
-/// An event of the driver, and its place among those that nobody has.
+/// A driver event, and its link in the list of free events.
 struct NativeEvent {
   CUevent event = nullptr;
   NativeEvent* next = nullptr;
 };
 
-/// A place in a stream: an event of the driver, recorded once, which goes back to the device's other events when nobody
-/// refers to it any more; or a piece of work before such an event that counts itself (CudaEvents::make_counted). Any
-/// thread.
+/// A position in a stream. Either a driver event, recorded once, which returns to the device's pool when the last
+/// reference is dropped; or the end of a kernel, which the stream reports by a counter before a later driver event
+/// (CudaEvents::make_counted). Any thread.
 class CudaEvent final : public DeviceEvent, public Polled, public std::enable_shared_from_this<CudaEvent> {
  public:
   CudaEvent(std::shared_ptr<CudaEvents> events, NativeEvent& native) noexcept
@@ -35,46 +35,47 @@ class CudaEvent final : public DeviceEvent, public Polled, public std::enable_sh
       : events_(std::move(events)), later_(std::move(later)), count_(count) {}
   ~CudaEvent() override;
 
-  /// What is given to the stream from here on comes behind the event. Throws CudaError.
+  /// Work issued on `stream` from now on runs after the event. Throws CudaError.
   void enqueue_wait(CUstream stream) const;
-  /// Precondition: it is none that counts itself.
+  /// Precondition: not made by CudaEvents::make_counted.
   [[nodiscard]] CUevent native() const noexcept { return native_->event; }
 
-  // As DeviceEvent says. After a fault of the GPU everything counts as reached.
+  // See DeviceEvent. After a GPU fault every event counts as reached.
   [[nodiscard]] bool reached() noexcept override;
-  /// Whether somebody has found it reached. No call of the driver.
+  /// Whether a thread has already found the event reached. Makes no driver call.
   [[nodiscard]] bool known_reached() const noexcept { return reached_.load(std::memory_order_acquire); }
-  /// The caller knows by other ways that the device has come there.
+  /// The caller knows by other means that the device has reached the event.
   void mark_reached() noexcept { reached_.store(true, std::memory_order_release); }
-  /// As reached(), for who looks again and again: where another thread looks just now, what that one finds will do.
+  /// As reached(), for repeated polling: while another thread polls the event, returns what is already known.
   [[nodiscard]] bool poll() noexcept override;
-  /// The caller looks by reached() from here to end_watch(), and poll() leaves it to him; false: somebody else looks
-  /// just now.
+  /// Claims polling for the caller: it polls by reached() until end_watch(), and poll() of other threads makes no
+  /// driver call. Returns false if another thread is polling now.
   [[nodiscard]] bool begin_watch() noexcept { return !polling_.exchange(true, std::memory_order_acquire); }
   void end_watch() noexcept { polling_.store(false, std::memory_order_release); }
   void wait() noexcept override;
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) noexcept override;
   void notify(UniqueFunction<void()> function) override;
-  /// As notify, perhaps a millisecond later: see CudaPoller::add_lazily.
+  /// As notify(), but may call `function` a millisecond late: see CudaPoller::add_lazily.
   void notify_lazily(UniqueFunction<void()> function);
 
  private:
   std::shared_ptr<CudaEvents> events_;
-  NativeEvent* native_ = nullptr;     // null: it counts itself
-  std::shared_ptr<CudaEvent> later_;  // null: it does not
-  std::uint32_t count_ = 0;           // which says that it is over
+  NativeEvent* native_ = nullptr;     // null: made by make_counted()
+  std::shared_ptr<CudaEvent> later_;  // null: has a driver event of its own
+  std::uint32_t count_ = 0;           // counter value at which it is reached
   std::atomic<bool> reached_{false};
   std::atomic<bool> polling_{false};
 };
 
 class CudaPoller;
 
-/// The events of one device: pooled, since creating one costs more than recording it. They are taken by few threads,
-/// and given back by whoever has waited last: on a list that is taken over whole, when all others are in use, so that
-/// the two hardly meet. Keeps the device's context. Any thread.
+/// The event pool of one device; creating an event costs more than recording it. Few threads acquire events, under a
+/// mutex. The last thread that waits for an event releases it, to a lock-free list. acquire() takes over that whole
+/// list when it has no other free event, so acquiring and releasing threads rarely contend. Keeps the device's context
+/// alive. Any thread.
 class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
  public:
-  /// Timed events can tell how much time lies between two of them, and cost more.
+  /// Timed events allow measuring the time between two of them, and cost more.
   enum class Timing : std::uint8_t { Off, On };
 
   CudaEvents(std::shared_ptr<CudaContext> context, std::shared_ptr<CudaPoller> poller, Timing timing);
@@ -82,16 +83,17 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
   CudaEvents& operator=(const CudaEvents&) = delete;
   ~CudaEvents();
 
-  /// An event, to be recorded before anybody else knows of it. Throws CudaError, std::bad_alloc.
+  /// An event that is not recorded yet. Record it before another thread gets it. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaEvent> acquire();
-  /// The same, recorded on `stream`.
+  /// An event recorded on `stream`. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaEvent> record(CUstream stream);
 
-  /// Where kernels of one stream count: a word that the device writes and all may read; it counts around. At first 0.
-  /// Made by the first call, on the device thread and before an event counts itself. Throws CudaError.
+  /// A word, initially 0, to which kernels of one stream write the number of completed kernels; all devices and the
+  /// host may read it. It wraps around. Allocated by the first call, which is on the device thread and before
+  /// make_counted(). Throws CudaError.
   [[nodiscard]] CUdeviceptr counter();
-  /// The end of the kernel that comes before what sets the counter to `count`, on the stream where that and then
-  /// `later` come. Throws std::bad_alloc.
+  /// The end of a kernel: reached when the next kernel of its stream sets the counter to `count`, or when `later` is
+  /// reached. `later`: event recorded after that kernel on the same stream. Throws std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaEvent> make_counted(std::shared_ptr<CudaEvent> later, std::uint32_t count);
 
   [[nodiscard]] const CudaContext& context() const noexcept { return *context_; }
@@ -100,7 +102,8 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
  private:
   friend class CudaEvent;
   void release(NativeEvent& event) noexcept;
-  // Acquire: what the device did before is there.
+  // Acquire: pairs with the system-scope release store of the kernel that sets the counter; makes earlier results
+  // visible.
   [[nodiscard]] bool counter_reached(std::uint32_t count) const noexcept {
     return static_cast<std::int32_t>(counter_->load(std::memory_order_acquire) - count) >= 0;
   }
@@ -111,7 +114,7 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
   AdaptiveMutex mutex_;
   std::deque<NativeEvent> made_;                   // guarded by mutex_
   NativeEvent* free_ = nullptr;                    // guarded by mutex_
-  std::atomic<std::uint32_t>* counter_ = nullptr;  // in page-locked memory; set before events that count themselves
+  std::atomic<std::uint32_t>* counter_ = nullptr;  // page-locked memory; set before make_counted() is used
   alignas(64) std::atomic<NativeEvent*> given_back_{nullptr};
 };
 

@@ -24,7 +24,7 @@ void CudaPoller::put(Entry entry, bool lazily) {
   {
     const std::lock_guard lock(mutex_);
     if (!stopping_) {
-      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });  // first: if there is none, nothing was added
+      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });  // first: if this throws, nothing was added
       added_.push_back(std::move(entry));
       if (!lazily || asleep_) changed_.notify_one();
       return;
@@ -73,7 +73,7 @@ void CudaPoller::run() {
     if (found && urgent) {
       spin.restart();
     } else if (!urgent || !spin.spin_once()) {
-      // Who adds something urgent wakes the thread; what is lazy is seen when this is over.
+      // Adding an urgent entry wakes the thread; lazy entries are found when the wait ends.
       std::unique_lock lock(mutex_);
       if (std::ranges::none_of(added_, [](const Entry& entry) { return !entry.lazy; }))
         changed_.wait_for(lock, urgent ? std::chrono::microseconds(rest) : lazy_rest);
@@ -81,7 +81,7 @@ void CudaPoller::run() {
   }
 }
 
-// With the lock. Where there is no memory to take them all, they are taken when those before are done.
+// Caller holds mutex_. If there is no memory for all entries, they are taken after the present ones have been served.
 void CudaPoller::take_added(std::vector<Entry>& entries) noexcept {
   if (entries.empty()) return entries.swap(added_);
   try {

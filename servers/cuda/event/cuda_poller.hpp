@@ -11,36 +11,36 @@
 
 namespace cox::detail {
 
-/// What a CudaPoller looks at. Any thread.
+/// An event that a CudaPoller can poll. Any thread.
 class Polled {
  public:
-  /// Whether it is reached; it may be told late.
+  /// Whether the event has been reached; may report it late.
   [[nodiscard]] virtual bool poll() noexcept = 0;
-  /// Blocks until it is reached.
+  /// Blocks until the event has been reached.
   virtual void wait() noexcept = 0;
 
  protected:
   ~Polled() = default;
 };
 
-/// The helper thread of a device: looks at events until they are reached and then calls whom that matters to, who was
-/// not waiting itself. Started at the first use; asleep while there is nothing to look at (L8). Any thread.
+/// The helper thread of a device: polls events, and calls their callbacks when they are reached, for callers that do
+/// not wait themselves. Starts at the first use; sleeps while there is nothing to poll (L8). Any thread.
 class CudaPoller {
  public:
   explicit CudaPoller(std::string thread_name) : thread_name_(std::move(thread_name)) {}
   CudaPoller(const CudaPoller&) = delete;
   CudaPoller& operator=(const CudaPoller&) = delete;
-  /// As stop().
+  /// Calls stop().
   ~CudaPoller();
 
-  /// Calls `function` on the thread when the event is reached, and destroys it there. Does not block, but for the start
-  /// of the thread; after stop() it blocks for the event and calls `function` here. `function` must neither throw nor
-  /// block. Throws std::bad_alloc, std::system_error.
+  /// Calls `function` on the helper thread when the event is reached, and destroys it there. Does not block, except to
+  /// start the thread. After stop() it blocks until the event is reached and calls `function` on the calling thread.
+  /// `function` must neither throw nor block. Throws std::bad_alloc, std::system_error.
   void add(std::shared_ptr<Polled> event, UniqueFunction<void()> function);
-  /// As add(), for what need not be known at once: `function` may be called a millisecond late, and the thread is not
-  /// woken for each.
+  /// As add(), for callbacks that are not urgent: `function` may be called a millisecond late, and the thread is not
+  /// woken for each entry.
   void add_lazily(std::shared_ptr<Polled> event, UniqueFunction<void()> function);
-  /// Waits until all events have been reached, then joins the thread, unless called on it. Idempotent.
+  /// Blocks until all events have been reached, then joins the thread, unless called on it. Idempotent.
   void stop() noexcept;
 
  private:
@@ -58,8 +58,8 @@ class CudaPoller {
   const std::string thread_name_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Entry> added_;  // guarded by mutex_, as all below
-  bool asleep_ = false;       // for good, until it is woken
+  std::vector<Entry> added_;  // guarded by mutex_, like all members below
+  bool asleep_ = false;       // waits without a time limit
   bool stopping_ = false;
   std::thread thread_;
 };

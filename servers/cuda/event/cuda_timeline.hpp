@@ -14,9 +14,9 @@
 
 namespace cox::detail {
 
-/// How far the work of one slot has come. Pieces are counted when they are submitted; when they are issued, which is
-/// later if they have to wait for something the driver cannot wait for; and when they are complete, which is known only
-/// where an event was recorded: a mark.
+/// Counts the work of one slot. Pieces are counted when they are submitted, when they are issued (later, if they wait
+/// for something that the driver cannot wait for), and when they are complete. Completion is known only where an event
+/// was recorded: a mark.
 ///
 ///     submitted >= issued >= marks >= completed
 ///
@@ -26,10 +26,10 @@ class CudaTimeline {
   /// Any thread.
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t issued() const noexcept { return issued_; }
-  /// As far as is known. Any thread.
+  /// The last position known to be complete. Any thread.
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t in_flight() const noexcept { return issued_ - completed(); }
-  /// How many marks are not known to have been reached.
+  /// Number of marks not known to have been reached.
   [[nodiscard]] std::size_t marks() const noexcept { return marks_.size(); }
   [[nodiscard]] std::uint64_t last_mark() const noexcept {
     return marks_.empty() ? completed() : marks_.back().position;
@@ -41,7 +41,7 @@ class CudaTimeline {
     return position;
   }
   void issue() noexcept { ++issued_; }
-  /// It was nothing: complete when what comes before it is.
+  /// Counts a piece that gives the driver nothing: it is complete when the piece before it is.
   void issue_nothing() noexcept {
     if (!marks_.empty() && marks_.back().position == issued_) {
       ++marks_.back().position;
@@ -50,12 +50,13 @@ class CudaTimeline {
     }
     ++issued_;
   }
-  /// All that was issued up to `position` is complete when `event` is reached.
+  /// All work issued up to `position` is complete when `event` is reached.
   void mark(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
     marks_.push_back({position, std::move(event)});
   }
-  /// Where pieces are not on a stream: this one is complete, or will be with `event`, if it is not null. It counts as
-  /// issued when all before it do, and as complete when they are.
+  /// For slots whose pieces are not on one stream. The piece at `position` is complete, or will be when `event` is
+  /// reached if it is not null. It counts as issued when all pieces before it do, and as complete when they are
+  /// complete.
   void end(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
     if (position == issued_ + 1 && ended_.empty()) return end_next(std::move(event));
     ended_.emplace(position, std::move(event));
@@ -66,7 +67,7 @@ class CudaTimeline {
     std::uint64_t position = 0;
     std::shared_ptr<CudaEvent> event;
   };
-  /// The last mark. There is one.
+  /// The last mark. Precondition: there is one.
   [[nodiscard]] const Mark& back() const noexcept { return marks_.back(); }
   /// The first mark that covers `position`; null if there is none.
   [[nodiscard]] const Mark* covering(std::uint64_t position) const noexcept {
@@ -81,15 +82,15 @@ class CudaTimeline {
       if (mark.position >= position) return;
     }
   }
-  /// Pieces on one stream end in their order; others need not.
+  /// Whether pieces complete in order, as those on one stream do.
   void set_in_order(bool in_order) noexcept { in_order_ = in_order; }
   [[nodiscard]] bool in_order() const noexcept { return in_order_; }
-  /// Looks which marks have been reached.
+  /// Polls the marks.
   void poll() noexcept {
     if (in_order_) return poll_in_order();
     while (!marks_.empty() && marks_.front().event->reached()) complete(marks_.begin());
   }
-  /// Notes what somebody who has waited found reached: that costs no look.
+  /// Collects marks that other threads have already found reached. Makes no driver call.
   void collect_known() noexcept {
     if (marks_.empty()) return;
     if (in_order_ && marks_.back().event->known_reached()) return complete(std::prev(marks_.end()));
@@ -97,7 +98,8 @@ class CudaTimeline {
   }
 
  private:
-  // A look at one that has been reached is dear: it is the last of those that is looked for.
+  // cuEventQuery on an event that has been reached is expensive, so binary-search for the last reached mark instead of
+  // polling each one.
   void poll_in_order() noexcept {
     if (marks_.empty() || !marks_.front().event->reached()) return;
     if (marks_.back().event->reached()) return complete(std::prev(marks_.end()));
@@ -124,7 +126,7 @@ class CudaTimeline {
   std::atomic<std::uint64_t> completed_{0};
   bool in_order_ = false;
   std::deque<Mark> marks_;
-  std::map<std::uint64_t, std::shared_ptr<CudaEvent>> ended_;  // that have not been issued, by position
+  std::map<std::uint64_t, std::shared_ptr<CudaEvent>> ended_;  // ended, not yet counted as issued
 };
 
 }  // namespace cox::detail

@@ -5,9 +5,9 @@
 namespace cox::detail {
 
 void EventWatch::begin(const std::shared_ptr<CudaEvent>& event) noexcept {
-  // Inside exclusive() this thread may be the one that waits.
+  // Inside exclusive() this thread may itself be the one that waits.
   if (thread_ == nullptr || !thread_->can_defer() || !event->begin_watch()) return;
-  thread_->poll_while_idle(*this);  // which ends what was watched before
+  thread_->poll_while_idle(*this);  // ends the previous watch
   event_ = event;
   since_ = std::chrono::steady_clock::now();
 }

@@ -14,7 +14,7 @@ CudaKernel CudaKernel::from_source(std::string name, CubeDim cube_dim, std::stri
 
 CudaKernel CudaKernel::from_image(std::string name, CubeDim cube_dim, std::vector<std::byte> image,
                                   CudaKernelOptions options) {
-  image.push_back(std::byte{0});  // the driver takes text up to a 0, and knows by itself where an image ends
+  image.push_back(std::byte{0});  // the driver reads PTX text up to a 0; other images contain their size
   return {detail::BiasedSharedPtr<KernelDefinition>::make(std::move(name), KernelDefinition::Image{std::move(image)},
                                                           std::move(options)),
           cube_dim};

@@ -20,31 +20,32 @@ class KernelDefinition;
 struct LoadedKernel;
 }  // namespace detail
 
-/// A kernel of the CUDA server: source, image or function, and the cube it runs with. Cheap to copy; copies share what
-/// it is compiled to. Any thread. Make it once and keep it: what is prepared is found again through the object, and
-/// through a hash of its whole source only if the object is another.
+/// A kernel of the CUDA server: source, image or function, and the cube dimensions it runs with. Copying is
+/// inexpensive; copies share the compiled code. Any thread. Create it once and keep it: prepared code is found through
+/// the object. Another object with the same source finds it only through a hash of the whole source.
 ///
-/// Compiled and loaded code stays in the process: it is never unloaded, and what has failed once is not tried again.
+/// Compiled and loaded code stays in the process: it is never unloaded. A compilation or load that has failed is not
+/// tried again.
 class CudaKernel {
  public:
-  /// Gives the CUfunction of the kernel for the context that is current; null if there is none.
+  /// Returns the CUfunction of the kernel for the current context; null if there is none.
   using Resolver = std::function<void*()>;
 
-  /// CUDA C++, compiled by NVRTC for each architecture when it is first needed. `name` is that of an extern "C"
+  /// CUDA C++, compiled by NVRTC for each architecture when it is first needed. `name` is the name of an extern "C"
   /// function, or a C++ name expression if the options say so.
   [[nodiscard]] static CudaKernel from_source(std::string name, CubeDim cube_dim, std::string source,
                                               CudaKernelOptions options = {});
-  /// The function of that name in PTX text, a cubin or a fatbin.
+  /// The function `name` in PTX text, a cubin or a fatbin.
   [[nodiscard]] static CudaKernel from_image(std::string name, CubeDim cube_dim, std::vector<std::byte> image,
                                              CudaKernelOptions options = {});
-  /// The same of a copy.
+  /// Copies the image; otherwise as above.
   [[nodiscard]] static CudaKernel from_image(std::string name, CubeDim cube_dim, std::span<const std::byte> image,
                                              CudaKernelOptions options = {}) {
     return from_image(std::move(name), cube_dim, std::vector<std::byte>(image.begin(), image.end()),
                       std::move(options));
   }
-  /// A function that the embedding program has: see global_kernel.hpp for __global__ functions. `resolver` is called
-  /// once for each device, on the thread that first launches there; what it throws is the launch's failure.
+  /// A function of the embedding program: see global_kernel.hpp for __global__ functions. `resolver` is called once for
+  /// each device, on the thread that first launches the kernel there. What it throws becomes the failure of the launch.
   [[nodiscard]] static CudaKernel from_function(std::string name, CubeDim cube_dim, Resolver resolver,
                                                 CudaKernelOptions options = {});
 
@@ -54,20 +55,21 @@ class CudaKernel {
   /// Threads of a block.
   [[nodiscard]] const CubeDim& cube_dim() const noexcept { return cube_dim_; }
   [[nodiscard]] const CudaKernelOptions& options() const noexcept;
-  /// The same kernel, and the same compiled code, with other cubes.
+  /// The same kernel and the same compiled code, with other cube dimensions.
   [[nodiscard]] CudaKernel with_cube_dim(CubeDim cube_dim) const {
     CudaKernel other = *this;
     other.cube_dim_ = cube_dim;
     return other;
   }
 
-  /// Compiles the kernel and loads it on the device, on the calling thread, unless that is done: then it costs an
-  /// atomic load. Others that ask for the same meanwhile wait. Every launch does this first; call it before to warm up.
-  /// Does nothing while the device is not open. A failure is kept and becomes the launch's.
+  /// Compiles the kernel and loads it on the device, on the calling thread; blocks for that. Other threads that prepare
+  /// or launch the same kernel in the meantime wait. If the kernel is prepared already, the call costs an atomic load.
+  /// Every launch calls this first; call it earlier to warm up. Does nothing while the device is not open. A failure is
+  /// stored and becomes the failure of the launch.
   void prepare(DeviceId device) const noexcept;
 
-  /// For the device thread: what prepare has come to; null if it was not called since the device was opened. Lives as
-  /// long as any copy of the kernel.
+  /// The result of prepare(); null if it was not called since the device was opened. Valid as long as any copy of the
+  /// kernel exists. For the device thread.
   [[nodiscard]] const detail::LoadedKernel* loaded(std::uint16_t device_index) const noexcept;
 
  private:

@@ -54,8 +54,8 @@ unsigned fill(Attributes& attributes, const CudaKernelOptions& options) {
 
 namespace {
 
-/// Of launches that the driver was given together one was refused: this one, or one before it, whose output it may have
-/// read (L14). What was known when they were issued has been looked after then.
+/// Called when the driver refused one launch of a batch: this one, or an earlier one whose output this one may have
+/// read (L14). Failures that were known when the launches were issued have been handled then.
 void note_outcome(const LaunchBatch::Outcome& outcome, CudaStream& stream, std::uint64_t sequence, const char* name,
                   std::source_location site) noexcept {
   PoisonLog& log = stream.poison_log();
@@ -110,7 +110,7 @@ void CudaLaunch::issue_single(CUstream stream, const Location& location, const c
                                                       : static_cast<const void*>(&words[parameter.first]);
     values.push_back(const_cast<void*>(value));  // the driver only reads
   }
-  Attributes attributes;  // not initialised: those that count are filled in
+  Attributes attributes;  // not initialised: only the first numAttrs are used, and fill() sets them
   CUlaunchConfig config = launch_config({count.x, count.y, count.z}, {dim.x, dim.y, dim.z},
                                         static_cast<unsigned>(options->dynamic_shared_memory), stream);
   config.attrs = attributes.data();

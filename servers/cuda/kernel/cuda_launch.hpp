@@ -15,9 +15,9 @@
 
 namespace cox::detail {
 
-/// A launch that has been checked: what the driver is given.
+/// A validated launch, as the driver receives it.
 struct CudaLaunch {
-  /// One parameter of the kernel: words from `first` on, or a tensor map.
+  /// One parameter of the kernel: words from index `first` on, or the tensor map of that index.
   struct Parameter {
     std::uint32_t first = 0;
     bool is_tensor_map = false;
@@ -28,7 +28,7 @@ struct CudaLaunch {
   CubeCount::Static count;
   CubeDim dim;
   const CudaKernelOptions* options = nullptr;
-  SmallVector<std::uint64_t, 12> words;  ///< addresses and scalars, each in words of its own
+  SmallVector<std::uint64_t, 12> words;  ///< addresses and scalars; each begins in a new word
   SmallVector<Parameter, 12> parameters;
   SmallVector<CUtensorMap, 1> tensor_maps;
 
@@ -37,13 +37,14 @@ struct CudaLaunch {
     parameters.push_back({static_cast<std::uint32_t>(words.size()), false});
     words.push_back(value);
   }
-  /// Gives the launch to the driver, or to the stream's other launches, which it is given together: then what it makes
-  /// of it may become known later, as an error of `stream` at `sequence`; then what it should have written is poisoned
-  /// by that time. In a capture `stream` need not be there any more. Throws LaunchError, std::bad_alloc.
+  /// Gives the launch to the driver, or adds it to the stream's batch of launches. The driver's result for a batched
+  /// launch may be known later: a failure is then added to the errors of `stream` at `sequence`, and by that time the
+  /// memory that the kernel should have written is poisoned (L14). In a capture `stream` may have been destroyed
+  /// already. Throws LaunchError, std::bad_alloc.
   void issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, const Location& location,
              const char* name, std::source_location site) const;
 
-  /// It may be given to the driver together with others: it has neither attributes nor tensor maps.
+  /// Whether the launch may be batched with others: it has neither attributes nor tensor maps.
   [[nodiscard]] bool can_batch() const noexcept {
     return tensor_maps.empty() && !has_clusters && options->cluster_dim[0] == 0 && !options->cooperative &&
            !options->programmatic_launch;

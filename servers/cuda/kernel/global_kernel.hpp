@@ -1,7 +1,8 @@
 #pragma once
 
-// For the .cu files of the embedding program, compiled by nvcc with -std=c++20: this is the only header of ours that
-// includes the CUDA runtime, whose library is then the program's own. tests/headers leaves it out for that reason.
+// For the .cu files of the embedding program, compiled by nvcc with -std=c++20. This is the only header of the library
+// that includes the CUDA runtime; the program itself links that library. tests/headers leaves this header out for that
+// reason.
 
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
@@ -13,10 +14,10 @@
 
 namespace cox {
 
-/// A __global__ function of the program as a kernel: global_kernel("scale", CubeDim::of_1d(256), &scale). Its
-/// parameters are taken from its type unless the options have some: pointers are buffers, pointers to const are only
-/// read, anything else is a scalar. The code is found in the program's own CUDA runtime, for each device at its first
-/// launch there.
+/// Makes a kernel of a __global__ function of the program: global_kernel("scale", CubeDim::of_1d(256), &scale). The
+/// parameters are derived from the function's type unless the options have some: a pointer is a buffer, a pointer to
+/// const is a buffer that is only read, anything else is a scalar. The code is looked up in the program's own CUDA
+/// runtime, for each device at the first launch there.
 template <class... P>
 [[nodiscard]] CudaKernel global_kernel(std::string name, CubeDim cube_dim, void (*function)(P...),
                                        CudaKernelOptions options = {}) {
@@ -25,7 +26,7 @@ template <class... P>
     cudaFunction_t found = nullptr;
     const cudaError_t result = cudaGetFuncBySymbol(&found, reinterpret_cast<const void*>(function));
     if (result == cudaSuccess) return found;
-    static_cast<void>(cudaGetLastError());  // it is told here, and not to be found by the program again
+    static_cast<void>(cudaGetLastError());  // clears the error for the program, since it is reported here
     throw LaunchError(
         LaunchError::Kind::NullFunction,
         std::string("the program has no code of the function for this ") + "device: " + cudaGetErrorName(result));

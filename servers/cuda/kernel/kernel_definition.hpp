@@ -17,14 +17,14 @@
 
 namespace cox::detail {
 
-/// What the copies of a CudaKernel share.
+/// The part of a CudaKernel that all its copies share.
 class KernelDefinition {
  public:
   struct Source {
     std::string text;
   };
   struct Image {
-    std::vector<std::byte> bytes;  ///< text ends with a 0
+    std::vector<std::byte> bytes;  ///< ends with a 0, for PTX text
   };
   using Resolver = std::function<void*()>;
   using Origin = std::variant<Source, Image, Resolver>;
@@ -45,7 +45,7 @@ class KernelDefinition {
   void prepare(std::uint16_t device_index) const noexcept;
   [[nodiscard]] const LoadedKernel* loaded(std::uint16_t device_index) const noexcept;
 
-  /// Devices of higher index are not served.
+  /// Devices of a higher index are not supported.
   static constexpr std::size_t max_devices = 64;
 
  private:
@@ -54,10 +54,11 @@ class KernelDefinition {
   Origin origin_;
   CudaKernelOptions options_;
 
-  // Written with release under mutex_, read with acquire: who sees the pointer sees the kernel.
+  // The release store in prepare(), under mutex_, pairs with the acquire load in loaded(): a thread that sees the
+  // pointer sees the kernel.
   mutable std::array<std::atomic<const LoadedKernel*>, max_devices> loaded_{};
-  mutable std::mutex mutex_;                                       // held while a kernel is made
-  mutable std::vector<std::unique_ptr<const LoadedKernel>> kept_;  // guarded by mutex_; also those of former contexts
+  mutable std::mutex mutex_;                                       // held while a kernel is compiled and loaded
+  mutable std::vector<std::unique_ptr<const LoadedKernel>> kept_;  // guarded by mutex_; also those of closed contexts
 };
 
 }  // namespace cox::detail

@@ -19,7 +19,8 @@
 namespace cox::detail {
 namespace {
 
-/// What the driver's compiler says of PTX. It may compile, and write here, as late as when a function is loaded.
+/// The error log of the driver's PTX compiler. The driver may compile, and write here, as late as when a function is
+/// loaded.
 struct CompilerLog {
   std::array<char, 8192> text{};
   std::array<CUjit_option, 2> options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -30,11 +31,11 @@ struct CompilerLog {
   }
 };
 
-/// Code in the process, and what the kernel in it is called.
+/// Code that is loaded into the process, and the name of the kernel in it.
 struct KernelLibrary {
   CUlibrary library = nullptr;
-  std::shared_ptr<CompilerLog> log;  // of PTX
-  std::string function;              // the lowered name of a name expression; empty: the kernel's own
+  std::shared_ptr<CompilerLog> log;  // only for PTX
+  std::string function;              // the lowered name of a name expression; empty: use the kernel's name
 };
 
 using Libraries = OnceMap<KernelKey, KernelLibrary>;

@@ -11,9 +11,9 @@ struct ComputeCapability {
   int minor = 0;
 };
 
-/// The function of a kernel with a source or an image in the context that is current, on such a device, loaded. Its
-/// code is brought into the process if it is not there yet: once for each key. Throws LaunchError Compilation,
-/// NullFunction; CudaError.
+/// Loads the function of a kernel that has a source or an image in the current context, which is that of such a device.
+/// The code is compiled and loaded into the process if it is not there yet, once for each KernelKey. Throws LaunchError
+/// Compilation, OutOfMemory, NullFunction; CudaError.
 [[nodiscard]] CUfunction function_of(const KernelDefinition& definition, ComputeCapability device);
 
 }  // namespace cox::detail

@@ -25,7 +25,7 @@ int attribute_of(CUfunction function, CUfunction_attribute attribute) {
   return value;
 }
 
-/// Finds the function in the context that is current, and loads it there: nothing is left to its first launch.
+/// Finds the function in the current context and loads it there: no loading is left for its first launch.
 CUfunction find_function(const KernelDefinition& definition, const CudaContext& context) {
   if (const auto* const resolver = std::get_if<KernelDefinition::Resolver>(&definition.origin())) {
     void* const function = *resolver ? (*resolver)() : nullptr;
@@ -38,10 +38,10 @@ CUfunction find_function(const KernelDefinition& definition, const CudaContext& 
                                   device_attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)});
 }
 
-/// Attributes belong to the function, which other kernels may share: they are only ever raised.
+/// Other kernels may share the function and its attributes, so attributes are only raised, never lowered.
 void raise_attributes(const KernelDefinition& definition, const CudaContext& context, const LoadedKernel& loaded) {
   const CudaKernelOptions& options = definition.options();
-  static std::mutex raising;  // of all functions: it is done once a kernel
+  static std::mutex raising;  // for all functions: this runs once for each kernel and device
   const std::lock_guard lock(raising);
   const std::size_t most =
       static_cast<std::size_t>(device_attribute(context, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
@@ -53,7 +53,7 @@ void raise_attributes(const KernelDefinition& definition, const CudaContext& con
   if (options.dynamic_shared_memory > static_cast<std::size_t>(attribute_of(loaded.function, shared)))
     COX_CUDA_TRY(function_set_attribute(loaded.function, shared, static_cast<int>(options.dynamic_shared_memory)));
   const auto& cluster = options.cluster_dim;
-  constexpr std::uint64_t portable = 8;  // cubes of a cluster that every device with clusters can have
+  constexpr std::uint64_t portable = 8;  // cluster size that every device with clusters supports
   if (std::uint64_t{cluster[0]} * cluster[1] * cluster[2] > portable)
     COX_CUDA_TRY(function_set_attribute(loaded.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
 }
@@ -123,7 +123,7 @@ void KernelDefinition::prepare(std::uint16_t device_index) const noexcept {
     if (!context) return;
     kept_.push_back(std::make_unique<const LoadedKernel>(load_kernel(*this, context)));
     loaded_[device_index].store(kept_.back().get(), std::memory_order_release);
-  } catch (...) {  // no memory even to keep the failure: the next launch tries again
+  } catch (...) {  // no memory to store the failure: the next launch tries again
   }
 }
 

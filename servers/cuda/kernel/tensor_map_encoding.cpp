@@ -29,7 +29,7 @@ static_assert(interleaves.size() == static_cast<std::size_t>(TensorMapInterleave
 
 constexpr std::array swizzles{CU_TENSOR_MAP_SWIZZLE_NONE,         CU_TENSOR_MAP_SWIZZLE_32B,
                               CU_TENSOR_MAP_SWIZZLE_64B,          CU_TENSOR_MAP_SWIZZLE_128B,
-                              static_cast<CUtensorMapSwizzle>(4),  // atoms: CUDA 12.8 has names for them
+                              static_cast<CUtensorMapSwizzle>(4),  // swizzles with atoms: CUDA 12.8 has names for them
                               static_cast<CUtensorMapSwizzle>(5), static_cast<CUtensorMapSwizzle>(6)};
 static_assert(swizzles.size() == static_cast<std::size_t>(TensorMapSwizzle::Bytes128Atom64) + 1);
 
@@ -40,7 +40,7 @@ static_assert(promotions.size() == static_cast<std::size_t>(TensorMapL2Promotion
 constexpr std::array fills{CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA};
 static_assert(fills.size() == static_cast<std::size_t>(TensorMapFill::Nan) + 1);
 
-/// The driver has the innermost dimension first.
+/// The driver expects the innermost dimension first.
 template <class To, class Values>
 std::array<To, 5> innermost_first(const Values& values) {
   std::array<To, 5> result{};

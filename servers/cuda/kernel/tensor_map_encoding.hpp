@@ -8,9 +8,9 @@
 
 namespace cox::detail {
 
-/// What a kernel is given for the tensor map of memory at `address`. The descriptor was validated when the arguments
-/// were made; throws LaunchError ArgumentType if the memory is not aligned as it must be, CudaError if the driver
-/// refuses it. Device thread; does not meet the device.
+/// Encodes the tensor map of memory at `address`, as an argument of a kernel. The descriptor was validated when the
+/// kernel arguments were made. Throws LaunchError ArgumentType if the memory is not aligned as required, CudaError if
+/// the driver refuses the map. Device thread; gives the device no work.
 [[nodiscard]] CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr address,
                                             const Location& location, std::source_location site);
 

@@ -10,8 +10,8 @@
 
 namespace cox::detail {
 
-/// The memory of a GPU as its server hands it out, whatever the driver gives it as. All as DeviceMemory says. Device
-/// thread only.
+/// The memory of a GPU, independent of the kind of storage that the driver provides. All functions as in DeviceMemory.
+/// Device thread only.
 class CudaMemory {
  public:
   using Buffer = std::unique_ptr<DeviceBuffer, ReleaseMemoryResource>;
@@ -31,9 +31,9 @@ class CudaMemory {
   [[nodiscard]] virtual bool install(const MemoryPoolLayout& layout) = 0;
 };
 
-/// Mapped piece by piece, where the driver can do that and the setting cuda.mapped_memory does not forbid it; else in
-/// plain allocations, of which the free ones are given back whole, and only when all running kernels have ended. Throws
-/// CudaError, std::bad_alloc.
+/// Opens memory that is mapped piece by piece, if the driver supports that and the setting cuda.mapped_memory allows
+/// it. Otherwise memory of plain allocations: a free allocation is returned to the driver only as a whole, and the
+/// driver then waits for all running kernels. Throws CudaError, std::bad_alloc.
 [[nodiscard]] std::unique_ptr<CudaMemory> open_cuda_memory(const CudaStreams& streams,
                                                            const MemoryProperties& properties,
                                                            const std::shared_ptr<CudaContext>& context);

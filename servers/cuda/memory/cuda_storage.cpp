@@ -10,7 +10,7 @@
 namespace cox::detail {
 namespace {
 
-constexpr std::size_t max_granules = 16;  // of a piece
+constexpr std::size_t max_granules = 16;  // in one piece
 
 CUmemLocation location_of(int ordinal) {
   CUmemLocation location{};
@@ -84,7 +84,7 @@ bool CudaStorage::alias(MemoryAddress from, MemoryAddress to, std::size_t bytes)
 
 void CudaStorage::unmap(MemoryAddress address, std::size_t bytes) noexcept {
   if (bytes == 0) return;
-  COX_CUDA_CHECK(physical_unmap(address, bytes));  // as many pieces as there are
+  COX_CUDA_CHECK(physical_unmap(address, bytes));  // one call for all pieces of the range
   const std::size_t end = index_of(address + bytes);
   for (std::size_t first = index_of(address); first < end;) {
     const std::size_t size = mapped_.size_at(first);
@@ -99,15 +99,15 @@ MemoryRange CudaStorage::last_pieces(const MemoryRange& range, std::size_t most,
                                      PieceMap::Excess excess) const noexcept {
   if (range.bytes == 0) return {};
   const std::size_t granules = excess == PieceMap::Excess::Allowed && most % granule != 0
-                                   ? most / granule + 1  // no sum
+                                   ? most / granule + 1  // does not overflow, unlike a sum
                                    : most / granule;
   const PieceMap::Run run =
       mapped_.last_whole(index_of(range.address), index_of(range.address + range.bytes), granules, excess);
   return {base_ + run.first * granule, run.count * granule};
 }
 
-// Of at most so many granules, a power of two; fewer, if the driver has no more. None: it has nothing, or we have no
-// memory for our records.
+// Creates a piece of at most `most` granules, a power of two; a smaller one if the driver has less memory. Returns
+// PieceMap::none if the driver has no memory, or if there is no host memory for our records.
 CudaStorage::PieceIndex CudaStorage::make_piece(std::size_t most) noexcept {
   try {
     if (free_.empty()) {

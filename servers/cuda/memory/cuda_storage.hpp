@@ -14,42 +14,43 @@
 
 namespace cox::detail {
 
-/// Memory of a GPU, mapped piece by piece behind one range of addresses (the driver's virtual memory management), which
-/// waits for no kernel and strands nothing. A piece may be behind several addresses. Peers that can reach the device
-/// are given access. Device thread only.
+/// Memory of a GPU, mapped piece by piece into one range of addresses (the driver's virtual memory management). Mapping
+/// and unmapping wait for no kernel, and free memory can always be mapped elsewhere, so that fragmentation wastes none.
+/// A piece may be mapped at several addresses. Peers that can reach the device are given access. Device thread only.
 ///
-/// What a piece costs does not depend on its size: about 100 us, from its making to its end. But it is given back
-/// whole, so that recorded training programs keep more with large pieces (1.28 times their peak with 32 MiB, 1.02 with
-/// 2). So a piece is a sixty-fourth of what is mapped at a time: large where much is mapped, small where little is.
+/// The cost of a piece does not depend on its size: about 100 us to create, map, unmap and release it. But a piece is
+/// returned to the driver only as a whole, so that recorded training programs hold more memory with large pieces (1.28
+/// times their peak with 32 MiB, 1.02 with 2 MiB). So a piece is a sixty-fourth of what one call maps: large where much
+/// is mapped, small where little is.
 class CudaStorage {
  public:
-  /// The least that the driver maps, in bytes.
+  /// The smallest size that the driver maps, in bytes.
   static constexpr std::size_t granule = std::size_t{2} << 20U;
 
   explicit CudaStorage(const std::shared_ptr<CudaContext>& context);
   CudaStorage(const CudaStorage&) = delete;
   CudaStorage& operator=(const CudaStorage&) = delete;
 
-  // As AliasingStorage says.
+  // See AliasingStorage.
   [[nodiscard]] std::size_t granularity() const noexcept { return granule; }
   [[nodiscard]] MemoryAddress reserve(std::size_t bytes);
   void release(MemoryAddress address, std::size_t bytes) noexcept;
   [[nodiscard]] bool map(MemoryAddress address, std::size_t bytes) noexcept;
   [[nodiscard]] bool alias(MemoryAddress from, MemoryAddress to, std::size_t bytes) noexcept;
   void unmap(MemoryAddress address, std::size_t bytes) noexcept;
-  void trim() noexcept {}  // what is not mapped has been given back
-  // As PieceStorage says.
+  void trim() noexcept {}  // unmapped memory has already been returned to the driver
+  // See PieceStorage.
   [[nodiscard]] MemoryRange last_pieces(const MemoryRange& range, std::size_t most,
                                         PieceMap::Excess excess) const noexcept;
 
  private:
-  // Memory of the driver that is behind `users` addresses.
+  // Memory of the driver that is mapped at `users` addresses.
   struct Piece {
     CUmemGenericAllocationHandle handle = 0;
     std::uint16_t granules = 0;
     std::uint16_t users = 0;
   };
-  using PieceIndex = PieceMap::Piece;  // in pieces_
+  using PieceIndex = PieceMap::Piece;  // index in pieces_
 
   [[nodiscard]] std::size_t index_of(MemoryAddress address) const noexcept { return (address - base_) / granule; }
   [[nodiscard]] PieceIndex make_piece(std::size_t most) noexcept;
@@ -58,11 +59,11 @@ class CudaStorage {
   [[nodiscard]] bool give_access(MemoryAddress address, std::size_t bytes) noexcept;
 
   const std::shared_ptr<CudaContext> context_;
-  std::vector<CUmemAccessDesc> access_;  // the device, and its peers
+  std::vector<CUmemAccessDesc> access_;  // for the device and its peers
   MemoryAddress base_ = 0;
   PieceMap mapped_;
-  std::vector<Piece> pieces_{1};  // the first is none
-  std::vector<PieceIndex> free_;  // places in pieces_, with room for all
+  std::vector<Piece> pieces_{1};  // index 0 means none
+  std::vector<PieceIndex> free_;  // unused indices of pieces_, with capacity for all
 };
 
 static_assert(AliasingStorage<CudaStorage> && PieceStorage<CudaStorage>);

@@ -9,14 +9,15 @@
 
 namespace cox::detail {
 
-/// Page-locked memory for one small read after the other. It comes back from the thread that has waited by one word; to
-/// take it from the pool, and to give it back, costs both threads the pool's lock and its lines: 0.8 us of 3.
+/// Page-locked memory that is reused for small reads. The thread that has waited for a read returns it with one atomic
+/// operation. Allocating it from the pool and freeing it there would cost both threads the lock of the pool and its
+/// cache lines: 0.8 us of 3.
 class SmallReadSlot {
  public:
   SmallReadSlot(std::shared_ptr<ReturnList<SmallReadSlot>> returned, Bytes memory_of_it) noexcept
       : memory(std::move(memory_of_it)), returned_(std::move(returned)) {}
 
-  /// Nobody reads to it any more. Any thread.
+  /// Returns the slot for reuse. No read may write to it any more. Any thread.
   void release() noexcept {
     if (!returned_->push(*this)) delete this;
   }
@@ -32,7 +33,7 @@ struct ReleaseSmallReadSlot {
   void operator()(SmallReadSlot* slot) const noexcept { slot->release(); }
 };
 
-/// Those of a device, which may outlive it with whoever reads. Device thread only.
+/// The slots of a device. A slot in use may outlive this object. Device thread only.
 class SmallReadSlots {
  public:
   using Slot = std::unique_ptr<SmallReadSlot, ReleaseSmallReadSlot>;
@@ -45,7 +46,7 @@ class SmallReadSlots {
     delete_all(returned_->close());
   }
 
-  /// One that nobody has, or a new one with the memory that `allocate()` returns. Throws what that throws, and
+  /// An unused slot, or a new one with the memory that `allocate()` returns. Throws what `allocate()` throws, and
   /// std::bad_alloc.
   template <class Allocate>
   [[nodiscard]] Slot acquire(const Allocate& allocate) {
@@ -53,7 +54,7 @@ class SmallReadSlots {
     if (spare_ == nullptr) return Slot(new SmallReadSlot(returned_, allocate()));
     return Slot(std::exchange(spare_, spare_->next_returned));
   }
-  /// Gives the memory of those that nobody has back: others need it more.
+  /// Frees the memory of all unused slots, for allocations that need it more.
   void clear() noexcept {
     delete_all(std::exchange(spare_, nullptr));
     delete_all(returned_->take_all());

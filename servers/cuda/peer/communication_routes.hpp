@@ -8,7 +8,7 @@
 
 namespace cox {
 
-/// How something goes between GPUs, and why that way.
+/// How data of one kind is moved between GPUs, and why this route was chosen.
 struct CudaRoute {
   std::string what;   ///< "transfers between cuda:0 and cuda:1"
   std::string route;  ///< "peer copy"
@@ -17,19 +17,20 @@ struct CudaRoute {
 
 namespace detail {
 
-/// What the ways between GPUs are chosen from.
+/// The facts from which the routes between GPUs are chosen.
 struct CommunicationFacts {
   std::vector<std::string> devices;
-  std::vector<std::vector<CudaPeerFacts>> peers;  ///< from, to
+  std::vector<std::vector<CudaPeerFacts>> peers;  ///< indexed by from, then to
   bool peer_memory = true;                        ///< the setting collectives.peer_memory
   std::string nccl;                               ///< "NCCL 2.28.9 (file)"; empty: there is none
   std::string why_no_nccl;
 };
 
-/// Why small collectives, and reductions that NCCL does not do, cannot go through peer memory; nothing: they do.
+/// Why small collectives, and reductions that NCCL does not do, cannot be done in peer memory; std::nullopt if they
+/// can.
 [[nodiscard]] std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& facts);
 
-/// For two devices or more.
+/// The routes between the devices of `facts`. Precondition: two devices or more.
 [[nodiscard]] std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts);
 
 }  // namespace detail

@@ -8,7 +8,7 @@ namespace cox {
 
 namespace {
 
-// But for NCCL.
+// All facts except those about NCCL.
 detail::CommunicationFacts facts_of(const std::vector<DeviceId>& devices) {
   detail::CommunicationFacts facts;
   for (const DeviceId device : devices) {

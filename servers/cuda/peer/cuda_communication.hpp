@@ -7,13 +7,14 @@
 
 namespace cox {
 
-/// Whether reductions that NCCL does not do, or not exactly (16-bit integers, means of integers), are done between
-/// these devices, by kernels in the memory of the others. As explain_cuda_communication.
+/// Whether kernels in peer memory do, between these devices, the reductions that NCCL does not do, or not exactly
+/// (16-bit integers, means of integers). Opens no device. Any thread; blocks while the driver is opened, the first
+/// time. Throws as explain_cuda_communication() does.
 [[nodiscard]] bool reduces_in_peer_memory(const std::vector<DeviceId>& devices);
 
-/// What is chosen between these devices, as the settings and the driver are. Opens no device. Any thread; blocks while
-/// the driver and NCCL are opened, the first time. Throws CudaError: Unsupported without a driver, Validation if a
-/// device is not there; ConfigError.
+/// The routes that are chosen between these devices with the current settings and driver; empty for fewer than two
+/// devices. Opens no device. Any thread; blocks while the driver and NCCL are opened, the first time. Throws CudaError:
+/// Unsupported without a driver, Validation if a device does not exist; ConfigError.
 [[nodiscard]] std::vector<CudaRoute> explain_cuda_communication(const std::vector<DeviceId>& devices);
 
 }  // namespace cox

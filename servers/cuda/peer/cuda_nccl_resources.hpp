@@ -12,13 +12,13 @@
 
 namespace cox::detail {
 
-/// What a clique of GPUs holds: their contexts, a stream and a little memory of each, and what reduces small data
-/// between them. Any thread.
+/// The resources of a clique of GPUs: their contexts, a stream and a small scratch buffer of each, and the peer kernels
+/// for small data. Any thread.
 class CudaNcclResources final : public NcclDeviceResources {
  public:
   /// Blocks while contexts are opened. Throws CudaError, std::bad_alloc.
   CudaNcclResources(const CommunicationId& devices, const std::vector<int>& ordinals);
-  /// All that was launched has ended.
+  /// Precondition: all launched work has completed.
   ~CudaNcclResources() override;
 
   void abort() noexcept override {
@@ -28,7 +28,8 @@ class CudaNcclResources final : public NcclDeviceResources {
   [[nodiscard]] void* scratch(std::size_t rank) const noexcept override;
   void synchronize(std::size_t rank) const override;
 
-  /// Null: the setting collectives.peer_memory says so, the GPUs cannot reach each other, or there is no memory for it.
+  /// Null if the setting collectives.peer_memory is false, the GPUs have no access to each other's memory, or there is
+  /// no memory for it.
   [[nodiscard]] PeerKernels* peer_kernels() const noexcept { return peer_kernels_.get(); }
 
  private:

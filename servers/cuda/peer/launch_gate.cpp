@@ -24,8 +24,8 @@ LaunchGate::Count& LaunchGate::count_of_this_thread() noexcept {
   return counts_[place % counts_.size()];
 }
 
-// Nobody is there if as many had gone before the first look as have come at the second: in between, nobody can have
-// been.
+// The `left` counts are read before the `entered` counts, and both only grow. If the sums are equal, no rank or part
+// was inside the gate between the two reads.
 bool LaunchGate::is_quiescent() const noexcept {
   std::uint64_t left = 0;
   for (const Count& count : counts_) left += count.left.load(std::memory_order_seq_cst);
@@ -49,7 +49,7 @@ bool LaunchGate::try_enter(UniqueFunction<void()> then) {
     waiting_.push_back(std::move(then));
     return false;
   }
-  count_up();  // under the lock nobody closes it
+  count_up();  // the gate cannot be closed while mutex_ is held
   return true;
 }
 
@@ -57,7 +57,7 @@ void LaunchGate::count_down() noexcept {
   count_of_this_thread().left.fetch_add(1, std::memory_order_seq_cst);
   if (closed_.load(std::memory_order_seq_cst) == 0) [[likely]]
     return;
-  const std::lock_guard lock(mutex_);  // who waits has looked before, or waits already
+  const std::lock_guard lock(mutex_);  // the waiter either sees this count or is waiting already
   changed_.notify_all();
 }
 
@@ -67,7 +67,7 @@ std::shared_ptr<void> LaunchGate::quiesce() {
   CommunicationGroups::of_process().sequencer().freeze();
   const bool quiescent = changed_.wait_for(lock, patience, [this] { return is_quiescent(); });
   lock.unlock();
-  std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });  // on failure it is opened, too
+  std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });  // opens the gate on failure, too
   if (quiescent) return held;
   throw CollectiveError(CollectiveError::Kind::Timeout,
                         "a communicator could not be made: collectives that were under way have not been launched on "

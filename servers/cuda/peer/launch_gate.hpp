@@ -13,33 +13,38 @@
 
 namespace cox::detail {
 
-/// Keeps two things of the process apart (T1): collectives that some devices have been given and others not, and what
-/// may wait for running kernels, perhaps with a lock of the driver held: making a communicator, loading code. While
-/// a caller holds what quiesce() returned, no rank submits an operation, and no deadline of the sequencer's passes;
-/// what has been released by then is launched on all its devices first. Any thread.
+/// Keeps two things in the process from overlapping, which could deadlock (T1): collectives that have been launched on
+/// some of their devices but not on all, and calls that may wait for running kernels, perhaps while holding a driver
+/// lock. Such calls create a communicator or load code. While a caller holds the object that quiesce() returned, no
+/// rank submits an operation, and no deadline of the sequencer expires. Operations that were released before are
+/// launched on all their devices first. Any thread.
 class LaunchGate {
  public:
-  /// The process's. Never destroyed.
+  /// The gate of the process. Never destroyed.
   [[nodiscard]] static LaunchGate& of_process();
 
-  /// Whether a rank may ask for an operation; then leave() when it has.
+  /// Enters the gate if it is open. A rank must have entered to submit operations, and calls leave() after that.
+  /// Returns false if the gate is closed.
   [[nodiscard]] bool try_enter() noexcept;
-  /// The same; if not, `then` is called when it may; it must not block. Throws std::bad_alloc.
+  /// Enters the gate if it is open. If it is closed, returns false and calls `then`, which must not block, when the
+  /// gate opens. Throws std::bad_alloc.
   [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
   void leave() noexcept { count_down(); }
-  /// A part has been released, or a device told of some: by a rank that has entered, or by one that waits for it.
+  /// Counts a part that has been released, or a device that was notified of launches. The caller has entered the gate
+  /// or is counted by it, unless it notifies of operations that an abort has refused: these launch nothing.
   void add_launch() noexcept { count_up(); }
-  /// It has been launched, or never will be; the device has taken up what it was told of.
+  /// Ends one add_launch(): the part has been launched or never will be, or the device has drained the launches that it
+  /// was notified of.
   void remove_launch() noexcept { count_down(); }
 
-  /// Nothing is asked for as long as somebody holds what is returned. Blocks until all that was released has been
-  /// launched; not on a device thread, which has to do that. Throws CollectiveError Timeout if it takes a minute.
+  /// Closes the gate for as long as the returned object exists. Blocks until all released operations have been
+  /// launched. Not on a device thread, since device threads launch them. Throws CollectiveError Timeout if that takes a
+  /// minute; then the gate is not closed by this call.
   [[nodiscard]] std::shared_ptr<void> quiesce();
 
  private:
-  // Of the ranks that ask, and of parts: how many entered and left, by threads that share this place. All device
-  // threads count for each operation, so each has a line of memory of its own; one thread may count up and another
-  // down.
+  // How many ranks and parts have entered and left, counted by the threads that share this slot. All device threads
+  // count for each operation, so each slot has a cache line of its own. One thread may count up and another one down.
   struct alignas(64) Count {
     std::atomic<std::uint64_t> entered{0};
     std::atomic<std::uint64_t> left{0};
@@ -51,10 +56,10 @@ class LaunchGate {
   [[nodiscard]] bool is_quiescent() const noexcept;
   void open() noexcept;
 
-  // Who enters counts himself, then looks whether it is closed; who closes does so, then looks at the counts: in one
-  // order for all, so that one of the two sees the other.
+  // A thread that enters counts up, then reads closed_; a thread that closes the gate writes closed_, then reads the
+  // counts. All of these are seq_cst and thus in one order for all threads, so at least one of the two sees the other.
   std::array<Count, 16> counts_{};
-  std::atomic<std::size_t> closed_{0};  // by so many; written with mutex_ held
+  std::atomic<std::size_t> closed_{0};  // number of callers that hold it closed; written with mutex_ held
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<UniqueFunction<void()>> waiting_;  // guarded by mutex_

@@ -26,13 +26,13 @@ namespace {
 
 constexpr std::size_t most_ranks = PeerKernels::max_ranks;
 
-// Where things are in a rank's memory. Lines of even and odd epochs; flags of two meetings.
+// Layout of a rank's memory: lines of even and odd epochs, flags of two barriers, inputs, results.
 constexpr std::size_t lines_of_rank = PeerKernels::max_one_shot_bytes / one_shot_unit * one_shot_line;
 constexpr std::size_t lines_of_epoch = most_ranks * lines_of_rank;
 constexpr std::size_t flags_at = 2 * lines_of_epoch;
 constexpr std::size_t flags_size = std::size_t{2} * peer_kernel_blocks * most_ranks * sizeof(std::uint32_t);
 constexpr std::size_t inputs_at = (flags_at + flags_size + 4095) / 4096 * 4096;
-// Shares are of whole units: the last may lie beyond the data.
+// Shares consist of whole units: the last one may extend past the data.
 constexpr std::size_t results_at = inputs_at + PeerKernels::max_two_shots_bytes + most_ranks * two_shot_unit;
 constexpr std::size_t results_size = PeerKernels::max_two_shots_bytes + most_ranks * two_shot_unit;
 constexpr std::size_t granule = CudaStorage::granule;
@@ -40,14 +40,14 @@ constexpr std::size_t memory_size = (results_at + results_size + granule - 1) / 
 
 constexpr std::size_t two_shot_units(std::size_t bytes) noexcept { return (bytes + two_shot_unit - 1) / two_shot_unit; }
 
-/// The kernels' struct Whole.
+/// Layout of struct Whole in the kernels.
 struct Whole {
   const void* in;
   void* out;
   std::uint64_t bytes;
 };
 
-/// The kernels' struct Pieces.
+/// Layout of struct Pieces in the kernels.
 struct Pieces {
   std::uint32_t count = 0;
   std::array<std::uint32_t, peer_kernel_pieces + 1> first{};
@@ -65,8 +65,8 @@ struct Pieces {
 };
 static_assert(sizeof(Pieces) + 4 * sizeof(std::array<CUdeviceptr, most_ranks>) <= 4096, "of a kernel's arguments");
 
-/// The number of a way's next kernel. Where it wraps, 0 is left out: memory that no kernel has written yet has that. 1
-/// is, too: the lines of even and odd numbers take turns.
+/// The number (epoch) of an algorithm's next kernel. When it wraps around, 0 is skipped, since memory that no kernel
+/// has written yet contains 0. 1 is skipped as well, so that the lines of even and odd epochs keep alternating.
 std::uint32_t next_epoch(std::uint32_t& launched) noexcept {
   if (++launched == 0) launched = 2;
   return launched;
@@ -89,7 +89,7 @@ bool is_all_reduce(const CollectiveRequest& request) noexcept {
   return request.operation == CollectiveOperation::AllReduce;
 }
 
-/// Whether the operation, by itself, is one of small blocks.
+/// Whether a single operation is one of small blocks: all_gather, reduce_scatter or broadcast.
 bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size) noexcept {
   const std::size_t bytes = size_of(request);
   if (bytes == 0) return false;
@@ -102,12 +102,12 @@ bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size
   }
 }
 
-/// Whether one kernel of two shots does all of these. `request(i)`: the i-th of so many.
+/// Whether one two-shot kernel does all of these. `request(i)`: the i-th of `count` requests.
 template <class Request>
 bool are_small_together(std::size_t count, const Request& request) noexcept {
   if (count > peer_kernel_pieces) return false;
   const CollectiveRequest& first = request(0);
-  std::size_t bytes = 0;  // each from a whole unit on
+  std::size_t bytes = 0;  // each request begins at a whole unit
   for (std::size_t i = 0; i < count; ++i) {
     const CollectiveRequest& each = request(i);
     if (!is_all_reduce(each) || each.element_type != first.element_type ||
@@ -118,7 +118,7 @@ bool are_small_together(std::size_t count, const Request& request) noexcept {
   return bytes != 0 && bytes <= PeerKernels::max_two_shots_bytes;
 }
 
-/// A kernel whose arguments are these values, of the kernel's types.
+/// Launches a kernel with these values as arguments, which have the types of the kernel's parameters.
 template <class... Values>
 void launch_kernel(const PeerKernels::Launch& launch, CUfunction function, unsigned blocks, const Values&... values) {
   const std::array<KernelLaunch::Argument, sizeof...(Values)> arguments{
@@ -194,7 +194,8 @@ PeerKernels::PeerKernels(std::span<const DeviceId> devices, std::vector<std::sha
   for (const auto& context : contexts_) {
     const CurrentContext current(*context);
     ranks_.push_back(std::make_unique<Rank>(context));
-    // Epochs begin with 1. What is there is of no other program, but of whom it may be is not known.
+    // Epochs begin with 1, so the memory must contain 0. It never contains data of another process, but may contain old
+    // data of this one.
     COX_CUDA_TRY(memory_set(ranks_.back()->base, 0, memory_size / sizeof(std::uint32_t)));
     COX_CUDA_TRY(stream_synchronize(nullptr));
   }
@@ -210,8 +211,9 @@ PeerKernels::~PeerKernels() {
 
 void PeerKernels::prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiesce) {
   std::unique_lock lock(mutex_);
-  // One compilation at a time. The end of one releases at once all ranks that need its code, before the next begins to
-  // compile: a rank that waited for that, too, would be missing in an operation that its peers have begun.
+  // One compilation at a time. When one completes, all ranks that need its code return at once, before the next
+  // compilation begins. A rank that had to wait for that one, too, would be missing in an operation that its peers have
+  // begun.
   changed_.wait(lock, [&] { return prepared(request) || !preparing_; });
   if (prepared(request)) return;
   preparing_ = true;
@@ -327,7 +329,7 @@ void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const 
   }
 }
 
-// In pieces that there is memory for.
+// Splits the data into pieces that fit into the peer memory.
 void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Count& count,
                                const Launch& launch) const {
   const CollectiveRequest& request = call.request;

@@ -25,81 +25,88 @@
 
 namespace cox::detail {
 
-/// all_reduce of small data, or of a group of tensors that are small together, all_gather, reduce_scatter and broadcast
-/// of small data, by kernels of our own, which write into the memory of the other GPUs: from about 1 MiB on sooner
-/// there than NCCL. And reductions that NCCL does not do. Made for the ranks of one communicator; its operations are
-/// launched in one order on all of them. Any thread.
+/// all_reduce, all_gather, reduce_scatter and broadcast of small data by our own kernels, which write into the memory
+/// of the other GPUs; an all_reduce may also be of a group of tensors that are small together. From about 1 MiB on
+/// these kernels are faster than NCCL. They also do the reductions that NCCL does not do. One object serves the ranks
+/// of one communicator; its operations are launched in one order on all of them. Any thread.
 class PeerKernels {
  public:
   static constexpr std::size_t max_ranks = 8;
-  /// Bytes at most: of one shot (data goes to all ranks, in one meeting), and of two (each rank reduces a share).
+  /// Limits in bytes: of one shot (each rank writes its data to all ranks; the ranks synchronize once), and of two
+  /// shots (each rank reduces a share; they synchronize twice).
   static constexpr std::size_t max_one_shot_bytes = std::size_t{64} << 10U;
   static constexpr std::size_t max_two_shots_bytes = std::size_t{8} << 20U;
-  /// Bytes at most of a broadcast: its root writes them to each other rank.
+  /// Limit in bytes of a broadcast: the root writes the data to each other rank.
   static constexpr std::size_t max_broadcast_bytes = std::size_t{1} << 20U;
 
-  /// Whether NCCL does not do such an operation, or not exactly: 16-bit integers, and the mean of integers. It is done
-  /// here then, whatever its size.
+  /// Whether NCCL does not do the operation, or not exactly: reductions of 16-bit integers, and means of integers. Such
+  /// an operation is done here, whatever its size.
   [[nodiscard]] static bool is_needed(const CollectiveRequest& request) noexcept;
-  /// How operations are done; Nccl: not here. The same on all ranks, whatever their buffers.
+  /// The algorithm for these operations; Nccl: they are not done here. It does not depend on buffers, so it is the same
+  /// on all ranks.
   [[nodiscard]] static CollectiveAlgorithm algorithm_of(const CollectiveRequests& requests,
                                                         std::size_t world_size) noexcept;
 
-  /// What the code for such operations is compiled for: that of those which do not reduce has no type.
+  /// The element type and the reduction that kernels are compiled for. All operations that do not reduce have the same
+  /// code, whatever their type.
   using Code = std::pair<ElementType, ReduceOperation>;
   [[nodiscard]] static Code code_of(const CollectiveRequest& request) noexcept;
 
-  /// Takes memory of all devices, whose contexts are open, and makes it known to the others. Null where they cannot
-  /// reach each other, or there is no memory. Throws CudaError, std::bad_alloc.
+  /// Allocates memory on all devices, whose contexts are open, and makes it accessible to the others. Returns null if
+  /// they have no access to each other's memory, or there is not enough memory. Throws CudaError, std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<PeerKernels> make(const CommunicationId& devices,
                                                          const std::vector<std::shared_ptr<CudaContext>>& contexts);
-  /// The same by rank, of devices that reach each other. Ranks may share a device that has room for the blocks of all
-  /// of them at a time.
+  /// `devices` and `contexts`: by rank. Precondition: the devices have access to each other's memory. Ranks may share a
+  /// device if the blocks of all these ranks can be resident on it at the same time. Throws CudaError, std::bad_alloc.
   PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts);
   PeerKernels(const PeerKernels&) = delete;
   PeerKernels& operator=(const PeerKernels&) = delete;
-  /// All that was launched has ended.
+  /// Precondition: all launched kernels have completed.
   ~PeerKernels();
 
-  /// Compiles the kernels of such operations and loads them on all devices, while what `quiesce` returns is held:
-  /// loading may wait for running kernels. Blocks for all that, the first time; while other kernels are prepared, only
-  /// if these are not. What hinders it is logged. Throws what `quiesce` throws, std::bad_alloc.
+  /// Compiles the kernels of such operations and loads them on all devices. The object that `quiesce` returns is held
+  /// while they are loaded, since loading may wait for running kernels. Blocks for all of that, the first time. While
+  /// another call prepares other kernels, it also blocks for that, unless these kernels are prepared already. A failure
+  /// to compile or load is logged, not thrown. Throws what `quiesce` throws, std::bad_alloc.
   void prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiesce);
-  /// Whether that has been done.
+  /// Whether prepare() has completed for such operations, with success or not.
   [[nodiscard]] bool prepared(const CollectiveRequest& request) const noexcept { return find(request) != nullptr; }
-  /// Whether such an operation can be launched: it has been prepared, and that has succeeded on all devices.
+  /// Whether such an operation can be launched: prepare() has succeeded on all devices.
   [[nodiscard]] bool usable(const CollectiveRequest& request) const noexcept {
     const Kernels* const found = find(request);
     return found != nullptr && found->usable;
   }
 
   using Launch = std::function<void(const KernelLaunch&)>;
-  /// What a kernel does first: it sets a word (CudaEvents::counter), behind all that comes before it on its stream.
+  /// The first action of a kernel: it sets a counter word (CudaEvents::counter), after all earlier work of its stream
+  /// has completed.
   struct Count {
     CUdeviceptr counter = 0;
     std::uint32_t value = 0;
   };
-  /// Calls `launch` for each kernel of the rank's part, in their order. They are numbered on all ranks alike, for each
-  /// way from 1. `launched`: how many there were; those of this part are added. Throws what `launch` throws.
+  /// Calls `launch` for each kernel of the rank's part, in order. Kernels are numbered from 1 for each algorithm, in
+  /// the same way on all ranks. `launched`: the number of kernels of this algorithm so far; the call adds those of this
+  /// part. Throws what `launch` throws.
   void launch(CollectiveAlgorithm algorithm, std::size_t rank, const NcclCalls& calls, std::uint32_t& launched,
               const Count& count, const Launch& launch) const;
-  /// Kernels that wait for other ranks end, with whatever they have.
+  /// Makes kernels that wait for other ranks return, with undefined results.
   void abort() noexcept;
 
  private:
-  /// The kernels' struct Peers, with as many as there can be: the kernels take the first of them.
+  /// struct Peers of the kernels, with the maximum number of entries: the kernels read the first ones, one for each
+  /// rank.
   using Peers = std::array<CUdeviceptr, max_ranks>;
   struct Kernels {
-    std::vector<CudaKernel> kept;  // whose functions these are, by rank:
+    std::vector<CudaKernel> kept;  // keeps the functions below, which are by rank
     std::vector<CUfunction> one_shots;
     std::vector<CUfunction> two_shots;
     std::vector<CUfunction> two_shot_groups;
     std::vector<CUfunction> reduce_scatters;
     std::vector<CUfunction> all_gathers;
     std::vector<CUfunction> broadcasts;
-    bool usable = false;  // all could be compiled and loaded
+    bool usable = false;  // all kernels were compiled and loaded
   };
-  /// The memory of a rank, which all can reach.
+  /// The memory of a rank, accessible to all ranks.
   struct Rank {
     /// Throws CudaError, std::bad_alloc.
     explicit Rank(const std::shared_ptr<CudaContext>& context);
@@ -111,9 +118,9 @@ class PeerKernels {
     const CUdeviceptr base;
   };
 
-  /// By rank: each for its device's architecture.
+  /// The images by rank, each for the architecture of its device.
   [[nodiscard]] std::vector<std::vector<std::byte>> compile(const CollectiveRequest& request) const;
-  /// Adds the functions of the image, which is of that code, on the rank's device.
+  /// Loads `image`, which was compiled for `code`, on the rank's device, and adds its functions to `into`.
   void load(Kernels& into, Code code, std::span<const std::byte> image, std::size_t rank) const;
   void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Count& count,
                     const Launch& launch) const;
@@ -141,7 +148,8 @@ class PeerKernels {
   std::condition_variable changed_;                   // preparing_ became false
   bool preparing_ = false;                            // guarded by mutex_: a call of prepare() compiles or loads
   std::vector<std::unique_ptr<const Kernels>> kept_;  // guarded by mutex_
-  // By operation and type; written with release, read with acquire: who sees the pointer sees the kernels.
+  // By operation and type. The release store in prepare() pairs with the acquire load in find(): a thread that sees the
+  // pointer sees the kernels.
   std::array<std::atomic<const Kernels*>, reduce_operation_names.size() * element_types.size()> kernels_{};
 };
 

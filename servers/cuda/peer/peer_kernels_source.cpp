@@ -9,17 +9,17 @@ namespace {
 
 struct CodeOfType {
   ElementType type;
-  std::string_view element;      // what lies in memory
-  std::string_view accumulator;  // what is computed with
-  std::string_view exact;        // what a sum for a mean is exact in
-  std::string_view load;         // an accumulator of `x`
-  std::string_view store;        // an element of `x`
+  std::string_view element;      // type of an element in memory
+  std::string_view accumulator;  // type of the computation
+  std::string_view exact;        // type in which the sum for a mean is exact
+  std::string_view load;         // converts element `x` to an accumulator
+  std::string_view store;        // converts accumulator `x` to an element
 };
 
 constexpr std::string_view plain = "x";
-constexpr std::string_view by_quotient = "Quotient";  // no type is exact: see there
+constexpr std::string_view by_quotient = "Quotient";  // no built-in type is exact: see struct Quotient
 
-// Halves are converted by instructions of the GPU, so that no header is needed.
+// Half-precision values are converted by instructions of the GPU, so that no header is needed.
 constexpr std::array codes_of_types{
     CodeOfType{ElementType::I8, "signed char", "int", "int", plain, plain},
     CodeOfType{ElementType::U8, "unsigned char", "unsigned", "unsigned", plain, plain},
@@ -40,7 +40,7 @@ std::string_view code_of(ReduceOperation operation) {
   switch (operation) {
     case ReduceOperation::Sum:
     case ReduceOperation::Mean: return "a + b";
-    // A NaN of either side wins, as on host devices.
+    // A NaN on either side is the result, as on host devices.
     case ReduceOperation::Min: return "b < a || b != b ? b : a";
     case ReduceOperation::Max: return "b > a || b != b ? b : a";
     case ReduceOperation::Product: return "a * b";
@@ -48,22 +48,23 @@ std::string_view code_of(ReduceOperation operation) {
   return "";
 }
 
-// How ranks meet. One shot: every rank writes its data to every other, in lines of 16 bytes whose halves have the
-// operation's epoch beside four bytes of data; a half is written at once, so that the epoch says that the data is
-// there. Two shots: every rank writes to each other the share that this one reduces, and then its own share of the
-// result to all; what has arrived is copied to where it is wanted. Blocks of the same number meet twice, by flags: they
-// touch the same places.
+// How ranks synchronize. One shot: every rank writes its data to every other rank, in lines of 16 bytes. Each half of a
+// line has four bytes of data next to the operation's epoch and is written at once, so a matching epoch means that the
+// data has arrived. Two shots: every rank writes to each other rank the share that the other one reduces. It then
+// reduces its own share and writes the result to all ranks, and each rank copies the results that arrive to their
+// destination. Blocks of the same number synchronize twice, by flags: they access the same locations.
 //
-// A block of each rank for each other (reduce_scatter), or of each for all (all_gather, broadcast), goes the first half
-// of that way: it is written to the inputs of the others, and reduced or copied from there.
+// reduce_scatter (a block of each rank for each other rank), all_gather and broadcast (a block of one rank for all) do
+// the first half of two shots: the blocks are written to the inputs of the other ranks, and reduced or copied from
+// there.
 //
-// What is written for one operation has been read when it is written again. One shot: two operations later, in memory
-// for even and odd epochs; a rank that is there has had the data of the operation between from all others. Two shots:
-// inputs, since a rank leaves only when all others have reduced; results, since they are written when all others have
-// begun the operation, and so have ended the one before.
+// Memory is read before it is written again. One shot: memory is written again two operations later, since even and odd
+// epochs have separate memory. A rank that is two operations ahead has received the data of the operation in between
+// from all other ranks. Two shots, inputs: a rank returns only when all others have reduced. Two shots, results: they
+// are written when all others have begun the operation, and so have completed the one before.
 //
-// All ranks combine in the order of ranks, so that the bits are the same everywhere. Idea of data beside epoch: NCCL's
-// LL protocol; of one and two shots: custom all-reduce kernels of inference engines.
+// All ranks combine in the order of ranks, so that the bits are the same everywhere. Data next to an epoch is the idea
+// of NCCL's LL protocol; one and two shots are known from the custom all-reduce kernels of inference engines.
 constexpr std::string_view common = R"cuda(
 using u32 = unsigned;
 using u64 = unsigned long long;

@@ -9,25 +9,26 @@
 
 namespace cox::detail {
 
-/// Bytes of a rank's data in a line of the one-shot kernel, and bytes of the line: data and epoch, twice.
+/// Bytes of a rank's data in a line of the one-shot kernel, and bytes of the whole line: four bytes of data and the
+/// epoch, twice.
 inline constexpr std::size_t one_shot_unit = 8;
 inline constexpr std::size_t one_shot_line = 16;
 /// Bytes that a thread of the two-shot kernel moves at a time.
 inline constexpr std::size_t two_shot_unit = 16;
-/// Threads of a block, and blocks at most, of all.
+/// Threads of a block, and maximum number of blocks, for all kernels.
 inline constexpr unsigned peer_kernel_threads = 512;
 inline constexpr unsigned peer_kernel_blocks = 64;
 
-/// Tensors at most of a group that the two-shot kernel takes: a kernel's arguments are 4 KiB.
+/// Maximum number of tensors in a group for the two-shot kernel: the arguments of a kernel are limited to 4 KiB.
 inline constexpr unsigned peer_kernel_pieces = 128;
 
 /// Whether there are kernels for elements of this type.
 [[nodiscard]] bool has_peer_kernels(ElementType type) noexcept;
-/// What a kernel that reduces is called, as profilers show it: cox_one_shot_f32_sum.
+/// The name of a kernel that reduces, as profilers show it: cox_one_shot_f32_sum.
 [[nodiscard]] std::string peer_kernel_name(std::string_view kernel, ElementType type, ReduceOperation operation);
-/// CUDA C++ with the kernels cox_one_shot, cox_two_shot, cox_two_shot_group and cox_reduce_scatter, which reduce
-/// elements of one type over that many GPUs and are named after that, and with cox_all_gather and cox_broadcast, which
-/// have no type. No headers are included.
+/// CUDA C++ source of the kernels. cox_one_shot, cox_two_shot, cox_two_shot_group and cox_reduce_scatter reduce
+/// elements of `type` over `ranks` GPUs; their full names are those of peer_kernel_name(). cox_all_gather and
+/// cox_broadcast have no type. The source includes no headers.
 [[nodiscard]] std::string peer_kernels_source(ElementType type, ReduceOperation operation, std::size_t ranks);
 
 }  // namespace cox::detail

@@ -13,7 +13,7 @@
 namespace cox::detail {
 namespace {
 
-/// The source and destination are one memory, of which the result is made in place.
+/// Source and destination are the same memory: the result is computed in place.
 bool is_in_place(const CollectiveCall& call) noexcept {
   return call.source.memory && call.destination.memory && call.source.memory == call.destination.memory;
 }
@@ -36,7 +36,7 @@ PeerRange resolve_transfer(const CudaDevice& device, const CollectiveCall& call,
 NcclCall resolve(const CudaDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
   const auto address = [&](const Binding& binding, Access access) {
     const CUdeviceptr found = device.resolve(binding, access, caller, uses).address;
-    return reinterpret_cast<void*>(found);  // NOLINT(performance-no-int-to-ptr): an address of the device
+    return reinterpret_cast<void*>(found);  // NOLINT(performance-no-int-to-ptr): a device address
   };
   NcclCall resolved{.request = call.request};
   if (call.source.memory) resolved.source = address(call.source, Access::Read);
@@ -45,14 +45,14 @@ NcclCall resolve(const CudaDevice& device, const CollectiveCall& call, const Cal
   return resolved;
 }
 
-/// What a rank that does not take part would have written, as far as it is memory of the device.
+/// What a rank that does not take part should have written, as far as it is memory of the device.
 BufferUses destinations(const CudaDevice& device, const CollectiveCallList& calls, const Caller& caller) {
   BufferUses uses;
   for (const CollectiveCall& call : calls) {
     try {
       if (call.destination.memory && !is_of_nothing(call))
         static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
-    } catch (const Error&) {  // nor would it have written this one
+    } catch (const Error&) {  // this one could not have been written either
     }
   }
   return uses;
@@ -65,7 +65,7 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
   CudaCollective collective;
   for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
   BufferUses uses;
-  BufferUses untouched;  // of calls of no elements: only their order counts
+  BufferUses untouched;  // of calls without elements: only their order matters
   try {
     if (!transfers) static_cast<void>(nccl());
     for (const CollectiveCall& call : calls) {
@@ -77,7 +77,7 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
       }
     }
   } catch (...) {
-    // The rank comes all the same, to say so: the others must not wait for it.
+    // The rank takes part anyway, to report the failure: the other ranks must not wait for it.
     collective.failure = std::current_exception();
     uses = destinations(device, calls, caller);
     untouched.clear();
@@ -94,7 +94,7 @@ void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicat
   const StreamPosition next{slot, communicator.last_position().position + 1};
   collective.dependencies = device.communicators().note_collective(next, waits);
   if (transfers && collective.failure == nullptr && streams.issued(waits))
-    streams.add_events(waits, collective.ready.emplace());  // and the driver has been given the launches among them
+    streams.add_events(waits, collective.ready.emplace());  // also flushes the launches among them
   collective.waits = std::move(waits);
   stream.collectives.prepare();
   const StreamPosition end = communicator.submit(std::move(collective), stream);
@@ -136,7 +136,7 @@ void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_
   } catch (...) {
     abort_pending(*group, communicator);
   }
-  // Both ends of a transfer are asked for one by one as a rule, and wait for each other.
+  // The two ends of a transfer are usually submitted one by one, and wait for each other, so they are not batched.
   device.submit_to_sequencer(*communicator,
                              is_transfer(calls.front().request.operation) ? SubmitMode::Immediate : when);
   device.run_calls();

@@ -13,14 +13,15 @@ namespace cox::detail {
 class CudaDevice;
 class CudaStream;
 
-/// The device's rank takes part in these operations, behind all work of the caller's stream so far and all other uses
-/// of the memory. What is wrong with them is told to all ranks, and ends with the stream's errors. Device thread; does
-/// not wait. Throws CollectiveError Aborted, or std::bad_alloc, if they could not even be noted (no memory, closed, too
-/// many wait already): their communicator has then been given up for all ranks, and poison_destinations() must follow.
+/// Submits these operations for the device's rank. They run after all earlier work of the caller's stream and after all
+/// earlier uses of their memory. If an operation is invalid, all ranks are notified, and the failure is added to the
+/// stream's errors. Device thread; does not block. Throws CollectiveError Aborted, or std::bad_alloc, if the operations
+/// could not even be recorded (no memory, communicator closed, too many waiting already). Their communicator has then
+/// been aborted for all ranks, and poison_destinations() must follow.
 void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<CommunicationGroup>& group,
                       const CollectiveCallList& calls, const Caller& caller, SubmitMode when);
 
-/// What these operations, which could not even be noted, should have written is poisoned (L14). Device thread.
+/// Poisons what the operations should have written, after queue_collective() has thrown (L14). Device thread.
 void poison_destinations(CudaDevice& device, const CollectiveCallList& calls, const std::exception_ptr& error,
                          const Caller& caller) noexcept;
 

@@ -23,18 +23,18 @@
 namespace cox::detail {
 namespace {
 
-// Up to here the device thread copies to page-locked memory itself: about six microseconds.
+// Bytes. Up to this size the device thread copies an upload to page-locked memory itself: about six microseconds.
 constexpr std::size_t small_upload = std::size_t{64} << 10U;
-// Up to here a read ends in page-locked memory, without a copy on the host.
+// Bytes. Up to this size a read ends in page-locked memory, without a copy on the host.
 constexpr std::size_t direct_download = std::size_t{4} << 20U;
 
-/// A copy in page-locked memory. Throws IoError.
+/// A copy of `source` in page-locked memory. Throws IoError.
 Bytes pinned_copy(CudaDevice& device, const Bytes& source, const Caller& caller) {
   Bytes pinned = device.allocate_pinned(source.size(), caller);
   source.copy_to(pinned.span());
   return pinned;
 }
-/// The same; nothing if there is not enough such memory.
+/// As pinned_copy(), but returns nothing if there is not enough page-locked memory.
 std::optional<Bytes> to_pinned(CudaDevice& device, const Bytes& source, const Caller& caller) {
   try {
     return pinned_copy(device, source, caller);
@@ -48,11 +48,10 @@ void upload_from_pinned(CudaDevice& device, CudaStream& stream, const BufferUses
   device.submit(stream, uses, {"write", nullptr, caller.site},
                 [address, rows, source = std::move(source)](const IssueTarget& target) mutable {
                   const std::byte* const host = std::as_const(source).data();
-                  target.hold(std::move(source));  // first: where there is no memory for that, nothing is copied
+                  target.hold(std::move(source));  // first: without memory to hold it, nothing is copied
                   copy_rows_to_device(address, host, rows.rows, rows.row_bytes, rows.pitch, target.stream());
                 });
-  if (!stream.capture.capturing())
-    device.streams().mark(stream);  // readers on other streams wait for this, and no more
+  if (!stream.capture.capturing()) device.streams().mark(stream);  // readers on other streams wait for this alone
 }
 
 void upload_by_threads(CudaDevice& device, CudaStream& stream, const BufferUses& uses, CUdeviceptr address,
@@ -71,7 +70,7 @@ void upload_by_threads(CudaDevice& device, CudaStream& stream, const BufferUses&
 struct Download {
   std::vector<CopyTask::Part> parts;
   BufferUses uses;
-  SmallReadSlots::Slot slot = nullptr;  ///< for a small read; null: parts have memory of their own
+  SmallReadSlots::Slot slot = nullptr;  ///< for a small read; null: each part has its own memory
 
   [[nodiscard]] bool is_small() const noexcept {
     return parts.size() == 1 && parts.front().plan.is_linear() &&
@@ -84,7 +83,7 @@ struct Download {
   }
 };
 
-/// Page-locked memory for what is read, if there is enough of it.
+/// Allocates page-locked memory for the results of a read. Returns false if there is not enough.
 bool take_pinned(CudaDevice& device, Download& download, const Caller& caller) {
   try {
     if (download.is_small()) {
@@ -98,22 +97,22 @@ bool take_pinned(CudaDevice& device, Download& download, const Caller& caller) {
   }
 }
 
-/// `bytes` has room for them.
+/// Precondition: `bytes` has capacity for all parts.
 void move_contents(std::vector<CopyTask::Part>& parts, std::vector<Bytes>& bytes) noexcept {
   for (CopyTask::Part& part : parts) bytes.push_back(std::move(part.host));
 }
 
-/// What a read finds at its end, on any thread. Throws failures of what comes before it in its stream, together with
-/// those that were known when it was issued, and that it has read poisoned memory, as TakenError.
+/// Completes a read, on any thread. Throws, as TakenError, the failures of earlier work in its stream together with
+/// those known when it was issued; else the error that it has read poisoned memory.
 struct ReadEnd {
   SyncPoint point;
-  std::shared_ptr<LoggedRead> logged = nullptr;  ///< null: it depends on nothing that may still fail
-  /// Known when it was issued. The future has it, and returns it if it is dropped before.
+  std::shared_ptr<LoggedRead> logged = nullptr;  ///< null: it depends on no work that may still fail
+  /// Failures known when the read was issued. The future holds them, and returns them if it is dropped before that.
   std::exception_ptr earlier = nullptr;
   std::weak_ptr<ErrorReceipt> receipt = {};
 
   void complete() {
-    // First: what has failed before it is noted by the time that this is.
+    // First: failures of earlier work are recorded before this refusal, so point.complete() finds all of them.
     auto refusal = logged == nullptr ? nullptr : logged->take_refusal();
     point.complete({earlier, receipt.lock()});
     if (refusal != nullptr)
@@ -121,8 +120,8 @@ struct ReadEnd {
   }
 };
 
-/// Copies that may be under way write to this: it stays until they are over. Where there is no memory to say so, the
-/// device thread waits for them.
+/// In-flight copies may write to the host memory of `parts`: keeps it until they have completed. If there is no memory
+/// to record that, the device thread waits for the stream.
 void keep(const IssueTarget& target, std::vector<CopyTask::Part>& parts) noexcept {
   try {
     for (CopyTask::Part& part : parts) target.hold(std::move(part.host));
@@ -136,7 +135,7 @@ void issue_small_read(CudaDevice& device, const IssueTarget& target, CopyTask::P
   const auto read = make_recycled<SmallRead>(std::move(slot), part.plan.size());
   try {
     read->begin(part.device, target.stream());
-    std::vector<Bytes> bytes;  // the result, put together here, meanwhile: who waits for it has it at once
+    std::vector<Bytes> bytes;  // allocated while the copy runs, so that the waiter need not do it
     bytes.push_back(Bytes::uninitialized(part.plan.size()));
     read->set_end_event(target.queue->mark(device.events()));
     promise.settle_at(read, [read, bytes = std::move(bytes), end = std::move(end)]() mutable {
@@ -172,7 +171,7 @@ void issue_read(CudaDevice& device, const IssueTarget& target, std::vector<CopyT
   }
 }
 
-/// A read into page-locked memory, where it is issued.
+/// Issues a read into page-locked memory when its turn comes.
 class DirectRead {
  public:
   DirectRead(CudaDevice& device, CudaStream& stream, Download download, const Caller& caller,
@@ -185,7 +184,7 @@ class DirectRead {
         slot_(std::move(download.slot)),
         promise_(std::move(promise)) {}
 
-  // Earlier failures are taken here, and those that come later, but of work before it, at its end.
+  // Takes the failures known now. Failures of earlier work that become known later are taken when the read completes.
   void operator()(const IssueTarget& target) {
     target.flush_launches();
     const std::source_location site = memory_.site();
@@ -194,7 +193,7 @@ class DirectRead {
       ReadEnd end{{stream_, sequence_, site, nullptr, stream_->begin_turn(sequence_)}};
       if (!earlier && !stream_->poison_log().is_quiet()) [[unlikely]] {
         end.logged = log();
-        // What has poisoned the memory may have failed just now, and work before the read with it.
+        // The failure that poisoned the memory may be new, and other earlier work may have failed with it.
         if (end.logged->is_refused()) earlier = stream_->take_errors_before(sequence_, site);
       }
       if (earlier || (end.logged != nullptr && end.logged->is_refused()))
@@ -220,11 +219,11 @@ class DirectRead {
     if (const auto refusal = log.admit(read, stream_->location().stream)) read->refuse(refusal);
     return read;
   }
-  // Nothing is read. While collectives are under way work before the read may still fail: it ends behind that, so that
-  // it tells the same failures whenever they become known.
+  // Reads nothing. While collectives are in flight, earlier work may still fail. So the promise is settled only after
+  // that work, and reports the same failures whenever they become known.
   void fail(const IssueTarget& target, ReadEnd end, TakenError earlier) {
     if (earlier && end.logged != nullptr) {
-      static_cast<void>(end.logged->take_refusal());  // what came before it is told instead
+      static_cast<void>(end.logged->take_refusal());  // the earlier failures are reported instead
       end.logged = nullptr;
     }
     end.earlier = earlier.error;
@@ -260,8 +259,8 @@ void download_to_pinned(CudaDevice& device, CudaStream& stream, Download downloa
                           DirectRead(device, stream, std::move(download), caller, std::move(promise)));
 }
 
-/// A read that the copy threads make, and its turn among the reads and syncs of its stream, each of which takes the
-/// failures before it. When both have come, the promise is settled.
+/// A read by the copy threads, and its turn among the reads and syncs of its stream, each of which takes the failures
+/// before it. The promise is settled when both have arrived.
 class ReadInTurn {
  public:
   ReadInTurn(CudaStream& stream, std::source_location site, Promise<std::vector<Bytes>> promise)
@@ -271,9 +270,9 @@ class ReadInTurn {
         promise_(std::move(promise)),
         turn_(std::make_unique<StreamErrors::Turn>(stream_->errors(), sequence_)) {}
 
-  /// All that comes before the read in its stream has been issued.
+  /// All earlier work of the stream has been issued.
   void come_to_turn() noexcept { arrive(); }
-  /// The bytes are there; or `error` says why not. Any thread.
+  /// The copy has ended: `bytes` are the result, or `error` is the reason why there is none. Any thread.
   void end(std::vector<Bytes> bytes, std::exception_ptr error) noexcept {
     bytes_ = std::move(bytes);
     error_ = std::move(error);
@@ -282,7 +281,7 @@ class ReadInTurn {
 
  private:
   void arrive() noexcept {
-    // Acquire and release: the last one sees what the other has left.
+    // Acquire and release: pairs with the same fetch_sub of the other arrival, so that the last one sees its writes.
     if (awaited_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     TakenError earlier;
     try {
@@ -307,7 +306,7 @@ class ReadInTurn {
   std::atomic<int> awaited_{2};
 };
 
-/// Calls `then` when no work before this place in the stream can fail any more.
+/// Calls `then` when no earlier work in the stream can fail any more.
 template <class Then>
 void when_decided(CudaDevice& device, const IssueTarget& target, Then then) {
   if (device.streams().poison_log()->is_empty()) return then();
@@ -326,8 +325,8 @@ void download_by_threads(CudaDevice& device, CudaStream& stream, Download downlo
   task.parts = std::move(download.parts);
   task.memory = OperationMemory(download.uses, caller.site);
   task.location = stream.location();
-  // Page-locked memory that was read to before costs nothing; heap memory of that size is new to the process each time,
-  // and takes longer to be had than the copy.
+  // Page-locked memory that is reused costs nothing. Heap memory of that size is new to the process each time, and
+  // obtaining it takes longer than the copy.
   task.make_direct = [memory = device.results(), label = MemoryLabel{caller.site.file_name(), caller.site.line()}](
                          std::vector<CopyTask::Part>& parts) {
     for (CopyTask::Part& part : parts) {
@@ -362,14 +361,14 @@ void queue_upload(CudaDevice& device, CudaStream& stream, Upload& upload, const 
   BufferUses uses;
   const CudaRange range = device.resolve(upload.destination.binding, Access::Overwrite, caller, uses);
   uses.front().whole = uses.front().whole && covers_allocation(rows, upload.destination, uses.front().buffer->size());
-  if (rows.size() == 0) {  // it may make memory without bytes good (L14)
+  if (rows.size() == 0) {  // an empty write may heal memory without bytes (L14)
     if (uses.front().whole) device.submit(stream, uses, {nullptr, nullptr, caller.site}, [](const IssueTarget&) {});
     return;
   }
   Bytes source = std::move(upload.source);
   if (source.property() == AllocationProperty::Pinned)
     return upload_from_pinned(device, stream, uses, range.address, rows, std::move(source), caller);
-  // A graph copies the same bytes again and again: they stay with it.
+  // A graph copies the same bytes at each replay, so it keeps them.
   if (stream.capture.capturing())
     return upload_from_pinned(device, stream, uses, range.address, rows, pinned_copy(device, source, caller), caller);
   if (source.size() <= small_upload && source.is_resident())
@@ -391,8 +390,8 @@ void queue_download(CudaDevice& device, CudaStream& stream, Downloads downloads,
     direct = download.size() <= direct_download && take_pinned(device, download, caller);
   } catch (...) {
     if (stream.capture.capturing()) return promise.set_error(std::current_exception());
-    // What has failed before comes first: in the read's turn, for what fails belongs to the first read or sync after
-    // it.
+    // Earlier failures come first. The error is delivered in the read's turn, because earlier work that fails until
+    // then belongs to the first read or sync after it.
     const std::uint64_t sequence = stream.next_sequence();
     auto fail = [stream = stream.shared_from_this(), sequence, site = caller.site, error = std::current_exception(),
                  turn = std::make_unique<StreamErrors::Turn>(stream.errors(), sequence),

@@ -91,7 +91,7 @@ CudaDevice::~CudaDevice() {
   drain();
   communicators_.close();
   streams_.poison_log()->clear();
-  // What nobody came to ask for is not lost (L12).
+  // Errors that no call has taken are reported, not lost (L12).
   streams_.for_each([this](CudaStream& stream) {
     if (const auto error = stream.take_remaining_errors(std::source_location::current()))
       report_task_error({facts_->owner.device, stream.location().stream, error});
@@ -104,7 +104,7 @@ CudaDevice::~CudaDevice() {
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] { return facts_->owner.device.to_string() + " was shut down"; });
 }
 
-// Issues all there is and waits for it: also for copies to memory of this device, which are on streams of other
+// Issues all pending work and waits for it. This includes copies to memory of this device that run on streams of other
 // devices.
 void CudaDevice::drain() noexcept {
   while (streams_.has_pending() || transfers_.in_flight() || communicators_.copies_in_flight()) {
@@ -120,8 +120,8 @@ void CudaDevice::attach(ThreadContext& thread) {
   posts_->attach(thread);
   watch_.attach(thread);
   thread_ = &thread;
-  // Clients come back when what they have asked for is done, after milliseconds: a thread that sleeps by then takes
-  // tens of microseconds to wake.
+  // Clients submit again when their earlier work has completed, which takes milliseconds. If the thread is asleep by
+  // then, waking it takes tens of microseconds.
   thread.spin_at_least(settings().get<std::chrono::nanoseconds>("cuda.device_thread_spin"));
 }
 
@@ -169,12 +169,12 @@ void CudaDevice::advance() {
   for (bool any = true; any;) {
     any = posts_->run_calls();
     any = transfers_.advance() || any;
-    any = streams_.advance() || any;  // and gives the driver what the calls have launched
+    any = streams_.advance() || any;  // also flushes launches that the calls have added
   }
 }
 
 CudaMemory::Buffer CudaDevice::try_allocate(const MemoryRequest& request) {
-  // What the device has passed meanwhile is free: but looking costs more than allocating.
+  // Memory of work that has completed is free, but polling for it costs more than an allocation.
   constexpr std::chrono::microseconds interval{50};
   const auto now = std::chrono::steady_clock::now();
   if (now - polled_ > interval) {
@@ -211,7 +211,7 @@ Bytes CudaDevice::allocate_pinned(std::size_t size, const Caller& caller) {
   try {
     const MemoryLabel label{caller.site.file_name(), caller.site.line()};
     if (auto bytes = pinned_->allocate(size, label)) return std::move(*bytes);
-    streams_.poll();  // what the device has passed gives its memory back
+    streams_.poll();  // releases page-locked memory of completed work
     small_reads_.clear();
     if (auto bytes = pinned_->allocate(size, label)) return std::move(*bytes);
     throw allocation_error(location(caller), size, pinned_->report(), caller.site);
@@ -263,7 +263,7 @@ void CudaDevice::poison_one(const MemoryWindow& window, const std::exception_ptr
   BufferUses uses;
   try {
     static_cast<void>(resolve(window, Access::Overwrite, caller, uses));
-  } catch (...) {  // no memory of this device
+  } catch (...) {  // not memory of this device
     return;
   }
   poison(uses, error, caller);
@@ -279,7 +279,7 @@ void CudaDevice::poison(const BufferUses& uses, const std::exception_ptr& error,
                        target.flush_launches();
                        log->set_failed(memory.uses(), error, MemoryFailure::Contents::Unchanged);
                      });
-  } catch (...) {  // not in its place then: what was queued before may find it poisoned, too
+  } catch (...) {  // not in stream order then: earlier work may find it poisoned, too
     log->set_failed(uses, error, MemoryFailure::Contents::Unchanged);
   }
 }
@@ -320,9 +320,9 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   stream.capture.require_none("a replay", caller.site);
   const auto graph = found->second.graph;
   const OperationName name{"replay", nullptr, caller.site};
-  // A replay is one operation (L14): when a part of it fails, those behind it are not run, and all that it should have
-  // written is poisoned.
-  const std::shared_ptr<std::exception_ptr> failed =  // device thread; null: it has one part
+  // A replay is one operation (L14): if a part of it fails, later parts are not run, and everything that the replay
+  // should have written is poisoned.
+  const std::shared_ptr<std::exception_ptr> failed =  // device thread; null: the graph has one part
       graph->has_one_part() ? nullptr : std::make_shared<std::exception_ptr>();
   graph->replay(
       [&](CUgraphExec native, const BufferUses& uses) {
@@ -345,12 +345,12 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
       [&](CudaReplayCallback& replay_callback) {
         try {
           replay_callback(*this, stream, call_epoch);
-        } catch (...) {  // of one operation: what comes behind it is queued all the same
+        } catch (...) {  // one operation has failed; later ones are queued all the same
           stream.fail(std::current_exception());
         }
       });
   if (failed == nullptr || (*failed == nullptr && stream.queue().pending.empty())) return;
-  // Of the parts of a replay that has failed, those before the failure have succeeded.
+  // Also poison what the parts before a failed part have written: they have succeeded themselves.
   BufferUses written;
   graph->for_each_use([&](const BufferUse& use) {
     if (writes(use.access)) written.push_back(use);
@@ -387,8 +387,8 @@ void CudaDevice::issue_part(CudaStream& stream, std::uint64_t sequence, const Op
 void CudaDevice::remove_graph(GraphId id) {
   const auto found = graphs_.find(id.value);
   if (found == graphs_.end()) return;
-  // Replays may be in flight, or pending. The host memory that they copy from is released after them, in the order of
-  // the stream; device memory is in that order anyway.
+  // Replays may be in flight, or pending. The host memory that they copy from is released after them, in stream order;
+  // device memory is always freed in stream order.
   CudaStream& stream = streams_.find_or_create(found->second.stream);
   static_cast<void>(streams_.submit(
       stream, {}, {nullptr, nullptr, std::source_location::current()},

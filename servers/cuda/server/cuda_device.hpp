@@ -37,44 +37,46 @@
 
 namespace cox::detail {
 
-/// Memory of the device.
+/// A range of device memory.
 struct CudaRange {
   CUdeviceptr address = 0;
   std::size_t size = 0;  ///< bytes
 };
 
-/// What a CudaServer owns: streams, memory, the threads that copy, and how work is put in order. Device thread only.
+/// What a CudaServer owns: streams, memory, copy threads, and the order of work. Device thread only.
 class CudaDevice final : private BatchHook {
  public:
   using Facts = std::shared_ptr<const ServerFacts>;
 
-  /// `thread`: that of the device, or null: attach() tells it.
+  /// `thread`: the device's thread; null if attach() sets it later.
   CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, ThreadContext* thread);
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
-  /// Blocks until all work has run; reports the errors that nobody came to ask for.
+  /// Blocks until all work has run; reports errors that no call has taken.
   ~CudaDevice();
 
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
-  /// The caller's stream, with the device's context current on this thread. First in every operation. Throws CudaError,
-  /// std::bad_alloc.
+  /// Makes the device's context current on this thread and returns the caller's stream. Call first in every operation.
+  /// Throws CudaError, std::bad_alloc.
   [[nodiscard]] CudaStream& enter(const Caller& caller) {
-    if (!gpu_faulted()) [[likely]]                              // else no call of the driver would come of it
-      COX_CUDA_CHECK(context_set_current(context_->native()));  // a fault it finds is told by the operation
+    if (!gpu_faulted()) [[likely]]                              // after a fault driver calls would fail
+      COX_CUDA_CHECK(context_set_current(context_->native()));  // the operation reports a fault found here
     return streams_.find_or_create(caller.stream);
   }
-  /// The thread on which all of this is called from now on. Once.
+  /// Sets the thread on which all functions are called from now on. Call once.
   void attach(ThreadContext& thread);
-  /// What the device thread posts for itself while this lives waits for run_calls().
+  /// While the returned object lives, calls that the device thread posts to itself do not notify it: run_calls() makes
+  /// them.
   [[nodiscard]] PostQueue::HoldNotify hold_notify() noexcept { return PostQueue::HoldNotify(*posts_); }
-  /// Makes the calls that have been left for the device thread, and issues what they make possible. It need not wait
-  /// for the posts, behind all that clients have submitted meanwhile. What fails is reported, as there.
+  /// Makes the posted calls now, and issues the work that they allow. Without this they would run after all tasks that
+  /// clients have submitted in the meantime. Errors are reported as task errors, as for posted calls.
   void run_calls() noexcept;
-  /// The rank asks for what it has submitted: now; or at the end of this thread's batch of tasks, with what it will
-  /// have submitted by then, and sooner if that is much. What has its turn by that is launched by run_calls().
+  /// Submits the rank's prepared collectives to the sequencer: now, or, if Batched, at the end of this thread's batch
+  /// of tasks, together with those prepared until then (earlier if the batch is full). Operations that are released by
+  /// this are launched by run_calls().
   void submit_to_sequencer(CudaCommunicator& communicator, SubmitMode when) noexcept;
-  /// The driver is given the launches so far: now; or at the end of this thread's batch of tasks, with those that come
-  /// by then.
+  /// Passes the batched launches to the driver: now, or, if Batched, at the end of this thread's batch of tasks,
+  /// together with the launches until then.
   void flush_launches(SubmitMode when) noexcept;
   [[nodiscard]] EventWatch& watch() noexcept { return watch_; }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
@@ -85,18 +87,19 @@ class CudaDevice final : private BatchHook {
   [[nodiscard]] CudaMemory& memory() noexcept { return *memory_; }
   [[nodiscard]] CudaPinnedMemory& pinned() noexcept { return *pinned_; }
   [[nodiscard]] SmallReadSlots& small_reads() noexcept { return small_reads_; }
-  /// For large reads, on the threads that copy: page-locked memory of its own, so that the device thread does not wait
-  /// while it grows.
+  /// Page-locked memory for large reads, used by the copy threads. A separate pool, so that the device thread does not
+  /// wait while it grows.
   [[nodiscard]] const std::shared_ptr<CudaPinnedMemory>& results() const noexcept { return results_; }
   [[nodiscard]] Location location(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
 
-  /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with the whole picture, or
-  /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
+  /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with a report of all
+  /// memory, or OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
   [[nodiscard]] CaptureMemory::Buffer allocate(std::size_t size, const Caller& caller);
-  /// Page-locked host memory. Throws IoError as allocate.
+  /// Page-locked host memory. Throws IoError like allocate().
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
-  /// Where the window is; adds its buffer to `uses`, which must not outlive what the window refers to. Throws IoError
-  /// as resolve_window, ServerError Graph if a capture of another stream writes the buffer.
+  /// The address range of the window. Adds its buffer to `uses`, which must not outlive the memory that the window
+  /// refers to. Throws IoError like resolve_window(), ServerError Graph if a capture of another stream writes the
+  /// buffer.
   [[nodiscard]] CudaRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
                                   BufferUses& uses) const {
     const auto [buffer, size] = resolve_window(window, facts_->owner, caller);
@@ -111,19 +114,19 @@ class CudaDevice final : private BatchHook {
     return {buffer.address() == 0 ? 0 : buffer.address() + window.offset_start, size};
   }
 
-  /// `issue(IssueTarget)` comes behind everything on any stream that its uses must wait for; in a capture it joins the
-  /// graph. Throws as CudaStreams::submit.
+  /// Calls `issue(IssueTarget)` after all work on any stream that has a hazard with `uses`; in a capture, adds it to
+  /// the graph. Throws as CudaStreams::submit.
   template <class F>
   void submit(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue,
               std::shared_ptr<CudaEvent> ready = nullptr) {
     submit(stream, uses, name, std::forward<F>(issue), std::move(ready), uses);
   }
-  /// The same; whether its memory is poisoned, and is by it, is its own concern.
+  /// As submit(), but `issue` itself must check and poison its memory (L14).
   template <class F>
   void submit_unchecked(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue) {
     submit(stream, uses, name, std::forward<F>(issue), nullptr, {});
   }
-  /// As submit_unchecked(), behind the stream's transfers, too: for what tells that all work is done.
+  /// As submit_unchecked(), but also after the stream's transfers: for operations that report the end of all work.
   template <class F>
   void submit_after_all(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue) {
     const StreamPositions waits = waits_for_all(stream, uses);
@@ -132,8 +135,9 @@ class CudaDevice final : private BatchHook {
     note(stream, uses, position);
     communicators_.note_waits(position, waits);
   }
-  /// `notify(IssueTarget, StreamPositions)` when all work of the stream so far has been issued, its transfers and what
-  /// it owes too. It is complete when that of the queue is, and these positions are: the stream does not wait for them.
+  /// Calls `notify(IssueTarget, StreamPositions)` when all earlier work of the stream has been issued, including its
+  /// transfers and pending waits. That work is complete when the queue's work and these positions are complete. The
+  /// stream itself does not wait for the positions.
   template <class F>
   void notify_when_issued(CudaStream& stream, const std::source_location& site, F&& notify) {
     const StreamPositions waits = waits_for_all(stream, {});
@@ -146,9 +150,8 @@ class CudaDevice final : private BatchHook {
         nullptr, PieceKind::Notice);
     communicators_.note_waits(position, waits);
   }
-  /// `call(IssueTarget)` when all that comes before it in the stream has been issued, and what the driver refuses of it
-  /// is known.
-  /// Throws as CudaStreams::submit.
+  /// Calls `call(IssueTarget)` when all earlier work of the stream has been issued, and the driver has accepted or
+  /// refused each launch. Throws as CudaStreams::submit.
   template <class F>
   void in_turn(CudaStream& stream, const std::source_location& site, F&& call) {
     static_cast<void>(streams_.submit(
@@ -159,25 +162,27 @@ class CudaDevice final : private BatchHook {
         },
         nullptr, PieceKind::Notice));
   }
-  /// A copy that the threads of the device make, as work of the stream. Throws as CudaTransfers::begin.
+  /// Queues a copy by the copy threads, as work of the stream. Throws as CudaTransfers::begin.
   void transfer(CudaStream& stream, const BufferUses& uses, CopyTask task);
-  /// An operation of the caller's stream was refused before it was queued: what it should have written is poisoned from
-  /// here on (L14). Not in a capture, which fails as a whole.
+  /// An operation of the caller's stream was refused before it was queued: poisons what it should have written, in
+  /// stream order (L14). Does nothing in a capture, which fails as a whole.
   void poison(const BufferUses& uses, const std::exception_ptr& error, const Caller& caller) noexcept;
   void poison_one(const MemoryWindow& window, const std::exception_ptr& error, const Caller& caller) noexcept;
 
-  /// Tells the driver what the stream owes, for who issues work on it himself. Throws CudaError, std::bad_alloc.
+  /// Makes the driver stream wait for the stream's pending waits, for callers that issue work on it directly. Throws
+  /// CudaError, std::bad_alloc.
   void clear_pending_waits(CudaStream& stream, const Caller& caller);
 
-  /// Makes the calls that other threads have left, and issues what can be issued by now; after a fault, everything.
+  /// Makes the calls that other threads have posted, and issues the work that can be issued now; after a fault, all
+  /// work.
   void advance();
 
-  /// The capture on the stream has begun. Throws std::bad_alloc.
+  /// A capture on the stream begins. Throws std::bad_alloc.
   void begin_capture(StreamId stream) { captured_writes_.begin(stream); }
-  /// The capture on the stream writes this memory in what is no step of its graph. Throws as resolve().
+  /// Records that the capture on the stream writes this memory outside the steps of its graph. Throws as resolve().
   void note_captured_write(const Binding& memory, const Caller& caller);
   [[nodiscard]] GraphId end_capture(CudaStream& stream, const Caller& caller);
-  /// Queues the graph's work on its stream. Throws ServerError Graph if there is none of that id.
+  /// Queues the graph's work on its stream. Throws ServerError Graph if no graph has that id.
   void replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller);
   void remove_graph(GraphId id);
 
@@ -200,8 +205,8 @@ class CudaDevice final : private BatchHook {
       throw;
     }
   }
-  // An event behind a use lets other streams wait for it, and not for what comes later; one for each would cost too
-  // much.
+  // With an event after this use, other streams wait for the use and not for later work. An event for every use would
+  // cost too much, so only buffers that several streams use get one.
   void note(CudaStream& stream, const BufferUses& uses, const StreamPosition& position) noexcept {
     bool shared = false;
     for (const BufferUse& use : uses) {
@@ -212,22 +217,23 @@ class CudaDevice final : private BatchHook {
   }
   void capture(CudaStream& stream, const BufferUses& uses, CudaIssue step);
   void require_not_captured(const DeviceBuffer& buffer, const Caller& caller) const;
-  // A submission has failed. If it has come behind what it waits for, a part of it may be in flight.
+  // A submission has failed. If its position was already taken, part of it may be in flight, so its uses are recorded.
   static void note_failed(CudaStream& stream, const BufferUses& uses, const StreamPosition& before) noexcept {
     const StreamPosition last = stream.queue().last_position();
     if (last.position == before.position) return;
     for (const BufferUse& use : uses) use.buffer->uses.record(use.access, last);
   }
-  // A part of a replay, if those before it have not failed.
+  // Issues a part of a replay, unless an earlier part has failed.
   template <class Launch>
   void issue_part(CudaStream& stream, std::uint64_t sequence, const OperationName& name, const Launch& launch,
                   std::exception_ptr& failed, const OperationMemory& memory);
   [[nodiscard]] StreamPositions waits_of(CudaStream& stream, const BufferUses& uses);
-  // And behind the stream's transfers.
+  // As waits_of(), plus the stream's transfers.
   [[nodiscard]] StreamPositions waits_for_all(CudaStream& stream, const BufferUses& uses);
   [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
   void submit_batched() noexcept;
-  // Has end_batch() called when the device thread's batch of tasks ends. Returns false where that is not possible.
+  // Requests a call of end_batch() at the end of the device thread's batch of tasks. Returns false if that is
+  // impossible.
   [[nodiscard]] bool request_batch_end() noexcept { return thread_ != nullptr && thread_->at_batch_end(*this); }
   void end_batch() noexcept override;
   void drain() noexcept;
@@ -244,12 +250,12 @@ class CudaDevice final : private BatchHook {
   CudaTransfers transfers_;
   CudaCommunicators communicators_;
   EventWatch watch_;
-  CudaCommunicator* batching_ = nullptr;  // which may have submitted what it has not asked for
+  CudaCommunicator* batching_ = nullptr;  // may have prepared collectives that were not submitted to the sequencer
   const std::unique_ptr<CudaMemory> memory_;
-  std::shared_ptr<CudaPinnedMemory> pinned_;  // with the bytes that it gave out
+  std::shared_ptr<CudaPinnedMemory> pinned_;  // shared with the bytes allocated from it
   std::shared_ptr<CudaPinnedMemory> results_;
   SmallReadSlots small_reads_;
-  CUstream capture_stream_ = nullptr;  // for graphs, which are captured whole
+  CUstream capture_stream_ = nullptr;  // for capturing graphs, each in one go
   struct Captured {
     StreamId stream;
     std::shared_ptr<CudaGraph> graph;

@@ -21,7 +21,7 @@
 namespace cox::detail {
 namespace {
 
-/// A launch while it is put together.
+/// A launch that is being prepared.
 struct Preparation {
   CudaDevice& device;
   CudaStream& stream;
@@ -31,7 +31,7 @@ struct Preparation {
   const Caller& caller;
   CudaLaunch launch = {};
   BufferUses uses = {};
-  CaptureMemory::Buffer metadata = nullptr;  ///< on the device, if the launch has words of varying number
+  CaptureMemory::Buffer metadata = nullptr;  ///< on the device; null: no words of varying number
   Bytes metadata_source = {};
 };
 
@@ -86,7 +86,7 @@ void add_tensor_map(Preparation& preparation, const TensorMapArgument& argument)
       encode_tensor_map(argument.descriptor, range.address, preparation.stream.location(), preparation.caller.site));
 }
 
-/// The kernel's own signature: each parameter takes the next argument of its kind.
+/// Uses the kernel's own signature: each parameter takes the next argument of its kind.
 void add_by_signature(Preparation& preparation, const std::vector<KernelParameter>& parameters) {
   const KernelArguments& arguments = preparation.arguments;
   const auto& words = arguments.info.data;
@@ -121,7 +121,7 @@ void add_by_signature(Preparation& preparation, const std::vector<KernelParamete
     throw_argument_error(preparation, LaunchError::Kind::ArgumentCount, "was given too many scalars");
 }
 
-/// A copy of the words of varying number in memory of the device.
+/// Adds a copy, in device memory, of the words of varying number.
 void add_dynamic_words(Preparation& preparation, std::span<const std::uint64_t> words) {
   preparation.metadata = preparation.device.allocate(words.size_bytes(), preparation.caller);
   preparation.metadata_source = preparation.device.allocate_pinned(words.size_bytes(), preparation.caller);
@@ -131,8 +131,8 @@ void add_dynamic_words(Preparation& preparation, std::span<const std::uint64_t> 
   preparation.launch.add_word(buffer.address());
 }
 
-/// All buffers, all tensor maps, the words of varying number in memory, the others in one block; or, if the kernel has
-/// that many parameters, each word as one of its own.
+/// Adds all buffers, all tensor maps, a pointer to the words of varying number, then the other words in one block; or,
+/// if the kernel has that many parameters, each of these words as a parameter of its own.
 void add_by_convention(Preparation& preparation) {
   const KernelArguments& arguments = preparation.arguments;
   CudaLaunch& launch = preparation.launch;
@@ -150,7 +150,7 @@ void add_by_convention(Preparation& preparation) {
   for (const std::uint64_t word : words.subspan(1, statics - 1)) launch.words.push_back(word);
 }
 
-/// Whether what the kernel is given is what it takes, as far as the driver knows.
+/// Checks the arguments against the kernel's parameters, as far as the driver knows these.
 void require_parameters(const Preparation& preparation) {
   const auto& sizes = preparation.loaded.parameter_sizes;
   const auto& parameters = preparation.launch.parameters;
@@ -190,7 +190,7 @@ void resolve_arguments(Preparation& preparation) {
   require_parameters(preparation);
 }
 
-/// The launch itself, issued now or later. `count` gives the cubes when it is its turn.
+/// The launch itself, issued now or later. `count` returns the cube count when the launch is issued.
 template <class Count>
 class LaunchIssue {
  public:
@@ -201,7 +201,7 @@ class LaunchIssue {
           preparation_.metadata_source, metadata_address(), count_, preparation_.stream.location(),
           preparation_.kernel.label(), preparation_.caller.site);
   }
-  /// Not where words are copied before it: then the driver is given what came before, too.
+  /// Not if words are copied before the launch: the copy flushes the earlier launches in any case.
   [[nodiscard]] bool is_batched() const noexcept {
     return preparation_.launch.can_batch() && preparation_.metadata_source.empty();
   }
@@ -216,7 +216,7 @@ class LaunchIssue {
   }
 
  private:
-  // `sequence`: the launch's place among the errors of `stream`, before that of a read which is queued after it.
+  // `sequence`: the launch's position among the errors of `stream`, before that of a read that is queued after it.
   static void issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, CudaLaunch& launch,
                     Bytes& metadata, CUdeviceptr address, Count& count, const Location& location, const char* name,
                     const std::source_location& site) {
@@ -224,7 +224,7 @@ class LaunchIssue {
     if (launch.count.is_empty()) return;
     if (!metadata.empty()) {
       const std::span<const std::byte> info = std::as_const(metadata).span();
-      target.hold(std::move(metadata));  // first: where there is no memory for that, nothing is copied
+      target.hold(std::move(metadata));  // first: without memory to hold it, nothing is copied
       COX_CUDA_TRY(copy_to_device(address, info.data(), info.size(), target.stream()));
     }
     launch.issue(target, stream, sequence, location, name, site);
@@ -246,18 +246,18 @@ void enqueue_resolved_launch(Preparation& preparation, std::shared_ptr<CudaEvent
     preparation.stream.capture.graph().keep(std::move(preparation.metadata));
 }
 
-/// The count is copied to the host, and the stream goes on when it is there: nobody waits but the stream.
+/// Copies the count to the host; the launch is issued when the copy has completed. Only the stream waits.
 void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window) {
   preparation.stream.capture.require_none("a launch with a dynamic cube count", preparation.caller.site);
   BufferUses uses;
   const CudaRange range = preparation.device.resolve(window, Access::Read, preparation.caller, uses);
-  preparation.uses.push_back(uses.front());  // what the launch reads is good, or it is not run (L14)
+  preparation.uses.push_back(uses.front());  // the launch is not run if its count is poisoned (L14)
   constexpr std::size_t size = 3 * sizeof(std::uint32_t);
   if (range.size < size)
     throw IoError(IoError::Kind::SizeMismatch,
                   "a dynamic cube count needs 12 B, but its buffer has " + format_byte_count(range.size),
                   preparation.caller.site);
-  // Of the launch, which reads it; and of the stream, which holds it while the copy may write to it.
+  // Shared by the launch, which reads it, and the stream, which holds it while the copy may write to it.
   Bytes on_host = preparation.device.allocate_pinned(size, preparation.caller);
   std::byte* const written = on_host.data();
   Bytes read = on_host.share();
@@ -271,11 +271,11 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
       preparation.stream, uses, {"read of a cube count", nullptr, preparation.caller.site},
       [written, held = std::move(on_host), there, reading, address = range.address](const IssueTarget& target) mutable {
         try {
-          target.hold(std::move(held));  // first: where there is no memory for that, nothing is copied
+          target.hold(std::move(held));  // first: without memory to hold it, nothing is copied
           COX_CUDA_TRY(copy_to_host(written, address, size, target.stream()));
           COX_CUDA_TRY(event_record(there->native(), target.stream()));
           reading->is_there = true;
-        } catch (...) {  // told by the launch
+        } catch (...) {  // the launch reports it
           reading->failure = std::current_exception();
         }
       });
@@ -299,7 +299,7 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
 
 }  // namespace
 
-// What the kernel's signature says that it only reads is not written, whatever the argument says.
+// A buffer that the kernel's signature only reads is not poisoned, whatever its argument's access is.
 void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const KernelArguments& arguments,
                     const std::exception_ptr& error, const Caller& caller) noexcept {
   std::vector<KernelParameter>::const_iterator next;

@@ -48,7 +48,7 @@ void require_device(DeviceId device) {
 }
 
 void require_devices(const CommunicationId& devices) {
-  const DeviceId last = devices.devices().back();  // of the highest index, all being of one type
+  const DeviceId last = devices.devices().back();  // has the highest index: all are of one type
   const std::size_t count = enumerate_cuda_devices().size();
   if (last.type == cuda_device_type && last.index < count) return;
   throw CollectiveError(CollectiveError::Kind::Validation,
@@ -93,7 +93,7 @@ std::shared_ptr<const ServerUtilities<CudaServer>> describe(DeviceId device, CUd
     if (detail::find_nccl().nccl != nullptr) properties.features.insert(Feature::Collectives);
   }
   if (facts.compute_major >= 9) properties.features.insert(Feature::TensorMaps);
-  // In place: a profiler stays where it was made.
+  // Constructed in place, since a Profiler can be neither copied nor moved.
   return std::shared_ptr<const ServerUtilities<CudaServer>>(
       new ServerUtilities<CudaServer>{{.owner = {.device = device, .generation = MemoryOwner::next_generation()},
                                        .properties = std::move(properties),
@@ -156,7 +156,7 @@ bool CudaServer::initialize_memory(ManagedMemory memory, std::size_t size, const
 
 void CudaServer::write(Uploads uploads, const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
-  if (detail::gpu_faulted()) return;  // as whoever waits for the stream is told
+  if (detail::gpu_faulted()) return;  // waiters of the stream get the fault
   auto next = uploads.begin();
   try {
     for (; next != uploads.end(); ++next) detail::queue_upload(*device_, stream, *next, caller);
@@ -221,7 +221,7 @@ CudaResource CudaServer::get_resource(const Binding& binding, const Caller& call
   BufferUses uses;
   const detail::CudaRange range = device_->resolve(binding, Access::Write, caller, uses);
   device_->clear_pending_waits(stream, caller);
-  if (device_->streams().has_launches()) device_->streams().flush_launches();  // what comes of them is known then
+  if (device_->streams().has_launches()) device_->streams().flush_launches();  // their outcome is known then
   if (const auto refusal = OperationMemory(uses, caller.site).refusal(stream.location()))
     std::rethrow_exception(refusal);
   return {range.address, range.size, stream.queue().native().native()};
@@ -241,7 +241,7 @@ void CudaServer::memory_cleanup(const Caller& caller) {
   static_cast<void>(device_->enter(caller));
   device_->streams().poll();
   device_->memory().cleanup();
-  // Page-locked memory stays until the device is closed: giving it back waits for kernels.
+  // Page-locked memory is kept until the device is closed: freeing it would wait for running kernels.
 }
 
 void CudaServer::allocation_mode(AllocationMode mode, const Caller& caller) {
@@ -281,7 +281,7 @@ ProfilingToken CudaServer::start_profile(const Caller& caller) {
                       COX_CUDA_TRY(event_record(profile->begin->native(), target.stream()));
                     });
   } catch (...) {
-    // The profile has not begun: close it, so that it takes no failures of the stream.
+    // The profile has not begun: end it, so that it takes no failures of the stream.
     std::erase(stream.running_profiles, profile);
     stream.errors()->end_profile(profile->begin_sequence);
     static_cast<void>(stream.profiles.end(token, caller.site));
@@ -353,7 +353,7 @@ void CudaServer::replay(GraphId graph, MembershipEpoch call_epoch, const Caller&
   if (detail::gpu_faulted()) return;
   try {
     device_->replay(graph, call_epoch, caller);
-    device_->advance();  // as behind a collective
+    device_->advance();  // as after a collective
   } catch (...) {
     stream.fail(std::current_exception());
   }
@@ -371,7 +371,7 @@ void CudaServer::on_task_error(std::exception_ptr error, StreamId stream) {
 void CudaServer::report_failures_to(std::optional<StreamId> stream, const Caller& caller) {
   if (!stream) return device_->enter(caller).reports.reset();
   CudaStream& target = device_->streams().find_or_create(*stream);
-  const auto errors = target.errors();  // with it the target stays, whatever the next line forgets
+  const auto errors = target.errors();  // keeps the target stream: enter() may remove idle streams
   CudaStream& helper = device_->enter(caller);
   try {
     if (helper.reports == nullptr) helper.reports = std::make_shared<detail::FailureReports>();
@@ -403,7 +403,7 @@ void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, C
     return detail::poison_destinations(*device_, calls, error, caller);
   }
   try {
-    device_->advance();  // if this was the last rank it is the operation's turn
+    device_->advance();  // if this was the last rank, the operation can be launched now
   } catch (...) {
     stream.fail(std::current_exception());
   }

@@ -25,22 +25,25 @@ namespace detail {
 class CudaDevice;
 }
 
-/// Memory of a GPU as the CUDA driver and runtime know it.
+/// Memory of a GPU, as the CUDA driver and runtime APIs take it.
 struct CudaResource {
   std::uint64_t address = 0;  ///< a CUdeviceptr
   std::size_t size = 0;       ///< bytes
-  /// The CUstream that the caller's stream is on, in the device's primary context. Other streams may share it. What is
-  /// issued there comes behind all that the stream was given before get_resource() or flush(), sync_collective() too.
+  /// The CUstream that carries the caller's stream, in the device's primary context. Other streams may share it. Work
+  /// issued on it runs after all work that the caller's stream was given before get_resource() or flush(), including
+  /// sync_collective().
   void* stream = nullptr;
 };
 
 /// The compute server of a GPU, on the device's primary context, which the CUDA runtime uses too. The device thread
-/// checks, orders and issues; it never waits for the GPU. The streams of the clients share a bounded set of streams of
-/// the driver (setting cuda.streams), ordered among each other where they share a buffer. Copies between the device and
-/// pageable memory are made by threads of their own. Destroying it blocks until all queued work has run, then frees all
-/// memory of the device, also that of handles which are still alive (L13); their later use is IoError StaleHandle.
+/// checks, orders and issues work; it never waits for the GPU. The streams of the clients share a bounded set of driver
+/// streams (setting cuda.streams), and are ordered among each other where they share a buffer. Separate threads make
+/// copies between the device and pageable memory. The destructor blocks until all queued work has run, then frees all
+/// memory of the device, including memory of handles that are still alive (L13); later use of these throws IoError
+/// StaleHandle.
 ///
-/// After a fault of a GPU (gpu_fault.hpp) every call of every CUDA device ends in CudaError Unhealthy with that cause.
+/// After a GPU fault (gpu_fault.hpp) every call of every CUDA device fails with CudaError Unhealthy, caused by that
+/// fault.
 class CudaServer {
  public:
   using Kernel = CudaKernel;
@@ -50,36 +53,36 @@ class CudaServer {
     int compute_major = 0;  ///< of the compute capability: 9 of 9.0
     int compute_minor = 0;
     int multiprocessors = 0;
-    int driver_version = 0;   ///< as the driver counts: 13000 is 13.0
-    std::string bus_id;       ///< of PCI
-    std::size_t streams = 0;  ///< of the driver, at most
+    int driver_version = 0;   ///< in the driver's numbering: 13000 is 13.0
+    std::string bus_id;       ///< PCI bus id
+    std::size_t streams = 0;  ///< maximum number of driver streams
   };
   static constexpr bool communication_enabled = true;
   using CommunicationGroup = cox::CommunicationGroup;
-  /// Bytes: of every allocation, and of the rows of optimised layouts.
+  /// Alignment in bytes of every allocation, and of the rows of optimised layouts.
   static constexpr std::size_t memory_alignment = 512;
-  /// Bytes: of every staging buffer.
+  /// Alignment in bytes of every staging buffer.
   static constexpr std::size_t pinned_alignment = detail::cuda_pinned_alignment;
 
   /// Opens the primary context of the thread's device. Throws CallError UnknownDevice unless it is one of
   /// enumerate_cuda_devices(); CudaError.
   explicit CudaServer(ThreadContext& thread);
-  /// The same, for ComputeClient::insert(): without a thread until attach().
+  /// As above, for ComputeClient::insert(): the server has no thread until attach().
   explicit CudaServer(DeviceId device);
   CudaServer(CudaServer&&) noexcept;
   CudaServer& operator=(CudaServer&&) noexcept;
   ~CudaServer();
 
-  /// The thread on which all operations are called from now on. Once, before the first of them.
+  /// Sets the thread on which all operations are called from now on. Call once, before the first operation.
   void attach(ThreadContext& thread);
 
-  /// The device reads them once, when it takes the server into service; other ranks can communicate with it from then
-  /// on.
+  /// The device calls this once, when it takes the server into service; from then on other ranks can communicate with
+  /// it.
   [[nodiscard]] std::shared_ptr<const ServerUtilities<CudaServer>> utilities() const;
   [[nodiscard]] static std::vector<DeviceId> enumerate_devices(std::uint16_t type);
   [[nodiscard]] static std::vector<DeviceId> enumerate_all_devices() { return enumerate_cuda_devices(); }
 
-  // As ComputeServer says. Device thread only; none of them waits for the GPU.
+  // See ComputeServer. Device thread only; none of these waits for the GPU.
   bool initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller);
   void write(Uploads uploads, const Caller& caller);
   void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
@@ -106,7 +109,7 @@ class CudaServer {
   void on_task_error(std::exception_ptr error, StreamId stream);
   void report_failures_to(std::optional<StreamId> stream, const Caller& caller);
 
-  // As ServerCommunication says: transfers by peer copies, all else by NCCL or, for small sums, by kernels of our own.
+  // See ServerCommunication. Transfers are peer copies; other collectives use NCCL or, for small sums, our own kernels.
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
   void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller,

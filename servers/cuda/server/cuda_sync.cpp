@@ -12,15 +12,16 @@
 namespace cox::detail {
 namespace {
 
-/// What is told when the device has come to a sync.
+/// Completes a sync after the device has reached its position.
 struct SyncEnd {
   CudaDevice::Facts facts;
   SyncPoint end;
-  /// What had failed before it was issued. The future has it, and returns it if it is dropped before.
+  /// Failures known when the sync was issued. The future holds them, and returns them if it is dropped before that.
   std::exception_ptr earlier;
   std::weak_ptr<ErrorReceipt> receipt;
 
-  /// Who has waited finds the table of all launches before. Throws the failures since, with those before.
+  /// Logs the profile table of all earlier launches, so that the waiting caller finds it. Throws failures since the
+  /// sync was issued, together with `earlier`.
   void operator()() {
     facts->profiler.summarise();
     end.complete({earlier, receipt.lock()});
@@ -37,7 +38,7 @@ void complete(Promise<void>& promise, SyncEnd& end, TakenError earlier) {
   promise.set_value();
 }
 
-/// Where durations are measured, the poller completes them in the order of the stream: it comes to this after them.
+/// If durations are measured, the poller completes them in stream order, and reaches this callback after them.
 void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event, Promise<void> promise, SyncEnd end,
                                const TakenError& earlier) {
   struct Waiting {
@@ -47,12 +48,12 @@ void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event,
   const auto shared = std::make_shared<Waiting>(std::move(promise), std::move(end));
   try {
     device_event->notify([shared, earlier] { complete(shared->promise, shared->end, earlier); });
-  } catch (...) {  // no memory for that: their table may come late
+  } catch (...) {  // no memory for the callback: the table may be late
     shared->promise.settle_at(device_event, std::move(shared->end), earlier);
   }
 }
 
-/// Those of the collectives that the stream itself does not wait for.
+/// The collectives that the stream itself does not wait for.
 StreamPositions uncovered(const StreamPositions& collectives, const StreamPositions& waits) {
   StreamPositions left;
   for (const StreamPosition& end : collectives)
@@ -63,16 +64,16 @@ StreamPositions uncovered(const StreamPositions& collectives, const StreamPositi
   return left;
 }
 
-/// A sync whose place in its stream has come.
+/// A sync whose earlier work in the stream has been issued.
 struct ArmedSync {
   CudaDevice& device;
   SyncEnd sync;
-  std::vector<std::shared_ptr<CudaEvent>> events;  ///< of the work of the stream before it
+  std::vector<std::shared_ptr<CudaEvent>> events;  ///< of the stream's work before the sync
   bool behind_durations;
   Promise<void> promise;
   TakenError earlier;
 
-  /// Device thread. The collectives of the stream before it have been issued too.
+  /// Device thread. Call when the stream's earlier collectives have been issued, too.
   void settle(const StreamPositions& collectives) noexcept {
     try {
       if (!collectives.empty() && gpu_faulted()) throw_gpu_fault(sync.end.site);
@@ -123,7 +124,7 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
           ArmedSync armed{device, std::move(sync), std::move(events), behind_durations, std::move(promise), error};
           error = {};
           if (collectives.empty()) return armed.settle({});
-          // The stream goes on: only who waits for the sync waits for the collectives.
+          // Only the waiter of the sync waits for the collectives; the stream goes on.
           const auto shared = std::make_shared<ArmedSync>(std::move(armed));
           device.streams().when_issued(collectives, [shared, collectives] { shared->settle(collectives); });
         } catch (...) {

@@ -12,20 +12,20 @@
 
 namespace cox::detail {
 
-// The work that a CUDA device does, checked and queued on the caller's stream. Device thread only; none of it waits.
+// The operations of a CUDA device: checked, and queued on the caller's stream. Device thread only; none of them waits.
 
-/// Throws IoError, CudaError: then what it should have written is still to be poisoned.
+/// Throws IoError, CudaError; then the caller must poison what the upload should have written.
 void queue_upload(CudaDevice& device, CudaStream& stream, Upload& upload, const Caller& caller);
-/// What is wrong, also with the request itself, ends in the promise.
+/// Errors, including those of the request itself, are delivered through the promise.
 void queue_download(CudaDevice& device, CudaStream& stream, Downloads downloads, const Caller& caller,
                     Promise<std::vector<Bytes>> promise);
-/// Throws LaunchError, CudaError: then what it should have written is still to be poisoned.
+/// Throws LaunchError, CudaError; then the caller must poison what the launch should have written.
 void enqueue_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
                     const KernelArguments& arguments, const Caller& caller);
-/// A launch was refused: what it should have written is poisoned (L14).
+/// Poisons what a refused launch should have written (L14).
 void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const KernelArguments& arguments,
                     const std::exception_ptr& error, const Caller& caller) noexcept;
-/// What is wrong ends in the promise.
+/// Errors are delivered through the promise.
 void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Promise<void> promise);
 
 }  // namespace cox::detail

@@ -27,7 +27,7 @@ void CudaGraph::finish(CUstream stream) {
   for (Part& part : parts()) natives_.push_back(part.steps.empty() ? nullptr : capture(part.steps, stream));
 }
 
-// Where there is no memory to hold it, the device thread waits.
+// If there is no memory to keep the buffers, the device thread waits for the stream instead.
 void CudaGraph::release_host_memory(const IssueTarget& target) noexcept {
   try {
     for (Bytes& bytes : kept_) target.hold(std::move(bytes));

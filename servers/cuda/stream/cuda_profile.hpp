@@ -9,15 +9,15 @@
 
 namespace cox::detail {
 
-/// A profile between its two events on the stream.
+/// A profile, delimited by two events on the stream.
 struct CudaProfile {
   std::shared_ptr<CudaEvent> begin;
   std::shared_ptr<CudaEvent> end;
   std::uint64_t begin_sequence = 0;
-  std::exception_ptr failure;  ///< the first of the work in between that was found when it was issued
+  std::exception_ptr failure;  ///< first failure of the profiled work that was found when it was issued
 
-  /// How long the device took from one to the other. The end is told as the moment of the call, which is close to it
-  /// where somebody waited. Precondition: both have been reached. Throws CudaError.
+  /// Time that the device took from `begin` to `end`. The returned end is the time of this call, which is close to the
+  /// real end if a caller waited for the profile. Precondition: both events have been reached. Throws CudaError.
   [[nodiscard]] ProfileTicks ticks() const;
 };
 

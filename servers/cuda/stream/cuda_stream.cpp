@@ -53,7 +53,7 @@ TakenError CudaStream::take_errors_before(std::uint64_t sequence, std::source_lo
   if (gpu_faulted()) return {gpu_fault_error(site)};
   TakenError taken = StreamErrors::take_for_future(errors_, sequence, location_, site);
   if (!taken) return taken;
-  poison_log_->wait_for_spread();  // what has failed together is told together
+  poison_log_->wait_for_spread();  // failures of one cause are delivered together
   return StreamErrors::take_later(std::move(taken), errors_, sequence, location_, site);
 }
 

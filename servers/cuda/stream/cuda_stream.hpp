@@ -25,7 +25,7 @@
 
 namespace cox::detail {
 
-/// A StreamId as its device knows it: its work, its errors, captures and profiles. Device thread only, unless said
+/// The device's state for one StreamId: its work, errors, captures and profiles. Device thread only, unless said
 /// otherwise.
 class CudaStream : public std::enable_shared_from_this<CudaStream> {
  public:
@@ -42,31 +42,31 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
 
   [[nodiscard]] StreamQueue& queue() noexcept { return queue_; }
   [[nodiscard]] StreamSlot slot() const noexcept { return queue_.slot(); }
-  /// A place among the stream's operations: errors are told with those before them.
+  /// Returns a new position among the stream's operations. A wait delivers the errors of the positions before its own.
   [[nodiscard]] std::uint64_t next_sequence() noexcept { return ++sequence_; }
 
-  /// A failure found while work was being queued joins the stream's errors, or those of a capture, and voids the
-  /// profiles that are open.
+  /// Adds a failure that was found while work was being queued to the stream's errors, or to those of a capture. Open
+  /// profiles fail with it.
   void fail(std::exception_ptr error);
-  /// A failure of the operation at `sequence`, found when it was issued, joins the stream's errors and voids the
-  /// profiles that it lies within.
+  /// Adds a failure of the operation at `sequence`, found when it was issued, to the stream's errors. The profiles that
+  /// contain the operation fail with it.
   void fail_after_submit(std::uint64_t sequence, std::exception_ptr error);
-  /// All known failures as ServerError Unhealthy, which count as delivered, but for those of open profiles; null if
-  /// there are none. After a fault of the GPU: that.
+  /// Takes all known failures except those of open profiles, as ServerError Unhealthy; they count as delivered. Null if
+  /// there are none. After a GPU fault, returns the fault.
   [[nodiscard]] std::exception_ptr take_errors(std::source_location site);
-  /// As take_errors, but they stay.
+  /// As take_errors(), but the failures stay with the stream.
   [[nodiscard]] std::exception_ptr peek_errors(std::source_location site) const;
-  /// All failures that are left, at the end of the device.
+  /// Takes all remaining failures, when the device is closed.
   [[nodiscard]] std::exception_ptr take_remaining_errors(std::source_location site);
   [[nodiscard]] const std::shared_ptr<StreamErrors>& errors() const noexcept { return errors_; }
-  /// Nothing to tell, nothing begun, nothing under way.
+  /// No undelivered errors, no open capture or profile, and no work pending or in flight.
   [[nodiscard]] bool idle() const noexcept;
 
-  /// A transfer apart from the stream that counts as its work, too. After make_room_for_transfer(), which may throw
-  /// std::bad_alloc.
+  /// Adds a transfer, which runs outside the stream but counts as its work. Call after make_room_for_transfer(), which
+  /// may throw std::bad_alloc.
   void add_transfer(const StreamPosition& transfer) noexcept { transfers_.push_back(transfer); }
   void make_room_for_transfer() { transfers_.reserve(transfers_.size() + 1); }
-  /// Those that are not known to be complete.
+  /// Transfers that are not known to be complete.
   template <class Clock>
   [[nodiscard]] const StreamPositions& transfers(const Clock& clock) {
     StreamPositions left;
@@ -76,10 +76,11 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
     return transfers_;
   }
 
-  /// The collectives at these positions come before the stream's next work, too.
+  /// The stream's next work waits for the collectives at these positions, too.
   void add_pending_waits(const StreamPositions& collectives);
-  /// What the stream's next work has to wait for besides, as far as it is not known to be complete. The driver has not
-  /// been told: who waits for it himself spares the stream that.
+  /// Positions that the stream's next work must wait for in addition to its hazards, without those known to be
+  /// complete. No wait for them has been enqueued on the driver stream yet. Work on other streams, such as a
+  /// collective, can wait for them without making this stream wait.
   template <class Clock>
   [[nodiscard]] const StreamPositions& pending_waits(const Clock& clock) {
     if (pending_waits_.empty()) [[likely]]
@@ -90,42 +91,44 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
     pending_waits_ = std::move(left);
     return pending_waits_;
   }
-  /// The driver has been told.
+  /// Call when the waits have been enqueued on the driver stream.
   void clear_pending_waits() noexcept { pending_waits_.clear(); }
 
-  PendingPositions collectives;             ///< ends of those that were asked for on this stream, transfers too
-  std::size_t persistent_windows = 0;       ///< that are open: new memory is persistent
-  std::shared_ptr<FailureReports> reports;  ///< where failures go besides; null: nowhere else
+  PendingPositions collectives;             ///< end positions of collectives and transfers submitted on this stream
+  std::size_t persistent_windows = 0;       ///< open ones; if there are any, new memory is persistent
+  std::shared_ptr<FailureReports> reports;  ///< additional receivers of failures; null: none
   GraphCapture<CudaGraph> capture;
   OpenProfiles<std::shared_ptr<CudaProfile>> profiles;
-  std::vector<std::shared_ptr<CudaProfile>> running_profiles;  ///< whose begin has been issued, and whose end has not
+  std::vector<std::shared_ptr<CudaProfile>> running_profiles;  ///< begin has been issued, end has not
 
   // Any thread
   // --------------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] const Location& location() const noexcept { return location_; }
-  /// Its device's.
+  /// The log of the stream's device.
   [[nodiscard]] PoisonLog& poison_log() const noexcept { return *poison_log_; }
-  /// A failure of the operation at `sequence` joins the stream's errors, and goes to `others`.
+  /// Adds a failure of the operation at `sequence` to the stream's errors and to `others`, and reports it.
   void fail_at(std::uint64_t sequence, std::exception_ptr error,
                const std::shared_ptr<FailureReports>& others = nullptr);
-  /// The two halves of that: where whoever waits finds it, which calls nothing; and the log, and who wants to be told.
+  /// The two halves of fail_at(). note_failure_at() stores the failure where waiting callers find it and calls no
+  /// callback. report_failure() writes the log and calls the stream error callback.
   void note_failure_at(std::uint64_t sequence, const std::exception_ptr& error,
                        const std::shared_ptr<FailureReports>& others) noexcept;
   void report_failure(const std::exception_ptr& error) const noexcept;
-  /// The failures of what came before, as ServerError Unhealthy for the result of a future.
+  /// Takes the failures before `sequence`, as ServerError Unhealthy for the result of a future.
   [[nodiscard]] TakenError take_errors_before(std::uint64_t sequence, std::source_location site);
-  /// A wait at that place takes the failures before it later; nothing where none of that can fail any more.
+  /// Reserves the failures before `sequence` for a wait at that position, which takes them later. Empty if no earlier
+  /// work can fail any more.
   [[nodiscard]] std::optional<StreamErrors::Turn> begin_turn(std::uint64_t sequence) const {
     if (poison_log_->is_quiet()) return std::nullopt;
     return std::optional<StreamErrors::Turn>(std::in_place, errors_, sequence);
   }
-  /// As StreamErrors::take_later.
+  /// See StreamErrors::take_later.
   [[nodiscard]] TakenError take_later_errors(const TakenError& earlier, std::uint64_t sequence,
                                              std::source_location site) {
     return StreamErrors::take_later(earlier, errors_, sequence, location_, site);
   }
-  /// As StreamErrors::remove_between.
+  /// See StreamErrors::remove_between.
   [[nodiscard]] std::exception_ptr remove_errors_between(std::uint64_t first, std::uint64_t last) {
     return errors_->remove_between(first, last);
   }
@@ -134,7 +137,7 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   const Location location_;
   const std::shared_ptr<PoisonLog> poison_log_;
   StreamQueue queue_;
-  const std::shared_ptr<StreamErrors> errors_;  // with the futures that have taken some
+  const std::shared_ptr<StreamErrors> errors_;  // shared with the futures that have taken failures
   std::uint64_t sequence_ = 0;
   StreamPositions transfers_;
   StreamPositions pending_waits_;

@@ -12,7 +12,7 @@
 namespace cox::detail {
 namespace {
 
-/// A piece that has been issued behind a collective.
+/// A piece that was issued after a collective and depends on its result.
 class LoggedPiece final : public LoggedOperation {
  public:
   LoggedPiece(CudaStream& stream, const OperationName& name, std::uint64_t sequence)
@@ -47,7 +47,7 @@ std::exception_ptr CudaStreams::refused_piece(const OperationName& name, const L
         LaunchError::Kind::Io, launch_name(name.kernel, location) + " was not run: " + describe_cause(refusal),
         name.site, refusal));
   } catch (...) {
-    return std::current_exception();  // no memory to say it
+    return std::current_exception();  // no memory for the error
   }
 }
 
@@ -67,7 +67,7 @@ CudaStream& CudaStreams::find_or_make(StreamId id) {
   return *last_;
 }
 
-// The one of that priority that the fewest share, unless there may be more of them.
+// The driver stream of that priority with the fewest users; a new one if all have users and the limit allows one more.
 NativeStream& CudaStreams::native_for_new(StreamPriority priority) {
   NativeStream* least = nullptr;
   for (const auto& native : natives_) {
@@ -85,7 +85,7 @@ NativeStream& CudaStreams::make_native(StreamPriority priority) {
 }
 
 std::shared_ptr<CudaStream> CudaStreams::create_dedicated_stream() {
-  const auto left = std::ranges::find_if(  // by one that could not be made
+  const auto left = std::ranges::find_if(  // left over by a call that failed in make_stream()
       natives_, [](const auto& native) { return native->is_dedicated && native->users == 0; });
   NativeStream& native = left != natives_.end() ? **left : make_native(StreamPriority::High);
   if (!std::exchange(native.is_dedicated, true)) ++dedicated_;
@@ -119,12 +119,12 @@ StreamSlot CudaStreams::acquire_slot() {
   return slot;
 }
 
-// A client thread that has ended leaves its stream behind.
+// The streams of client threads that have ended stay here until they are removed by this.
 void CudaStreams::forget_idle() noexcept {
   poll();
   last_ = nullptr;
   for (const auto& [id, stream] : streams_) {
-    static_cast<void>(stream->transfers(*this));  // asked for, they forget what is complete
+    static_cast<void>(stream->transfers(*this));  // the call forgets completed transfers
     static_cast<void>(stream->pending_waits(*this));
   }
   std::erase_if(streams_, [this](const auto& entry) {
@@ -135,7 +135,7 @@ void CudaStreams::forget_idle() noexcept {
     --entry.second->queue().native().users;
     return true;
   });
-  sweep_at_ = std::max<std::size_t>(1024, 2 * streams_.size());  // so that sweeping costs O(1) a stream
+  sweep_at_ = std::max<std::size_t>(1024, 2 * streams_.size());  // amortised cost of sweeping: O(1) per stream
 }
 
 void CudaStreams::wait_for(NativeStream& native, const StreamPosition& wait) {
@@ -161,16 +161,16 @@ StreamPosition CudaStreams::defer(CudaStream& stream, const StreamPositions& wai
   queue.pending.push_back({waits, std::move(ready), std::move(issue), name, stream.shared_from_this(),
                            stream.next_sequence(), kind, std::move(memory), launch});
   const StreamPosition position{queue.slot(), queue.timeline().submit()};
-  if (queue.pending.size() == 1) static_cast<void>(advance());  // else the first has the thread notified
+  if (queue.pending.size() == 1) static_cast<void>(advance());  // else the first piece has arranged a notification
   return position;
 }
 
-// Whether the first pending piece can be issued. If it waits for the device, the device thread is notified when that is
-// over.
+// Whether the first pending piece can be issued now. If it waits for the device, the device thread is notified when it
+// may be ready.
 bool CudaStreams::can_issue(StreamQueue& queue) noexcept {
   try {
     return try_to_go_on(queue);
-  } catch (...) {  // the next look tries again
+  } catch (...) {  // the next poll tries again
     posts_->notify();
     return false;
   }
@@ -178,7 +178,7 @@ bool CudaStreams::can_issue(StreamQueue& queue) noexcept {
 
 bool CudaStreams::try_to_go_on(StreamQueue& queue) {
   const StreamQueue::Pending& first = queue.pending.front();
-  if (!issued(first.waits)) return false;  // who issues that calls advance()
+  if (!issued(first.waits)) return false;  // advance() is called after they are issued
   if (first.has_failed && !completed(first.waits)) {
     poll();
     if (completed(first.waits)) return true;
@@ -204,8 +204,8 @@ void CudaStreams::notify_when(StreamQueue& queue, const std::shared_ptr<CudaEven
   queue.notification_pending = true;
 }
 
-// Has the driver wait for what the first pending piece comes behind. If that fails, the piece has failed: it does
-// nothing, but its place is passed only when what it comes behind is complete, since others use its memory behind it.
+// Tells the driver to wait for what the first pending piece depends on. If that fails, the piece fails and issues
+// nothing. It keeps its position until everything it depends on is complete, since later work uses its memory after it.
 bool CudaStreams::wait_for_first(StreamQueue& queue) noexcept {
   StreamQueue::Pending& first = queue.pending.front();
   if (first.kind != PieceKind::Work || first.has_failed) return true;
@@ -217,7 +217,7 @@ bool CudaStreams::wait_for_first(StreamQueue& queue) noexcept {
     first.kind = PieceKind::Notice;
     first.owner->fail_after_submit(first.sequence, std::current_exception());
     poison_log_->set_failed(first.memory.uses(), std::current_exception(), MemoryFailure::Contents::Unchanged);
-    const CudaIssue dropped = std::move(first.issue);  // after that: its destructor may look for the error
+    const CudaIssue dropped = std::move(first.issue);  // after set_failed(): its destructor may check for the error
     return false;
   }
 }
@@ -255,7 +255,8 @@ void CudaStreams::when_issued(const StreamPositions& positions, UniqueFunction<v
   awaiting_.back().until_issued = true;
 }
 
-// If not, the device thread is notified for the next look; or whoever issues what has not been issued calls advance().
+// If not, the device thread is notified to poll again; for positions not yet issued, advance() is called after they
+// are.
 bool CudaStreams::is_complete(Awaiting& awaiting) noexcept {
   if (gpu_faulted()) return true;
   if (!issued(awaiting.positions)) return false;
@@ -267,14 +268,14 @@ bool CudaStreams::is_complete(Awaiting& awaiting) noexcept {
       for (const auto& event : awaiting.events) event->notify([posts = posts_] { posts->notify(); });
       awaiting.has_events = true;
     }
-  } catch (...) {  // the next look tries again
+  } catch (...) {  // the next poll tries again
     posts_->notify();
     return false;
   }
   return std::ranges::all_of(awaiting.events, [](const auto& event) { return event->reached(); });
 }
 
-// Who is called may add another.
+// A callback may add another entry.
 bool CudaStreams::call_awaiting() noexcept {
   bool any = false;
   for (auto next = awaiting_.begin(); next != awaiting_.end();) {
@@ -293,7 +294,7 @@ bool CudaStreams::call_awaiting() noexcept {
 bool CudaStreams::flush_launches() noexcept {
   const bool any = !with_launches_.empty();
   launches_kept_ = 0;
-  while (!with_launches_.empty()) {  // who is told of a launch may add another
+  while (!with_launches_.empty()) {  // a launch callback may add another launch
     NativeStream& native = *with_launches_.back();
     with_launches_.pop_back();
     native.is_listed = false;
@@ -306,7 +307,7 @@ bool CudaStreams::advance() {
   bool issued = flush_launches();
   issued = call_awaiting() || issued;
   if (pending_queues_.empty()) return issued;
-  for (bool any = true; any;) {  // what one stream issues, another may have waited for
+  for (bool any = true; any;) {  // issued work of one stream may unblock another
     any = false;
     for (std::size_t i = 0; i < pending_queues_.size(); ++i) any = issue_pending(*pending_queues_[i]) || any;
     any = flush_launches() || any;
@@ -317,7 +318,7 @@ bool CudaStreams::advance() {
     queue->is_listed = queue->notification_pending = false;
     return true;
   });
-  // Those that share a stream of the driver come first in turns: each may use up the room there is.
+  // Queues that share a driver stream take turns at being first, since each may use up all its room.
   if (pending_queues_.size() > 1) std::ranges::rotate(pending_queues_, pending_queues_.begin() + 1);
   return issued;
 }
@@ -353,7 +354,7 @@ void CudaStreams::abandon() noexcept {
       try {
         first.issue(queue.target());
         note_launches(queue.native());
-      } catch (...) {  // the fault, which everybody knows of
+      } catch (...) {  // the GPU fault, which has been reported
       }
     }
   }
@@ -362,7 +363,7 @@ void CudaStreams::abandon() noexcept {
 }
 
 void CudaStreams::add_suspects(std::vector<GpuFault::Suspect>& suspects) const {
-  constexpr std::size_t most = mark_interval;  // of a stream: as many as may lie between two marks
+  constexpr std::size_t most = mark_interval;  // per stream: the maximum number of pieces between two marks
   const std::size_t count = native_count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < count; ++i) {
     natives_[i]->for_each_suspect(most, [&](OperationHistory::Operation& operation) {

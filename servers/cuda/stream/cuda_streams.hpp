@@ -27,15 +27,14 @@
 namespace cox::detail {
 
 struct CudaStreamOptions {
-  std::size_t streams = 16;  ///< of the driver, at most; one more if none of them has the priority that is asked for
-  std::size_t in_flight =
-      512;  ///< pieces that a stream is given at a time: the driver's own queue must not fill up (T3)
-  std::size_t launches_at_a_time = LaunchBatch::max_kernels;  ///< kernels, at most, that the driver is given together
+  std::size_t streams = 16;  ///< maximum number of driver streams; one more if none of them has the requested priority
+  std::size_t in_flight = 512;  ///< maximum pieces in flight per driver stream: its queue must not fill up (T3)
+  std::size_t launches_at_a_time = LaunchBatch::max_kernels;  ///< maximum number of kernels in a batch
 };
 
-/// The streams of a device, and how far they have come. Work is issued at once where that is possible; else it waits in
-/// its stream's queue until what it waits for has been issued, which the driver could not wait for, or until the stream
-/// of the driver has less in flight. Nothing here waits. Device thread only.
+/// The streams of a device, and how far their work has completed. Work is issued at once if possible. Otherwise it
+/// stays in its stream's queue until everything it waits for has been issued (the driver can only wait for issued work)
+/// and the driver stream has room. Nothing here waits for the device, except synchronize(). Device thread only.
 class CudaStreams {
  public:
   CudaStreams(DeviceId device, std::shared_ptr<CudaEvents> events, std::shared_ptr<PostQueue> posts,
@@ -45,55 +44,56 @@ class CudaStreams {
         posts_(std::move(posts)),
         options_(options),
         poison_log_(PoisonLog::open(device)) {
-    natives_.reserve(options_.streams + 1 + max_dedicated);  // they stay where they are: see add_suspects()
+    natives_.reserve(options_.streams + 1 + max_dedicated);  // never reallocated: see add_suspects()
     with_launches_.reserve(natives_.capacity());
   }
   CudaStreams(const CudaStreams&) = delete;
   CudaStreams& operator=(const CudaStreams&) = delete;
   ~CudaStreams() { poison_log_->clear(); }
 
-  /// Finds the stream or makes it. Throws CudaError, std::bad_alloc.
+  /// Finds or creates the stream. Throws CudaError, std::bad_alloc.
   [[nodiscard]] CudaStream& find_or_create(StreamId id) {
     if (last_ != nullptr && last_->location().stream == id) return *last_;
     return find_or_make(id);
   }
   /// A stream that no StreamId shares, for the device's own work. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaStream> create_dedicated_stream();
-  /// As StreamClock says: as far as is known.
+  /// See StreamClock. The last position known to be complete; polls nothing.
   [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
     return timelines_[static_cast<std::size_t>(slot)]->completed();
   }
 
-  /// A slot of its own for work that is counted like a stream's, but is on none of them. Throws std::bad_alloc.
+  /// Acquires a slot for work that is counted like a stream's but is not on any stream. Throws std::bad_alloc.
   [[nodiscard]] StreamSlot acquire_slot();
   void release_slot(StreamSlot slot) noexcept { free_slots_.push_back(slot); }
   [[nodiscard]] CudaTimeline& timeline(StreamSlot slot) noexcept { return *timelines_[static_cast<std::size_t>(slot)]; }
   [[nodiscard]] CudaEvents& events() noexcept { return *events_; }
   [[nodiscard]] const std::shared_ptr<PoisonLog>& poison_log() const noexcept { return poison_log_; }
-  /// Launches that the driver has not been given refer to buffers without a reference of their own.
+  /// Batched launches are pending; they refer to buffers without holding a reference.
   [[nodiscard]] bool refers_to_buffers() const noexcept { return has_launches(); }
 
-  /// Whether the driver can be told to wait for all of these.
+  /// All positions have been issued, so the driver can wait for them.
   [[nodiscard]] bool issued(const StreamPositions& positions) const noexcept {
     for (const StreamPosition& position : positions)
       if (timelines_[static_cast<std::size_t>(position.stream)]->issued() < position.position) return false;
     return true;
   }
-  /// Adds the events behind which these positions, which have been issued, are complete. Throws CudaError,
+  /// Adds the events after which these positions are complete. Precondition: they have been issued. Throws CudaError,
   /// std::bad_alloc.
   void add_events(const StreamPositions& positions, std::vector<std::shared_ptr<CudaEvent>>& events);
 
-  /// As that, of the work that the queue has issued. Throws CudaError, std::bad_alloc.
+  /// Adds the event after which all work issued by the queue is complete. Throws CudaError, std::bad_alloc.
   void add_event(StreamQueue& queue, std::vector<std::shared_ptr<CudaEvent>>& events) {
     const StreamPosition issued{queue.slot(), queue.timeline().issued()};
     for_each_event(issued, [&](const std::shared_ptr<CudaEvent>& event) { events.push_back(event); });
   }
 
-  /// `issue(IssueTarget)` comes behind all work of the stream so far and behind `waits`. Returns where it is. Throws
-  /// what it throws, CudaError, std::bad_alloc; what is issued later puts its failure among the errors of `stream`.
-  /// `ready`: which must have been reached before. `uses`: the memory of it that L14 is about: if it would read
-  /// poisoned memory it is not issued, and throws IoError Poisoned, or LaunchError with that as its cause; if it fails
-  /// while it is issued, what it should have written is poisoned.
+  /// Calls `issue(IssueTarget)` after all earlier work of the stream and after `waits`, now or later. Returns the
+  /// position of the piece. `ready`: event that must have been reached before the piece is issued. `uses`: memory for
+  /// the checks of L14. If the piece would read poisoned memory it is not issued, and fails with IoError Poisoned, or
+  /// with LaunchError caused by it. If issuing fails, what the piece should have written is poisoned. Throws what
+  /// `issue` throws, CudaError, std::bad_alloc; a piece that is issued later adds its failure to the errors of `stream`
+  /// instead.
   template <class F>
   StreamPosition submit(CudaStream& stream, const StreamPositions& waits, const OperationName& name, F&& issue,
                         std::shared_ptr<CudaEvent> ready = nullptr, PieceKind kind = PieceKind::Work,
@@ -113,16 +113,15 @@ class CudaStreams {
     return position;
   }
 
-  /// Issues the piece whose turn it is, as submit() says of its memory. What comes of a launch that the driver is given
-  /// with others is known later: see CudaLaunch. `sequence`: the piece's place among the errors of the stream; 0: the
-  /// next.
+  /// Issues a piece, with the checks of its memory that submit() describes. The outcome of a batched launch is known
+  /// later: see CudaLaunch. `sequence`: the piece's position among the errors of the stream; 0: take the next one.
   template <class Uses, class F>
   void issue_checked(CudaStream& stream, const Uses& uses, const OperationName& name, LaunchKind launch, F&& issue,
                      std::uint64_t sequence = 0) {
     IssueTarget target = stream.queue().target();
     if (uses.empty()) return issue(target);
     target.uses = uses;
-    if (!launch.is_batched) target.flush_launches();  // what comes of them decides whether this may be issued
+    if (!launch.is_batched) target.flush_launches();  // their outcome decides whether this piece may be issued
     std::uint64_t logged = 0;
     bool is_issued = false;
     try {
@@ -139,50 +138,50 @@ class CudaStreams {
       throw;
     }
   }
-  /// What the piece fails with that would read poisoned memory.
+  /// The error of a piece that would read poisoned memory.
   [[nodiscard]] static std::exception_ptr refused_piece(const OperationName& name, const Location& location,
                                                         const std::exception_ptr& refusal) noexcept;
 
-  /// Records an event behind the last piece, if that has been issued. If that fails, who waits for the piece records a
-  /// later one.
+  /// Records an event after the last piece, if that has been issued. If recording fails, a later waiter for the piece
+  /// records an event instead.
   void mark(CudaStream& stream) noexcept {
     const CudaTimeline& timeline = stream.queue().timeline();
     if (timeline.issued() == timeline.submitted() && timeline.last_mark() < timeline.issued())
       try_to_mark(stream.queue());
   }
-  /// Calls `then`, which must not throw, when all of these are complete: now, if they are. Throws std::bad_alloc; then
-  /// it is never called.
+  /// Calls `then` when all positions are complete: at once if they are. `then` must not throw. Throws std::bad_alloc;
+  /// then it is never called.
   void when_complete(const StreamPositions& positions, UniqueFunction<void()> then);
-  /// Calls `then`, which must not throw, when the driver can be told to wait for all of these: now, if it can. Throws
-  /// std::bad_alloc; then it is never called.
+  /// Calls `then` when all positions have been issued, so that the driver can wait for them: at once if they have.
+  /// `then` must not throw. Throws std::bad_alloc; then it is never called.
   void when_issued(const StreamPositions& positions, UniqueFunction<void()> then);
-  /// Issues what can be issued by now, and gives the driver all launches. Returns whether there was anything.
+  /// Issues the work that can be issued now, and passes all launches to the driver. Returns whether there was any.
   bool advance();
-  /// The driver has not been given all launches.
+  /// Some launches have not been passed to the driver.
   [[nodiscard]] bool has_launches() const noexcept { return !with_launches_.empty(); }
-  /// Gives it all of them. Returns whether there were any.
+  /// Passes all launches to the driver. Returns whether there were any.
   bool flush_launches() noexcept;
-  /// The device thread was notified: what still waits for the device has it notified anew.
+  /// Call when the device thread has been notified: pieces that still wait for the device request a new notification.
   void on_notify() noexcept {
     for (StreamQueue* const queue : pending_queues_) queue->notification_pending = false;
   }
-  /// Anything waits to be issued, or to be called.
+  /// Work waits to be issued, or callbacks wait to be called.
   [[nodiscard]] bool has_pending() const noexcept { return !pending_queues_.empty() || !awaiting_.empty(); }
-  /// Looks how far the device has come, on all streams; those without an event under way get one, so that the next look
-  /// finds more.
+  /// Polls all streams for completed work. Records an event on each stream that has issued work but no pending event,
+  /// so that a later poll finds more work completed.
   void poll() noexcept;
 
-  /// Waits until the device has done all that was issued.
+  /// Blocks until the device has completed all issued work.
   void synchronize() noexcept;
-  /// Calls `visit(stream)` for each.
+  /// Calls `visit(stream)` for each stream.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const auto& [id, stream] : streams_) visit(*stream);
   }
-  /// Issues all that waits, whatever it waits for: after a fault of the GPU, when it will only be refused, so that
-  /// everybody who waits for it is told.
+  /// Issues all pending work, whatever it waits for. For use after a GPU fault: the work is refused, and its waiters
+  /// get the error.
   void abandon() noexcept;
-  /// Adds what is not known to be complete. Any thread.
+  /// Adds the operations that are not known to be complete. Any thread.
   void add_suspects(std::vector<GpuFault::Suspect>& suspects) const;
 
  private:
@@ -201,7 +200,7 @@ class CudaStreams {
     if (in_flight % 32 == 0 || in_flight >= options_.in_flight) native.poll();
     return native.timeline().in_flight() < options_.in_flight;
   }
-  // After a fault of the GPU nothing needs to be waited for, and whoever is issued must be told.
+  // After a GPU fault no wait is needed. The piece must still be issued, so that its waiters get the error.
   void wait_for(NativeStream& native, const StreamPositions& waits) {
     if (waits.empty()) return;
     try {
@@ -211,13 +210,13 @@ class CudaStreams {
     }
   }
   void wait_for(NativeStream& native, const StreamPosition& wait);
-  // Calls `visit(event)` for each event behind which the position is complete; returns how far that is. What is on a
-  // stream is complete in its order; else each piece has an event of its own.
+  // Calls `visit(event)` for each event after which the position is complete; returns the position that they cover.
+  // Pieces on a stream complete in order, so one event suffices; otherwise each piece has an event of its own.
   template <class Visit>
   std::uint64_t for_each_event(const StreamPosition& position, Visit&& visit) {
     CudaTimeline& of = timeline(position.stream);
     of.collect_known();
-    if (!of.in_order() && of.marks() > 1) of.poll();  // each is one more to wait for
+    if (!of.in_order() && of.marks() > 1) of.poll();  // fewer events to wait for
     if (of.completed() >= position.position) return of.completed();
     StreamQueue* const queue = queue_of(position.stream);
     if (!of.in_order()) {
@@ -232,17 +231,17 @@ class CudaStreams {
   void mark_periodically(StreamQueue& queue) noexcept {
     if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) try_to_mark(queue);
   }
-  // For a piece that has been issued: whatever comes of the mark, the piece has not failed.
+  // For a piece that has been issued: a failure to record the event is not a failure of the piece.
   void try_to_mark(StreamQueue& queue) noexcept {
     try {
       queue.mark(*events_);
-    } catch (...) {  // the next one tries again
+    } catch (...) {  // the next call tries again
     }
   }
   void note_launches(NativeStream& native) noexcept {
     if (!native.has_launches()) return;
     if (!std::exchange(native.is_listed, true)) with_launches_.push_back(&native);  // there is room for all
-    // Of all streams: launches of one are not kept while others come without end.
+    // Counts the launches of all streams: launches on one stream are not held back while others keep arriving.
     if (++launches_kept_ >= options_.launches_at_a_time) flush_launches();
   }
   StreamPosition defer(CudaStream& stream, const StreamPositions& waits, const OperationName& name, CudaIssue issue,
@@ -267,9 +266,9 @@ class CudaStreams {
   struct Awaiting {
     StreamPositions positions;
     UniqueFunction<void()> then;
-    std::vector<std::shared_ptr<CudaEvent>> events{};  // of the positions, when all have been issued
+    std::vector<std::shared_ptr<CudaEvent>> events{};  // of the positions, once all have been issued
     bool has_events = false;
-    bool until_issued = false;  // and not until they are complete
+    bool until_issued = false;  // call when issued, not when complete
   };
   [[nodiscard]] bool is_complete(Awaiting& awaiting) noexcept;
   bool call_awaiting() noexcept;
@@ -291,16 +290,16 @@ class CudaStreams {
   const CudaStreamOptions options_;
   const std::shared_ptr<PoisonLog> poison_log_;
   std::vector<std::unique_ptr<CudaTimeline>> timelines_;  // by slot
-  std::vector<StreamQueue*> queues_;                      // by slot; null: it is that of no stream
-  std::vector<StreamSlot> free_slots_;                    // with room for all
-  std::vector<std::unique_ptr<NativeStream>> natives_;    // with room for all
-  std::size_t dedicated_ = 0;                             // of these
-  std::atomic<std::size_t> native_count_{0};              // that other threads may look at
+  std::vector<StreamQueue*> queues_;                      // by slot; null: the slot belongs to no stream
+  std::vector<StreamSlot> free_slots_;                    // capacity for all slots
+  std::vector<std::unique_ptr<NativeStream>> natives_;    // capacity for all streams
+  std::size_t dedicated_ = 0;                             // number of dedicated ones in natives_
+  std::atomic<std::size_t> native_count_{0};              // elements of natives_ that other threads may read
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
-  std::vector<NativeStream*> with_launches_;  // that the driver may not have been given
-  std::size_t launches_kept_ = 0;             // pieces since it was given all, at least those with launches
-  CudaStream* last_ = nullptr;                // that was asked for
-  std::vector<StreamQueue*> pending_queues_;  // that have pending work
+  std::vector<NativeStream*> with_launches_;  // may have launches not yet passed to the driver
+  std::size_t launches_kept_ = 0;  // pieces since all launches were flushed; at least the number of batched launches
+  CudaStream* last_ = nullptr;     // the last result of find_or_create()
+  std::vector<StreamQueue*> pending_queues_;  // queues with pending work
   std::list<Awaiting> awaiting_;
   std::size_t sweep_at_ = 1024;
 };

@@ -8,11 +8,11 @@
 
 namespace cox::detail {
 
-/// Host memory that a stream's work uses up to one point. Given back by whoever knows first that the device has come
-/// there: the device thread, or a client that has waited for it. Any thread.
+/// Host memory that a stream's work uses up to one position. Released by the first thread that knows that the device
+/// has reached the position: the device thread, or a client thread that has waited for it. Any thread.
 class HeldBytes {
  public:
-  /// Before anybody else knows of this.
+  /// Call before another thread has access to this object.
   void hold(std::vector<Bytes> bytes) noexcept { bytes_ = std::move(bytes); }
   /// Idempotent.
   void release() noexcept {

@@ -72,7 +72,7 @@ void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
                       std::move(launched)});
 }
 
-// What is called may add the next ones: these are taken out before.
+// Callbacks may add the next launches, so the entries are taken out first.
 void LaunchBatch::launch(CUstream stream) noexcept {
   std::vector<Entry> taken = std::exchange(entries_, std::exchange(spare_, {}));
   std::vector<LaunchUse> uses = std::exchange(uses_, std::exchange(spare_uses_, {}));
@@ -99,8 +99,8 @@ void LaunchBatch::launch(CUstream stream) noexcept {
   spare_uses_ = std::move(uses);
 }
 
-// To have the graph of one kernel launch another than before costs more than a launch: where kernels take turns, each
-// is launched by itself.
+// Replacing the kernel of a one-kernel graph costs more than a plain launch. So a single kernel that differs from the
+// single kernel before it is launched directly.
 void LaunchBatch::launch(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept {
   if (entries.empty()) return;
   const CUfunction first = entries.front().function;
@@ -119,7 +119,7 @@ CUresult LaunchBatch::launch_single(const Entry& entry, CUstream stream) noexcep
   return driver_.launch(&config, entry.function, parameters.kernelParams, nullptr);
 }
 
-// Returns whether the graph will do what the entries say.
+// Returns whether the graph has been set up for these entries.
 bool LaunchBatch::prepare(Graph& graph, std::span<const Entry> entries) noexcept {
   if (graph.failed) return false;
   if (graph.native != nullptr) return change(graph, entries);
@@ -154,11 +154,11 @@ bool LaunchBatch::change(const Graph& graph, std::span<const Entry> entries) noe
   return true;
 }
 
-// Good until the next call.
+// The result is valid until the next call.
 CUDA_KERNEL_NODE_PARAMS LaunchBatch::parameters_of(const Entry& entry) noexcept {
   values_.clear();
   for (std::uint32_t i = entry.first_argument; i < entry.end_of_arguments; ++i)
-    values_.push_back(arguments_.data() + offsets_[i]);  // there is room
+    values_.push_back(arguments_.data() + offsets_[i]);  // add() has reserved the capacity
   CUDA_KERNEL_NODE_PARAMS parameters{};
   parameters.func = entry.function;
   parameters.gridDimX = entry.grid[0];

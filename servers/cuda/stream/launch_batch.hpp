@@ -12,7 +12,7 @@
 
 namespace cox::detail {
 
-/// A kernel as the driver is given it, without attributes. Refers to its arguments.
+/// A kernel launch without attributes, as passed to the driver. Refers to its arguments.
 struct KernelLaunch {
   struct Argument {
     const void* value;
@@ -21,27 +21,28 @@ struct KernelLaunch {
   CUfunction function = nullptr;
   std::array<unsigned, 3> grid{1, 1, 1};
   std::array<unsigned, 3> block{1, 1, 1};
-  unsigned shared_memory = 0;  ///< bytes, besides what the kernel declares
+  unsigned shared_memory = 0;  ///< bytes of dynamic shared memory
   std::span<const Argument> arguments;
-  PieceUses uses = {};  ///< the memory of it, for L14
+  PieceUses uses = {};  ///< memory for the checks of L14
 };
 
-/// That of a launch by itself, without attributes.
+/// The configuration of a single launch without attributes.
 [[nodiscard]] CUlaunchConfig launch_config(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
                                            unsigned shared_memory, CUstream stream) noexcept;
 
-/// Kernels that come one behind the other on a stream of the driver, which is given them together, as a graph: a launch
-/// costs it 3 to 4 us, a graph of eight 2 us and 0.3 for the arguments of each; even one kernel takes a third less. The
-/// graphs are made once, of 1, 2, 4, 8 and 16 kernels, and get other kernels and arguments before each launch; a larger
-/// number is made up of these. Device thread only, the context is current.
+/// Consecutive kernels on one driver stream, passed to the driver together as a graph. A single launch takes the driver
+/// 3 to 4 us; a graph of eight kernels takes 2 us, plus 0.3 us per kernel to set its arguments; even a graph of one
+/// kernel takes a third less than a launch. Graphs of 1, 2, 4, 8 and 16 kernels are created once; their kernels and
+/// arguments are replaced before each launch. Other numbers of kernels are split into these sizes. Device thread only,
+/// with the context current.
 class LaunchBatch {
  public:
   static constexpr std::size_t max_kernels = 16;
-  /// What came of a launch.
+  /// The outcome of one launch.
   struct Outcome {
-    CUresult result;                  ///< what the driver made of it
-    bool is_behind_failure;           ///< one that it was given with, and before it, was refused
-    std::span<const LaunchUse> uses;  ///< the memory of the launch
+    CUresult result;                  ///< result of the driver call
+    bool is_behind_failure;           ///< an earlier launch of the same batch was refused
+    std::span<const LaunchUse> uses;  ///< the memory that the launch uses
   };
   /// Must not throw.
   using Launched = UniqueFunction<void(const Outcome&)>;
@@ -49,24 +50,24 @@ class LaunchBatch {
   explicit LaunchBatch(const Driver& driver) noexcept : driver_(driver) {}
   LaunchBatch(const LaunchBatch&) = delete;
   LaunchBatch& operator=(const LaunchBatch&) = delete;
-  /// Nothing is left, and all that was launched has ended.
+  /// Precondition: the batch is empty, and all launched work has completed.
   ~LaunchBatch();
 
-  /// Of the kernels, as the driver counts. Before the first launch.
+  /// Sets the priority of the kernels, in the driver's numbering. Call before the first launch.
   void set_priority(int priority) noexcept { priority_ = priority; }
-  /// Each kernel is launched by itself. Before the first launch.
+  /// Launches each kernel separately from now on. Call before the first launch.
   void disable_graphs() noexcept { uses_graphs_ = false; }
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
 
-  /// Adds a kernel, with a copy of its arguments, to fewer than `max_kernels`. Throws std::bad_alloc; then nothing has
-  /// changed.
+  /// Adds a kernel, with a copy of its arguments. Precondition: size() < `max_kernels`. Throws std::bad_alloc; then
+  /// nothing has changed.
   void add(const KernelLaunch& launch, Launched launched);
-  /// Gives them to the driver, in their order, and says what came of each.
+  /// Passes all kernels to the driver, in order, then calls each callback with the outcome of its launch.
   void launch(CUstream stream) noexcept;
 
  private:
-  static constexpr std::size_t lengths = 5;  // 1 << (lengths - 1) == most
+  static constexpr std::size_t lengths = 5;  // 1 << (lengths - 1) == max_kernels
 
   struct Entry {
     CUfunction function;
@@ -79,12 +80,12 @@ class LaunchBatch {
     std::uint32_t end_of_uses;
     Launched callback;
   };
-  /// A chain of kernels.
+  /// A chain of kernel nodes.
   struct Graph {
     CUgraph graph = nullptr;
     CUgraphExec native = nullptr;
     std::array<CUgraphNode, max_kernels> kernels{};
-    bool failed = false;  // it could not be made: it is not tried again
+    bool failed = false;  // creation failed and is not retried
   };
 
   void launch(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept;
@@ -99,16 +100,17 @@ class LaunchBatch {
   int priority_ = 0;
   bool uses_graphs_ = true;
   std::vector<Entry> entries_;
-  std::vector<Entry> spare_;           // empty, with room
+  std::vector<Entry> spare_;           // empty, keeps its capacity
   std::vector<LaunchUse> uses_;        // of all entries
-  std::vector<LaunchUse> spare_uses_;  // empty, with room
-  /// Of those launches whose uses nobody else keeps; the others' DeviceMemory keeps, see refers_to_buffers().
+  std::vector<LaunchUse> spare_uses_;  // empty, keeps its capacity
+  /// Buffers of launches whose uses were kept (PieceUses::is_kept), which their owner may release before launch().
+  /// Buffers of the other launches are kept by DeviceMemory; see CudaStreams::refers_to_buffers().
   std::vector<DeviceBufferReference> references_;
   std::vector<std::byte> arguments_;    // of all entries
   std::vector<std::uint32_t> offsets_;  // in arguments_
-  std::vector<void*> values_;           // of the entry that the driver is given
-  std::array<Graph, lengths> graphs_;   // by logarithm of the length
-  CUfunction last_alone_ = nullptr;     // that was in a batch of its own
+  std::vector<void*> values_;           // of the entry that is passed to the driver
+  std::array<Graph, lengths> graphs_;   // by log2 of the number of kernels
+  CUfunction last_alone_ = nullptr;     // kernel of the last batch of one
 };
 
 }  // namespace cox::detail

@@ -7,7 +7,8 @@
 
 namespace cox::detail {
 
-// After a fault there are no more streams; who asks for work is told so, and needs one to be told on.
+// After a GPU fault no driver stream is created. The object still exists, with a null stream, so that callers can
+// submit work and receive the fault.
 NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_time)
     : priority_(priority), launches_at_a_time_(std::min(launches_at_a_time, LaunchBatch::max_kernels)) {
   timeline_.set_in_order(true);
@@ -25,7 +26,8 @@ NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_ti
   }
 }
 
-// What it was given is over; the last event may still have to come, where the work before it has told so itself.
+// All work has completed, but the last event may not have been reached yet if the completion of the work before it was
+// known by other means. Hence the synchronize.
 NativeStream::~NativeStream() {
   if (stream_ == nullptr) return;
   if (!gpu_faulted()) COX_CUDA_CHECK(stream_synchronize(stream_));

@@ -9,27 +9,27 @@
 
 namespace cox::detail {
 
-/// A buffer of a launch. Does not keep it.
+/// A buffer that a launch uses. Does not keep the buffer.
 struct LaunchUse {
   DeviceBuffer* buffer;
   Access access;
   bool whole;
 };
 
-/// The memory of the piece of work that is being issued, which was kept for that or is there anyway. Refers to it.
+/// The memory of the piece of work that is being issued. Refers to a BufferUses or to the uses of an OperationMemory.
 class PieceUses {
  public:
   PieceUses() noexcept = default;
   PieceUses(const BufferUses& uses) noexcept : now_(&uses) {}              // NOLINT(google-explicit-constructor)
   PieceUses(const OperationMemory::Uses& uses) noexcept : kept_(&uses) {}  // NOLINT(google-explicit-constructor)
 
-  /// Whoever has them keeps the buffers, and lets go of them when the piece has been issued.
+  /// The uses hold references to the buffers. Their owner releases them when the piece has been issued.
   [[nodiscard]] bool is_kept() const noexcept { return kept_ != nullptr; }
   [[nodiscard]] std::size_t size() const noexcept {
     if (now_ != nullptr) return now_->size();
     return kept_ != nullptr ? kept_->size() : 0;
   }
-  /// Calls `visit(LaunchUse)` for each.
+  /// Calls `visit(LaunchUse)` for each use.
   template <class Visit>
   void for_each(Visit&& visit) const {
     if (now_ != nullptr) {

@@ -12,7 +12,7 @@
 namespace cox::detail {
 namespace {
 
-/// The logs of the devices that are open.
+/// The logs of the open devices.
 struct OpenLogs {
   std::mutex mutex;
   std::unordered_map<DeviceId, std::weak_ptr<PoisonLog>> logs;  // guarded by mutex
@@ -23,7 +23,8 @@ struct OpenLogs {
   }
 };
 
-/// What operations have failed with on all ranks: the last of them, since the ranks fail about the same time.
+/// The errors with which collective operations have failed on all ranks. The last ones suffice, since the ranks of an
+/// operation fail at about the same time.
 struct FirstFailures {
   struct Failure {
     CollectiveId collective{};
@@ -31,7 +32,7 @@ struct FirstFailures {
   };
 
   std::mutex mutex;
-  std::array<Failure, 256> last;  // guarded by mutex, as below
+  std::array<Failure, 256> last;  // guarded by mutex, like next
   std::size_t next = 0;
 
   static FirstFailures& of_process() {
@@ -64,11 +65,11 @@ std::exception_ptr PoisonLog::refusal(const DeviceBuffer& buffer, std::uint64_t 
     if (!failure) return nullptr;
     return std::make_exception_ptr(poisoned_error(memory, {device_, stream}, *failure, site));
   } catch (...) {
-    return std::current_exception();  // no memory to say it
+    return std::current_exception();  // no memory for the error
   }
 }
 
-// Under the lock.
+// Caller holds mutex_.
 void PoisonLog::append(std::shared_ptr<LoggedOperation> appended, const StreamPosition& end, StreamId stream) {
   if (operations_.size() == operations_.capacity()) {
     const std::size_t more = std::max<std::size_t>(2 * operations_.size(), 64);
@@ -128,7 +129,8 @@ void PoisonLog::admit_part(std::shared_ptr<LoggedOperation> part, const StreamPo
     tell(std::move(refused));
 }
 
-// Under the lock: of those that its ranks have told it. The earlier ones of the communicator do not come any more.
+// Caller holds mutex_. Takes the failure that other ranks have reported for the operation. Drops failures of earlier
+// operations of the communicator: no part of them is added any more.
 std::exception_ptr PoisonLog::take_failure(CollectiveId collective) noexcept {
   std::exception_ptr found;
   std::erase_if(failed_, [&](const Failed& failed) {
@@ -139,7 +141,7 @@ std::exception_ptr PoisonLog::take_failure(CollectiveId collective) noexcept {
   return found;
 }
 
-// Under the lock.
+// Caller holds mutex_.
 void PoisonLog::refuse(LoggedOperation& operation, const std::exception_ptr& refusal) noexcept {
   operation.error_ = operation.note_refused(refusal);
   operation.is_noted_ = true;
@@ -155,7 +157,8 @@ void PoisonLog::fail(const LoggedOperation& part, const std::exception_ptr& erro
   tell(std::move(refused));
 }
 
-// The operation has failed: its part here is told, unless it is known to have ended, now or when it comes.
+// Notifies the part of a failed operation in this log: now, or when admit_part() adds it. A part that has completed and
+// left the log is not notified.
 void PoisonLog::fail_part(CollectiveId collective, const std::exception_ptr& error) noexcept {
   std::shared_ptr<LoggedOperation> refused;
   std::shared_ptr<LoggedOperation> part;
@@ -181,9 +184,10 @@ void PoisonLog::fail_part(CollectiveId collective, const std::exception_ptr& err
   tell(std::move(refused));
 }
 
-// Under the lock. The operation at `first` has failed, or its whole communicator, of which each is told by itself: goes
-// through what comes behind it, in its order. Returns those of it that are refused by that, linked. Needs no memory but
-// for their errors.
+// Caller holds mutex_. The operation at `first` has failed, or its whole communicator. Propagates the failure through
+// the later operations of the log, in order. If the communicator has failed, its later operations are marked but not
+// refused here, since each is notified separately. Returns the operations that are refused, linked by next_refused_.
+// Allocates memory only for their errors.
 std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std::exception_ptr& cause,
                                                    Reach reach) noexcept {
   any_failed_.store(true, std::memory_order_relaxed);
@@ -233,8 +237,8 @@ void PoisonLog::tell(std::shared_ptr<LoggedOperation> refused) noexcept {
   }
 }
 
-// Those before `end` are let go, without the lock: that may end communicators. Not all of them, if there is no room to
-// put them meanwhile: the next call comes.
+// Removes the operations before `end` and destroys them without the mutex, since that may destroy communicators.
+// Removes only as many as spare_ has capacity for; a later call removes the rest.
 void PoisonLog::drop(std::size_t end) noexcept {
   Operations dropped = std::exchange(spare_, {});
   {

@@ -27,15 +27,15 @@ namespace cox::detail {
 
 class PoisonLog;
 
-/// An operation that a device has issued and that may still turn out to have computed with what was never written: one
-/// that several devices do together, or one behind it that depends on its result.
+/// An operation that a device has issued and whose result may still turn out to be invalid: the device's part of a
+/// collective operation, or a later operation that depends on the result of such a part.
 class LoggedOperation {
  public:
   LoggedOperation() = default;
   LoggedOperation(const LoggedOperation&) = delete;
   LoggedOperation& operator=(const LoggedOperation&) = delete;
 
-  OperationMemory memory;  ///< not changed while it is in the log
+  OperationMemory memory;  ///< not modified while the operation is in the log
 
  protected:
   ~LoggedOperation() = default;
@@ -43,12 +43,12 @@ class LoggedOperation {
  private:
   friend class PoisonLog;
 
-  // The operation would read, or has read, poisoned memory, or another device's part of it: what it should have written
-  // is poisoned. First it is noted for whoever asked for the operation, before others can find the memory poisoned;
-  // that is under the log's lock, and calls nothing. Then it is told, without a lock. Once at most; any thread;
-  // throws nothing and does not block.
+  // The operation would read, or has read, poisoned memory (or another device's part has), so what it should have
+  // written is poisoned. The failure is recorded first, for the caller that submitted the operation, before other
+  // operations can find the memory poisoned; this runs with the log's mutex held and calls no callback. Then it is
+  // reported, without a lock. Each function is called at most once, from any thread; it must not throw or block.
 
-  /// `refusal`: the IoError Poisoned. Returns what it fails with.
+  /// `refusal`: the IoError Poisoned. Returns the error with which the operation fails.
   [[nodiscard]] virtual std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept = 0;
   virtual void tell_refused(const std::exception_ptr& error) noexcept = 0;
   virtual void note_rank_failed(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
@@ -56,48 +56,50 @@ class LoggedOperation {
 
   // Guarded by the log's mutex:
   std::uint64_t number_ = 0;   // in the log, counted from 1
-  StreamPosition end_{};       // of a part of an operation of several devices; position 0: it is none
-  StreamId stream_{};          // that it is of
-  CollectiveId collective_{};  // of which it is a part; all zero: of none
+  StreamPosition end_{};       // end of a part of a collective operation; position 0: not such a part
+  StreamId stream_{};          // stream that submitted it
+  CollectiveId collective_{};  // operation that it is a part of; all zero: none
   bool has_failed_ = false;    // what it should have written has been poisoned
-  bool is_noted_ = false;      // that it is refused, or that a rank has failed
-  // Of whoever has found that it is refused, until it has been told:
+  bool is_noted_ = false;      // the refusal, or the failure of a rank, has been recorded
+  // Owned by the thread that refused the operation, until it has reported the refusal:
   std::exception_ptr error_;
   std::shared_ptr<LoggedOperation> next_refused_;
 };
 
-/// L14 on a device that issues work before the work before it has ended. What the driver refuses is known when the work
-/// is issued, in the order in which memory is used: `Poison` of the buffers is read and written then, on the device
-/// thread. A collective can fail later. What is issued behind one and depends on its result is therefore noted here,
-/// until the collective has ended: when it fails, everything that has come of it is poisoned in the order of the log,
-/// before the collective is given up and the device goes on. Device thread only, unless said otherwise.
+/// Implements L14 on a device that issues work before earlier work has completed. An error that the driver returns is
+/// known when the work is issued. Work is issued in the order in which it uses memory, so the `Poison` of buffers is
+/// read and written at that time, on the device thread. A collective, however, can fail after it was issued. Operations
+/// that are issued after a collective and depend on its result are therefore recorded here until the collective has
+/// completed. When it fails, all memory that depends on its result is poisoned, in the order of the log, before the
+/// collective is aborted and the device continues. Device thread only, unless said otherwise.
 class PoisonLog {
  public:
-  /// The log of the device from now on. Throws std::bad_alloc.
+  /// Creates the log of the device, and makes it the one that of_device() returns. Throws std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<PoisonLog> open(DeviceId device);
-  /// Null: the device is not open. Any thread.
+  /// The log of an open device; null if the device is not open. Any thread.
   [[nodiscard]] static std::shared_ptr<PoisonLog> of_device(DeviceId device) noexcept;
 
   explicit PoisonLog(DeviceId device) noexcept : device_(device) {}
   PoisonLog(const PoisonLog&) = delete;
   PoisonLog& operator=(const PoisonLog&) = delete;
 
-  /// Nothing on the device has failed yet and no collective is under way: all memory is good.
+  /// No operation of the device has failed so far and no collective is in flight: no memory is poisoned.
   [[nodiscard]] bool is_quiet() const noexcept {
-    // Relaxed: what has failed on another thread is passed to this one by whatever tells that it has ended.
+    // Relaxed: a failure on another thread is published to this one by the notification that the operation has ended.
     return operations_.empty() && !any_failed_.load(std::memory_order_relaxed);
   }
 
-  /// Nothing is under way that may still fail.
+  /// No operation is in flight that may still fail.
   [[nodiscard]] bool is_empty() const noexcept { return operations_.empty(); }
 
   struct Admission {
-    std::exception_ptr refusal;  ///< the operation would read poisoned memory; then set_failed() must follow
-    std::uint64_t number = 0;    ///< in the log; 0: it depends on no collective under way
+    std::exception_ptr refusal;  ///< not null: the operation would read poisoned memory; set_failed() must follow
+    std::uint64_t number = 0;    ///< in the log; 0: the operation depends on no collective in flight
   };
-  /// An operation that uses this memory is about to be issued. If it is not refused, what it overwrites as a whole is
-  /// good, and if it depends on a collective under way, `make()`, a std::shared_ptr<LoggedOperation> without memory, is
-  /// noted. `uses`: BufferUses, or those of an OperationMemory. Throws std::bad_alloc.
+  /// Call before issuing an operation that uses this memory. Unless the operation is refused, buffers that it
+  /// overwrites completely become good. If it depends on a collective in flight, it is added to the log: `make()`
+  /// returns a std::shared_ptr<LoggedOperation> with empty memory. `uses`: BufferUses, or the uses of an
+  /// OperationMemory. Throws std::bad_alloc.
   template <class Uses, class Make>
   [[nodiscard]] Admission admit(const Uses& uses, StreamId stream, std::source_location site, Make&& make) {
     Admission admission;
@@ -118,16 +120,16 @@ class PoisonLog {
     heal(uses);
     return admission;
   }
-  /// The operation could not be issued, for which set_failed() follows. Returns false if it has been told meanwhile
-  /// that it is refused.
+  /// Call if the operation could not be issued; set_failed() follows. Returns false if the operation was refused in the
+  /// meantime, which has recorded its failure.
   [[nodiscard]] bool withdraw(std::uint64_t number) noexcept {
     if (number == 0) return true;
     const std::lock_guard lock(mutex_);
     if (number < first_number_) return true;
     return !std::exchange(operations_[first_ + (number - first_number_)]->has_failed_, true);
   }
-  /// As admit(), for a launch that was issued before what comes before it on its stream was known to have failed.
-  /// Returns the refusal, if any. Device thread.
+  /// As admit(), for a launch that was issued before an earlier launch on its stream was known to have failed. Returns
+  /// the refusal, or null. Device thread.
   [[nodiscard]] std::exception_ptr admit_issued(std::span<const LaunchUse> uses, StreamId stream,
                                                 std::source_location site) {
     const std::lock_guard lock(mutex_);
@@ -135,29 +137,30 @@ class PoisonLog {
     heal(uses);
     return nullptr;
   }
-  /// As admit(), for an operation that exists already and has its memory. Returns the refusal, if any.
+  /// As admit(), for an operation that exists already and has its memory. Returns the refusal, or null.
   [[nodiscard]] std::exception_ptr admit(const std::shared_ptr<LoggedOperation>& operation, StreamId stream);
-  /// A part of an operation of several devices, with its memory, is about to be issued, which it will be whatever it
-  /// reads: the other ranks may have issued theirs. If it reads poisoned memory, or another rank's does, it is told
-  /// here. `end`: where it ends. Once for each rank of an operation, in the order of a communicator's. Throws
-  /// std::bad_alloc.
+  /// Adds a part of a collective operation, whose memory has been set and which is about to be issued. It is issued
+  /// even if it reads poisoned memory, since the other ranks may have issued their parts. If this part or that of
+  /// another rank reads poisoned memory, the part is notified during this call. `end`: position at which the part ends.
+  /// Call once for each rank of an operation, in the order of the communicator's operations. Throws std::bad_alloc.
   void admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end, CollectiveId collective,
                   StreamId stream);
-  /// A part of that operation is refused with `error`: returns what it fails with on all ranks, which is the same for
-  /// all that ask. fail_collective() must follow. Any thread, also with a log's lock held.
+  /// Call if a part of the operation is refused with `error`. Returns the error with which the operation fails on all
+  /// ranks, which is the same for all callers. fail_collective() must follow. Any thread, also with the mutex of a log
+  /// held.
   [[nodiscard]] static std::exception_ptr first_failure(CollectiveId collective,
                                                         const std::exception_ptr& error) noexcept;
-  /// An operation has failed with that on all ranks: its parts on these devices are told, those that come later, too.
-  /// Any number of times, without a lock.
+  /// The operation has failed with `error` on all ranks: notifies its parts on these devices, including parts that are
+  /// added later. May be called repeatedly. Call without a lock.
   static void fail_collective(CollectiveId collective, const std::exception_ptr& error,
                               std::span<const DeviceId> devices) noexcept;
-  /// Whether what the memory holds depends on a collective under way.
+  /// Whether the contents of the memory depend on a collective in flight.
   [[nodiscard]] bool depends_on_collective(const OperationMemory& memory) const noexcept {
     return !operations_.empty() && depends_on_any(memory.uses());
   }
 
-  /// What an operation should have written is poisoned, here and now: no work that was issued before reads it any more,
-  /// or sees it otherwise. Any thread.
+  /// Poisons what an operation should have written, at once. Operations that were issued earlier have already checked
+  /// their memory, so none of them is affected. Any thread.
   template <class Uses>
   void set_failed(const Uses& uses, const std::exception_ptr& error, MemoryFailure::Contents contents) noexcept {
     const std::exception_ptr cause = poison_cause(error);
@@ -165,21 +168,22 @@ class PoisonLog {
     for (const auto& use : uses)
       if (writes(use.access)) use.buffer->poison.set(cause, contents);
   }
-  /// A part in the log has failed with `error`: what it should have written, and all that has come of it, is poisoned,
-  /// on this device, and on others where their operations depend on it. Who asked for it is told otherwise. Nothing, if
-  /// it has ended. Idempotent. Any thread.
+  /// A part in the log has failed with `error`. Poisons what it should have written and everything computed from it, on
+  /// this device and on other devices whose operations depend on it. The part itself is not notified. Does nothing if
+  /// the part has completed. Idempotent. Any thread.
   void fail(const LoggedOperation& part, const std::exception_ptr& error) noexcept;
 
-  /// What another thread is just marking has been marked, and noted for whoever asked for it. Any thread.
+  /// Blocks while another thread is poisoning memory after a failure, until it has recorded the failures for their
+  /// callers. Any thread.
   void wait_for_spread() noexcept { const std::lock_guard lock(mutex_); }
-  /// Forgets what has ended. `completed(slot)`: how far that has come.
+  /// Removes completed operations. `clock.completed(slot)`: last position of the slot known to be complete.
   template <class Clock>
   void trim(const Clock& clock) {
     std::size_t left = first_;  // the device thread alone changes the list
     while (left < operations_.size() && has_ended(*operations_[left], clock)) ++left;
     if (left != first_) drop(left);
   }
-  /// All that was issued has ended.
+  /// Removes all operations. Precondition: all issued work has completed.
   void clear() noexcept {
     if (!operations_.empty()) drop(operations_.size());
   }
@@ -240,12 +244,12 @@ class PoisonLog {
   const DeviceId device_;
   std::atomic<bool> any_failed_{false};
   AdaptiveMutex mutex_;
-  // Guarded by mutex_, but the device thread, which alone adds and removes, may look without it:
+  // Guarded by mutex_. The device thread, which alone adds and removes operations, may read them without the mutex.
   Operations operations_;  // from first_ on; empty if there are none
   std::size_t first_ = 0;
   std::uint64_t first_number_ = 1;  // of operations_[first_]
-  std::vector<Failed> failed_;      // operations that have failed, perhaps before their parts have come here
-  Operations spare_;                // empty, with room: of the device thread
+  std::vector<Failed> failed_;      // failed operations whose parts may not have been added yet
+  Operations spare_;                // device thread: empty, keeps its capacity
 };
 
 }  // namespace cox::detail

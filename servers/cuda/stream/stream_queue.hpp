@@ -24,26 +24,28 @@ class StreamQueue;
 
 /// Where a piece of work is issued: a stream, or a stream that is being captured.
 struct IssueTarget {
-  CUstream captured = nullptr;         ///< null: it is none that is being captured
+  CUstream captured = nullptr;         ///< the stream being captured; null: no capture
   StreamQueue* queue = nullptr;        ///< null in a capture
-  std::vector<Bytes>* kept = nullptr;  ///< by the graph, in a capture
-  PieceUses uses = {};                 ///< the memory of the piece, if CudaStreams was told; none in a capture
+  std::vector<Bytes>* kept = nullptr;  ///< memory that the captured graph keeps; null outside a capture
+  PieceUses uses = {};  ///< memory that the piece uses, if the submitter passed it to CudaStreams; empty in a capture
 
-  /// What the driver is to be given work on.
+  /// The driver stream to issue work on. Passes all batched launches of the stream to the driver first.
   [[nodiscard]] CUstream stream() const noexcept;
-  /// Gives the driver all launches that were issued on the stream; those that it refuses are among the errors then. Not
-  /// in a capture.
+  /// Passes all batched launches of the stream to the driver. Launches that the driver refuses are then among the
+  /// errors of their streams. Not in a capture.
   void flush_launches() const noexcept;
-  /// Keeps host memory until the work issued so far has passed it. Throws std::bad_alloc; then it stays with the
-  /// caller.
+  /// Keeps host memory until the work issued so far has completed; in a capture, the graph keeps it. Throws
+  /// std::bad_alloc; then the memory stays with the caller.
   void hold(Bytes&& bytes) const;
 };
 
-/// A piece of work as the driver is given it, once, on the device thread with its context current. Throws CudaError.
+/// Passes one piece of work to the driver. Called once, on the device thread, with the device's context current. Throws
+/// CudaError.
 using CudaIssue = UniqueFunction<void(const IssueTarget&)>;
 
-/// What is issued later. A piece of work may refer to what is there only now, and then has later(), which gives one
-/// that can be kept: most work is issued at once and need not be made to last.
+/// Converts a piece of work to a closure that can be issued later. A piece that refers to objects of the submitting
+/// call provides later(), which returns a closure that owns them. Most work is issued at once and needs no such
+/// closure.
 template <class F>
 [[nodiscard]] CudaIssue to_issue_later(F&& issue) {
   if constexpr (requires { std::forward<F>(issue).later(); }) {
@@ -53,7 +55,7 @@ template <class F>
   }
 }
 
-/// Whether the piece is a launch, and one that the driver may be given together with others.
+/// Whether the piece is a launch, and whether the driver may be given it together with other launches.
 struct LaunchKind {
   bool is_launch = false;
   bool is_batched = false;
@@ -65,26 +67,26 @@ template <class F>
 }
 
 enum class PieceKind : std::uint8_t {
-  Work,    ///< for the driver, which is told what it comes behind
-  Notice,  ///< nothing for the driver: what it comes behind has been issued
+  Work,    ///< issued to the driver stream, after the waits of the piece
+  Notice,  ///< not for the driver: runs when everything it waits for has been issued
 };
 
-/// The work of one StreamId, in order: what its stream of the driver was given, and what cannot be issued yet. What one
-/// waits for never holds up another, though they share a stream of the driver. Device thread only.
+/// The work of one StreamId, in order: what was issued on its driver stream, and what cannot be issued yet. A wait of
+/// one StreamId never blocks another one that shares the driver stream. Device thread only.
 class StreamQueue {
  public:
-  /// A piece that has to wait for something that the driver cannot wait for.
+  /// A piece that waits for something that the driver cannot wait for.
   struct Pending {
-    StreamPositions waits;             ///< which must have been issued
-    std::shared_ptr<CudaEvent> ready;  ///< which must have been reached, if it is not null
+    StreamPositions waits;             ///< must have been issued
+    std::shared_ptr<CudaEvent> ready;  ///< must have been reached; may be null
     CudaIssue issue;
     OperationName name;
-    std::shared_ptr<CudaStream> owner;  ///< whose errors get what issue() throws
-    std::uint64_t sequence;             ///< the piece's place among those errors
+    std::shared_ptr<CudaStream> owner;  ///< its errors receive what issue() throws
+    std::uint64_t sequence;             ///< the piece's position among those errors
     PieceKind kind;
-    OperationMemory memory;  ///< what L14 asks of it, if anything
+    OperationMemory memory;  ///< memory for the checks of L14, if any
     LaunchKind launch;
-    bool has_failed = false;  ///< before it was issued: it does nothing when its turn comes
+    bool has_failed = false;  ///< failed before it was issued: nothing is issued in its turn
   };
 
   StreamQueue(StreamSlot slot, CudaTimeline& timeline, NativeStream& native)
@@ -97,38 +99,39 @@ class StreamQueue {
   [[nodiscard]] CudaTimeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] const CudaTimeline& timeline() const noexcept { return timeline_; }
   [[nodiscard]] IssueTarget target() noexcept { return {nullptr, this, nullptr, {}}; }
-  /// Behind all that was submitted so far.
+  /// The position after all work submitted so far.
   [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, timeline_.submitted()}; }
-  /// Nothing is pending or under way.
+  /// No work is pending or in flight.
   [[nodiscard]] bool idle() const noexcept {
     return timeline_.completed() == timeline_.submitted() && !is_listed && held_.empty() && held_together_.empty();
   }
 
-  /// An event behind all that was issued. Throws CudaError, std::bad_alloc.
+  /// An event after all issued work. Throws CudaError, std::bad_alloc.
   const std::shared_ptr<CudaEvent>& mark(CudaEvents& events) {
-    // Else nothing looks as long as nobody allocates or waits, and events that have been reached pile up.
+    // Poll every 32 marks: events that have been reached would accumulate while no thread allocates or waits.
     if (timeline_.marks() % 32 == 31) poll();
     const std::shared_ptr<CudaEvent>& event = native_.event_after_all(events);
     timeline_.mark(timeline_.issued(), event);
     return event;
   }
-  /// As if mark() had been called when so much had been issued, of this and of the stream of the driver: with `event`,
-  /// which was recorded then. There is no later mark. Throws std::bad_alloc.
+  /// Adds the mark that mark() would have added when `issued` pieces of this stream and `issued_on_native` pieces of
+  /// its driver stream had been issued. `event` was recorded at that time. Precondition: there is no later mark. Throws
+  /// std::bad_alloc.
   void mark(std::uint64_t issued, std::uint64_t issued_on_native, const std::shared_ptr<CudaEvent>& event) {
     native_.mark(issued_on_native, event);
     timeline_.mark(issued, event);
   }
-  /// Keeps host memory until all that was issued so far is complete. Throws std::bad_alloc; then it stays with the
+  /// Keeps host memory until all work issued so far is complete. Throws std::bad_alloc; then the memory stays with the
   /// caller.
   void hold(Bytes&& bytes) { held_.emplace_back(timeline_.issued(), std::move(bytes)); }
-  /// What is kept for the work issued so far; null if nothing is. Throws std::bad_alloc.
+  /// The memory that is kept for the work issued so far; null if there is none. Throws std::bad_alloc.
   [[nodiscard]] std::shared_ptr<HeldBytes> held();
-  /// Looks how far the device has come, and lets go of what it has passed.
+  /// Polls for completed work, and releases the memory kept for it.
   void poll() noexcept;
 
   std::deque<Pending> pending;
-  bool is_listed = false;             ///< among those that have pending work
-  bool notification_pending = false;  ///< somebody will ring when the first of them can go on
+  bool is_listed = false;             ///< in the list of queues with pending work
+  bool notification_pending = false;  ///< the device thread will be notified when the first pending piece may be ready
 
  private:
   struct Held {
@@ -144,8 +147,8 @@ class StreamQueue {
   const StreamSlot slot_;
   CudaTimeline& timeline_;
   NativeStream& native_;
-  std::deque<HeldTogether> held_together_;  // that somebody who waits may give back, too
-  std::deque<Held> held_;                   // the later ones
+  std::deque<HeldTogether> held_together_;  // a waiting client may release these, too
+  std::deque<Held> held_;                   // memory of later work
 };
 
 inline CUstream IssueTarget::stream() const noexcept { return queue != nullptr ? queue->native().native() : captured; }

@@ -12,17 +12,17 @@
 
 namespace cox::detail {
 
-/// What a client who has waited for a place in a stream finds done. On any thread, once the device has come there.
+/// Completes a client's wait for a position in a stream. Any thread, after the device has reached the position.
 struct SyncPoint {
   std::shared_ptr<CudaStream> stream;
-  std::uint64_t sequence;  ///< of the place, among the errors of the stream
+  std::uint64_t sequence;  ///< the position among the errors of the stream
   std::source_location site;
-  std::shared_ptr<HeldBytes> held = nullptr;  ///< what was uploaded before, which is given back; null: nothing
-  /// Where work before may still fail; ends when the failures have been taken, or nobody will take them.
+  std::shared_ptr<HeldBytes> held = nullptr;  ///< host memory of earlier work, which complete() releases; null: none
+  /// Set if earlier work may still fail. Destroyed when the failures have been taken, or will not be taken.
   std::optional<StreamErrors::Turn> turn = std::nullopt;
 
-  /// Throws a fault of the GPU; else, as TakenError, work before the place that has failed since it was issued, such as
-  /// a collective that was aborted: together with `earlier`, which had failed by then.
+  /// Throws a GPU fault. Otherwise throws, as TakenError, the failures of earlier work since it was issued (such as an
+  /// aborted collective), together with `earlier`, which were known when it was issued.
   void complete(const TakenError& earlier = {}) {
     if (held != nullptr) held->release();
     if (gpu_faulted()) throw_gpu_fault(site);
