@@ -4,10 +4,10 @@
 
 namespace cox::perf {
 
-/// What of the machine the figures depend on. Names neither the host nor its owner.
+/// The properties of the machine that the measurements depend on. Identifies neither the host nor its owner.
 struct Machine {
   unsigned cores = 0;          ///< cores this process may run on
-  bool invariant_tsc = false;  ///< a time stamp counter that ticks evenly and is the system's clock
+  bool invariant_tsc = false;  ///< the time stamp counter has a constant rate and can be the system clock
 };
 
 Machine this_machine();

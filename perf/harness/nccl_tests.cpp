@@ -13,7 +13,7 @@
 namespace cox::perf {
 namespace {
 
-// size, count, type, redop, root; then out of place and in place: time, algbw, busbw, wrong
+// The columns size, count, type, redop and root, then time, algbw, busbw and wrong: first out of place, then in place.
 constexpr std::size_t columns_before = 5;
 constexpr std::size_t columns_each = 4;
 

@@ -6,20 +6,20 @@
 
 namespace cox::perf {
 
-/// What a program of nccl-tests (github.com/NVIDIA/nccl-tests) says of one size.
+/// The result of a program of nccl-tests (github.com/NVIDIA/nccl-tests) for one size.
 struct NcclTestsRow {
   double microseconds = 0;
   double algbw = 0;  ///< GB/s
   double busbw = 0;  ///< GB/s
-  double wrong = 0;  ///< elements; NaN if it has not looked
+  double wrong = 0;  ///< number of wrong elements; NaN if the program has not checked them
 };
 
-/// The row of that size in what the program has printed; nothing if there is none.
+/// Finds the row for `bytes` in the output of the program; nullopt if there is none.
 [[nodiscard]] std::optional<NcclTestsRow> find_nccl_tests_row(const std::string& output, std::size_t bytes,
                                                               bool in_place);
 
-/// Runs `folder`/all_reduce_perf over that many GPUs, a thread for each. Blocks until it has ended. Throws
-/// std::runtime_error if it cannot be run or prints no such row.
+/// Runs `folder`/all_reduce_perf on `ranks` GPUs, with a thread for each. Blocks until the program has ended. Throws
+/// std::runtime_error if the program cannot be run or prints no row for `bytes`.
 [[nodiscard]] NcclTestsRow run_nccl_tests(const std::string& folder, std::size_t ranks, std::size_t bytes,
                                           bool in_place);
 

@@ -58,7 +58,7 @@ std::size_t resident_bytes() {
 }
 
 std::size_t peak_resident_bytes() {
-  // Not getrusage: its figure outlives an exec.
+  // getrusage() is not used: its maximum is kept across exec, so it can include another program.
   std::ifstream status("/proc/self/status");
   std::size_t kibibytes = 0;
   for (std::string word; status >> word;) {

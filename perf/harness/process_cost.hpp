@@ -18,19 +18,19 @@ struct ThreadCost {
   ThreadCost operator-(const ThreadCost& earlier) const;
 };
 
-/// Cost so far of the thread with this id, zero if it is gone.
+/// Cost so far of the thread with this id; zero if the thread has ended.
 ThreadCost cost_of_thread(pid_t thread);
 
-/// Cost so far of all threads of this process but the calling one.
+/// Cost so far of all threads of this process except the calling thread.
 ThreadCost cost_of_other_threads();
 
 /// CPU time of the calling thread so far.
 std::chrono::nanoseconds own_cpu_time();
 
-/// Bytes of this process that are in memory now.
+/// Current resident set size of this process, in bytes.
 std::size_t resident_bytes();
 
-/// The most bytes of this process that ever were in memory.
+/// Peak resident set size of this process, in bytes.
 std::size_t peak_resident_bytes();
 
 }  // namespace cox::perf

@@ -7,7 +7,7 @@
 
 namespace cox::perf {
 
-/// Prints one row as an aligned table: contender, median, min, max, times ours.
+/// Prints one row as an aligned table: contender, median, min, max, and the ratio to ours.
 void print_table(const Row& row);
 
 /// Writes the rows as a JSON array. Throws std::runtime_error if the file cannot be written.

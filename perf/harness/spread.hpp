@@ -5,7 +5,7 @@
 
 namespace cox::perf {
 
-/// What the rounds of one measurement gave.
+/// Summary of the samples of one measurement.
 struct Spread {
   double median = 0;
   double min = 0;

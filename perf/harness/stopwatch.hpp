@@ -6,7 +6,7 @@
 
 namespace cox::perf {
 
-/// Time since it was made.
+/// Measures the time since its construction.
 class Stopwatch {
  public:
   [[nodiscard]] double nanoseconds() const {
@@ -18,7 +18,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// Microseconds that each of `count` calls took.
+/// Calls `call` `count` times, and returns the microseconds that each call took.
 template <class Call>
 [[nodiscard]] std::vector<double> microseconds_of_each(std::size_t count, Call call) {
   std::vector<double> taken;

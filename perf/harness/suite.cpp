@@ -130,7 +130,7 @@ Row Suite::row_of(const Case& chosen, const Rounds& samples, std::size_t metric)
   return row;
 }
 
-// Without contenders if there is no round in which both were measured.
+// The row has no contenders if no round measured both.
 Row Suite::difference_row(const Case& chosen, const Rounds& samples, std::size_t metric) const {
   const auto rounds_of = [&](const std::string& name) -> const std::vector<Sample>* {
     for (std::size_t i = 0; i < samples.size(); ++i)

@@ -4,7 +4,7 @@
 
 namespace cox::tools {
 
-/// What the user typed cannot be carried out as it stands. `what()` is one line that says what was expected.
+/// Thrown for arguments or settings that a command cannot use. `what()` is one line that says what is expected.
 class ArgumentError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

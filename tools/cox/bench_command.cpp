@@ -32,7 +32,7 @@ using bench::BenchCase;
 
 constexpr std::chrono::seconds standard_time{10};
 
-// All devices are shut down at the end, also after an exception.
+// Shuts all devices down at the end of the scope, also after an exception.
 struct DevicesScope {
   DevicesScope() = default;
   DevicesScope(const DevicesScope&) = delete;
@@ -94,7 +94,8 @@ ExitCode BenchCommand::run(std::ostream& out, std::ostream& err) const {
     for (const BenchCase& measured : cases) {
       if (interruption.flag()) break;
       try {
-        // What is left, in equal parts: a case that takes longer than its part shortens the others'.
+        // Divide the remaining time equally among the remaining cases: a case that exceeds its share shortens the
+        // shares of the later cases.
         const auto left = std::max<std::chrono::duration<double>>(time - (std::chrono::steady_clock::now() - start),
                                                                   std::chrono::duration<double>::zero());
         const auto share = std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -110,7 +111,7 @@ ExitCode BenchCommand::run(std::ostream& out, std::ostream& err) const {
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.interrupted = interruption.flag();
   }
-  // The file first: standard output may be a pipe that no process reads any more.
+  // Write the file first: standard output may be a pipe that no process reads any more.
   if (to_file && !is_written(write_file(json_, bench::json(report)), "cox bench", "--json", json_, err)) failed = true;
   out << (json_ == standard_output ? bench::json(report) : bench::table(report)) << std::flush;
   return failed ? ExitCode::Violation : ExitCode::Ok;

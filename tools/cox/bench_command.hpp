@@ -11,18 +11,19 @@ class App;
 
 namespace cox::tools {
 
-/// `cox bench`: what the calls cost on the devices of this machine. The harnesses in perf/ measure them beside the
-/// alternatives; this one needs no more than the tool itself.
+/// `cox bench`: measures the cost of the calls on the devices of this machine. The programs in perf/ also measure
+/// alternatives for comparison; this command needs only the tool itself.
 class BenchCommand {
  public:
-  /// Adds itself to `app`, which outlives it.
+  /// Registers the subcommand with `app`. `app` must outlive this object.
   explicit BenchCommand(CLI::App& app);
   BenchCommand(const BenchCommand&) = delete;
   BenchCommand& operator=(const BenchCommand&) = delete;
 
   [[nodiscard]] bool chosen() const;
-  /// Measures each case in turn and shuts the devices down again; SIGINT ends it with what there is so far. Throws
-  /// ArgumentError, ConfigError, DeviceUnavailable.
+  /// Measures each case in turn, then shuts the devices down. Blocks. SIGINT, SIGTERM and SIGHUP end the measurement
+  /// early; the report then has the cases that were measured so far. Throws ArgumentError, ConfigError,
+  /// DeviceUnavailable.
   [[nodiscard]] ExitCode run(std::ostream& out, std::ostream& err) const;
 
  private:

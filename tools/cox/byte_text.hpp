@@ -7,7 +7,7 @@
 
 namespace cox::tools {
 
-/// "261.51 MB": format_byte_count without the exact number in parentheses.
+/// "261.51 MB": the result of format_byte_count() without the exact number in parentheses.
 [[nodiscard]] inline std::string short_byte_count(std::size_t bytes) {
   const std::string text = format_byte_count(bytes);
   return text.substr(0, text.find(" ("));

@@ -27,7 +27,7 @@
 namespace cox::tools {
 namespace {
 
-// While it lives, neither the log nor the trace that the settings name is written.
+// If `wanted`, clears the settings log.file and trace.file while this object exists, so that neither file is written.
 class WithoutFiles {
  public:
   explicit WithoutFiles(bool wanted) {
@@ -47,13 +47,13 @@ class WithoutFiles {
   std::vector<std::string> keys_;
 };
 
-// "cox" or "cox stress", as far as it was said.
+// "cox", or "cox stress" if the arguments name a subcommand.
 std::string spoken_name(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return chosen.empty() ? "cox" : "cox " + chosen.front()->get_name();
 }
 
-// The words before a "--", as CLI11 wants them.
+// The arguments in reverse order, as CLI11 expects them.
 std::vector<std::string> reversed(std::vector<std::string>::const_iterator begin,
                                   std::vector<std::string>::const_iterator end) {
   return {std::make_reverse_iterator(end), std::make_reverse_iterator(begin)};
@@ -61,7 +61,7 @@ std::vector<std::string> reversed(std::vector<std::string>::const_iterator begin
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Control characters, which a terminal would obey, as \\xNN.
+// Replaces control characters, which a terminal would interpret, with \\xNN.
 std::string printable(const std::string& text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string shown;
@@ -76,7 +76,7 @@ std::string printable(const std::string& text) {
   return shown;
 }
 
-// The nearest of `names` to a word that is none of them; nothing if none is near.
+// The name in `names` that is nearest to an unknown word; nullopt if none is near.
 std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& names) {
   constexpr std::size_t typing_error = 2;  // letters
   std::optional<std::string> found;
@@ -91,7 +91,7 @@ std::optional<std::string> nearest(const std::string& word, const std::vector<st
   return found;
 }
 
-// What CLI11 refused, with the command or option that may have been meant.
+// The error of CLI11, or a message that suggests the command or option that was probably meant.
 std::string with_suggestion(const CLI::App& app, const std::vector<std::string>& arguments, const std::string& what) {
   const auto chosen = app.get_subcommands();
   std::vector<std::string> names;
@@ -107,12 +107,12 @@ std::string with_suggestion(const CLI::App& app, const std::vector<std::string>&
     if (is_option == chosen.empty() || std::ranges::find(names, word) != names.end()) continue;
     if (!chosen.empty() && word == chosen.front()->get_name()) continue;
     if (const auto meant = nearest(word, names)) return "there is no '" + word + "'; the nearest is " + *meant;
-    if (chosen.empty()) break;  // what follows a word that is no command is not one either
+    if (chosen.empty()) break;  // words after an unknown command are not commands either
   }
   return first_line(what);
 }
 
-// The code, unless what was to be shown did not reach standard output.
+// `code`, or Violation instead of Ok if the output could not be written to standard output.
 ExitCode delivered(ExitCode code, const std::string& name, std::ostream& out, std::ostream& err) {
   if (out.flush()) return code;
   err << name << ": standard output could not be written\n" << std::flush;
@@ -141,10 +141,11 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     app.parse(reversed(arguments.begin(), mark));
     if (app.get_subcommands().empty())
       throw ArgumentError("a subcommand is needed: bench, config, devices, doctor, run or stress; see cox --help");
-    // The program's settings are its own: they are not applied to this process.
+    // The settings are for the program that `cox run` starts. They are not applied to this process.
     if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, err);
     if (mark != arguments.end()) throw ArgumentError("'--' goes before a program, which only cox run takes");
-    // First, so that every command says the same of bad settings. Those that only show something write no log or trace.
+    // Read the settings first, so that every command reports invalid settings in the same way. Commands that only show
+    // information write no log and no trace.
     const bool only_shows = config.chosen() || devices.chosen() || doctor.chosen();
     static_cast<void>(settings());
     const WithoutFiles without_files(only_shows && !config.chosen());

@@ -8,9 +8,9 @@
 
 namespace cox::tools {
 
-/// The program cox without its process: does what `arguments` (without the program's name) say. Results go to `out`,
-/// complaints and progress to `err`. While it stresses devices, SIGINT and SIGTERM end it early;
-/// while it runs a program, they and others are passed on to it.
+/// Runs cox in this process, with `arguments` (without the program name). Writes results to `out`, error messages and
+/// progress to `err`. `cox bench` and `cox stress` end early on SIGINT, SIGTERM and SIGHUP; `cox run` forwards these
+/// and other signals to its program. Blocks until the command has completed.
 [[nodiscard]] ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 
 }  // namespace cox::tools

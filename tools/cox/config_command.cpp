@@ -38,7 +38,7 @@ void write_table(const Settings& settings, std::ostream& out) {
   out << "settings file: " << settings.file().value_or("none") << "\n";
 }
 
-// Numbers and truth values as such, all else as text.
+// Numbers and booleans as JSON values, all other settings as text.
 nlohmann::ordered_json json_of(const cox::Setting& setting, const SettingValue& value) {
   if (const auto* const flag = std::get_if<bool>(&value)) return *flag;
   if (const auto* const number = std::get_if<std::uint64_t>(&value)) return *number;

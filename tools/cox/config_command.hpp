@@ -11,10 +11,10 @@ class App;
 
 namespace cox::tools {
 
-/// `cox config`: which settings are in force, and where each comes from.
+/// `cox config`: shows the settings in force and the source of each.
 class ConfigCommand {
  public:
-  /// Adds itself to `app`, which outlives it.
+  /// Registers the subcommand with `app`. `app` must outlive this object.
   explicit ConfigCommand(CLI::App& app);
   ConfigCommand(const ConfigCommand&) = delete;
   ConfigCommand& operator=(const ConfigCommand&) = delete;

@@ -21,7 +21,7 @@ std::vector<DeviceId> host_devices(std::string_view option, std::string_view cou
   return HostServer::enumerate_devices(host_device_type);
 }
 
-// "0,1" as devices, whether they are there or not.
+// Parses "0,1". Does not check that the devices exist.
 std::vector<DeviceId> listed_cuda_devices(std::string_view option, std::string_view list) {
   std::vector<DeviceId> devices;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -37,7 +37,8 @@ std::vector<DeviceId> listed_cuda_devices(std::string_view option, std::string_v
   return devices;
 }
 
-// `wanted` is empty: all.
+// Returns `wanted`, or all CUDA devices if `wanted` is empty. Throws DeviceUnavailable for a device that does not
+// exist.
 std::vector<DeviceId> present_cuda_devices(const std::string& asked_for, const std::vector<DeviceId>& wanted) {
   const std::vector<DeviceId> present = cuda_devices();
   if (present.empty()) throw DeviceUnavailable(asked_for + ": " + cuda_unavailable_reason());

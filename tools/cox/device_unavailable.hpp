@@ -4,7 +4,7 @@
 
 namespace cox::tools {
 
-/// A device that was asked for cannot be had on this machine or in this build. `what()` is one line.
+/// Thrown when a requested device is not available on this machine or in this build. `what()` is one line.
 class DeviceUnavailable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

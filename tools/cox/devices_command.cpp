@@ -30,7 +30,7 @@ struct Row {
   std::string name;
   std::size_t memory = 0;  // bytes
   std::string details;
-  Json json;  // those that only this kind has
+  Json json;  // fields that only this kind of device has
 };
 
 Row inspect_host(DeviceId device) {
@@ -97,7 +97,7 @@ void write_table(const std::vector<Row>& rows, std::ostream& out) {
   for (const Row& row : rows) write(row.id, row.kind, row.name, short_byte_count(row.memory), row.details);
 }
 
-// How data goes between those of the devices that are GPUs; empty with less than two.
+// The routes of data between the GPUs among `devices`; empty for fewer than two GPUs.
 std::vector<CudaRoute> routes_between(const std::vector<DeviceId>& devices) {
   std::vector<DeviceId> gpus;
   for (const DeviceId device : devices)

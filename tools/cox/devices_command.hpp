@@ -12,17 +12,17 @@ class Option;
 
 namespace cox::tools {
 
-/// `cox devices`: what devices there are, and how data goes from one to another.
+/// `cox devices`: lists the devices, and the routes of data between them.
 class DevicesCommand {
  public:
-  /// Adds itself to `app`, which outlives it.
+  /// Registers the subcommand with `app`. `app` must outlive this object.
   explicit DevicesCommand(CLI::App& app);
   DevicesCommand(const DevicesCommand&) = delete;
   DevicesCommand& operator=(const DevicesCommand&) = delete;
 
   [[nodiscard]] bool chosen() const;
-  /// Opens each host device, tells about it, and closes all again; asks the driver about CUDA devices. Throws
-  /// ArgumentError, ConfigError, DeviceUnavailable.
+  /// Opens each host device, prints its properties, and shuts all devices down again. Queries the driver for CUDA
+  /// devices, without opening them. Throws ArgumentError, ConfigError, DeviceUnavailable.
   [[nodiscard]] ExitCode run(std::ostream& out, std::ostream& err) const;
 
  private:

@@ -11,16 +11,17 @@ class App;
 
 namespace cox::tools {
 
-/// `cox doctor`: what is wrong with the machine, and how to mend it.
+/// `cox doctor`: finds problems of the machine and says how to fix them.
 class DoctorCommand {
  public:
-  /// Adds itself to `app`, which outlives it.
+  /// Registers the subcommand with `app`. `app` must outlive this object.
   explicit DoctorCommand(CLI::App& app);
   DoctorCommand(const DoctorCommand&) = delete;
   DoctorCommand& operator=(const DoctorCommand&) = delete;
 
   [[nodiscard]] bool chosen() const;
-  /// Returns Violation if something is wrong. Throws ArgumentError, ConfigError.
+  /// Returns Violation if a finding is Wrong or the output file could not be written. Throws ArgumentError,
+  /// ConfigError.
   [[nodiscard]] ExitCode run(std::ostream& out, std::ostream& err) const;
 
  private:

@@ -4,7 +4,8 @@
 
 namespace cox::tools {
 
-/// While it lives, SIGUSR1 is noted as a request for a dump instead of ending the process. One at a time.
+/// While this object exists, SIGUSR1 is recorded as a request for a dump instead of ending the process. At most one
+/// object at a time.
 class DumpRequest {
  public:
   DumpRequest() noexcept;
@@ -12,7 +13,7 @@ class DumpRequest {
   DumpRequest(const DumpRequest&) = delete;
   DumpRequest& operator=(const DumpRequest&) = delete;
 
-  /// Whether there was a request since the last call. Any thread.
+  /// Whether SIGUSR1 arrived since the last call. Any thread.
   [[nodiscard]] bool take() noexcept;
 
  private:

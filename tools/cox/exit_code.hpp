@@ -4,13 +4,13 @@
 
 namespace cox::tools {
 
-/// What every subcommand of cox ends with. `cox run` ends with what its program ends with.
+/// Exit code of the subcommands of cox. `cox run` returns the exit code of its program.
 enum class ExitCode : int {
-  Ok = 0,            ///< Everything was done, everything holds.
-  Violation = 1,     ///< A law was broken, something is wrong, or the result could not be delivered.
-  BadArguments = 2,  ///< What was asked for makes no sense.
-  NoDevice = 3,      ///< A device, or the memory or a thread that is needed, cannot be had.
-  GpuFault = 86,     ///< A kernel or a GPU has failed and taken all GPUs of the process.
+  Ok = 0,            ///< The command completed and all checks passed.
+  Violation = 1,     ///< A law was violated, a check failed, or the result could not be written.
+  BadArguments = 2,  ///< The arguments or the settings are not valid.
+  NoDevice = 3,      ///< A device, or the necessary memory or thread, is not available.
+  GpuFault = 86,     ///< A fault of a kernel or GPU has made all GPUs of the process unusable.
 };
 static_assert(static_cast<int>(ExitCode::GpuFault) == gpu_fault_exit_code);
 

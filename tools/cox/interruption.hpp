@@ -5,9 +5,9 @@
 
 namespace cox::tools {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process. The second SIGINT or SIGTERM
-/// ends it; a hangup may send several SIGHUPs, which do not. A SIGHUP that the process ignores (nohup) stays ignored.
-/// One at a time.
+/// While this object exists, SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process. A second SIGINT or
+/// SIGTERM ends the process. Further SIGHUPs do not, because a hangup may send several. A SIGHUP that the process
+/// ignores (nohup) stays ignored. At most one object at a time.
 class Interruption {
  public:
   Interruption() noexcept;
@@ -18,7 +18,7 @@ class Interruption {
   [[nodiscard]] const std::atomic<bool>& flag() const noexcept;
 
  private:
-  struct sigaction interrupt_{};  // as it was before
+  struct sigaction interrupt_{};  // actions before this object was created
   struct sigaction terminate_{};
   struct sigaction hangup_{};
 };

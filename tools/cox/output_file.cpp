@@ -28,7 +28,7 @@ class Descriptor {
   }
 
   [[nodiscard]] int number() const noexcept { return number_; }
-  /// Some file systems report only here that data was not stored.
+  /// Some file systems report only at close() that data was not stored.
   [[nodiscard]] std::error_code close() noexcept {
     return ::close(std::exchange(number_, -1)) == 0 ? std::error_code() : last_error();
   }
@@ -53,7 +53,7 @@ std::error_code write_in_place(const std::string& path, std::string_view text) {
   return file.close();
 }
 
-// Devices, pipes, and names such as /dev/stdout: another process may hold the file open, and expects that very file.
+// Devices, pipes, and names such as /dev/stdout are not replaceable: another process may have that same file open.
 bool is_replaceable(const std::string& path) {
   if (path.starts_with("/dev/") || path.starts_with("/proc/")) return false;
   std::error_code error;
@@ -61,7 +61,7 @@ bool is_replaceable(const std::string& path) {
   return !fs::exists(status) || fs::is_regular_file(status);
 }
 
-// The file itself, where `path` is a symbolic link.
+// The path of the file that `path` refers to, with symbolic links resolved; `path` if that fails.
 std::string resolved(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   return real ? real.get() : path;
@@ -75,7 +75,7 @@ mode_t mode_for(const std::string& path) {
   return 0666U & ~mask;
 }
 
-// A file next to another one; removed unless it was renamed.
+// A temporary file in the folder of another file. The destructor removes it unless it was renamed.
 class TemporaryNeighbour {
  public:
   explicit TemporaryNeighbour(const std::string& path) : path_(path + ".XXXXXX") {
@@ -93,13 +93,13 @@ class TemporaryNeighbour {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
 
-  /// Why it could not be made.
+  /// Why the file could not be created; no error if it was.
   [[nodiscard]] std::error_code error() const noexcept { return error_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
   [[nodiscard]] std::error_code rename(const std::string& to) {
     {
-      // The content before the name: otherwise a crash of the machine may leave the new name with no content.
+      // Sync the content before the rename: otherwise a crash of the machine may leave the new name with no content.
       const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
       if (file.number() < 0 || ::fsync(file.number()) != 0) return last_error();
     }

@@ -16,7 +16,7 @@ constexpr rlim_t min_stack = std::size_t{1} << 20U;
 
 extern "C" void continue_with_error(int) {}
 
-// A handler, not SIG_IGN, which programs that this process starts would inherit.
+// Installs a handler instead of SIG_IGN, because programs that this process starts would inherit SIG_IGN.
 void make_it_an_error(int signal) noexcept {
   struct sigaction action{};
   if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) return;
@@ -30,7 +30,8 @@ void make_it_an_error(int signal) noexcept {
 void occupy_closed_descriptors() noexcept {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
     if (fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is this one. Reading from standard input and writing to the others fails.
+    // open() returns the lowest free number, which is this descriptor. The access mode is the opposite of the usual
+    // one, so that reading from standard input and writing to the others fails.
     if (open("/dev/null", (descriptor == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0) return;
   }
 }
@@ -40,7 +41,7 @@ bool provide_stacks() noexcept {
   if (getrlimit(RLIMIT_STACK, &limit) != 0) return true;
   if (limit.rlim_cur >= min_stack) return true;
   limit.rlim_cur = min_stack;
-  if (limit.rlim_max < min_stack) limit.rlim_max = min_stack;  // permitted to root
+  if (limit.rlim_max < min_stack) limit.rlim_max = min_stack;  // succeeds for root only
   if (setrlimit(RLIMIT_STACK, &limit) != 0) return false;
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;

@@ -6,13 +6,13 @@
 
 namespace cox::tools {
 
-/// Shows progress on `err`: on a terminal one line that is written anew each second, else a line every ten seconds.
+/// Shows progress on `err`: on a terminal, one line that each show() overwrites; otherwise, a line every ten seconds.
 class ProgressLine {
  public:
   ProgressLine(std::ostream& err, bool terminal) noexcept : err_(err), terminal_(terminal) {}
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
-  /// Ends the line.
+  /// Ends the line on the terminal.
   ~ProgressLine() {
     if (open_) err_ << "\n" << std::flush;
   }
@@ -20,7 +20,7 @@ class ProgressLine {
   void show(const stress::Progress& progress) {
     constexpr double between = 10;  // seconds
     if (terminal_) {
-      err_ << "\r" << to_string(progress) << "\x1b[K" << std::flush;  // clears what the last one leaves
+      err_ << "\r" << to_string(progress) << "\x1b[K" << std::flush;  // erases the rest of the previous text
       open_ = true;
     } else if (progress.seconds >= last_ + between) {
       err_ << to_string(progress) << std::endl;

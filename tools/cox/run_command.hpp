@@ -12,17 +12,17 @@ class App;
 
 namespace cox::tools {
 
-/// `cox run -- program arguments...`: runs a program, and again after a GPU fault.
+/// `cox run -- program arguments...`: runs a program, and restarts it after a GPU fault.
 class RunCommand {
  public:
-  /// Adds itself to `app`, which outlives it.
+  /// Registers the subcommand with `app`. `app` must outlive this object.
   explicit RunCommand(CLI::App& app);
   RunCommand(const RunCommand&) = delete;
   RunCommand& operator=(const RunCommand&) = delete;
 
   [[nodiscard]] bool chosen() const;
-  /// Blocks until the program has ended for good. Returns the exit code that is then its own: any figure, not only
-  /// those that have a name. Throws ArgumentError.
+  /// Blocks until the program has ended and is not restarted. Returns the exit code of the program: any value, not only
+  /// the enumerators of ExitCode. Throws ArgumentError.
   [[nodiscard]] ExitCode run(std::vector<std::string> program, std::ostream& err) const;
 
  private:

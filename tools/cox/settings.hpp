@@ -15,8 +15,8 @@ struct Setting {
   std::string_view value;
 };
 
-/// The parts of `text`, which they refer to. `option` names the option in the ArgumentError for a part without a name,
-/// a value, or with a name that was there before.
+/// Parses "name=value,name=value". The result refers to `text`. Throws ArgumentError, which names `option`, for a part
+/// without a name or without a value, and for a repeated name.
 [[nodiscard]] std::vector<Setting> parse_settings(std::string_view option, std::string_view text);
 
 /// Throws ArgumentError unless `text` is a whole number from `minimum` to `maximum`.
@@ -32,10 +32,10 @@ struct Setting {
 /// Throws ArgumentError unless `text` is a number from 0 to 1.
 [[nodiscard]] double parse_probability(std::string_view option, std::string_view text);
 
-/// As parse_byte_count, in bytes. Throws ArgumentError.
+/// Parses a size as parse_byte_count() does; returns bytes. Throws ArgumentError if `text` is not a size.
 [[nodiscard]] std::size_t parse_size(std::string_view option, std::string_view text);
 
-/// As parse_duration, from `minimum` on. Throws ArgumentError.
+/// Parses a time as parse_duration() does. Throws ArgumentError if `text` is not a time or is less than `minimum`.
 [[nodiscard]] std::chrono::nanoseconds parse_time(std::string_view option, std::string_view text,
                                                   std::chrono::nanoseconds minimum);
 

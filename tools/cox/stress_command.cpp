@@ -41,7 +41,7 @@ constexpr std::string_view command_name = "cox stress";
 constexpr int standard_seconds = 10;
 constexpr std::uint64_t max_operations = std::uint64_t{1} << 56U;
 
-// A trace of which nothing is left if nobody has taken it.
+// Records a trace if `on`. The destructor stops the trace and discards events that were not written to a file.
 class TraceScope {
  public:
   explicit TraceScope(bool on) : on_(on) {
@@ -61,7 +61,8 @@ stress::Report stress_devices(stress::Options options, const std::atomic<bool>& 
                               const stress::ProgressSink& progress) {
 #if COX_HAS_CUDA
   if (options.devices.front().type == cuda_device_type) {
-    // The driver's own threads stay: they are there before the run, so that what it leaves behind can be counted.
+    // The CUDA driver keeps its own threads after shutdown. Start them before the run, so that they are not counted as
+    // threads that the run leaks.
     for (const DeviceId device : options.devices) static_cast<void>(CudaClient::load(device));
     shutdown_all();
     return stress::run<stress::CudaBackend>(std::move(options), interrupted, progress);
@@ -83,7 +84,7 @@ std::string standard_recorder_file() {
                       cox::to_string(now.source(setting)) + "): " + why);
 }
 
-// Settings with which calls of the clients are refused, or the process is out of memory, though all laws hold.
+// Refuses settings with which client calls fail, or the process runs out of memory, although all laws hold.
 void require_suitable_settings(const stress::Options& options) {
   const Settings now = settings();
   if (now.get<QueuePolicy>("device_thread.queue_policy") == QueuePolicy::Fail)
@@ -93,7 +94,7 @@ void require_suitable_settings(const stress::Options& options) {
   if (now.get<std::uint64_t>("collectives.max_ahead") < rounds)
     refuse_setting("collectives.max_ahead", "with " + std::to_string(options.clients) + " clients a device may be " +
                                                 std::to_string(rounds) + " operations ahead of another");
-  // Each rank of each communicator has memory for so many.
+  // Each rank of each communicator allocates memory for this many entries.
   constexpr std::uint64_t bytes_of_entry = 256;
   constexpr std::uint64_t most_communicators = 32;
   const auto physical =
@@ -155,7 +156,7 @@ stress::Options StressCommand::options() const {
   options.seed =
       seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
   require_output_files();
-  options.devices = parse_devices("--devices", devices_);  // last: a bad argument comes before a missing device
+  options.devices = parse_devices("--devices", devices_);  // last: report an invalid argument before a missing device
   if (!mix_.empty() && options.mix.has_collectives() && options.devices.size() < 2)
     throw ArgumentError("--mix: transfers and collectives need two devices or more");
   require_suitable_settings(options);
@@ -194,7 +195,7 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
     const auto show = [&line](const stress::Progress& progress) { line.show(progress); };
     report = stress_devices(std::move(options), interruption.flag(), quiet_ ? stress::ProgressSink() : show);
   }
-  // The files first: standard output may be a pipe that no process reads any more.
+  // Write the files first: standard output may be a pipe that no process reads any more.
   const bool files[] = {write_json(report, err), write_trace(err), write_metrics(metrics, err)};
   if (json_ == standard_output) {
     out << json(report) << std::flush;

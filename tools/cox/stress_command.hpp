@@ -19,15 +19,15 @@ namespace cox::tools {
 /// `cox stress`: runs the devices hard and checks that every law holds.
 class StressCommand {
  public:
-  /// Adds itself to `app`, which outlives it.
+  /// Registers the subcommand with `app`. `app` must outlive this object.
   explicit StressCommand(CLI::App& app);
   StressCommand(const StressCommand&) = delete;
   StressCommand& operator=(const StressCommand&) = delete;
 
   [[nodiscard]] bool chosen() const;
-  /// Blocks for the whole run. SIGUSR1 writes the flight recorders, as a violation does. SIGINT and SIGTERM end it
-  /// early, with the report so far. If clients are stuck it ends the process. Throws ArgumentError, ConfigError,
-  /// DeviceUnavailable.
+  /// Blocks for the whole run. Writes the flight recorders on SIGUSR1 and on a violation. SIGINT, SIGTERM and SIGHUP
+  /// end the run early, with the report so far. Ends the process if client threads are stuck. Throws ArgumentError,
+  /// ConfigError, DeviceUnavailable.
   [[nodiscard]] ExitCode run(std::ostream& out, std::ostream& err) const;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace cox::tools {
 
-/// Of the project, as in CMakeLists.txt.
+/// The version of the project, as in CMakeLists.txt.
 inline constexpr std::string_view version = "0.1.0";
 
 }  // namespace cox::tools

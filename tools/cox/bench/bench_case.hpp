@@ -6,14 +6,15 @@
 
 namespace cox::bench {
 
-/// Something to be measured.
+/// One operation to measure.
 struct BenchCase {
   std::string where;  ///< "cuda:0", "cuda:0 cuda:1"
   std::string what;
-  /// Does it, once or in a burst, and returns the microseconds that one took.
+  /// Runs the operation once or in a burst, and returns the microseconds per operation.
   std::function<double()> sample;
-  std::size_t bytes = 0;  ///< that one moves; 0: it is not about that
-  double bus_factor = 0;  ///< of collectives: bytes over each rank's link for one byte, as nccl-tests count; else 0
+  std::size_t bytes = 0;  ///< bytes that one operation moves; 0: the case has no transfer rate
+  /// For collectives, the bytes over each rank's link for each byte of the operation, as nccl-tests count them; else 0.
+  double bus_factor = 0;
 };
 
 }  // namespace cox::bench

@@ -20,7 +20,7 @@ namespace cox::bench {
 constexpr std::size_t small_transfer = std::size_t{4} << 10U;   // bytes
 constexpr std::size_t large_transfer = std::size_t{64} << 20U;  // bytes
 
-/// Microseconds of `call()`.
+/// Microseconds that `call()` takes.
 template <class Call>
 double microseconds_of(Call&& call) {
   const stress::Stopwatch watch;
@@ -28,7 +28,8 @@ double microseconds_of(Call&& call) {
   return static_cast<double>(watch.elapsed()) / 1e3;
 }
 
-/// Microseconds that each of a burst of calls takes its client; `settle()` comes behind it and is not in the time.
+/// Microseconds of client-thread time per call, in a burst of calls. `settle()` runs after the burst and is not
+/// measured.
 template <class Call, class Settle>
 double microseconds_of_each(Call&& call, Settle&& settle) {
   constexpr int burst = 128;  // the driver queues some 1,000 launches before it blocks
@@ -39,7 +40,8 @@ double microseconds_of_each(Call&& call, Settle&& settle) {
   return all / burst;
 }
 
-/// What a client of one device pays for its calls, and waits for. The cases are run one after the other, on one thread.
+/// Cases that measure the cost and latency of the calls of one device's client. Run them one after another on one
+/// thread.
 template <class Client>
 [[nodiscard]] std::vector<BenchCase> device_cases(const Client& client) {
   using Kernel = typename Client::Kernel;

@@ -12,7 +12,7 @@ HostKernel empty_kernel() {
 }
 
 #ifdef COX_HAS_CUDA
-// As an image, so that it needs no NVRTC.
+// Loaded as an image, so that NVRTC is not needed.
 template <>
 CudaKernel empty_kernel() {
   static constexpr std::string_view text =

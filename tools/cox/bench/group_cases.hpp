@@ -13,7 +13,8 @@
 
 namespace cox::bench {
 
-/// What several devices take together: copies from the first to the second, sums over all. One at a time, to its end.
+/// Cases that measure several devices together: transfers from the first device to the second, and all_reduce over all.
+/// Each sample is one operation and waits for its completion. Precondition: at least two clients.
 template <class Client>
 [[nodiscard]] std::vector<BenchCase> group_cases(const std::vector<Client>& clients) {
   std::vector<DeviceId> devices;

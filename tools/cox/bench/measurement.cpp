@@ -22,7 +22,7 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[std::max<std::size_t>(rank, 1) - 1];
 }
 
-// "-" for nothing, so that columns stay apart.
+// "-" for 0, so that no column is empty.
 std::string figure(double value, const char* format) {
   if (value == 0) return "-";
   std::array<char, 32> text{};
@@ -30,7 +30,7 @@ std::string figure(double value, const char* format) {
   return text.data();
 }
 
-// Both fit their columns: at most seven and six characters, up to a second and a terabyte a second.
+// Both fit their columns: at most seven characters up to one second, and at most six up to one terabyte per second.
 std::string microseconds(double value) {
   return figure(value, value < 100 ? "%.3f" : value < 10'000 ? "%.1f" : "%.0f");
 }
@@ -38,7 +38,7 @@ std::string gigabytes_per_second(double value) {
   return figure(value, value < 1 ? "%.3f" : value < 100 ? "%.3g" : "%.0f");
 }
 
-// More than two devices are all that the run has.
+// Shortens a list of more than two devices, which always names all devices of the run, to "all COUNT".
 std::string place(const std::string& where) {
   const auto others = std::ranges::count(where, ' ');
   return others < 2 || where.find('>') != std::string::npos ? where : "all " + std::to_string(others + 1);

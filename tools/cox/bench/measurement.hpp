@@ -10,7 +10,7 @@
 
 namespace cox::bench {
 
-/// What a case took.
+/// The result of one case.
 struct Measurement {
   std::string where;
   std::string what;
@@ -18,11 +18,11 @@ struct Measurement {
   double p50 = 0;  ///< microseconds
   double p99 = 0;
   double max = 0;
-  double algorithm_rate = 0;  ///< GB/s: the bytes over p50; 0: the case is not about that
-  double bus_rate = 0;        ///< GB/s, as nccl-tests count it; 0: no collective
+  double algorithm_rate = 0;  ///< GB/s: the bytes divided by p50; 0: the case has no transfer rate
+  double bus_rate = 0;        ///< GB/s, as nccl-tests count it; 0: the case is not a collective
 };
 
-/// What all of them took.
+/// The results of all cases of a run.
 struct BenchReport {
   std::vector<std::string> devices;
   std::vector<Measurement> rows;
@@ -30,16 +30,16 @@ struct BenchReport {
   bool interrupted = false;
 };
 
-/// Samples the case for `time`, at least five times after two that warm up; ends early once `interrupted`. Blocks.
-/// Throws what the case throws.
+/// Samples the case for `time`, at least five times, after two warm-up samples. Returns early once `interrupted` is
+/// set. Blocks. Throws what the case throws.
 [[nodiscard]] Measurement measure(const BenchCase& measured, std::chrono::nanoseconds time,
                                   const std::atomic<bool>& interrupted);
 
-/// Several lines.
+/// The report as a table of several lines.
 [[nodiscard]] std::string table(const BenchReport& report);
 
 /// {"seconds":s,"interrupted":bool,"devices":[...],"rows":[{"where","what","samples","p50_us","p99_us","max_us",
-/// "algbw_gb_s","busbw_gb_s"}]}; the rates where there are any.
+/// "algbw_gb_s","busbw_gb_s"}]}; rates that are 0 are left out.
 [[nodiscard]] std::string json(const BenchReport& report);
 
 }  // namespace cox::bench

@@ -5,11 +5,11 @@
 
 namespace cox::tools {
 
-/// What there is to say of the facts: all of it, in the order of the report.
+/// All findings about `facts`, in the order of the report.
 [[nodiscard]] Findings check(const Facts& facts);
 
-// Its parts, which add theirs. Without a driver there is nothing to say of GPUs, and of libraries only that they are
-// there: one line tells what is missing.
+// The parts of check(). Each appends its findings. Without a driver there are no findings about GPUs, and NVRTC and
+// NCCL are reported only if they were found or a setting names them; the driver's finding says what is missing.
 void check_libraries(const Facts& facts, Findings& findings);
 void check_gpus(const Facts& facts, Findings& findings);
 void check_limits(const Facts& facts, Findings& findings);

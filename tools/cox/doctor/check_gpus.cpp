@@ -25,7 +25,7 @@ Finding gpu(std::size_t index, const CudaDeviceFacts& facts) {
   return {Severity::Ok, name_of(index), text, ""};
 }
 
-// "cuda:0 to cuda:1, cuda:1 to cuda:0, ..."
+// The pairs without direct access: "cuda:0 to cuda:1, cuda:1 to cuda:0, ..."; empty if there are none.
 std::string unreachable(const Facts& facts) {
   std::string pairs;
   for (std::size_t from = 0; from < facts.peers.size(); ++from) {

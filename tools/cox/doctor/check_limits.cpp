@@ -21,7 +21,7 @@ Finding open_files(const LimitFacts& limits) {
           "ulimit -n 65536"};
 }
 
-// Memory that the driver pins does not count; what InfiniBand registers does.
+// The limit does not apply to memory that the CUDA driver pins. It applies to memory that InfiniBand registers.
 Finding locked_memory(const LimitFacts& limits) {
   const bool enough = !limits.infiniband || !limits.locked_memory || *limits.locked_memory >= gibibyte;
   if (enough) return {Severity::Ok, "locked memory", bytes(limits.locked_memory), ""};

@@ -11,7 +11,7 @@
 
 namespace cox::tools {
 
-/// NCCL. Versions as it counts: 22809 is 2.28.9.
+/// The NCCL library. The version is NCCL's version code: 22809 is 2.28.9.
 struct NcclFacts {
   bool found = false;
   int version = 0;
@@ -19,31 +19,31 @@ struct NcclFacts {
   std::string error;
 };
 
-/// What the system lets this process have. A limit that is not there is none.
+/// Limits and resources of this process. A limit of nullopt means unlimited, unless noted otherwise.
 struct LimitFacts {
   std::optional<std::uint64_t> open_files;
   std::optional<std::uint64_t> locked_memory;  ///< bytes
   std::optional<std::uint64_t> address_space;  ///< bytes
-  std::optional<std::uint64_t> shared_memory;  ///< bytes of /dev/shm; none: it is not there
-  std::size_t cores = 0;                       ///< of the machine
-  std::size_t usable_cores = 0;                ///< that this process may run on
-  std::optional<double> core_quota;            ///< as many cores' time it gets
-  std::string huge_pages;                      ///< transparent ones: "madvise"; empty: not known
-  bool infiniband = false;                     ///< there are such network cards
+  std::optional<std::uint64_t> shared_memory;  ///< bytes of /dev/shm; nullopt: it does not exist
+  std::size_t cores = 0;                       ///< cores of the machine
+  std::size_t usable_cores = 0;                ///< cores that this process may run on
+  std::optional<double> core_quota;            ///< CPU time limit of the control group, in cores
+  std::string huge_pages;                      ///< mode of transparent huge pages: "madvise"; empty: unknown
+  bool infiniband = false;                     ///< the machine has InfiniBand network cards
 };
 
-/// All that `cox doctor` looks at.
+/// All facts that `cox doctor` checks.
 struct Facts {
   CudaLibraryFacts driver;
   CudaLibraryFacts nvrtc;
   NcclFacts nccl;
-  bool names_nvrtc = false;                       ///< The setting compilation.nvrtc does.
-  bool names_nccl = false;                        ///< The setting collectives.nccl does.
-  std::vector<CudaDeviceFacts> gpus;              ///< by index
-  std::vector<std::vector<CudaPeerFacts>> peers;  ///< [from][to]; without meaning where they are the same
+  bool names_nvrtc = false;                       ///< the setting compilation.nvrtc names a file
+  bool names_nccl = false;                        ///< the setting collectives.nccl names a file
+  std::vector<CudaDeviceFacts> gpus;              ///< by device index
+  std::vector<std::vector<CudaPeerFacts>> peers;  ///< [from][to]; no meaning where both are the same
   LimitFacts limits;
-  std::map<std::string, std::string> environment;  ///< the variables that matter, as far as they are set
-  bool arm = false;                                ///< the machine's processor
+  std::map<std::string, std::string> environment;  ///< variables CUDA_* and NCCL_* that are set
+  bool arm = false;                                ///< the machine has an ARM processor
 };
 
 }  // namespace cox::tools

@@ -9,17 +9,17 @@
 
 namespace cox::tools {
 
-/// Something that `cox doctor` has to say.
+/// One result of a check of `cox doctor`.
 struct Finding {
   enum class Severity : std::uint8_t {
     Ok,
-    Warning,  ///< it works, but not as well as it could
+    Warning,  ///< works, but not as well as possible
     Wrong,    ///< something does not work, or can hang or give wrong results
   };
   Severity severity = Severity::Ok;
   std::string subject;  ///< "driver"
-  std::string text;     ///< what is the case, one line
-  std::string fix;      ///< what to do about it, one line; empty if it is Ok
+  std::string text;     ///< what was found, one line
+  std::string fix;      ///< how to fix it, one line; empty for Ok
 };
 
 using Findings = std::vector<Finding>;

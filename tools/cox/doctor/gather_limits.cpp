@@ -39,7 +39,7 @@ LimitFacts gather_limits() {
   limits.address_space = soft_limit(RLIMIT_AS);
   limits.shared_memory = file_system_size("/dev/shm");
   limits.cores = static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  limits.usable_cores = std::thread::hardware_concurrency();  // of the affinity mask, which a cpuset sets
+  limits.usable_cores = std::thread::hardware_concurrency();  // cores of the affinity mask, which a cpuset restricts
   limits.core_quota = core_quota(first_line("/sys/fs/cgroup/cpu.max"));
   limits.huge_pages = chosen_word(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
   std::error_code ignored;

@@ -15,7 +15,7 @@ struct BadVersions {
   std::string_view reason;
 };
 
-// The latter two as NVIDIA's release notes say.
+// The last two entries are from NVIDIA's release notes.
 constexpr std::array bad_versions{
     BadVersions{0, 21402, Where::Everywhere, "it is not used: 2.14.3 is the oldest that is"},
     BadVersions{21801, 21802, Where::Everywhere,

@@ -4,7 +4,7 @@
 
 namespace cox::tools {
 
-/// What is wrong with that version of NCCL, in one line; empty if nothing is known. `arm`: on such a processor.
+/// The known issue of an NCCL version, in one line; empty if none is known. `arm`: the machine has an ARM processor.
 [[nodiscard]] std::string_view known_issue(int nccl_version, bool arm) noexcept;
 
 }  // namespace cox::tools

@@ -23,7 +23,7 @@ int subject_width(const Findings& findings) {
   return static_cast<int>(width) + 2;
 }
 
-// "-" on the diagonal, "no" without access, else the rank of the link.
+// "-" on the diagonal, "no" without direct access, else "yes/" and the rank of the link.
 std::string cell(const Facts& facts, std::size_t from, std::size_t to) {
   const CudaPeerFacts& peer = facts.peers[from][to];
   if (from == to) return "-";

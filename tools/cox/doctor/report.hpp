@@ -8,10 +8,11 @@
 
 namespace cox::tools {
 
-/// Whether nothing is wrong; warnings do not count.
+/// Whether no finding is Wrong. Warnings do not count.
 [[nodiscard]] bool all_passed(const Findings& findings) noexcept;
 
-/// A line for each finding, with its fix below, the matrix of peers if there are two GPUs or more, and the upshot.
+/// Writes a line for each finding, with its fix on the next line, the peer access matrix if there are at least two
+/// GPUs, and the numbers of wrong findings and warnings.
 void write_doctor_table(const Facts& facts, const Findings& findings, std::ostream& out);
 
 /// {"ok", "findings": [{"severity", "subject", "text", "fix"}], "gpus": [...], "peers": [[null or {"access",

@@ -7,9 +7,9 @@
 
 namespace cox::stress {
 
-/// What one client is doing, for those who watch it. Written by its thread; relaxed: figures for people.
+/// The current state of one client, for the monitor. Written by the client's thread. Relaxed: no order is needed.
 struct alignas(64) Activity {
-  std::atomic<std::uint64_t> operations{0};  ///< done
+  std::atomic<std::uint64_t> operations{0};  ///< completed
   std::atomic<std::uint64_t> faults{0};      ///< of these, with an injected fault
   std::atomic<Operation> operation{Operation::Submit};
   std::atomic<std::uint32_t> device{0};  ///< Index.

@@ -23,7 +23,7 @@ void check_balance(Truth& truth, std::size_t device, const Tally& expected, cons
           std::to_string(ended) + " ended: " + counts("completed", counted.completed) + ", " +
               counts("failed", counted.failed) + ", " + counts("cancelled", counted.cancelled) + ", " +
               counts("expired", counted.expired));
-  // The clients' data operations come on top, and all of those complete.
+  // The clients' data operations are additional tasks, and all of them complete.
   require(counted.completed >= expected.completed, counts("completed at least", expected.completed),
           counts("completed", counted.completed));
   require(counted.failed == expected.failed || (more_fail && counted.failed > expected.failed),

@@ -8,8 +8,9 @@
 
 namespace cox::stress {
 
-/// At rest, compares what a device counted with itself and with what the clients expect, and the canaries (L2).
-/// `more_fail`: the device may have refused more than that, such as collectives of a communicator that is gone.
+/// Checks the statistics of an idle device (L2): that it has completed all accepted closures, and that its counts and
+/// the canaries agree with what the clients expect. `more_fail`: more tasks may have failed than the clients expect,
+/// such as collectives of a communicator that no longer exists.
 void check_balance(Truth& truth, std::size_t device, const Tally& expected, const Statistics& counted, bool more_fail);
 
 }  // namespace cox::stress

@@ -6,8 +6,9 @@
 
 namespace cox::stress {
 
-/// Rides in a closure and sees what becomes of it: that it runs once or is destroyed unrun, as its ticket says, and
-/// that it is destroyed once (L2). Move-only; 40 bytes, as much as a closure may hold in the queue's own cache line.
+/// A capture that checks the lifetime of its closure: that the closure runs once or is destroyed without having run, as
+/// its ticket says, and that it is destroyed once (L2). Move-only; 40 bytes, the most that a closure may hold to fit
+/// the queue's own cache line.
 class Canary {
  public:
   /// `truth` outlives the canary.
@@ -16,7 +17,7 @@ class Canary {
   Canary& operator=(Canary&&) = delete;
   ~Canary();
 
-  /// The closure runs.
+  /// Call when the closure runs.
   void run();
 
   [[nodiscard]] const Ticket& ticket() const noexcept { return ticket_; }

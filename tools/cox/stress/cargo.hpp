@@ -11,7 +11,8 @@
 
 namespace cox::stress {
 
-/// Captures beside the canary, of a size and alignment, whose content tells whether they arrived whole.
+/// Captured data next to the canary, of a given size and alignment. Its content follows from the sequence, so that
+/// whole() detects corruption.
 template <std::size_t words, std::size_t alignment>
 class alignas(alignment) Cargo {
  public:

@@ -23,7 +23,7 @@
 
 namespace cox::stress {
 
-/// One client thread's work: goes through its program until told to stop, with all checks.
+/// The work of one client thread: executes its program until it is stopped, and checks all results.
 template <class Backend>
 class Client {
  public:
@@ -96,7 +96,7 @@ class Client {
     return computes;
   }
 
-  // In a Use: the device as it was last opened.
+  // Requires a Use of the device. Replaces the handles of a device that was opened again.
   void catch_up(std::size_t device) {
     const std::uint64_t openings = table_.openings(device);
     if (openings_[device] == openings) return;
@@ -140,7 +140,7 @@ class Client {
     return 0;
   }
 
-  // Waits now and then, which bounds the closures in the queues and with them the memory of a run.
+  // Waits for the device from time to time. This bounds the number of queued closures, and with it the memory of a run.
   [[nodiscard]] std::uint64_t submit(const Plan& plan) {
     constexpr std::uint32_t most_unanswered = 4096;
     if (++unanswered_[plan.device] > most_unanswered) {
@@ -153,7 +153,7 @@ class Client {
   Program program_;
   TicketBook book_;
   Table& table_;
-  std::vector<std::uint64_t> openings_;  // by device: that the client has caught up with
+  std::vector<std::uint64_t> openings_;  // by device: the last one that catch_up() has seen
   SubmitClient<Handle> submit_;
   BlockingClient<Handle> blocking_;
   ExclusiveClient<Handle> exclusive_;

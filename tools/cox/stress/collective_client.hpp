@@ -29,13 +29,14 @@
 
 namespace cox::stress {
 
-/// Does collectives and transfers: puts a round into the book for each, makes calls of whatever rounds have some left,
-/// also those of other clients, and checks rounds whose calls have all been made. So the calls of a round come from
-/// different threads, in random order. One thread.
+/// Does collectives and transfers: adds a round to the book for each, makes calls of any rounds that have calls left,
+/// including rounds of other clients, and checks rounds whose calls have all been made. So the calls of a round are
+/// made by different threads, in random order. One thread.
 ///
-/// The calls of one stream must not wait for a round that lacks calls: on another device the order could be the other
-/// way round, and they would wait for each other in a ring. So what makes a stream wait for such a round (a read, a
-/// write to its source, sync_collective) is done on streams that have no other call until the round is checked.
+/// A stream with several calls must not wait for a round that lacks calls: on another device the calls could be in the
+/// reverse order, and the streams would wait for each other in a cycle. Therefore an operation that makes a stream wait
+/// for such a round (a read, a write to its source, sync_collective) uses only a stream that has no other call until
+/// the round is checked.
 template <class Backend>
 class CollectiveClient {
  public:
@@ -56,8 +57,8 @@ class CollectiveClient {
       known_.push_back({0, table.handle(device), table.compute(device)});
   }
 
-  /// Begins the plan's round and makes some calls. Its latency is recorded by the client that checks it: from the first
-  /// rank's call until then.
+  /// Begins the plan's round and makes some calls. The client that checks the round records its latency: from the first
+  /// rank's call to the check.
   void begin(const Plan& plan) {
     if (plan.fault == Fault::Stall) stall(plan.device);
     if (plan.fault == Fault::Shutdown) shut_down(plan.device);
@@ -65,10 +66,10 @@ class CollectiveClient {
     if (plan.fault == Fault::Throw) return begin_between_throws(plan);
     put(plan);
   }
-  /// Begins no more. Blocks until its checks are done; the last client until all rounds of all have been checked. After
-  /// a violation only until all calls have been made.
+  /// Begins no more rounds. Blocks until the checks of this client are done; in the last client, until all rounds of
+  /// all clients have been checked. After a violation it blocks only until all calls have been made.
   void finish();
-  /// After finish(): nothing is left to be told. Nobody shuts a device down meanwhile.
+  /// Call after finish(), while no device can be shut down. Checks that no unreported failure is left (L12).
   void check_idle();
 
   /// Errors of calls that a fault explains, so far.
@@ -90,10 +91,10 @@ class CollectiveClient {
   };
 
   [[nodiscard]] bool gave_up() const noexcept { return tickets_.truth().violations().any(); }
-  // Collectives may end in errors: then a stream has one of them at a time, so that it is known whose error it is.
+  // Collectives may end in errors. A stream then has one collective at a time, so that each error can be attributed.
   [[nodiscard]] bool breaks() const noexcept { return options_.faults.break_collectives(); }
 
-  // The device as it was last opened.
+  // Returns the current handles of the device, also if it was opened again.
   [[nodiscard]] Known& device(std::size_t index) {
     Known& known = known_[index];
     if (const std::uint64_t openings = table_.openings(index); openings != known.openings) {
@@ -116,7 +117,8 @@ class CollectiveClient {
     return rounds_.call_next(random_, [this](Round& round, std::size_t rank) { call(round, rank); });
   }
   void call(Round& round, std::size_t rank);
-  // One that has several calls: the thread's own, unless launches on it may fail, or one of all clients.
+  // A stream that may have several calls: the thread's own, unless launches on it may fail; the client's round stream;
+  // or one that all clients share.
   [[nodiscard]] StreamId shared_stream() {
     const std::uint64_t choice = random_.below(4);
     if (choice == 0 && options_.faults.throws == 0) return StreamId::current();
@@ -132,7 +134,7 @@ class CollectiveClient {
     if (!results.empty()) round.ranks[rank].read = client.read_tensor_async(std::move(results));
   }
 
-  // Blocks until it is ready; false if the run is given up.
+  // Blocks until the check is ready; false if a violation was found before.
   [[nodiscard]] bool wait_for(const Check& check) const {
     constexpr std::chrono::milliseconds look(50);
     for (const RoundRank& rank : check.round->ranks)
@@ -145,7 +147,7 @@ class CollectiveClient {
   void end_check(Check& check);
   [[nodiscard]] RankOutcome outcome(RoundRank& rank);
   void renew(RoundGroup& group);
-  // Makes a call, or checks a round, or waits a moment for one.
+  // Makes a call or checks a round; if there is neither, waits a moment.
   void step();
   void check_idle_stream(std::size_t device, StreamId stream);
 
@@ -158,13 +160,13 @@ class CollectiveClient {
   Table& table_;
   std::vector<Known> known_;  // by device
   Latencies& latencies_;
-  Random random_;  // of what is not the plan's: it depends on what other clients do
+  Random random_;  // for choices outside the plan; they depend on what other clients do
   std::vector<Check> checks_;
-  bool on_round_stream_ = false;  // the next call is to be on it
+  bool on_round_stream_ = false;  // the next call uses Truth::round_stream
   std::uint64_t explained_ = 0;
 };
 
-// The first rank from the one on that was picked whose source is read.
+// Chooses the rank to be poisoned: the first one, from the picked rank on, whose source is read.
 template <class Backend>
 void CollectiveClient<Backend>::poison(Round& round) {
   const std::size_t ranks = round.world_size();
@@ -219,7 +221,7 @@ std::vector<std::shared_ptr<Round>> CollectiveClient<Backend>::make_rounds(const
   return rounds;
 }
 
-// to_client makes both calls.
+// A single to_client makes the calls of both ranks.
 template <class Backend>
 bool CollectiveClient<Backend>::copy_at_once(const std::shared_ptr<Round>& round) {
   return rounds_.append_and_call(round, [this](Round& copied) {
@@ -289,14 +291,14 @@ void CollectiveClient<Backend>::pick_stream(RoundRank& rank, Compute& client) {
   client.set_stream(rank.stream);
 }
 
-// What comes after the call on its stream, without waiting for it.
+// Work that is enqueued on the stream after the call, without waiting for the call to complete.
 template <class Backend>
 void CollectiveClient<Backend>::follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank,
                                           const Compute& client) {
   RoundRank& mine = round.ranks[rank];
   const bool sends = round.operation == Operation::Transfer && rank == 0;
   if (mine.exclusive && ((sends && breaks()) || random_.below(4) == 0)) made.overwrite_sources();
-  if (random_.below(4) == 0)  // memory that is free now must not be what the call still needs (L11)
+  if (random_.below(4) == 0)  // memory that the call still needs must not be reused (L11)
     static_cast<void>(client.create(Bytes::copy_of(overwriting(round.parts.front(), round.world_size(), rank))));
   if (mine.exclusive && !mine.overwritten && random_.below(4) == 0) made.use_result();
   if (!mine.exclusive) {
@@ -318,7 +320,7 @@ bool CollectiveClient<Backend>::begin_check() {
   bool may_wait = true;
   for (std::size_t i = 0; i < round->world_size(); ++i) {
     RoundRank& rank = round->ranks[i];
-    if (rank.synced) may_wait = false;  // perhaps for a round that lacks calls: they could be ours to make
+    if (rank.synced) may_wait = false;  // perhaps with a round that lacks calls, which may be ours to make
     if (!rank.called || rank.refused != nullptr || rank.read.valid()) continue;
     Compute client = device(round->line->devices[i]).compute;
     client.set_stream(rank.exclusive ? rank.stream : shared_stream());
@@ -389,7 +391,7 @@ void CollectiveClient<Backend>::end_check(Check& check) {
   if (RoundGroup* const group = rounds_.ended(round)) renew(*group);
 }
 
-// Nothing of the group is under way.
+// No round of the group is open.
 template <class Backend>
 void CollectiveClient<Backend>::renew(RoundGroup& group) {
   const struct Renewed {
@@ -426,7 +428,7 @@ void CollectiveClient<Backend>::throw_on(std::size_t device, const Plan& plan, s
   ++tickets_.tally(device).failed;
 }
 
-// A task throws before and after a call on the same stream, which is none of the collective's business.
+// A task throws before and after a call on the same stream. This must not affect the collective.
 template <class Backend>
 void CollectiveClient<Backend>::begin_between_throws(const Plan& plan) {
   put(plan);
@@ -441,9 +443,9 @@ void CollectiveClient<Backend>::begin_between_throws(const Plan& plan) {
   if (!made) throw_on(plan.device, plan, 0);
 }
 
-// In the middle of rounds: with all their calls made, so that they end in values; or with some left out, and those of
-// the device made while it is closing. Nobody else's call may come after the shutdown has begun: it would be the first
-// of a new communicator.
+// Shuts the device down while rounds are open. Either all their calls are made before, so that they end in values; or
+// the calls that the other ranks have left are dropped, and those of the device are made while it is closing. No other
+// rank may call after the shutdown has begun: its call would be the first one of a new communicator.
 template <class Backend>
 void CollectiveClient<Backend>::shut_down(std::size_t device) {
   std::unique_lock one_at_a_time(rounds_.shutdowns(), std::defer_lock);
@@ -461,8 +463,9 @@ void CollectiveClient<Backend>::shut_down(std::size_t device) {
   for (RoundGroup* const group : rounds_.released(device)) renew(*group);
 }
 
-// A rank gives up in the middle of rounds, some of whose calls have yet to be made. The open rounds of its communicator
-// end in values or in that cause, on every rank, and those of other communicators in values alone.
+// A rank aborts its communicator while rounds are open, some of whose calls have yet to be made. On every rank, the
+// open rounds of that communicator end in values or in an error with the cause of the abort. Rounds of other
+// communicators end in values only.
 template <class Backend>
 void CollectiveClient<Backend>::leave(const Plan& plan) {
   constexpr std::uint64_t one_shutdown_in = 4;
@@ -513,7 +516,7 @@ void CollectiveClient<Backend>::check_idle() {
     check_idle_stream(device, tickets_.truth().streams(tickets_.client())[Truth::round_stream]);
 }
 
-// Whatever failed on it would have been told to nobody.
+// A failure that sync() throws here is one that no call has reported.
 template <class Backend>
 void CollectiveClient<Backend>::check_idle_stream(std::size_t device, StreamId stream) {
   Compute client = this->device(device).compute;

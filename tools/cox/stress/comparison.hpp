@@ -8,7 +8,7 @@
 
 namespace cox::stress {
 
-/// What a read gave against what the CPU computed. Reports the first byte that differs (data).
+/// Compares the result of a read with the values that the CPU computed. Reports the first byte that differs (data).
 void check_bytes(Truth& truth, const Ticket& ticket, std::span<const std::uint32_t> expected,
                  std::span<const std::byte> got);
 

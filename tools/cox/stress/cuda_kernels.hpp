@@ -12,7 +12,7 @@
 
 namespace cox::stress {
 
-/// On GPUs.
+/// The kernels for GPUs.
 template <>
 struct StressKernels<CudaKernel> {
   CudaKernel fill;
@@ -43,7 +43,7 @@ struct StressKernels<CudaKernel> {
   [[nodiscard]] static std::uint32_t words_of(const Buffer& buffer) {
     return static_cast<std::uint32_t>(buffer.expected.size());
   }
-  /// One that cannot be found: what fails in a kernel itself would take all GPUs.
+  /// A kernel whose function cannot be found. A failure inside a kernel would make all GPUs of the process unusable.
   [[nodiscard]] static CudaKernel failing(std::uint32_t client, Sequence sequence);
 };
 

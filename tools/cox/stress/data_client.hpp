@@ -35,22 +35,22 @@ class DataClient {
   std::uint64_t create(const Plan& plan);
   std::uint64_t read(const Plan& plan);
   std::uint64_t launch(const Plan& plan);
-  /// A launch whose time is taken: its profile must come out, with a time.
+  /// A launch whose time is measured: its profile must complete, with a duration that is not negative.
   std::uint64_t profile(const Plan& plan);
-  /// Waits for all work, checks what is left to check, and drops the buffers.
+  /// Waits for all work, completes the remaining checks, and drops the buffers.
   void finish();
-  /// The device was shut down and opened again: its buffers are gone.
+  /// The device was shut down and opened again: its buffers are lost.
   void reopened(std::size_t device, const Compute& compute);
 
  private:
   static constexpr std::size_t max_buffers = 8;
-  static constexpr std::uint64_t ways = 8;             // of make()
-  static constexpr std::uint64_t ways_from_slice = 2;  // the first of them
+  static constexpr std::uint64_t ways = 8;             // number of cases in make()
+  static constexpr std::uint64_t ways_from_slice = 2;  // the first cases, which copy from a slice
 
   struct Device {
     std::vector<DataStream<Compute>> streams;
     std::vector<Buffer> buffers;
-    std::size_t touched = 0;  // bytes of buffers used since the streams were last waited for
+    std::size_t touched = 0;  // bytes of buffers used since the last wait for the streams
   };
   using Words32 = std::span<const std::uint32_t>;
 
@@ -117,14 +117,14 @@ std::uint64_t DataClient<Compute>::add_buffer(const Plan& plan, const Compute& c
   const std::uint64_t time = stopwatch.elapsed();
   std::vector<Buffer>& buffers = devices_[plan.device].buffers;
   if (buffers.size() >= max_buffers) {
-    // Dropped at once, whatever work still uses it (L11).
+    // Dropped at once, even if pending work still uses it (L11).
     buffers.erase(buffers.begin() + static_cast<std::ptrdiff_t>(random.below(buffers.size())));
   }
   buffers.push_back({std::move(handle), std::move(words)});
   return time;
 }
 
-// One way of many to get the words into new memory.
+// Copies the words to new memory; `way` chooses one of several API calls.
 template <class Compute>
 Handle DataClient<Compute>::make(const Compute& client, Words& words, Bytes bytes, std::uint64_t way) const {
   switch (way) {
@@ -148,7 +148,7 @@ Buffer& DataClient<Compute>::pick_buffer(const Plan& plan, const Compute& client
   return buffers[static_cast<std::size_t>(random.below(buffers.size()))];
 }
 
-// Bounds the memory that queued work holds.
+// Bounds the memory that pending work keeps allocated.
 template <class Compute>
 void DataClient<Compute>::touch(const Plan& plan, std::size_t bytes) {
   constexpr std::size_t padding = 512;
@@ -215,7 +215,7 @@ std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
   auto step = KernelStep<typename Compute::Kernel>::choose(y, x, random);
   CubeCount count = CubeCount::of_1d(step.cubes);
   if (random.below(8) == 0) {
-    // Read from device memory when it is the kernel's turn; the handle is dropped long before that.
+    // The device reads the count from memory when the kernel starts; the handle is dropped long before that.
     const std::array<std::uint32_t, 3> extents{step.cubes, 1, 1};
     count = CubeCount::dynamic(client.create_from_slice(Words32(extents)));
   }
@@ -225,7 +225,8 @@ std::uint64_t DataClient<Compute>::launch(const Plan& plan) {
   return stopwatch.elapsed();
 }
 
-// What a kernel or an upload that fails should have written is used on two streams, then accepted or written anew.
+// Uses the output of a kernel or an upload that fails on two streams. Then accepts that output, or overwrites the
+// result that was computed from it.
 template <class Compute>
 std::uint64_t DataClient<Compute>::use_poisoned(const Plan& plan, std::size_t index, Random& random) {
   using Kernels = KernelsOf<Compute>;

@@ -22,7 +22,7 @@
 
 namespace cox::stress {
 
-/// One stream of a client on a device: its reads, and its failures until they surface where they must (L12). Each
+/// One stream of a client on a device: its reads, and its expected failures until a call reports them (L12). Each
 /// operation returns how long the call took, in nanoseconds. Compute is a ComputeClient or stands in for it. One
 /// thread.
 template <class Compute>
@@ -32,7 +32,8 @@ class DataStream {
 
   [[nodiscard]] const Compute& client() const noexcept { return client_; }
 
-  /// Reads the window and compares. If launches have failed, the first try is told so, and the second one reads.
+  /// Reads the window and compares. If launches or uploads have failed, the first read throws their failures, and a
+  /// second one reads.
   std::uint64_t read_now(const Handle& window, std::span<const std::uint32_t> expected, const Ticket& ticket) {
     const Stopwatch stopwatch;
     try {
@@ -48,7 +49,7 @@ class DataStream {
     return read_now(window, expected, ticket);
   }
 
-  /// Asks for the window as it is now; compares when two more such reads have been asked for, or in settle.
+  /// Requests a read of the window; compares when two more such reads have been requested, or in settle.
   std::uint64_t read_later(const Handle& window, std::span<const std::uint32_t> expected, const Ticket& ticket) {
     constexpr std::size_t most_reads = 2;
     Words copy(expected.begin(), expected.end());
@@ -64,27 +65,28 @@ class DataStream {
     return time;
   }
 
-  /// Launches a kernel that fails; the failure is expected at the next read or sync. The buffer is good again.
+  /// Launches a kernel that fails; the failure is expected at the next read or sync. The buffer is not poisoned
+  /// afterwards.
   std::uint64_t launch_throwing(const Buffer& buffer, const Ticket& ticket) {
     const std::uint64_t time = poison(buffer, ticket);
     client_.accept(buffer.handle);
     return time;
   }
-  /// As that, but the buffer stays poisoned.
+  /// Launches a kernel that fails, as launch_throwing, but leaves the buffer poisoned.
   std::uint64_t poison(const Buffer& buffer, const Ticket& ticket) {
     expect_fault(ticket);
     const Stopwatch stopwatch;
     KernelsOf<Compute>::launch_failing(client_, buffer, ticket.client, ticket.sequence);
     return stopwatch.elapsed();
   }
-  /// As that, by an upload whose file is missing.
+  /// Poisons the buffer with an upload that fails, because its file is missing.
   std::uint64_t poison_by_upload(const Buffer& buffer, const Ticket& ticket) {
     expect_fault(ticket);
     const Stopwatch stopwatch;
     client_.write(buffer.handle, Bytes::from_file(missing_file(ticket.client, ticket.sequence), 0, buffer.bytes()));
     return stopwatch.elapsed();
   }
-  /// Launches a kernel on what an operation with that ticket has poisoned, on whichever stream.
+  /// Launches a kernel on memory that an operation with that ticket has poisoned, on any stream. Expects it to fail.
   std::uint64_t launch_on_poisoned(const typename Compute::Kernel& kernel, CubeCount count, KernelArguments arguments,
                                    const Ticket& ticket) {
     expect_fault(ticket);
@@ -92,7 +94,7 @@ class DataStream {
     client_.launch(kernel, std::move(count), std::move(arguments));
     return stopwatch.elapsed();
   }
-  /// Reads memory that an operation with that ticket has poisoned, at first or second hand.
+  /// Reads memory that an operation with that ticket has poisoned, directly or through a kernel that used it.
   void read_poisoned(const Handle& handle, const Ticket& ticket) {
     for (;;) {
       try {
@@ -110,14 +112,14 @@ class DataStream {
     }
   }
 
-  /// The device was shut down, after all work: checks what was asked for before.
+  /// The device was shut down after all work: checks the reads that were requested before.
   void end() {
     for (PendingRead& read : reads_) collect(read);
     reads_.clear();
     faults_.clear();
   }
 
-  /// Waits for everything on the stream, and checks what is left to check.
+  /// Waits for all work of the stream, and completes the remaining checks.
   void settle(const Ticket& ticket) {
     std::exception_ptr error;
     try {

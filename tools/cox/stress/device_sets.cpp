@@ -24,8 +24,8 @@ void add(std::vector<DeviceSet>& sets, DeviceSet set) {
 }  // namespace
 
 std::vector<DeviceSet> choose_device_sets(std::size_t devices, Random& random) {
-  constexpr std::size_t few = 5;         // devices: all their pairs
-  constexpr std::size_t most_pairs = 8;  // of more
+  constexpr std::size_t few = 5;         // devices: all pairs of so many or fewer
+  constexpr std::size_t most_pairs = 8;  // of more devices
   constexpr std::size_t others = 4;
   std::vector<DeviceSet> sets{some_of(devices, devices, random)};
   if (devices <= few) {

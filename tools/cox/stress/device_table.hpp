@@ -20,15 +20,15 @@
 
 namespace cox::stress {
 
-/// The devices of a run as its clients use them. In some runs they are shut down and opened again in the middle of it:
-/// whoever uses one has a Use then, and looks whether it is still the one that it knows. Any thread.
+/// The devices of a run as its clients use them. In some runs, devices are shut down and opened again during the run. A
+/// client then holds a Use while it uses a device, and checks openings() for new handles. Any thread.
 template <class Backend>
 class DeviceTable {
  public:
   using Handle = typename Backend::template Handle<OrderAuditor>;
   using Compute = typename Backend::Compute;
 
-  /// The device is not shut down while it lives.
+  /// Prevents a shutdown of the device during its lifetime.
   class Use {
    public:
     explicit Use(Gate* entered) noexcept : gate_(entered) {}
@@ -51,30 +51,30 @@ class DeviceTable {
   void clear() { devices_.clear(); }
 
   [[nodiscard]] std::size_t size() const noexcept { return devices_.size(); }
-  /// Waits while it is being shut down.
+  /// Blocks while the device is being shut down.
   [[nodiscard]] Use use(std::size_t device) {
     if (changes_) devices_[device].gate.enter();
     return Use(changes_ ? &devices_[device].gate : nullptr);
   }
-  /// Nothing if it is being shut down.
+  /// Does not wait; empty if the device is being shut down.
   [[nodiscard]] std::optional<Use> try_use(std::size_t device) {
     if (changes_ && !devices_[device].gate.try_enter()) return std::nullopt;
     return Use(changes_ ? &devices_[device].gate : nullptr);
   }
-  /// How often it was opened again. Acquire pairs with the release in reopen(): what is new is there.
+  /// How often the device was opened again. Acquire pairs with the release in reopen(): the new handles are visible.
   [[nodiscard]] std::uint64_t openings(std::size_t device) const noexcept {
     return devices_[device].openings.load(std::memory_order_acquire);
   }
-  // In a Use:
+  // These require a Use:
   [[nodiscard]] Handle& handle(std::size_t device) noexcept { return devices_[device].handle; }
   [[nodiscard]] Compute& compute(std::size_t device) noexcept { return devices_[device].compute; }
-  /// Of all its openings.
+  /// The sum over all openings of the device.
   [[nodiscard]] Statistics statistics(std::size_t device) const {
     Statistics all = devices_[device].before;
     return all += devices_[device].handle.statistics();
   }
 
-  /// Shuts the device down and opens it again; calls `closed()` in between. Blocks for all who use it.
+  /// Shuts the device down and opens it again; calls `closed()` in between. Blocks until no Use of it is left.
   template <class Closed>
   void reopen(std::size_t index, const Closed& closed) {
     Device& device = devices_[index];

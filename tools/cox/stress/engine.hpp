@@ -36,7 +36,7 @@
 
 namespace cox::stress {
 
-/// The library as it is. Tests put others in its place, which break a law.
+/// The unmodified library. Tests use other backends instead, which break a law.
 template <class Client>
 struct ClientBackend {
   template <class S>
@@ -52,7 +52,7 @@ struct CudaBackend : ClientBackend<CudaClient> {
 };
 #endif
 
-/// One run from opening the devices to closing them again. Once.
+/// One run, from opening the devices to closing them again. An engine runs once.
 template <class Backend>
 class Engine {
  public:
@@ -104,7 +104,8 @@ class Engine {
   Report report_;
 };
 
-/// Runs an Engine. If clients are stuck, the engine is left behind for them and the report says so.
+/// Runs an Engine. If clients are stuck, the engine is not destroyed, because they still use it, and the report is
+/// marked `abandoned`.
 template <class Backend = LibraryBackend>
 [[nodiscard]] Report run(Options options, const std::atomic<bool>& interrupted, const ProgressSink& progress) {
   auto engine = std::make_unique<Engine<Backend>>(std::move(options));
@@ -170,7 +171,7 @@ void Engine<Backend>::open() {
   devices_.on_shutdown([this](std::size_t device) { exchanges_[device].clear(); });
   if (options_.devices.size() > 1) rounds_ = std::make_unique<RoundBook>(options_, capacity / 16);
   for (std::uint32_t client = 0; client < options_.clients; ++client) {
-    // Made here, but the first stream is the thread's own: see work().
+    // work() replaces the first stream with the one of the client thread.
     for (StreamId& stream : truth_.streams(client)) stream = StreamId::allocate();
     clients_.push_back(std::make_unique<Client<Backend>>(options_, truth_, client, devices_, exchanges_, share,
                                                          rounds_.get(), streams_));
@@ -268,9 +269,9 @@ void Engine<Backend>::check_counts() {
     for (const auto& client : clients_) expected += client->tallies()[i];
     const Statistics counted = devices_.statistics(i);
     report_.statistics += counted;
-    // After a violation the clients' expectations need not hold any more.
+    // After a violation the clients' expectations no longer need to hold.
     if (truth_.violations().any()) continue;
-    // A copy that finds no page-locked memory is done without: its first task fails, which no client sees.
+    // A copy that finds no page-locked memory is repeated without it: its first task fails, which no client notices.
     const bool more_fail = options_.scarce_pinned_memory && counted.failed > expected.failed;
     if (more_fail) report_.without_pinned_memory += counted.failed - expected.failed;
     check_balance(truth_, i, expected, counted, more_fail || options_.faults.close_devices());

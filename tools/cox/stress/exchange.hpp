@@ -9,14 +9,14 @@
 
 namespace cox::stress {
 
-/// Where clients swap buffers of one device, so that a buffer is used on the streams of one client after those of
-/// another. Any thread.
+/// A set of slots through which clients swap buffers of one device, so that a buffer is used on the streams of one
+/// client after those of another. Any thread.
 class Exchange {
  public:
   explicit Exchange(std::size_t slots) : slots_(slots) {}
 
-  /// Puts `buffer` into a slot and gives back what was there, which may be nothing (an empty buffer). What the giver
-  /// has submitted on it comes before what the taker submits: the slot's mutex orders them.
+  /// Puts `buffer` into a slot and returns the previous content of the slot, which may be an empty buffer. The work
+  /// that the previous owner has submitted on it precedes that of the new owner: the slot's mutex orders them.
   [[nodiscard]] Buffer swap(std::size_t slot, Buffer buffer) {
     Slot& chosen = slots_[slot % slots_.size()];
     const std::lock_guard lock(chosen.mutex);

@@ -15,8 +15,8 @@
 
 namespace cox::stress {
 
-/// Does exclusive: several calls inside, and nobody else's between them. Handle is DeviceHandle<OrderAuditor> or stands
-/// in for it. One thread.
+/// Does exclusive: several calls inside it, with no other client's call between them. Handle is
+/// DeviceHandle<OrderAuditor> or stands in for it. One thread.
 template <class Handle>
 class ExclusiveClient {
  public:
@@ -62,10 +62,10 @@ class ExclusiveClient {
   void reopened(std::size_t device, const Handle& handle) { devices_[device] = handle; }
 
  private:
-  static constexpr std::uint64_t calls = 3;                         // inside
-  static constexpr std::uint64_t outer_step = Sequence::steps - 1;  // destroyed after what it contains
+  static constexpr std::uint64_t calls = 3;                         // inside exclusive
+  static constexpr std::uint64_t outer_step = Sequence::steps - 1;  // destroyed after the inner closures
 
-  // On the device thread. Returns how many closures have run meanwhile; leaves the ticket of the last call.
+  // Device thread only. Returns how many closures ran during the call; leaves the ticket of the last call in `inner`.
   std::uint64_t run_inside(Ticket& inner) {
     Handle& device = devices_[inner.device];
     const auto runs = [](OrderAuditor& auditor) { return auditor.runs(); };
@@ -81,7 +81,7 @@ class ExclusiveClient {
 
   void count(std::size_t device, bool throws) {
     Tally& tally = book_.tally(device);
-    tally.completed += calls + 2;  // it asks twice how many have run
+    tally.completed += calls + 2;  // two more calls read how many have run
     tally.audited += calls;
     ++(throws ? tally.failed : tally.completed);
   }

@@ -10,7 +10,7 @@ namespace cox::stress {
 
 namespace {
 
-// Beside each fault where its rate is.
+// A fault and the member of FaultRates that holds its rate.
 struct FaultRate {
   Fault fault;
   double FaultRates::* rate;

@@ -10,19 +10,19 @@
 
 namespace cox::stress {
 
-/// What is made to go wrong with one operation.
+/// The fault that is injected into one operation.
 enum class Fault : std::uint8_t {
   None,
   Throw,   ///< The task or kernel throws.
   Cancel,  ///< The stop_token is triggered before or while the task is queued.
   Expire,  ///< The deadline has passed.
-  // Of collectives:
+  // For collectives only:
   Stall,     ///< A stream or a device thread is held up for a few milliseconds.
-  Missing,   ///< One rank does not come.
-  Mismatch,  ///< One rank asks for another count.
+  Missing,   ///< One rank does not make its call.
+  Mismatch,  ///< One rank passes another count.
   Shutdown,  ///< The device is shut down and opened again.
   Leave,     ///< A rank aborts its communicator, or its device is shut down and opened again.
-  Poison,    ///< Memory that a failed kernel should have written is used; of launches, too.
+  Poison,    ///< Memory that a failed operation should have written is used; also for launches.
 };
 
 inline constexpr std::array<std::string_view, 10> fault_names{"none",    "throw",    "cancel",   "expire", "stall",
@@ -34,10 +34,11 @@ static_assert(fault_count == static_cast<std::size_t>(Fault::Poison) + 1);
   return fault_names[static_cast<std::size_t>(fault)];
 }
 
-/// How often each was injected, in the order of the enumeration.
+/// How often each fault was injected, in the order of the enumeration.
 using FaultCounts = std::array<std::uint64_t, fault_count>;
 
-/// How often, from 0 (never) to 1 (always). Operations that cannot have a fault are done without.
+/// The probability of each fault, from 0 (never) to 1 (always). An operation that cannot have the chosen fault is done
+/// without one.
 struct FaultRates {
   double throws = 0;
   double cancel = 0;
@@ -56,7 +57,7 @@ struct FaultRates {
   [[nodiscard]] bool break_collectives() const noexcept { return missing + mismatch + shutdown + leave + poison > 0; }
   /// Whether devices may be shut down.
   [[nodiscard]] bool close_devices() const noexcept { return shutdown + leave > 0; }
-  /// Of one kind; None: 0.
+  /// The rate of one fault; 0 for None.
   [[nodiscard]] double rate(Fault fault) const noexcept;
   [[nodiscard]] Fault pick(Operation operation, Random& random) const noexcept;
 };

@@ -6,16 +6,17 @@
 
 namespace cox::stress {
 
-/// Keeps those who use something apart from the one who changes it, who comes next whoever else wants in. Any thread.
+/// A lock that separates the users of a resource from a thread that changes it. Once that thread waits in close(), no
+/// new user enters. Any thread.
 class Gate {
  public:
-  /// Waits while it is closed.
+  /// Blocks while the gate is closed.
   void enter() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !closed_; });
     ++inside_;
   }
-  /// False if it is closed.
+  /// Does not wait; false if the gate is closed.
   [[nodiscard]] bool try_enter() {
     const std::lock_guard lock(mutex_);
     if (!closed_) ++inside_;
@@ -25,7 +26,7 @@ class Gate {
     const std::lock_guard lock(mutex_);
     if (--inside_ == 0) changed_.notify_all();
   }
-  /// Waits until nobody is inside. One thread at a time.
+  /// Blocks until no user is inside. One thread at a time.
   void close() {
     std::unique_lock lock(mutex_);
     closed_ = true;

@@ -18,15 +18,16 @@
 
 namespace cox::stress {
 
-/// Captures a piece of work and replays it, on a stream of its own for each device: output += a * input + b, by way of
-/// an intermediate buffer that is dropped in the capture. Compute is a ComputeClient or stands in for it. One thread.
+/// Captures a piece of work and replays it, on a stream of its own for each device: output += a * input + b, through
+/// an intermediate buffer that is dropped during the capture. Compute is a ComputeClient or stands in for it. One
+/// thread.
 template <class Compute>
 class GraphClient {
  public:
   GraphClient(TicketBook& book, const std::vector<Compute>& devices) : book_(book) {
     for (const Compute& device : devices) devices_.push_back(opened(device));
   }
-  /// The device was shut down and opened again: its graph is gone.
+  /// The device was shut down and opened again: its graph is lost.
   void reopened(std::size_t device, const Compute& compute) { devices_[device] = opened(compute); }
 
   /// One step with the device's graph: captures it, or rewrites its input, replays it, or reads its output, after which
@@ -75,7 +76,7 @@ class GraphClient {
     return buffer;
   }
 
-  // Queues the work once. `on_the_cpu`: it runs, so that the output will have changed.
+  // Submits the work once. `on_the_cpu`: the work is executed, not only captured, so the expected output changes, too.
   static void work(const Compute& client, Captured& captured, bool on_the_cpu) {
     using Kernels = KernelsOf<Compute>;
     const Kernels& kernels = Kernels::instance();

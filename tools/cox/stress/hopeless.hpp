@@ -11,8 +11,8 @@
 
 namespace cox::stress {
 
-/// Makes sure that a call with the returned options never runs, as the plan's fault says: its deadline is past, or its
-/// stop_token is triggered, by the caller now or by a closure queued ahead of it.
+/// Options with which a call never runs, as the plan's fault requires: its deadline has passed, or its stop_token is
+/// triggered, either now by the caller or later by a closure that is queued ahead of the call.
 template <class Handle>
 [[nodiscard]] CallOptions hopeless_options(Handle& device, TicketBook& book, const Plan& plan, Random& random) {
   CallOptions options{.deadline = {}, .stop = {}, .label = "stress, to be dropped"};

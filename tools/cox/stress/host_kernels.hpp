@@ -13,7 +13,7 @@
 
 namespace cox::stress {
 
-/// On host devices.
+/// The kernels for host devices.
 template <>
 struct StressKernels<HostKernel> {
   HostKernel fill;

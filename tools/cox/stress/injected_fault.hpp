@@ -8,7 +8,8 @@
 
 namespace cox::stress {
 
-/// What a task or kernel throws on purpose. Tagged, so that who gets it can tell whether it is the one expected.
+/// The exception that a task or kernel throws on purpose. It is tagged with client and sequence, so that a handler can
+/// check whether it is the expected one.
 class InjectedFault : public std::runtime_error {
  public:
   InjectedFault(std::uint32_t client, Sequence sequence)

@@ -18,8 +18,8 @@ struct KernelStep {
   KernelArguments arguments;
   std::uint32_t cubes = 0;  ///< One-dimensional.
 
-  /// One that changes `y` and may read `x`, which may be the same; does to y.expected on the CPU what it will do to the
-  /// buffer.
+  /// Chooses a kernel that changes `y` and may read `x`, which may be the same buffer. Applies the change of the kernel
+  /// to y.expected on the CPU.
   [[nodiscard]] static KernelStep choose(Buffer& y, const Buffer& x, Random& random) {
     using Kernels = StressKernels<Kernel>;
     const Kernels& kernels = Kernels::instance();

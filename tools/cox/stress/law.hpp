@@ -7,7 +7,7 @@
 
 namespace cox::stress {
 
-/// What a run checks: laws of the design, and that the devices compute what they were told to.
+/// What a run checks: laws of the design, and that the devices compute the right results.
 enum class Law : std::uint8_t {
   Order,
   Conservation,

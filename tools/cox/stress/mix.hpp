@@ -19,15 +19,15 @@ class Mix {
   /// At least one weight is not 0.
   explicit Mix(const Weights& weights) noexcept;
 
-  /// "submit=40,read=10"; what is not named is not done. Throws ArgumentError.
+  /// "submit=40,read=10"; operations that are not named get the weight 0. Throws ArgumentError.
   [[nodiscard]] static Mix parse(std::string_view option, std::string_view text);
 
   [[nodiscard]] std::uint32_t weight(Operation operation) const noexcept {
     return weights_[static_cast<std::size_t>(operation)];
   }
-  /// Whether anything in it needs several devices.
+  /// Whether the mix contains operations that need several devices.
   [[nodiscard]] bool has_collectives() const noexcept;
-  /// The same without what needs several devices. Something must be left.
+  /// This mix without the operations that need several devices. At least one other weight must not be 0.
   [[nodiscard]] Mix without_collectives() const noexcept;
   [[nodiscard]] Operation pick(Random& random) const noexcept;
 

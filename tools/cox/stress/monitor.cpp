@@ -8,7 +8,7 @@
 namespace cox::stress {
 namespace {
 
-// How often the monitor looks up: for the user's interruption, a violation, a stuck client.
+// Poll interval of the monitor: for the user's interruption, a violation, a stuck client.
 constexpr std::chrono::milliseconds round{50};
 constexpr std::chrono::seconds between_reports{1};
 

@@ -20,16 +20,16 @@ class Monitor {
  public:
   enum class End : std::uint8_t { Finished, Interrupted, Stuck };
 
-  /// The run begins now. `queued` says how many closures the devices have queued; it must not wait for them.
+  /// The run begins now. `queued` returns how many closures the devices have queued; it must not block on them.
   Monitor(const Options& options, Crew& crew, Truth& truth, std::function<std::size_t()> queued)
       : options_(options), crew_(crew), truth_(truth), queued_(std::move(queued)) {}
 
-  /// Something else that may be wrong, and that watch() checks from time to time.
+  /// Sets an additional check, which watch() calls at each poll. A violation that it returns is reported.
   void set_check(std::function<std::optional<Violation>()> check) { check_ = std::move(check); }
   /// Blocks until all clients have finished or one is stuck, which is a violation.
   [[nodiscard]] End watch(const std::atomic<bool>& interrupted, const ProgressSink& progress);
 
-  /// From the beginning to the end of watch().
+  /// From the construction to the last poll of watch().
   [[nodiscard]] double seconds() const noexcept { return std::chrono::duration<double>(ended_ - started_).count(); }
 
  private:
@@ -47,7 +47,7 @@ class Monitor {
   Truth& truth_;
   std::function<std::size_t()> queued_;
   std::function<std::optional<Violation>()> check_;
-  bool told_ = false;  // of a violation
+  bool told_ = false;  // on_violation has been called
   Clock::time_point started_ = Clock::now();
   Clock::time_point ended_ = started_;
   Clock::time_point reported_ = started_;

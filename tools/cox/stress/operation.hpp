@@ -11,14 +11,14 @@ namespace cox::stress {
 enum class Operation : std::uint8_t {
   Submit,     ///< Fire and forget.
   Blocking,   ///< submit_blocking.
-  Exclusive,  ///< Several calls with nobody else's in between.
+  Exclusive,  ///< Several calls with no other client's call in between.
   Create,     ///< A new buffer with seeded content.
   Read,       ///< A buffer's content, compared byte for byte.
   Launch,     ///< A kernel on one or two buffers, recomputed on the CPU.
   Tensor,     ///< A tensor with padded rows: created, overwritten, read.
   Graph,      ///< Work that is captured once and replayed, its input rewritten in between.
-  Profile,    ///< A launch whose time is taken.
-  // With several devices, each from all its calls to the checked result:
+  Profile,    ///< A launch whose time is measured.
+  // With several devices, each from its first call to the checked result:
   Transfer,  ///< From one device to another.
   AllReduce,
   AllGather,
@@ -37,7 +37,7 @@ static_assert(operation_count == static_cast<std::size_t>(Operation::AllToAll) +
   return operation_names[static_cast<std::size_t>(operation)];
 }
 
-/// Of several devices together.
+/// Whether the operation needs several devices.
 [[nodiscard]] constexpr bool is_collective(Operation operation) noexcept { return operation >= Operation::Transfer; }
 
 }  // namespace cox::stress

@@ -13,22 +13,22 @@
 
 namespace cox::stress {
 
-/// Which reductions the devices do exactly as they are recomputed.
+/// The reductions whose results on the devices are equal to those that the CPU recomputes.
 enum class Reductions : std::uint8_t {
   All,
-  /// Not those of floats that multiply by the inverse of a number which is no power of two; and 16-bit integers and
-  /// means of integers, which NCCL does not do, on their own only.
+  /// All but means of floats over a number of ranks that is not a power of two, which multiply by its inverse. 16-bit
+  /// integers and means of integers, which NCCL does not support, only outside a group.
   NcclAndPeerMemory,
-  /// Nor these.
+  /// As NcclAndPeerMemory, but without 16-bit integers and means of integers.
   Nccl,
 };
 
-/// What a run does.
+/// The settings of a run.
 struct Options {
   static constexpr std::uint32_t max_clients = 1024;
 
   std::vector<DeviceId> devices;
-  std::optional<std::chrono::duration<double>> duration;  ///< Ends after this time,
+  std::optional<std::chrono::duration<double>> duration;  ///< The run ends after this time,
   std::optional<std::uint64_t> operations;                ///< or when all clients together have done so many.
   std::uint32_t clients = 8;
   std::uint64_t seed = 0;
@@ -36,12 +36,12 @@ struct Options {
   Payload payload;
   FaultRates faults;
   Reductions reductions = Reductions::All;
-  bool scarce_pinned_memory = false;  ///< Copies may find none.
-  /// A client that gets no answer for so long is reported as stuck.
+  bool scarce_pinned_memory = false;  ///< Copies may find no page-locked memory.
+  /// A client that completes no operation for this time is reported as stuck.
   std::chrono::seconds patience{60};
-  /// Called once at the end of the work, while the devices are still open and have nothing left to do.
+  /// Called once at the end of the work, while the devices are still open and idle.
   std::function<void()> on_idle;
-  /// Called all the time while it runs, on the thread of the run.
+  /// Called at each poll of the monitor, on the thread of the run.
   std::function<void()> on_poll;
   /// Called once, on the thread of the run, when there is a violation, while the devices are still open.
   std::function<void()> on_violation;

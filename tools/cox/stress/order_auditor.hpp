@@ -10,16 +10,16 @@
 
 namespace cox::stress {
 
-/// The service on each device that compares what runs with what the clients say: order (L1), identity (L9), that the
-/// closure before has been destroyed (L6), and that what a task throws comes to the sink and nothing else does (L5).
+/// The service on each device that checks each closure against its ticket: order (L1), identity (L9), that the previous
+/// closure has been destroyed (L6), and that the error sink receives the exceptions of tasks and no others (L5).
 class OrderAuditor {
  public:
   /// `truth` outlives the service.
   OrderAuditor(Truth& truth, std::size_t device) noexcept : truth_(&truth), device_(device) {}
 
-  /// The closure with that canary runs now. Throws InjectedFault where that is its fate.
+  /// Call when the closure with that canary runs. Throws InjectedFault if its fate is Throws.
   void run(Canary& canary);
-  /// As run, of a closure that nobody waits for: what it throws goes to on_task_error.
+  /// As run, for a closure that no caller waits for: its exception is passed to on_task_error.
   void run_unattended(Canary& canary);
   void on_task_error(const std::exception_ptr& error, StreamId stream);
 
@@ -34,7 +34,7 @@ class OrderAuditor {
   std::size_t device_;
 };
 
-/// Nobody took what the task with that ticket threw.
+/// Reports that the exception of the task with that ticket did not reach the error sink.
 void report_lost_error(Truth& truth, const Ticket& ticket);
 
 }  // namespace cox::stress

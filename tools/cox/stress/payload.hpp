@@ -7,7 +7,7 @@
 
 namespace cox::stress {
 
-/// How large buffers are, in bytes, both ends included. All sizes are whole 32-bit words.
+/// The range of buffer sizes, in bytes, both ends included. All sizes are whole 32-bit words.
 struct Payload {
   static constexpr std::size_t word = 4;
 
@@ -17,7 +17,7 @@ struct Payload {
   /// "64:1MiB", or one size. Throws ArgumentError.
   [[nodiscard]] static Payload parse(std::string_view option, std::string_view text);
 
-  /// Each doubling as often as the next.
+  /// A random size; each doubling of the size has the same probability.
   [[nodiscard]] std::size_t pick(Random& random) const noexcept;
 };
 

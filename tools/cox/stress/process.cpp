@@ -34,7 +34,7 @@ std::vector<std::string> thread_names() {
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     std::string name;
     std::getline(std::ifstream(entries->path() / "comm"), name);
-    // The CUDA driver names its threads "cuda..." and keeps them; NCCL keeps one, which has its name from us.
+    // The CUDA driver names its threads "cuda..." and does not end them. NCCL keeps one thread, with a name set by us.
     if (name != "cox-watchdog" && !name.starts_with("cuda") && name != "nccl") names.push_back(std::move(name));
   }
   return names;

@@ -7,18 +7,18 @@
 
 namespace cox::stress {
 
-/// Bytes of physical memory that this process has now; 0 if the system does not say.
+/// Physical memory of this process now, in bytes; 0 if the system does not report it.
 [[nodiscard]] std::uint64_t resident_bytes();
-/// The most it ever had, in bytes.
+/// Peak of the physical memory of this process, in bytes.
 [[nodiscard]] std::uint64_t peak_resident_bytes();
-/// Threads of this process, with those that a sanitizer starts along with the first of ours, without those that look
-/// after the deadlines of collectives, which are no device's and end when the last deadline has come, and without those
-/// of the CUDA driver.
+/// Number of threads of this process. Includes the threads that a sanitizer starts together with our first thread.
+/// Excludes the watchdog threads of collective deadlines, which belong to no device and end after the last deadline,
+/// and the threads of the CUDA driver and NCCL.
 [[nodiscard]] std::size_t thread_count();
-/// What the system calls them.
+/// The system's names of the threads that thread_count() counts.
 [[nodiscard]] std::vector<std::string> thread_names();
-/// Looks until there are at most `count` threads, for a second: one that was joined may be listed a moment longer.
-/// Returns how many there are.
+/// Polls for up to one second until there are at most `count` threads, because a joined thread may be listed a moment
+/// longer. Returns the last number of threads.
 [[nodiscard]] std::size_t settled_thread_count(std::size_t count);
 
 }  // namespace cox::stress

@@ -14,12 +14,12 @@ struct Plan {
   Fault fault = Fault::None;
   std::size_t device = 0;    ///< Index into Options::devices.
   std::size_t bytes = 0;     ///< Of a new buffer.
-  std::uint64_t choice = 0;  ///< Seed of all that is chosen on the way.
+  std::uint64_t choice = 0;  ///< Seed of all other random choices of the operation.
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-/// The operations of one client: a function of seed, client and number alone, so that a run can be done again.
+/// The operations of one client: a function of seed, client and number alone, so that a run can be repeated.
 class Program {
  public:
   Program(const Options& options, std::uint32_t client) noexcept

@@ -7,17 +7,17 @@
 
 namespace cox::stress {
 
-/// How far a run is.
+/// The progress of a run.
 struct Progress {
   double seconds = 0;            ///< since it began
-  std::uint64_t operations = 0;  ///< done so far
+  std::uint64_t operations = 0;  ///< completed so far
   double rate = 0;               ///< operations a second since the last report
   std::size_t depth = 0;         ///< closures queued on all devices
   std::uint64_t rss_bytes = 0;
   std::uint64_t faults = 0;  ///< injected so far
 };
 
-/// Is told once a second, on the thread that runs the engine.
+/// Called once a second, on the thread that runs the engine.
 using ProgressSink = std::function<void(const Progress&)>;
 
 /// One line without a newline.

@@ -8,7 +8,7 @@
 
 namespace cox::stress {
 
-/// A closure whose caller waits, and what it answers.
+/// A closure whose caller waits for it, and the value that it returns.
 struct Question {
   Canary canary;
 
@@ -22,8 +22,8 @@ struct Question {
   }
 };
 
-/// The blocking call with that ticket has returned: checks that its closure is gone (L6) and that the caller's StreamId
-/// is as before (L9).
+/// The blocking call with that ticket has returned: checks that its closure has been destroyed (L6) and that the
+/// caller's StreamId is unchanged (L9).
 inline void check_after_call(TicketBook& book, const Ticket& ticket) {
   const std::uint64_t destroyed =
       book.truth().lane(ticket.device, book.client()).destroyed.load(std::memory_order_relaxed);

@@ -15,10 +15,10 @@ class Random {
   }
   /// 0 to bound - 1; `bound` is 1 to 2^32.
   constexpr std::uint64_t below(std::uint64_t bound) noexcept { return ((next() >> 32U) * bound) >> 32U; }
-  /// 0 to 1, 1 left out.
+  /// 0 to 1, excluding 1.
   constexpr double unit() noexcept { return static_cast<double>(next() >> 11U) * 0x1p-53; }
 
-  /// A seed of its own for each of several generators.
+  /// A separate seed for each of several generators.
   [[nodiscard]] static constexpr std::uint64_t derived(std::uint64_t seed, std::uint64_t part) noexcept {
     return mixed(seed ^ mixed(part + 0x9E3779B97F4A7C15U));
   }

@@ -17,7 +17,7 @@
 
 namespace cox::stress {
 
-/// What a run has found.
+/// The result of a run.
 struct Report {
   std::uint64_t seed = 0;
   std::uint32_t clients = 0;
@@ -30,30 +30,30 @@ struct Report {
   std::array<bool, operation_count> done{};  ///< Whether the operation is part of the mix.
   Latencies latencies;
   FaultCounts faults{};
-  std::uint64_t explained_errors = 0;  ///< Of collectives, by their faults.
+  std::uint64_t explained_errors = 0;  ///< Errors of collectives that their faults explain.
   /// Internal tasks that failed and were repeated in another way, because host.pinned_memory is small.
   std::uint64_t without_pinned_memory = 0;
   Statistics statistics;  ///< Of all device threads together.
   std::vector<Violation> violations;
   std::uint64_t peak_rss_bytes = 0;
   bool interrupted = false;  ///< Ended by the user.
-  bool abandoned = false;    ///< Clients are stuck and their threads still there: only _Exit is safe now.
+  bool abandoned = false;    ///< Clients are stuck and their threads still run: only _Exit is safe now.
 
   [[nodiscard]] bool ok() const noexcept { return violations.empty(); }
-  /// What the process could not get (memory, threads, descriptors), if that ended the run; else empty. The violations
-  /// are its consequences then.
+  /// The resource that the process could not get (memory, threads, descriptors), if that ended the run; else empty. If
+  /// it is not empty, the violations are its consequences.
   [[nodiscard]] std::string shortage() const;
 };
 
 /// The table, the conservation line, memory and seed; several lines.
 [[nodiscard]] std::string table(const Report& report);
 
-/// "ok", or the first violation explained and how to do it again, or what the process could not get; at most a page,
-/// ends with a newline. `flight_recorder` is the file that has them; empty: there is none.
+/// "ok", or the first violation and how to repeat the run, or the resource that the process could not get; at most a
+/// page, ends with a newline. `flight_recorder` is the file with the flight recorders; empty: there is none.
 [[nodiscard]] std::string verdict(const Report& report, const std::string& flight_recorder = "");
 
-/// {"schema":1,"version":...,"ok":...,"seed":"...","operations":{...},"conservation":{...},...}. The seed is a text: it
-/// may be larger than the numbers that JSON readers keep exactly.
+/// {"schema":1,"version":...,"ok":...,"seed":"...","operations":{...},"conservation":{...},...}. The seed is a string,
+/// because it may be larger than the numbers that JSON readers hold exactly.
 [[nodiscard]] std::string json(const Report& report);
 
 }  // namespace cox::stress

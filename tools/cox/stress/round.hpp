@@ -26,7 +26,7 @@ namespace cox::stress {
 
 struct RoundLine;
 
-/// One operation that the ranks of a communicator do together. All that is in its buffers follows from it.
+/// One operation that the ranks of a communicator do together. It determines the content of all its buffers.
 struct RoundPart {
   CollectiveOperation operation = CollectiveOperation::AllReduce;  ///< Send: rank 0 sends, rank 1 receives.
   ElementType type = ElementType::U32;
@@ -38,21 +38,21 @@ struct RoundPart {
   friend bool operator==(const RoundPart&, const RoundPart&) = default;
 };
 
-/// What one rank has made of its call. Written by the thread that makes the call, then by the one that checks.
+/// The state of one rank's call. Written by the thread that makes the call, then by the one that checks.
 struct RoundRank {
-  std::vector<std::optional<CopyDescriptor>> results;  ///< By part; none where there is none, or it was dropped.
-  StreamId stream;                                     ///< That the call was made on.
-  bool exclusive = false;                              ///< The stream has no other call under way.
-  bool called = false;                                 ///< Else the call was left out.
+  std::vector<std::optional<CopyDescriptor>> results;  ///< By part; empty if the rank has none or has dropped it.
+  StreamId stream;                                     ///< On which the call was made.
+  bool exclusive = false;                              ///< The stream has no other call in flight.
+  bool called = false;                                 ///< False: the call was left out.
   bool synced = false;                                 ///< The stream waits for all collectives of the device.
-  bool overwritten = false;                            ///< A sender: its result is what was written over its source.
-  std::exception_ptr refused;                          ///< What the call itself threw.
-  Future<std::vector<Bytes>> read;                     ///< Of the results, if they have been asked for.
-  Future<std::vector<Bytes>> dependent;                ///< Of what a kernel of another stream makes of the first.
+  bool overwritten = false;                            ///< Of a sender: its result is the data written over its source.
+  std::exception_ptr refused;                          ///< The exception of the call itself.
+  Future<std::vector<Bytes>> read;                     ///< Of the results, if it was requested.
+  Future<std::vector<Bytes>> dependent;                ///< Of a copy of the first result by a kernel of another stream.
 };
 
-/// One operation of a communicator, or a group of them, from the first rank's call to the checked results. It belongs
-/// to one call of each rank, which different threads make at different times.
+/// One operation of a communicator, or a group of them, from the first rank's call to the checked results. It consists
+/// of one call of each rank; different threads make these calls at different times.
 struct Round : std::enable_shared_from_this<Round> {
   using Clock = std::chrono::steady_clock;
 
@@ -60,26 +60,27 @@ struct Round : std::enable_shared_from_this<Round> {
   std::vector<RoundPart> parts;  ///< More than one: a group.
   RoundLine* line = nullptr;
   std::uint64_t number = 0;  ///< In its line, ascending.
-  std::size_t bytes = 0;     ///< Of one rank's buffers, about.
-  Ticket ticket;             ///< Whose it is.
+  std::size_t bytes = 0;     ///< Approximate size of one rank's buffers.
+  Ticket ticket;             ///< Of the client that began it.
   Fault fault = Fault::None;
   std::size_t faulty_rank = 0;            ///< Of Missing, Mismatch and Poison.
-  Future<void> poisoning;                 ///< Of Poison: a sync behind the kernel that fails.
-  std::shared_ptr<Round> missing_before;  ///< The one before it in its line misses a rank, so it times out, too.
+  Future<void> poisoning;                 ///< Of Poison: a sync after the operation that fails.
+  std::shared_ptr<Round> missing_before;  ///< An earlier round of its line that lacks a rank: both time out.
   std::vector<RoundRank> ranks;
   Clock::time_point begun = Clock::now();
 
-  /// Calls that have yet to be made. Acquire and release: whoever makes it 0 sees what all ranks have made.
+  /// Calls that have yet to be made. Acquire and release: the thread that decrements it to 0 sees the writes of all
+  /// calls.
   std::atomic<std::size_t> calls_left{0};
-  /// Somebody was told of the timeout. Release pairs with the acquire of the rank that waits for it.
+  /// The timeout was reported and checked. The release in check_round pairs with the acquire in RoundBook::is_callable.
   std::atomic<bool> timed_out{false};
-  /// A device of it was shut down meanwhile.
+  /// A device of its communicator was shut down while the round was open. Release pairs with the acquire of the check.
   std::atomic<bool> shaken{false};
-  /// A rank has aborted the communicator while the round was open: the cause, which is the first one. Release pairs
+  /// The cause, if a rank has aborted the communicator while the round was open; the first cause counts. Release pairs
   /// with the acquire of the check.
   std::atomic<const std::string*> abort_cause{nullptr};
-  /// When the first call began, and when each rank's had come to its device; in the clock's ticks, 0: not yet. Relaxed:
-  /// times.
+  /// When the first call began, and when the call of each rank reached its device; in ticks of the clock, 0: not yet.
+  /// Relaxed: only times.
   std::atomic<Clock::rep> first_call{0};
   std::vector<std::atomic<Clock::rep>> arrivals;
 

@@ -97,7 +97,7 @@ bool RoundBook::append(const std::vector<std::shared_ptr<Round>>& rounds, bool r
   return true;
 }
 
-// What the missing rank asks for next would be taken for what it left out, as long as that has not timed out.
+// Until the round that a rank has left out times out, the rank's next call would be matched with that round.
 bool RoundBook::is_callable(const RoundLane& lane) {
   if (lane.pending.empty()) return false;
   const Round& round = *lane.pending.front();

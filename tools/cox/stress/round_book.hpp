@@ -21,19 +21,20 @@
 
 namespace cox::stress {
 
-/// A communicator as the library keeps it: what ends one of its lines ends all of them, until it is renewed.
+/// A communicator of the library with its lines. An error that ends one of its lines ends all of them, until the
+/// communicator is renewed.
 struct RoundGroup {
   RoundGroup(CommunicationId devices, DeviceSet set) : id(std::move(devices)), members(std::move(set)) {}
 
   const CommunicationId id;
   const DeviceSet members;  ///< By rank.
-  std::mutex mutex;         ///< Before those of the lanes.
+  std::mutex mutex;         ///< Locked before those of the lanes.
   std::condition_variable renewed;
   // guarded by mutex:
   std::size_t open = 0;                    ///< Rounds that have not ended.
-  std::size_t held = 0;                    ///< While not 0 it is not renewed.
-  bool resting = false;                    ///< No new rounds until all have ended and it is renewed.
-  bool renewing = false;                   ///< Who must renew it is doing so: until renewed().
+  std::size_t held = 0;                    ///< Shutdowns and aborts in progress; while not 0, the group is not renewed.
+  bool resting = false;                    ///< No new rounds until all have ended and the group is renewed.
+  bool renewing = false;                   ///< A client is renewing the group; cleared by renewed().
   std::deque<std::string> abort_causes{};  ///< Of all aborts of the run.
 };
 
@@ -41,16 +42,16 @@ struct RoundGroup {
 struct RoundLane {
   RoundLine* line = nullptr;
   std::size_t rank = 0;
-  std::mutex mutex;                            ///< Held while the first call is made: they come in order.
+  std::mutex mutex;                            ///< Held during a call, so that calls are made in order.
   std::deque<std::shared_ptr<Round>> pending;  // guarded by mutex
-  std::atomic<std::size_t> size{0};            ///< Of it. Relaxed: a hint.
+  std::atomic<std::size_t> size{0};            ///< Of `pending`. Relaxed: a hint.
 };
 
-/// Rounds that come in one order on all their ranks: the collectives of a communicator, or the transfers from one of
+/// Rounds with the same order on all their ranks: the collectives of a communicator, or the transfers from one of
 /// its devices to another.
 struct RoundLine {
   RoundGroup* group = nullptr;
-  DeviceSet devices;  ///< By rank; of transfers: from, to.
+  DeviceSet devices;  ///< By rank; for transfers: source, destination.
   bool transfers = false;
   std::deque<RoundLane> lanes;  ///< By rank.
   // guarded by group->mutex:
@@ -63,64 +64,67 @@ struct RoundLine {
 class RoundBook {
  public:
   using Clock = Round::Clock;
-  /// Of collectives, where ranks are left out. A loaded machine takes a good part of it for those that are complete.
+  /// Timeout of collectives in runs that leave ranks out. A loaded machine needs a large part of it for complete
+  /// rounds.
   static constexpr std::chrono::nanoseconds short_timeout = std::chrono::seconds(1);
 
-  /// Rounds that are open at a time, at most, with so many clients.
+  /// The most rounds that are open at a time with `clients` clients.
   [[nodiscard]] static std::size_t most_rounds(std::uint32_t clients) noexcept;
 
-  /// At most so many bytes of a device are in open rounds, unless one round alone is larger.
+  /// `most_bytes`: the most bytes of a device that open rounds may use, unless a single round is larger.
   RoundBook(const Options& options, std::size_t most_bytes);
   RoundBook(const RoundBook&) = delete;
   RoundBook& operator=(const RoundBook&) = delete;
 
   [[nodiscard]] RoundLine& pick_line(Operation operation, Random& random);
-  /// There are no more open rounds than is good.
+  /// Whether the limits on open rounds and their bytes allow another round.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept;
-  /// Puts rounds of one line behind each other, each in the lane of every rank that comes; false if the line rests,
-  /// or something of it is open and `alone` is wanted. `rest`: no more until the group is renewed.
+  /// Appends rounds of one line in order, each to the lane of every rank that takes part; false if the group rests.
+  /// `rest`: the group rests from then on, without new rounds until it is renewed.
   [[nodiscard]] bool append(const std::vector<std::shared_ptr<Round>>& rounds, bool rest);
-  /// Has `call(round)` make both calls of it, with nothing else pending on its line; false if there is.
+  /// Calls `call(round)`, which makes the calls of both ranks, if no other call of the line is pending or being made
+  /// and the group does not rest; else false.
   template <class Call>
   [[nodiscard]] bool append_and_call(const std::shared_ptr<Round>& round, const Call& call);
 
-  /// Picks a lane and makes its next call: call(round, rank). False if none could be made.
+  /// Picks a lane and makes its next call: call(round, rank). False if no call could be made.
   template <class Call>
   bool call_next(Random& random, const Call& call);
   /// A round whose calls have all been made, for the caller to check; null if there is none.
   [[nodiscard]] std::shared_ptr<Round> take_called(Random& random);
-  /// The round was checked. Returns its group if the caller must renew it, and say renewed() then, whatever happens.
+  /// The round was checked. Returns its group if the caller must renew it, else null. After a renewal the caller must
+  /// call renewed(), also if it failed.
   [[nodiscard]] RoundGroup* ended(const Round& round);
   void renewed(RoundGroup& group);
-  /// Held while a device is shut down.
+  /// To be locked while a device is shut down or a communicator is aborted.
   [[nodiscard]] std::mutex& shutdowns() noexcept { return shutdowns_; }
-  /// The device is about to be shut down: its groups rest, and their rounds may fail, until released(). Waits while
-  /// one of them is being renewed, which needs its devices.
+  /// The device is about to be shut down: its groups rest, and their rounds may fail, until released(). Blocks while
+  /// one of the groups is being renewed, because a renewal needs its devices.
   void shake(std::size_t device);
-  /// A rank is about to abort the group: it rests, and its open rounds may fail with that cause, until released(group).
-  /// False if it rests already.
+  /// A rank is about to abort the group: the group rests, and its open rounds may fail with that cause, until
+  /// released(group). False if the group rests already.
   [[nodiscard]] bool begin_abort(RoundGroup& group, std::string cause);
-  /// No calls are left of the group's rounds.
+  /// Whether all calls of the group's rounds have been made.
   [[nodiscard]] bool called_all(const RoundGroup& group);
-  /// Returns whether the caller must renew the group.
+  /// Ends what begin_abort() began. Returns whether the caller must renew the group.
   [[nodiscard]] bool released(RoundGroup& group);
-  /// No calls are left of the rounds that were shaken.
+  /// Whether all calls of the rounds of the device's groups have been made.
   [[nodiscard]] bool called_all(std::size_t device);
-  /// Drops what calls are left of them, of the ranks of that device or of the other ranks.
+  /// Drops the calls left in the device's groups: those of the device, or with `of_others` those of the other ranks.
   void drop_calls(std::size_t device, bool of_others);
-  /// Returns the groups that the caller must renew.
+  /// Ends what shake() began. Returns the groups that the caller must renew.
   [[nodiscard]] std::vector<RoundGroup*> released(std::size_t device);
-  /// The round timed out, though no rank was left out: rounds after it have, too.
+  /// The round timed out, although all its ranks took part: the rounds after it in its line time out, too.
   void broken(const Round& round);
-  /// A timeout of the round is what must be: one before it in its line had too few ranks for too long.
+  /// Whether a timeout of the round is justified: it, or an earlier round of its line, lacked ranks for too long.
   [[nodiscard]] bool may_time_out(const Round& round) const;
 
   [[nodiscard]] std::size_t open() const noexcept { return open_count_.load(std::memory_order_relaxed); }
-  /// A client begins no more rounds. Returns whether others still do, who then see to it that all rounds end.
+  /// A client begins no more rounds. Returns whether other clients still do, which then complete all open rounds.
   bool leave() noexcept { return working_.fetch_sub(1, std::memory_order_acq_rel) > 1; }
-  /// About a round that has not ended for so long.
+  /// A violation about the oldest open round, if it has been open for `patience`.
   [[nodiscard]] std::optional<Violation> overdue(std::chrono::steady_clock::duration patience) const;
-  /// How long after its first rank the others of a round may come; nothing: as long as it takes.
+  /// How long after the first rank of a round the others may arrive; empty: no limit.
   [[nodiscard]] const std::optional<std::chrono::nanoseconds>& timeout() const noexcept { return timeout_; }
   [[nodiscard]] std::deque<RoundGroup>& groups() noexcept { return groups_; }
 
@@ -133,7 +137,7 @@ class RoundBook {
   const Options& options_;
   const std::size_t most_bytes_;
   const std::size_t most_rounds_;
-  std::atomic<std::uint32_t> working_;  // clients
+  std::atomic<std::uint32_t> working_;  // clients that begin rounds
   const std::optional<std::chrono::nanoseconds> timeout_;
   std::deque<RoundGroup> groups_;
   std::deque<RoundLine> lines_;
@@ -144,8 +148,8 @@ class RoundBook {
   void for_each_group_of(std::size_t device, const F& f);
   std::atomic<std::size_t> open_count_{0};
   std::atomic<std::size_t> open_bytes_{0};
-  std::mutex shutdowns_;                        // before all others
-  mutable std::mutex mutex_;                    // after all others
+  std::mutex shutdowns_;                        // locked before all others
+  mutable std::mutex mutex_;                    // locked after all others
   std::vector<std::shared_ptr<Round>> open_;    // guarded by mutex_, oldest first
   std::vector<std::shared_ptr<Round>> called_;  // guarded by mutex_
 };

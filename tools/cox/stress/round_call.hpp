@@ -17,7 +17,7 @@
 
 namespace cox::stress {
 
-/// One rank's call of a round: makes its buffers on the client's stream, fills them, and asks for the operations.
+/// One rank's call of a round: makes its buffers on the client's stream, fills them, and submits the operations.
 /// Compute is a ComputeClient or stands in for it. One thread.
 template <class Compute>
 class RoundCall {
@@ -28,7 +28,7 @@ class RoundCall {
     if (round.fault == Fault::Mismatch && round.faulty_rank == rank) ++parts_.front().count;
   }
 
-  /// Asks for them. Leaves in the round where the results will be.
+  /// Submits the operations. Stores the locations of the results in the round.
   void make() {
     for (const RoundPart& part : parts_) buffers_.push_back(prepare(part));
     if (round_.fault == Fault::Poison && round_.faulty_rank == rank_) poison();
@@ -47,7 +47,7 @@ class RoundCall {
       if (result_bytes(parts_[i], ranks(), rank_) > 0) mine.results[i] = whole(buffers_[i].destination);
   }
 
-  /// The sources become something else, which must not reach anybody. The stream then waits for the operations.
+  /// Overwrites the sources with other data, which must not reach any rank. The stream then waits for the operations.
   void overwrite_sources() {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (buffers_[i].in_place || source_bytes(parts_[i], ranks(), rank_) == 0) continue;
@@ -58,7 +58,8 @@ class RoundCall {
     }
   }
 
-  /// A kernel of another stream copies the first result, and the copy is read. Only where the result is whole words.
+  /// A kernel of another stream copies the first result, and the copy is read. Does nothing unless the result is at
+  /// most 64 KiB of whole, aligned words.
   void use_result() {
     constexpr std::size_t most = 65536;  // bytes
     using Kernels = KernelsOf<Compute>;
@@ -84,7 +85,7 @@ class RoundCall {
     bool in_place = false;
   };
 
-  // A kernel or an upload of another stream fails on the source, before the call or whenever it is its turn.
+  // A kernel or an upload of another stream fails on the source, either before the call or at an arbitrary time.
   void poison() {
     Compute other = client_;
     other.set_stream(StreamId::allocate());
@@ -122,7 +123,7 @@ class RoundCall {
     return {.source = filled(content), .destination = to == 0 ? Handle() : client_.empty(to)};
   }
 
-  // In one memory: the smaller of the two is the rank's own block of the larger one.
+  // Both buffers in one allocation: the smaller one is the rank's own block of the larger one.
   Buffers prepare_in_place(const RoundPart& part, const ByteVector& content, std::size_t from, std::size_t to) {
     const std::size_t block = part.count * element_size(part.type);
     const std::size_t before = from == to ? 0 : rank_ * block;

@@ -22,7 +22,7 @@ namespace {
 
 using Kind = CollectiveError::Kind;
 
-// The one failure behind an error, as the stream or poisoned memory tells it; nothing if there are several.
+// The single failure that an error of the stream or of poisoned memory reports; null if there are several.
 std::exception_ptr only_cause(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -36,7 +36,7 @@ std::exception_ptr only_cause(const std::exception_ptr& error) {
   }
 }
 
-// Why a launch was refused, or memory is not to be read: the first cause, if there is one alone.
+// The first cause of a refused launch or of a read of poisoned memory; the error itself if it has several causes.
 std::exception_ptr first_cause(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -66,7 +66,8 @@ bool is_collective_error(const std::exception_ptr& cause, Kind kind, const std::
   }
 }
 
-// What a shutdown may leave behind, told as `causes` say: "host:1 was shut down" for each device of the round.
+// Whether a shutdown explains the error. An abort must contain one of `causes`: "host:1 was shut down" for each device
+// of the round.
 bool is_of_shutdown(const std::exception_ptr& error, const std::vector<std::string>& causes) {
   if (error == nullptr) return false;
   try {
@@ -86,7 +87,7 @@ bool is_of_shutdown(const std::exception_ptr& error, const std::vector<std::stri
   }
 }
 
-// An abort of the communicator that names that cause, and nothing else.
+// Whether the error consists only of aborts of the communicator that name `cause`.
 bool is_of_abort(const std::exception_ptr& error, const std::string& cause) {
   try {
     std::rethrow_exception(error);
@@ -169,7 +170,7 @@ class RoundCheck {
     return true;
   }
 
-  // L14: what is made of a result on another stream is right, or fails with the same cause.
+  // L14: a value that another stream computes from a result is right, or its read fails with the same cause.
   void check_dependent(std::size_t rank, const RankOutcome& outcome) {
     if (outcome.dependent_error != nullptr) {
       const std::exception_ptr cause = first_cause(outcome.dependent_error);
@@ -182,7 +183,7 @@ class RoundCheck {
     }
   }
 
-  // The failure of the kernel is told on its own stream. After a shutdown it may have gone with its device.
+  // The failed kernel or upload is reported on its own stream. After a shutdown the report may be lost with the device.
   void check_poisoning() {
     std::exception_ptr error;
     try {
@@ -245,7 +246,7 @@ class RoundCheck {
 
 std::uint64_t check_round(Truth& truth, RoundBook& book, Round& round, const std::vector<RankOutcome>& outcomes) {
   const std::uint64_t explained = RoundCheck(truth, book, round).check(outcomes);
-  // Release: the rank that waits for it may ask for what comes next.
+  // Release pairs with the acquire in RoundBook::is_callable: the rank that was left out may make its next call.
   if (round.fault == Fault::Missing) round.timed_out.store(true, std::memory_order_release);
   return explained;
 }

@@ -20,12 +20,12 @@ CollectiveOperation operation_of(Operation operation) noexcept {
   }
 }
 
-// Of F8 no whole numbers are large enough.
+// Not F8: it does not hold large enough whole numbers exactly.
 bool is_recomputed(ElementType type) noexcept {
   return can_reduce(type) && type != ElementType::F8E4M3 && type != ElementType::F8E5M2;
 }
 
-/// What is done with exactness, and by whom.
+/// Whether the result of a reduction is exact, which depends on the implementation that does it.
 struct Exactness {
   std::size_t ranks;
   Reductions reductions;

@@ -10,7 +10,7 @@
 
 namespace cox::stress {
 
-/// What the ranks do together for a plan of a client: its operation, now and then in a group with others.
+/// The parts of the round for a plan of a client: its operation, sometimes in a group with others.
 [[nodiscard]] std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Reductions reductions,
                                                 Random& random);
 

@@ -13,7 +13,7 @@
 namespace cox::stress {
 namespace {
 
-// Whole numbers of small size, which F16 and BF16 hold exactly.
+// The bits of F16 and BF16 elements. They are small whole numbers, which both types hold exactly.
 struct Half {
   std::uint16_t bits;
 };
@@ -52,10 +52,10 @@ double to_double(T value) {
   }
 }
 
-// No result is above this, nor any step on the way to it that a type must hold.
+// Upper bound of all results, and of all intermediate values that an element type must hold.
 constexpr std::int64_t largest_whole = 256;
 
-// The whole numbers that a rank gives, one after the other.
+// Generates the whole numbers of a rank's source.
 class WholeNumbers {
  public:
   WholeNumbers(const RoundPart& part, std::size_t ranks, std::size_t rank)
@@ -72,7 +72,7 @@ class WholeNumbers {
   }
 
  private:
-  // One rank gives 2, the others 1, with signs.
+  // For each element, one rank contributes 2 and the others 1, with random signs.
   std::int64_t product_factor() {
     const bool two = until_two_ == 0;
     until_two_ = two ? ranks_ - 1 : until_two_ - 1;
@@ -96,10 +96,10 @@ class WholeNumbers {
   std::size_t until_two_;
   std::int64_t bound_;
   std::uint64_t word_ = 0;
-  unsigned quarters_ = 0;  // left in it
+  unsigned quarters_ = 0;  // left in word_
 };
 
-// The sum of all, divided, rounded towards zero; in parts, so that nothing overflows.
+// The mean, rounded towards zero. Quotients and remainders are summed separately, so that no sum overflows.
 template <class T>
 T mean(const std::vector<T>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
@@ -150,7 +150,7 @@ inline void add_to(double& result, double value, ReduceOperation operation) {
 
 bool reduces(const RoundPart& part) { return facts_of(part.operation).reduces; }
 
-// Calls f(T()) for the type; true if it is one that is reduced here.
+// Calls f(T()) for the type; false, without a call, if the type is not reduced here.
 template <class F>
 bool with_type(ElementType type, F&& f) {
   switch (type) {
@@ -256,7 +256,7 @@ ByteVector block_of(const ByteVector& all, std::size_t block, std::size_t size) 
   return {first, first + static_cast<std::ptrdiff_t>(size)};
 }
 
-// Nothing for a rank that has no part in it.
+// 0 for a rank that does not use such a buffer.
 std::size_t bytes_of_rank(const RoundPart& part, bool has_part, std::size_t blocks) {
   if (!has_part || part.operation == CollectiveOperation::Barrier) return 0;
   return blocks * part.count * element_size(part.type);

@@ -9,15 +9,15 @@ namespace cox::stress {
 
 using ByteVector = std::vector<std::byte>;
 
-/// Bytes of a rank's buffers in a part of a round; 0 where it needs none.
+/// Bytes of a rank's buffers in a part of a round; 0 if it needs none.
 [[nodiscard]] std::size_t source_bytes(const RoundPart& part, std::size_t ranks, std::size_t rank);
 [[nodiscard]] std::size_t result_bytes(const RoundPart& part, std::size_t ranks, std::size_t rank);
 
-/// What a rank gives. Where floats are reduced it is small whole numbers, so chosen that the result is one, too: it is
-/// exact then, in whatever type and order it is computed.
+/// The content of a rank's source. For reductions of floats it consists of small whole numbers, chosen so that the
+/// result is a small whole number, too. The result is then exact in any type and order of computation.
 [[nodiscard]] ByteVector source_of(const RoundPart& part, std::size_t ranks, std::size_t rank);
 
-/// What the ranks must get: recomputed on the CPU, with nothing of the library.
+/// The results that the ranks must receive: recomputed on the CPU, without code of the library.
 class RoundValues {
  public:
   RoundValues(const RoundPart& part, std::size_t ranks);
@@ -26,7 +26,7 @@ class RoundValues {
 
  private:
   RoundPart part_;
-  std::vector<ByteVector> sources_;  // by rank; where it is reduced: the reduction alone
+  std::vector<ByteVector> sources_;  // by rank; for a reduction: only its result
 };
 
 }  // namespace cox::stress

@@ -11,14 +11,15 @@
 
 namespace cox::stress {
 
-/// The launches and uploads of one stream that fail on purpose, or for what one has left, and whose failure has yet to
-/// surface, in order.
+/// The operations of one stream that must fail and whose failures no call has reported yet, in order: launches and
+/// uploads that fail on purpose, and uses of the memory that these poisoned.
 using StreamFaults = std::vector<Sequence>;
 
-/// A file that there is none of, which an upload fails with on purpose. Its name is the tag.
+/// The path of a file that does not exist. An upload from it fails on purpose. Its name is the tag.
 [[nodiscard]] std::string missing_file(std::uint32_t client, Sequence sequence);
 
-/// Whether a launch or an upload has failed on purpose for that client and sequence, or anything for what it has left.
+/// Whether `failure` is the injected failure of the launch or upload with that client and sequence, or has it as a
+/// cause.
 [[nodiscard]] bool is_of_fault(const std::exception_ptr& failure, std::uint32_t client, Sequence sequence);
 
 /// The read or sync with that ticket threw `error`, or nothing (null). Checks that it is ServerError Unhealthy with

@@ -18,9 +18,9 @@ class StreamPool {
     for (StreamId& stream : shared_) stream = StreamId::allocate();
   }
 
-  /// One of a few that all use at the same time.
+  /// One of a few streams that all clients use at the same time.
   [[nodiscard]] StreamId shared(Random& random) const { return shared_[random.below(shared_.size())]; }
-  /// One that nobody else uses until it is given back.
+  /// A stream that no other client uses until it is released.
   [[nodiscard]] StreamId acquire(Random& random) {
     const std::lock_guard lock(mutex_);
     if (free_.size() < min_free) return StreamId::allocate();
@@ -35,7 +35,7 @@ class StreamPool {
   }
 
  private:
-  static constexpr std::size_t min_free = 8;  // so that it is not always the same ones
+  static constexpr std::size_t min_free = 8;  // so that acquire() does not always return the same ones
 
   std::array<StreamId, 4> shared_;
   std::mutex mutex_;

@@ -50,7 +50,7 @@ class SubmitClient {
   void reopened(std::size_t device, const Handle& handle) { devices_[device] = handle; }
 
  private:
-  // Most closures fit the cache line; some go to recycled blocks, to the heap, or need room of their own alignment.
+  // Most closures fit the cache line. Some are stored in recycled blocks or on the heap, or need a larger alignment.
   void post(const Ticket& ticket, std::uint64_t choice) {
     Handle& device = devices_[ticket.device];
     switch (choice) {

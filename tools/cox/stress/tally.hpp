@@ -4,7 +4,7 @@
 
 namespace cox::stress {
 
-/// What a client expects to have come of its closures on one device.
+/// The outcomes that a client expects for its closures on one device.
 struct Tally {
   std::uint64_t completed = 0;
   std::uint64_t failed = 0;

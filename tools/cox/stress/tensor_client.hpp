@@ -18,15 +18,15 @@
 
 namespace cox::stress {
 
-/// Makes tensors as the device likes them, with padded rows, overwrites and reads them, on a stream of its own for each
-/// device. Compute is a ComputeClient or stands in for it. One thread.
+/// Creates tensors in the layout that the device prefers, with padded rows, overwrites and reads them, on a separate
+/// stream for each device. Compute is a ComputeClient or stands in for it. One thread.
 template <class Compute>
 class TensorClient {
  public:
   TensorClient(TicketBook& book, const std::vector<Compute>& devices) : book_(book) {
     for (const Compute& device : devices) devices_.push_back(opened(device));
   }
-  /// The device was shut down and opened again: its tensor is gone.
+  /// The device was shut down and opened again: its tensor is lost.
   void reopened(std::size_t device, const Compute& compute) { devices_[device] = opened(compute); }
 
   /// One step with the device's tensor: makes it, overwrites it, or reads and drops it. Returns how long the call took,

@@ -7,7 +7,7 @@
 
 namespace cox::stress {
 
-/// What must become of a closure.
+/// The expected outcome of a closure.
 enum class Fate : std::uint8_t {
   Runs,     ///< Runs once.
   Throws,   ///< Runs once and throws an InjectedFault.
@@ -17,8 +17,9 @@ enum class Fate : std::uint8_t {
 /// What a client knows about a closure when it submits it.
 struct Ticket {
   Sequence sequence;
-  Sequence after;    ///< The client's last closure on that device that must run: it must have run before this one.
-  Sequence foreign;  ///< The same of `foreign_client`: its call had returned before this one was made.
+  Sequence after;  ///< The client's last closure on that device that must run: it must have run before this one.
+  /// A closure of `foreign_client` whose call had returned before this one was made: must have run, too.
+  Sequence foreign;
   std::uint16_t client = 0;
   std::uint16_t foreign_client = 0;
   std::uint8_t device = 0;  ///< Index.

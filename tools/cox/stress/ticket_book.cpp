@@ -3,7 +3,7 @@
 namespace cox::stress {
 namespace {
 
-// Looks at the published progress until it changes, but not for long.
+// Polls the published progress until it changes, a limited number of times.
 std::uint64_t next_progress(const std::atomic<std::uint64_t>& progress) {
   constexpr int looks = 200;
   const std::uint64_t first = progress.load(std::memory_order_acquire);  // pairs with the release in accepted()
@@ -35,7 +35,7 @@ Ticket TicketBook::write(std::size_t device, Sequence sequence, Fate fate, std::
   if (other == client_) return ticket;
   const std::atomic<std::uint64_t>& progress = truth_.lane(device, other).accepted;
   ticket.foreign_client = static_cast<std::uint16_t>(other);
-  // Acquire pairs with the release in accepted(): the other's call returned before ours begins.
+  // Acquire pairs with the release in accepted(): the other client's call returned before ours begins.
   ticket.foreign = {closely ? next_progress(progress) : progress.load(std::memory_order_acquire)};
   return ticket;
 }

@@ -11,7 +11,7 @@
 
 namespace cox::stress {
 
-/// One client's side of the truth: writes its tickets, publishes what it has submitted, and keeps the tally. Used by
+/// One client's part of the truth: writes its tickets, publishes what it has submitted, and keeps the tally. Used by
 /// that client's thread only.
 class TicketBook {
  public:
@@ -21,13 +21,13 @@ class TicketBook {
   /// A ticket for the next call. Takes the progress that another client, chosen by `random`, has published; now and
   /// then waits a moment for it to publish more, so that the two calls follow each other closely.
   [[nodiscard]] Ticket write(std::size_t device, Sequence sequence, Fate fate, std::uint8_t stream, Random& random);
-  /// As above, without looking at another client.
+  /// A ticket for the next call, without the progress of another client.
   [[nodiscard]] Ticket write(std::size_t device, Sequence sequence, Fate fate, std::uint8_t stream) const;
 
-  /// The call with that ticket has returned, so the closure has run or must run: others may now rely on it.
+  /// The call with that ticket has returned, so the closure has run or must run: other clients may now rely on it.
   void accepted(const Ticket& ticket);
 
-  /// The canary of the closure with that ticket; counted.
+  /// Makes the canary of the closure with that ticket, and counts it.
   [[nodiscard]] Canary canary(const Ticket& ticket) noexcept {
     ++tallies_[ticket.device].canaries;
     return Canary(truth_, ticket);

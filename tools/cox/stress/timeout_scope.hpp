@@ -7,7 +7,7 @@
 
 namespace cox::stress {
 
-/// While it lives, collectives whose ranks do not all come time out soon, or practically never.
+/// During its lifetime, collectives with missing ranks time out soon, or practically never.
 class TimeoutScope {
  public:
   explicit TimeoutScope(bool soon) {

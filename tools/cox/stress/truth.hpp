@@ -14,11 +14,11 @@
 
 namespace cox::stress {
 
-/// The ground truth of a run: what the clients have submitted, against what has become of it on the devices.
+/// The ground truth of a run: what the clients have submitted, and what the devices have done with it.
 ///
 /// Order (L1): a client says in each closure's Ticket what must have run before it, by its own calls and by those of
 /// one other client, whose published progress it has read. The device checks it when the closure runs. Conservation
-/// (L2): each closure carries a Canary, which counts its runs and sees its own end.
+/// (L2): each closure carries a Canary, which counts its runs and checks its destruction.
 class Truth {
  public:
   static constexpr std::size_t streams_per_client = 3;
@@ -28,9 +28,9 @@ class Truth {
   /// One client's closures on one device.
   struct alignas(64) Lane {
     /// The latest that must run and whose call has returned. Written by the client; release pairs with the acquire of
-    /// the clients that take it for their tickets, so that their calls come after it.
+    /// the clients that read it for their tickets, so that their calls happen after it.
     std::atomic<std::uint64_t> accepted{0};
-    /// The latest that was destroyed after it ran. Relaxed: whoever reads it is ordered after it by the device.
+    /// The latest that was destroyed after it ran. Relaxed: the device orders each reader after the write.
     std::atomic<std::uint64_t> destroyed{0};
     /// The latest that ran. Device thread.
     Sequence ran;
@@ -42,7 +42,7 @@ class Truth {
     // Device thread:
     std::uint64_t runs = 0;  // through the auditor
     Ticket previous;         // the last of them
-    Ticket thrown;           // whose exception the error sink has yet to get
+    Ticket thrown;           // whose exception the error sink has yet to receive
   };
 
   Truth(const std::vector<DeviceId>& devices, std::uint32_t clients);
@@ -57,7 +57,7 @@ class Truth {
   [[nodiscard]] Streams& streams(std::uint32_t client) noexcept { return streams_[client]; }
 
   [[nodiscard]] ViolationLog& violations() noexcept { return violations_; }
-  /// Reports on the closure with that ticket.
+  /// Reports a violation by the closure with that ticket.
   void violated(Law law, const Ticket& ticket, std::string expected, std::string got);
 
  private:

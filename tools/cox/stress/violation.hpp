@@ -10,7 +10,7 @@
 
 namespace cox::stress {
 
-/// One thing that was seen and must not be.
+/// One observed violation of a law.
 struct Violation {
   Law law = Law::Order;
   std::string expected{};
@@ -18,16 +18,16 @@ struct Violation {
   std::optional<std::uint32_t> client{};
   std::optional<DeviceId> device{};
   std::optional<std::uint64_t> stream{};
-  std::optional<Sequence> sequence{};  ///< Of the closure or piece of work; tells the operation.
+  std::optional<Sequence> sequence{};  ///< Of the closure or piece of work; contains the operation.
 
   /// "client 3, device host:1, stream 17, operation 4711", as far as it is known.
   [[nodiscard]] std::string location() const;
 };
 
-/// At most ten lines of a terminal; what was left out is counted.
+/// The text, cut to about ten lines of a terminal; the number of omitted letters is appended.
 [[nodiscard]] std::string clipped(const std::string& text);
 
-/// Several lines: the law, where, what was expected, what was seen.
+/// Several lines: the law, where, the expected and the actual result.
 [[nodiscard]] std::string to_string(const Violation& violation);
 
 }  // namespace cox::stress

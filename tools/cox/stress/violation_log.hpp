@@ -12,7 +12,7 @@ namespace cox::stress {
 /// The violations of a run, in the order in which they were seen. Any thread.
 class ViolationLog {
  public:
-  /// As many are kept; what follows the first is mostly its consequence.
+  /// So many violations are kept; those after the first are mostly its consequences.
   static constexpr std::size_t max_violations = 16;
 
   void add(Violation violation) {
@@ -20,7 +20,7 @@ class ViolationLog {
     if (violations_.size() < max_violations) violations_.push_back(std::move(violation));
     any_.store(true, std::memory_order_relaxed);
   }
-  /// Relaxed: only a hint to stop; the violations themselves are behind the mutex.
+  /// Relaxed: only a hint to stop; the violations themselves are guarded by the mutex.
   [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::vector<Violation> all() const {
     const std::lock_guard lock(mutex_);

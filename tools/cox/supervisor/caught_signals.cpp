@@ -17,7 +17,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "read in a signal handler")
 extern "C" void note_signal(int number, siginfo_t* info, void*) {
   const int saved = errno;
   const CaughtSignal caught{number, info != nullptr && info->si_code == SI_KERNEL};
-  // A full pipe loses it; there is then plenty to take.
+  // If the pipe is full, the signal is lost; the reader then has many others to take.
   static_cast<void>(!write(pipe_end.load(std::memory_order_relaxed), &caught, sizeof caught));
   errno = saved;
 }
@@ -29,7 +29,7 @@ CaughtSignals::CaughtSignals() {
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   read_ = ends[0];
   write_ = ends[1];
-  pipe_end.store(write_, std::memory_order_relaxed);  // before the handler that reads it is there
+  pipe_end.store(write_, std::memory_order_relaxed);  // before the handler that reads it is installed
   struct sigaction action{};
   action.sa_sigaction = note_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;

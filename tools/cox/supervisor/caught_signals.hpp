@@ -6,14 +6,15 @@
 
 namespace cox::tools {
 
-/// A signal that came.
+/// A signal that arrived.
 struct CaughtSignal {
   int number = 0;
-  bool from_kernel = false;  ///< not from a process: sent by a terminal
+  bool from_kernel = false;  ///< sent by the kernel (such as for a terminal), not by a process
 };
 
-/// While it lives, signals of a supervisor wait to be taken instead of ending the process: those that ask for its end,
-/// those that it passes on, and SIGCHLD. What the process ignores (nohup) it goes on ignoring. One at a time.
+/// While this object exists, signals of the supervisor are queued for take() instead of ending the process: signals
+/// that request its exit, signals that it forwards, SIGCHLD and SIGPIPE. Signals that the process ignores (nohup) stay
+/// ignored, except SIGCHLD. At most one object at a time.
 class CaughtSignals {
  public:
   /// Throws std::system_error.
@@ -22,18 +23,19 @@ class CaughtSignals {
   CaughtSignals& operator=(const CaughtSignals&) = delete;
   ~CaughtSignals();
 
-  /// To poll: readable when there is something to take.
+  /// A descriptor for poll(). Readable when take() has a signal to return.
   [[nodiscard]] int descriptor() const noexcept { return read_; }
-  /// Does not block.
+  /// The oldest queued signal; nullopt if there is none. Does not block.
   [[nodiscard]] std::optional<CaughtSignal> take() noexcept;
 
-  /// SIGINT, SIGTERM, SIGHUP, SIGQUIT.
+  /// True for SIGINT, SIGTERM, SIGHUP and SIGQUIT.
   [[nodiscard]] static bool requests_exit(int signal) noexcept;
-  /// Those, SIGUSR1 and SIGUSR2.
+  /// True for SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
   [[nodiscard]] static bool is_passed_on(int signal) noexcept;
 
  private:
-  // The last two are caught to be noticed: a child has ended; nobody reads what is written.
+  // The last two are not forwarded. SIGCHLD makes descriptor() readable when a child has ended. SIGPIPE, for a write to
+  // a pipe without a reader, is caught so that it does not end the process.
   static constexpr std::array signals{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
   static constexpr std::size_t exit_signals = 4;
   static constexpr std::size_t passed_on = 6;

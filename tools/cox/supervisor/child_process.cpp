@@ -12,7 +12,7 @@
 namespace cox::tools {
 namespace {
 
-// Null-terminated, as exec wants it. Refers to the texts.
+// A null-terminated array, as exec takes it. The pointers refer to `texts`.
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> list;
   for (std::string& text : texts) list.push_back(text.data());
@@ -32,7 +32,7 @@ std::vector<std::string> changed_environment(const EnvironmentChanges& changes) 
   return environment;
 }
 
-// In the child. What is handled there becomes default, what is ignored stays so.
+// In the child. Resets handled signals to their default action; ignored signals stay ignored.
 void forget_signal_handlers() noexcept {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action{};
@@ -49,7 +49,7 @@ void forget_signal_handlers() noexcept {
                          int failure) noexcept {
   constexpr int not_run = 127;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(not_run);  // it was gone before
+  if (getppid() != parent) _exit(not_run);  // the parent ended before prctl() took effect
   forget_signal_handlers();
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   execvpe(arguments[0], arguments, environment);
@@ -58,7 +58,7 @@ void forget_signal_handlers() noexcept {
   _exit(not_run);
 }
 
-// What exec failed with, or 0: then the pipe was closed by it.
+// The errno of a failed exec; 0 if exec succeeded, which closes the pipe. Blocks until then.
 int read_failure(int pipe) noexcept {
   int error = 0;
   ssize_t length = 0;
@@ -67,7 +67,7 @@ int read_failure(int pipe) noexcept {
   return length == static_cast<ssize_t>(sizeof error) ? error : 0;
 }
 
-// All signals are blocked meanwhile, so that the child handles none in the name of this process.
+// Blocks all signals during the fork, so that no signal handler of this process runs in the child.
 pid_t fork_and_become(char* const* arguments, char* const* environment, int failure) noexcept {
   const pid_t parent = getpid();
   sigset_t all;
@@ -126,7 +126,7 @@ std::optional<ProgramEnd> ChildProcess::end() noexcept {
 }
 
 void ChildProcess::send(int signal) noexcept {
-  if (!end()) kill(id_, signal);  // it is not waited for yet, so that the id is still its own
+  if (!end()) kill(id_, signal);  // not reaped yet, so the process id cannot have been reused
 }
 
 }  // namespace cox::tools

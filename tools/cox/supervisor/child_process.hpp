@@ -11,23 +11,24 @@
 
 namespace cox::tools {
 
-/// What a child's environment has beside that of this process; nothing: that variable is not there.
+/// Differences of a child's environment from that of this process: the value of a variable, or nullopt to remove it.
 using EnvironmentChanges = std::map<std::string, std::optional<std::string>>;
 
-/// A program that was started and is waited for. It does not outlive the thread that started it.
+/// A child process that runs a program. The kernel kills it when the thread that started it ends.
 class ChildProcess {
  public:
-  /// Runs `arguments.front()`, looked up in PATH. It has the signal mask of this thread, and handles signals as a new
-  /// program does. Throws std::system_error if it cannot be run. Precondition: `arguments` is not empty.
+  /// Starts `arguments.front()`, looked up in PATH. Blocks until the program has started. The child has the signal mask
+  /// of the calling thread and no signal handlers; ignored signals stay ignored. Throws std::system_error if the
+  /// program cannot be started. Precondition: `arguments` is not empty.
   ChildProcess(const std::vector<std::string>& arguments, const EnvironmentChanges& changes);
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
-  /// Kills it if it still runs.
+  /// Kills the process if it still runs, and blocks until it has ended.
   ~ChildProcess();
 
-  /// Nothing while it runs. Does not block.
+  /// How the program has ended; nullopt while it runs. Does not block.
   [[nodiscard]] std::optional<ProgramEnd> end() noexcept;
-  /// Does nothing if it has ended.
+  /// Sends a signal to the process. Does nothing if the process has ended.
   void send(int signal) noexcept;
 
  private:

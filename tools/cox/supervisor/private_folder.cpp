@@ -15,7 +15,7 @@ PrivateFolder::PrivateFolder() {
 }
 
 PrivateFolder::~PrivateFolder() {
-  std::error_code ignored;  // what stays behind is small, and nobody is left to be told
+  std::error_code ignored;  // remaining files are small, and no caller can handle the error
   std::filesystem::remove_all(path_, ignored);
 }
 

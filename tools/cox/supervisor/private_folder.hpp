@@ -4,10 +4,10 @@
 
 namespace cox::tools {
 
-/// A temporary folder that only this user can read, and that goes with this object.
+/// A temporary folder that only this user can access. The destructor removes it and its files.
 class PrivateFolder {
  public:
-  /// Throws std::system_error.
+  /// Creates the folder. Throws std::system_error.
   PrivateFolder();
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;

@@ -4,12 +4,12 @@
 
 namespace cox::tools {
 
-/// How a program has ended: by itself, or by a signal.
+/// How a program has ended: with an exit code, or by a signal.
 struct ProgramEnd {
-  int code = 0;    ///< what it ended with, if `signal` is 0
-  int signal = 0;  ///< that ended it; 0: none did
+  int code = 0;    ///< the exit code, if `signal` is 0
+  int signal = 0;  ///< the signal that ended the program; 0: none
 
-  /// What a shell makes of it: the code, or 128 + the signal.
+  /// The exit code that a shell reports: the code, or 128 + the signal number.
   [[nodiscard]] int exit_code() const noexcept { return signal != 0 ? 128 + signal : code; }
   /// "ended with code 86", "was ended by signal 9 (Killed)".
   [[nodiscard]] std::string to_string() const;

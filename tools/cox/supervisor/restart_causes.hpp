@@ -7,12 +7,12 @@
 
 namespace cox::tools {
 
-/// After which ends a program is started again: after a GPU fault, and what was asked for besides.
+/// The program ends that cause a restart: a GPU fault, and the exit codes and signals that the user added.
 struct RestartCauses {
-  std::vector<int> codes;  ///< beside ExitCode::GpuFault
+  std::vector<int> codes;  ///< in addition to ExitCode::GpuFault
   bool signals = false;    ///< any signal
 
-  /// "1,75", "signal", "1,signal". Throws ArgumentError, which names `option`.
+  /// Parses "1,75", "signal" or "1,signal". Throws ArgumentError, which names `option`.
   [[nodiscard]] static RestartCauses parse(std::string_view option, std::string_view text);
 
   [[nodiscard]] bool contain(const ProgramEnd& end) const noexcept;

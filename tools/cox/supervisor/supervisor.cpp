@@ -16,7 +16,7 @@ namespace {
 
 using Clock = RestartPolicy::Clock;
 
-// Blocks until the descriptor is readable or the time is up; may return early.
+// Blocks until the descriptor is readable or the time has elapsed; may return early. Without `longest`, no time limit.
 void wait_readable(int descriptor, std::optional<std::chrono::nanoseconds> longest) noexcept {
   constexpr std::chrono::nanoseconds::rep second = 1'000'000'000;
   pollfd watched{.fd = descriptor, .events = POLLIN, .revents = 0};
@@ -66,7 +66,7 @@ ProgramEnd Supervisor::run_once() {
     changes["COX_LAST_FAULT"] = report(restarts_ - 1);
   if (restarts_ > 1) std::filesystem::remove(report(restarts_ - 2));
   ChildProcess child(program_, changes);
-  forward(child, From::Anybody);  // what came before the program was there to get it
+  forward(child, From::Anybody);  // signals that arrived before the program had started
   return wait_for(child);
 }
 

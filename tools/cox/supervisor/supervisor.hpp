@@ -16,31 +16,32 @@
 
 namespace cox::tools {
 
-/// Runs a program, and runs it again while it ends in a way that calls for it and the limits allow:
+/// Runs a program, and restarts it while its end is a restart cause and the limits allow another restart:
 ///
-///     runs --(a cause)--> backs off --(time is up)--> runs again
-///       |                     |
-///       | no cause, limit,    | a signal that asks for the end
-///       | was asked to end    v
-///       +-----------------> done
+///     runs --(restart cause)--> backs off --(delay has elapsed)--> runs again
+///       |                           |
+///       | no cause, limit reached,  | signal that requests exit
+///       | exit requested            v
+///       +-----------------------> done
 class Supervisor {
  public:
-  /// Says on `err`, which outlives it, why the program is started again, or is not. Throws std::system_error.
+  /// Reports on `err` why the program is restarted or not. `err` must outlive this object. Throws std::system_error.
   Supervisor(std::vector<std::string> program, const RestartLimits& limits, RestartCauses causes, std::ostream& err);
 
-  /// Blocks for all of it. Returns the exit code for this process: the program's last, 126 or 127 if it cannot be run,
-  /// 128 + the signal that ended the back-off.
+  /// Runs the program until it is not restarted. Blocks until then. Returns the exit code for this process: that of the
+  /// program's last run, 126 or 127 if the program cannot be started, or 128 + the signal that ended the back-off.
   [[nodiscard]] int run();
 
  private:
-  // A terminal sends SIGINT and SIGQUIT to the program, too: passed on they would arrive twice. A hangup it sends to
-  // the leader of the session alone.
+  // The sender of the signals to forward. A terminal sends SIGINT and SIGQUIT to the program as well, so that a
+  // forwarded one would arrive twice. A terminal sends SIGHUP only to the session leader, so SIGHUP is always
+  // forwarded.
   enum class From : std::uint8_t { Anybody, Processes };
 
   [[nodiscard]] ProgramEnd run_once();
   [[nodiscard]] ProgramEnd wait_for(ChildProcess& child);
   void forward(ChildProcess& child, From from);
-  // The signal that ended it; nothing when the time is up.
+  // The signal that ended the back-off; nullopt when the delay has elapsed.
   [[nodiscard]] std::optional<int> back_off(std::chrono::nanoseconds delay);
   void report_end(const ProgramEnd& end, const std::string& what_next);
   [[nodiscard]] std::filesystem::path report(std::uint64_t run) const;
