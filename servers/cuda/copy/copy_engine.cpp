@@ -15,17 +15,18 @@
 
 namespace cox::detail {
 
-/// A task and who is at work on it.
+/// A task and the progress of its copies.
 struct CopyEngine::Job {
   CopyTask task;
   std::vector<CopyPiece> pieces;
-  bool at_once = false;                 // task.make_direct was there: who has taken the one piece may change the task
-  std::atomic<std::size_t> awaited{1};  // events, and add() itself
-  std::atomic<std::size_t> next{0};     // piece that nobody has taken
+  bool at_once = false;                 // task.make_direct was set: the thread with the one piece may change the task
+  std::atomic<std::size_t> awaited{1};  // dependencies that are not reached, and add() itself
+  std::atomic<std::size_t> next{0};     // first piece that no thread has taken
   std::mutex mutex;
-  std::exception_ptr error;                      // guarded by mutex, as all below
-  std::vector<std::shared_ptr<CudaEvent>> ends;  // of each copier's last piece
-  std::size_t copiers = 0;                       // at work; guarded by the engine's mutex
+  std::exception_ptr error;                      // guarded by mutex, like ends
+  std::vector<std::shared_ptr<CudaEvent>> ends;  // after each copier's last piece
+  std::size_t copiers = 0;                       // that work on it; guarded by the engine's mutex, like the next
+  std::shared_ptr<Job> queued_after;             // the next job in the engine's queue
 
   [[nodiscard]] const CopyPiece* take() noexcept {
     const std::size_t index = next.fetch_add(1, std::memory_order_relaxed);
@@ -33,13 +34,13 @@ struct CopyEngine::Job {
   }
   [[nodiscard]] bool taken() const noexcept { return next.load(std::memory_order_relaxed) >= pieces.size(); }
   void fail(std::exception_ptr failure) noexcept {
-    next.store(pieces.size(), std::memory_order_relaxed);  // the rest is of no use
+    next.store(pieces.size(), std::memory_order_relaxed);  // the remaining pieces are not needed
     const std::lock_guard lock(mutex);
     if (error == nullptr) error = std::move(failure);
   }
 };
 
-/// What a thread of the engine copies with.
+/// The stream and the page-locked buffers with which a thread of the engine copies.
 class CopyEngine::Copier {
  public:
   explicit Copier(CopyEngine& engine) : engine_(engine), events_(*engine.events_), chunk_(engine.options_.chunk) {
@@ -66,11 +67,12 @@ class CopyEngine::Copier {
       }
     } catch (...) {
       job.fail(std::current_exception());
-      COX_CUDA_CHECK(stream_synchronize(stream_));  // pieces before may be under way, in memory that will be given back
+      // Earlier pieces may be in flight. Wait for them, since their memory will be freed.
+      COX_CUDA_CHECK(stream_synchronize(stream_));
     }
   }
 
-  /// An event behind all of these.
+  /// An event that is reached when all of these are.
   std::shared_ptr<CudaEvent> join(const std::vector<std::shared_ptr<CudaEvent>>& ends) {
     if (ends.size() == 1) return ends.front();
     for (const auto& end : ends) end->enqueue_wait(stream_);
@@ -80,8 +82,8 @@ class CopyEngine::Copier {
  private:
   struct Buffer {
     std::byte* memory = nullptr;
-    std::shared_ptr<CudaEvent> event;  // until then the device uses it
-    const CopyPiece* piece = nullptr;  // on its way to the host
+    std::shared_ptr<CudaEvent> event;  // the device uses the memory until this is reached
+    const CopyPiece* piece = nullptr;  // being copied to the host
   };
 
   Buffer& next_buffer() {
@@ -117,7 +119,7 @@ class CopyEngine::Copier {
     reader.read(destination);
   }
 
-  // All at once, on this thread; or, if there is no memory for it, as another job.
+  // Copies the whole task on this thread. If there is no page-locked memory for it, adds it as another job instead.
   void direct(Job& job) {
     if (job.take() == nullptr) return;
     if (!job.task.make_direct(job.task.parts)) {
@@ -172,7 +174,7 @@ void CopyEngine::add(CopyTask&& task) {
   auto job = std::make_shared<Job>();
   if (task.make_direct) {
     job->at_once = true;
-    job->pieces.emplace_back();  // for one thread
+    job->pieces.emplace_back();  // one piece, for one thread
   } else {
     for (std::size_t part = 0; part < task.parts.size(); ++part)
       append_pieces(job->pieces, part, task.parts[part].plan, options_.chunk);
@@ -181,7 +183,7 @@ void CopyEngine::add(CopyTask&& task) {
     const std::lock_guard lock(mutex_);
     try {
       while (threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
-    } catch (const std::system_error&) {  // no more of them now: those that there are do it
+    } catch (const std::system_error&) {  // no further thread can start: the existing ones suffice
       if (threads_.empty()) throw;
     }
   }
@@ -193,7 +195,7 @@ void CopyEngine::add(CopyTask&& task) {
     job->awaited.fetch_add(1, std::memory_order_relaxed);
     try {
       event->notify([this, job] { arrive(job); });
-    } catch (...) {  // no memory to be told later
+    } catch (...) {  // out of memory for the notification
       event->wait();
       job->awaited.fetch_sub(1, std::memory_order_relaxed);
     }
@@ -201,11 +203,12 @@ void CopyEngine::add(CopyTask&& task) {
   arrive(job);
 }
 
-void CopyEngine::arrive(const std::shared_ptr<Job>& job) {
-  // Acquire and release: who comes last sees what the events stand for.
+void CopyEngine::arrive(const std::shared_ptr<Job>& job) noexcept {
+  // Acquire and release pair with each other: the last arrival sees what happened before each of the others.
   if (job->awaited.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::lock_guard lock(mutex_);
-  jobs_.push_back(job);
+  (first_ == nullptr ? first_ : last_->queued_after) = job;
+  last_ = job.get();
   changed_.notify_all();
 }
 
@@ -225,7 +228,7 @@ void CopyEngine::run() {
   std::optional<Copier> copier;
   while (const std::shared_ptr<Job> job = next_job()) {
     try {
-      if (!copier) {  // or not yet: what hindered it may be over
+      if (!copier) {  // first job, or creating it failed before: try again
         events_->context().make_current();
         copier.emplace(*this);
       }
@@ -237,21 +240,21 @@ void CopyEngine::run() {
   }
 }
 
-// The oldest job that still has pieces; null when the engine has stopped and there are none.
+// The oldest job that still has pieces. Null when the engine has stopped and there is no such job.
 std::shared_ptr<CopyEngine::Job> CopyEngine::next_job() {
   std::unique_lock lock(mutex_);
   while (true) {
-    while (!jobs_.empty() && jobs_.front()->taken()) jobs_.pop_front();
-    if (!jobs_.empty()) {
-      ++jobs_.front()->copiers;
-      return jobs_.front();
+    while (first_ != nullptr && first_->taken()) first_ = std::exchange(first_->queued_after, nullptr);
+    if (first_ != nullptr) {
+      ++first_->copiers;
+      return first_;
     }
     if (stopping_) return nullptr;
     changed_.wait(lock);
   }
 }
 
-// Whether this copier was the last: nobody comes to a job that has no pieces left.
+// Returns whether this copier was the last one: no further copier takes a job that has no pieces left.
 bool CopyEngine::leave(Job& job) {
   const std::lock_guard lock(mutex_);
   return --job.copiers == 0;
@@ -264,11 +267,12 @@ void CopyEngine::finish(Job& job, Copier* copier) noexcept {
   } catch (...) {
     job.fail(std::current_exception());
   }
-  if (end == nullptr)  // there is no event behind all: what the copies use must stay until they are over
+  // There is no event for all copies: wait here, since their memory must stay until they have completed.
+  if (end == nullptr)
     for (const auto& each : job.ends) each->wait();
   job.ends.clear();
   if (job.task.on_completed)
-    job.task.on_completed(job.task, job.error, std::move(end));  // else it has become another job
+    job.task.on_completed(job.task, job.error, std::move(end));  // empty if direct() has added the task as another job
 }
 
 }  // namespace cox::detail

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -21,57 +20,60 @@
 
 namespace cox::detail {
 
-/// A copy between pageable or lazy host memory and the device, on its way. All its pieces are copied by whatever
-/// threads have time, through pinned memory of theirs.
+/// A copy between pageable or lazy host memory and the device. The threads of the engine share its pieces, and copy
+/// them through their page-locked buffers.
 struct CopyTask {
   enum class Direction : std::uint8_t { ToDevice, ToHost };
   struct Part {
     CUdeviceptr device = 0;
     CopyPlan plan;
-    Bytes host;  ///< the source; or the destination, in memory and nobody else's
+    Bytes host;  ///< the source; or the destination, resident and not shared
   };
 
   Direction direction = Direction::ToDevice;
   std::vector<Part> parts;
-  OperationMemory memory;                                ///< what L14 asks of it
-  Location location;                                     ///< on whose behalf
-  std::vector<std::shared_ptr<CudaEvent>> dependencies;  ///< must have been reached before
-  /// To the host: makes page-locked memory for the parts, which then need not go through that of the engine. Called on
-  /// a thread that copies, since it may take long. False: there is none, and `host` of each part is heap memory.
+  OperationMemory memory;                                ///< the device memory that the copy uses, for L14
+  Location location;                                     ///< device and stream that requested the copy
+  std::vector<std::shared_ptr<CudaEvent>> dependencies;  ///< must be reached before the copy starts
+  /// For copies to the host: allocates page-locked memory for the parts, so that they need no buffers of the engine.
+  /// Called on a copy thread, since it may take long. Returns false if there is none; `host` of each part is then heap
+  /// memory.
   UniqueFunction<bool(std::vector<Part>& parts)> make_direct;
-  /// Called once, on a thread that copies, when the device has been given all (then `end` is reached when it has done
-  /// it), or the host has all (`end` is null); with the first error, if there was one. Must not throw.
+  /// Called once, with the first error, if any. To the device: when all copies have been enqueued; `end` is reached
+  /// when they have completed, null if they have already. To the host: when the host memory holds all bytes; `end` is
+  /// null. Called on a copy thread, or by add() if there is nothing to copy. Must not throw.
   UniqueFunction<void(CopyTask& task, std::exception_ptr error, std::shared_ptr<CudaEvent> end)> on_completed;
 };
 
 struct CopyEngineOptions {
   std::size_t threads = 8;
-  std::size_t chunk = std::size_t{2} << 20U;  ///< bytes that are copied at a time
+  std::size_t chunk = std::size_t{2} << 20U;  ///< largest piece, in bytes
 };
 
-/// The threads of a device that copy to and from pageable memory, chunk after chunk through a bounded number of pinned
-/// buffers, so that neither a client nor the device thread waits for a large copy. Started at the first use; asleep
-/// while there is nothing to copy. A task is taken up when the device has come to it: one that has to wait holds no
-/// buffers that others need. Any thread.
+/// The threads of a device that copy to and from pageable memory, chunk by chunk through a bounded number of
+/// page-locked buffers, so that neither a client nor the device thread waits for a large copy. They are started at the
+/// first use, and sleep while there is nothing to copy. A task starts only when its dependencies have been reached, so
+/// that a waiting task holds no buffers that others need. Any thread.
 class CopyEngine {
  public:
   CopyEngine(std::string thread_name, std::shared_ptr<CudaEvents> events, const CopyEngineOptions& options);
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
-  /// As stop().
+  /// Calls stop().
   ~CopyEngine();
 
-  /// Does not block, but for the start of the threads. Throws std::bad_alloc, std::system_error; then
-  /// the task is as it was.
+  /// Does not block, except to start the threads, and to wait for a dependency if there is no memory for its
+  /// notification. Throws std::bad_alloc, std::system_error; then the task is unchanged.
   void add(CopyTask&& task);
-  /// Does all that was added, then joins the threads and gives the buffers back. Idempotent.
+  /// Blocks until all tasks whose dependencies have been reached are completed, then joins the threads and frees the
+  /// buffers. Idempotent.
   void stop() noexcept;
 
  private:
   struct Job;
   class Copier;
 
-  void arrive(const std::shared_ptr<Job>& job);
+  void arrive(const std::shared_ptr<Job>& job) noexcept;
   void run();
   [[nodiscard]] std::shared_ptr<Job> next_job();
   [[nodiscard]] bool leave(Job& job);
@@ -82,7 +84,10 @@ class CopyEngine {
   const CopyEngineOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Job>> jobs_;  // that have pieces nobody has taken; guarded by mutex_, as all below
+  // The queue of jobs with untaken pieces, linked through the jobs: adding one allocates nothing, so that a task whose
+  // dependencies have been reached cannot be lost. Guarded by mutex_, like all members below.
+  std::shared_ptr<Job> first_;
+  Job* last_ = nullptr;  // valid if there is a first
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -1,0 +1,70 @@
+// The copy threads over a stand-in for the driver.
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/servers/cuda/copy/copy_engine.hpp>
+#include <coxswain/servers/cuda/event/cuda_poller.hpp>
+#include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+using cox::detail::CopyTask;
+
+TEST_CASE("A copy for which there is no memory is refused and unchanged, else it is done") {
+  FakeGpus gpus;
+  {
+    const CudaClient client = gpus.client();
+    const Handle memory = client.create(Bytes::zeroed(64));
+    const auto there = client.get_resource(memory);
+    client.sync().get();
+    const std::shared_ptr<detail::CudaContext> context = detail::CudaContext::find(0);
+    const detail::CurrentContext current(*context);
+    const auto poller = std::make_shared<detail::CudaPoller>("test-poll");
+    const auto events = std::make_shared<detail::CudaEvents>(context, poller, detail::CudaEvents::Timing::Off);
+    detail::CopyEngine engine("test-copy", events, {.threads = 1});
+    constexpr int copies = 200;  // the queue of the engine grows now and then
+    std::atomic<int> failed{0};
+    std::atomic<int> completed{0};
+    int refused = 0;
+    for (int copy = 0; copy < copies; ++copy) {
+      CopyTask task;
+      task.parts.push_back({there.resource.address, CopyPlan{.rows = 1, .row_bytes = 64, .pitch = 64},
+                            Bytes::copy_of(std::vector<std::uint8_t>(64, static_cast<std::uint8_t>(copy)))});
+      task.on_completed = [&](CopyTask&, const std::exception_ptr& error, const std::shared_ptr<detail::CudaEvent>&) {
+        if (error != nullptr) ++failed;
+        ++completed;
+      };
+      for (int left = 0;; ++left) {
+        bool added = false;
+        allocations_until_failure = left;
+        try {
+          engine.add(std::move(task));
+          added = true;
+        } catch (const std::bad_alloc&) {
+        }
+        allocations_until_failure = -1;
+        if (added) break;
+        ++refused;
+        REQUIRE(task.parts.size() == 1);
+        REQUIRE(task.on_completed);
+      }
+    }
+    while (completed != copies) std::this_thread::yield();
+    engine.stop();
+    poller->stop();
+    CHECK(failed == 0);
+    CHECK(refused >= copies);
+    CHECK(client.read_one(memory).to_vector<std::uint8_t>()[63] == copies - 1);
+  }
+  CHECK(gpus.undestroyed_objects().empty());
+}
