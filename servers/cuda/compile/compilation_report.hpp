@@ -5,7 +5,7 @@
 
 namespace cox::detail {
 
-/// What people need to mend a kernel that does not compile:
+/// The error text for a kernel that does not compile: the log, and the source lines that it names.
 ///
 ///     [Compilation Error]
 ///      kernel.cu(3): error: identifier "foo" is undefined
@@ -14,7 +14,7 @@ namespace cox::detail {
 ///     >  3 |   y[i] = foo;
 ///        4 | }
 ///
-/// `file` is what the log calls the source. Long logs are cut.
+/// `file` is the name of the source in the log. Long logs are truncated.
 [[nodiscard]] std::string compilation_report(std::string_view log, std::string_view source, std::string_view file);
 
 }  // namespace cox::detail

@@ -14,7 +14,7 @@
 namespace cox::detail {
 namespace {
 
-constexpr const char* file_name = "kernel.cu";  // how logs and profilers call every source
+constexpr const char* file_name = "kernel.cu";  // the name of every source in logs and profilers
 
 bool any_begins(const std::vector<std::string>& options, std::initializer_list<std::string_view> beginnings) {
   return std::ranges::any_of(options, [&](const std::string& option) {
@@ -29,7 +29,7 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-/// A program of NVRTC.
+/// Owns an nvrtcProgram.
 class Program {
  public:
   Program(const Nvrtc& nvrtc, const KernelSource& source) : nvrtc_(nvrtc), source_(source) {
@@ -68,7 +68,7 @@ class Program {
   void require(nvrtcResult result, const char* call) const {
     if (result != NVRTC_SUCCESS) fail(result, std::string(call) + ": " + nvrtc_.error_text(result));
   }
-  /// Empty also if it cannot be had.
+  /// Also empty if the log cannot be read.
   [[nodiscard]] std::string log() const {
     std::size_t size = 0;
     if (nvrtc_.log_size(program_, &size) != NVRTC_SUCCESS || size <= 1) return {};
@@ -114,7 +114,7 @@ std::vector<std::string> all_options(const Nvrtc& nvrtc, const std::vector<std::
     all.emplace_back("--generate-line-info");
   if (!any_begins(options, {"--device-as-default-execution-space", "-default-device"}))
     all.emplace_back("--device-as-default-execution-space");
-  // Else what happens to be in the working directory may be included, which no key knows of.
+  // Otherwise a file in the working directory could be included, which the KernelKey does not cover.
   if (nvrtc.version >= 12040) all.emplace_back("--no-source-include");
   all.insert(all.end(), options.begin(), options.end());
   for (const std::filesystem::path& folder : nvrtc.includes) all.push_back("--include-path=" + folder.string());

@@ -21,10 +21,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Empty if there is nowhere.
+/// The default folder of the cache; empty if there is none.
 fs::path standard_folder() {
   const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache == '/') return fs::path(cache) / "coxswain" / "kernels";  // others are to be ignored
+  // The XDG specification says to ignore relative paths.
+  if (cache != nullptr && *cache == '/') return fs::path(cache) / "coxswain" / "kernels";
   const char* const home = std::getenv("HOME");
   if (home != nullptr && *home != '\0') return fs::path(home) / ".cache" / "coxswain" / "kernels";
   return {};
@@ -35,7 +36,7 @@ std::optional<std::vector<std::byte>> content_of(const fs::path& file) {
   std::vector<std::byte> content;
   std::array<char, 16384> chunk{};
   do {
-    stream.read(chunk.data(), chunk.size());  // which notes an error of the file as badbit, and throws nothing
+    stream.read(chunk.data(), chunk.size());  // an error of the file sets badbit, and nothing is thrown
     const auto bytes = std::as_bytes(std::span(chunk).first(static_cast<std::size_t>(stream.gcount())));
     content.insert(content.end(), bytes.begin(), bytes.end());
   } while (stream);
@@ -43,23 +44,24 @@ std::optional<std::vector<std::byte>> content_of(const fs::path& file) {
   return content;
 }
 
-/// Of no other thread or process that writes now. Processes in two containers may have one id.
+/// A name that no other thread or process uses. The random number is needed since processes in two containers may have
+/// the same id.
 fs::path temporary_name(const fs::path& file) {
   static const std::uint64_t process = std::uint64_t{std::random_device()()} << 32U | std::random_device()();
   static std::atomic<std::uint64_t> count{0};
-  // Relaxed: only the figure matters.
+  // Relaxed: only the value matters, no other data is published with it.
   return file.string() + '.' + std::to_string(process) + '.' + std::to_string(::getpid()) + '.' +
          std::to_string(count.fetch_add(1, std::memory_order_relaxed)) + ".part";
 }
 
 void warn_once(const std::string& what) noexcept {
   static std::atomic_flag warned;
-  // Relaxed: nothing is published with it.
+  // Relaxed: no other data is published with it.
   if (warned.test_and_set(std::memory_order_relaxed)) return;
   try {
     log::write(LogSubsystem::Cuda, LogLevel::Warn,
                [&] { return "compiled kernels are not kept on disk (setting compilation.cache_folder): " + what; });
-  } catch (...) {  // no memory for the line: the cache is not missed
+  } catch (...) {  // no memory for the message; the cache is optional
   }
 }
 

@@ -9,24 +9,24 @@
 
 namespace cox::detail {
 
-/// Compiled kernels on disk, one file for each key. Any number of threads and processes may share a folder: a file
-/// appears whole or not at all, and what is not whole is not used. Nothing is ever thrown out: a cache that has become
-/// too large is deleted by its owner, at any time.
+/// Compiled kernels on disk, one file for each key. Any number of threads and processes may share a folder: files are
+/// written atomically, and an incomplete file is ignored. Entries are never evicted: the user of a cache that has
+/// become too large may delete it at any time.
 class KernelCache {
  public:
   explicit KernelCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// What the settings say; nothing if they switch it off, or if there is no home for it.
+  /// The cache that the settings describe; std::nullopt if they disable it, or there is no folder for it.
   [[nodiscard]] static std::optional<KernelCache> of_process();
 
-  /// Nothing if there is no such entry or it is not as it was written.
+  /// std::nullopt if there is no such entry, or it is damaged.
   [[nodiscard]] std::optional<CompiledKernel> find(const KernelKey& key) const;
-  /// Writes the entry, or replaces it. That it cannot be written is logged as a warning, once in the process.
+  /// Writes the entry, or replaces it. If it cannot be written, a warning is logged, once in the process.
   void keep(const KernelKey& key, const CompiledKernel& kernel) const noexcept;
 
   /// The file of the entry.
   [[nodiscard]] std::filesystem::path file_of(const KernelKey& key) const {
-    return folder_ / (to_hex(key) + ".kernel");
+    return folder_ / (key.short_name() + ".kernel");
   }
 
  private:
@@ -35,7 +35,8 @@ class KernelCache {
   std::filesystem::path folder_;
 };
 
-/// From the cache, if it may be there and there is one; else compiled, and kept. Throws as compile.
+/// Returns the kernel from the cache, or compiles it and writes it to the cache. Without a cache, or if the options are
+/// not self-contained, only compiles it. Throws as compile() does.
 [[nodiscard]] CompiledKernel compile_cached(const Nvrtc& nvrtc, const KernelSource& source,
                                             const std::string& architecture, const KernelKey& key,
                                             const std::optional<KernelCache>& cache);

@@ -10,13 +10,13 @@
 namespace cox::detail {
 namespace {
 
-constexpr std::string_view magic = "COXKERN1";
-constexpr std::size_t head_size = 8 + 8 + 8 + 32;  // all before the checksum
-constexpr std::size_t body_offset = head_size + 32;
+constexpr std::string_view magic = "COXKERN2";
+constexpr std::size_t head_size = 8 + 3 * 8;  // everything before the checksum
+constexpr std::size_t body_offset = head_size + 8;
 
 using Head = std::array<std::byte, head_size>;
 
-// Copies `more` to the begin of `rest`, which becomes what follows it.
+// Copies `more` to the beginning of `rest`, and removes the written part from `rest`.
 void put(std::span<std::byte>& rest, std::span<const std::byte> more) {
   std::ranges::copy(more, rest.begin());
   rest = rest.subspan(more.size());
@@ -30,13 +30,13 @@ void put(std::span<std::byte>& rest, std::uint64_t value) {
   put(rest, bytes);
 }
 
-Head head_of(const KernelKey& key, std::uint64_t name_size, std::uint64_t image_size) {
+Head head_of(std::uint64_t key_size, std::uint64_t name_size, std::uint64_t image_size) {
   Head head{};
   std::span<std::byte> rest(head);
   put(rest, magic);
+  put(rest, key_size);
   put(rest, name_size);
   put(rest, image_size);
-  put(rest, key);
   return head;
 }
 
@@ -46,25 +46,23 @@ std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-KernelKey checksum(std::span<const std::byte> head, std::span<const std::byte> body) {
-  Sha256 hash;
-  hash.update(head);
-  hash.update(body);
-  return hash.finish();
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
 
 std::vector<std::byte> encode_entry(const KernelKey& key, const CompiledKernel& kernel) {
-  std::vector<std::byte> file(body_offset + kernel.lowered_name.size() + kernel.image.size());
+  std::vector<std::byte> file(body_offset + key.text().size() + kernel.lowered_name.size() + kernel.image.size());
   const std::span<std::byte> body = std::span(file).subspan(body_offset);
   std::span<std::byte> rest = body;
+  put(rest, key.text());
   put(rest, kernel.lowered_name);
   put(rest, kernel.image);
-  const Head head = head_of(key, kernel.lowered_name.size(), kernel.image.size());
+  const Head head = head_of(key.text().size(), kernel.lowered_name.size(), kernel.image.size());
   rest = file;
   put(rest, head);
-  put(rest, checksum(head, body));
+  put(rest, checksum_of({head, body}));
   return file;
 }
 
@@ -72,14 +70,19 @@ std::optional<CompiledKernel> decode_entry(const KernelKey& key, std::span<const
   if (file.size() < body_offset) return std::nullopt;
   const auto head = file.first(head_size);
   const auto body = file.subspan(body_offset);
-  const std::uint64_t name_size = number_at(head, 8);
-  const std::uint64_t image_size = number_at(head, 16);
-  if (name_size > body.size() || image_size != body.size() - name_size) return std::nullopt;
-  if (!std::ranges::equal(head, head_of(key, name_size, image_size))) return std::nullopt;
-  if (!std::ranges::equal(file.subspan(head_size, 32), checksum(head, body))) return std::nullopt;
+  const std::uint64_t key_size = number_at(head, 8);
+  const std::uint64_t name_size = number_at(head, 16);
+  const std::uint64_t image_size = number_at(head, 24);
+  if (key_size != key.text().size() || key_size > body.size() || name_size > body.size() - key_size ||
+      image_size != body.size() - key_size - name_size)
+    return std::nullopt;
+  if (!std::ranges::equal(head, head_of(key_size, name_size, image_size))) return std::nullopt;
+  if (number_at(file, head_size) != checksum_of({head, body})) return std::nullopt;
+  if (text_of(body.first(key_size)) != key.text()) return std::nullopt;
   CompiledKernel kernel;
-  kernel.lowered_name.assign(reinterpret_cast<const char*>(body.data()), name_size);
-  kernel.image.assign(body.begin() + static_cast<std::ptrdiff_t>(name_size), body.end());
+  kernel.lowered_name = text_of(body.subspan(key_size, name_size));
+  const auto image = body.subspan(key_size + name_size);
+  kernel.image.assign(image.begin(), image.end());
   return kernel;
 }
 

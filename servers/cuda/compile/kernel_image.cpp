@@ -21,7 +21,7 @@ T read(std::span<const std::byte> image, std::size_t offset) noexcept {
   return value;
 }
 
-/// The compute capability is in the lowest byte of the flags, from ABI version 8 (CUDA 13) on in the one above.
+/// The compute capability is in the lowest byte of the flags; from ABI version 8 (CUDA 13) on, in the second lowest.
 int cubin_architecture(std::span<const std::byte> image) noexcept {
   const auto flags = read<std::uint32_t>(image, elf_flags);
   const bool newer = read<std::uint8_t>(image, elf_abi_version) >= 8;

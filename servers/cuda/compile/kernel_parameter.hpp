@@ -7,21 +7,21 @@
 #include <type_traits>
 #include <vector>
 
-struct CUtensorMap_st;  // cuda.h's, which need not be there
+struct CUtensorMap_st;  // declared in cuda.h, which need not be installed
 
 namespace cox {
 
-/// One parameter of a kernel whose signature is its own. The buffers, scalars and tensor maps of a launch go to the
-/// parameters of their kind in order.
+/// One parameter of a kernel with its own signature. The buffers, scalars and tensor maps of a launch are assigned to
+/// the parameters of their kind, in order.
 struct KernelParameter {
   enum class Kind : std::uint8_t {
     Buffer,     ///< a pointer to the first byte of the buffer's window
-    Scalar,     ///< by value; as many words of the arguments as it fills
+    Scalar,     ///< by value; takes as many argument words as it fills
     TensorMap,  ///< a CUtensorMap by value
   };
   Kind kind = Kind::Buffer;
   std::size_t size = sizeof(void*);  ///< bytes
-  Access access = Access::Write;     ///< of a buffer: Read where the kernel cannot write it
+  Access access = Access::Write;     ///< of a buffer: Read if the kernel cannot write it
 
   friend constexpr bool operator==(const KernelParameter&, const KernelParameter&) = default;
 
@@ -33,8 +33,8 @@ struct KernelParameter {
   }
   [[nodiscard]] static constexpr KernelParameter tensor_map() noexcept { return {Kind::TensorMap, 128, Access::Write}; }
 
-  /// What a parameter of type P of a kernel is: pointers are buffers, pointers to const are only read; anything else
-  /// that is trivially copyable is a scalar.
+  /// The kernel parameter for a C++ parameter of type P: a pointer is a buffer, a pointer to const is a buffer that is
+  /// only read, CUtensorMap is a tensor map, and anything else that is trivially copyable is a scalar.
   template <class P>
   [[nodiscard]] static constexpr KernelParameter of() noexcept {
     using Value = std::remove_cv_t<P>;
@@ -48,7 +48,7 @@ struct KernelParameter {
       return scalar(sizeof(Value));
     }
   }
-  /// Those of a function with such parameters.
+  /// The parameters of a function of this type.
   template <class... P>
   [[nodiscard]] static std::vector<KernelParameter> of_function(void (*)(P...)) {
     return {of<P>()...};

@@ -11,17 +11,17 @@
 
 namespace cox::detail {
 
-/// A kernel in the context of one device, ready to be launched there; or why it is not. Never changes.
+/// A kernel in the context of one device, ready to be launched there, or the reason why it is not. Immutable.
 struct LoadedKernel {
   CUfunction function = nullptr;             ///< null if there is a failure
   std::size_t static_shared_memory = 0;      ///< bytes that the kernel declares
   std::size_t local_memory = 0;              ///< bytes of each thread
-  std::uint32_t max_threads_per_block = 0;   ///< with as many registers as it takes
+  std::uint32_t max_threads_per_block = 0;   ///< with the number of registers that it uses
   std::uint32_t registers = 0;               ///< of each thread
   std::vector<std::size_t> parameter_sizes;  ///< bytes, in order
-  bool has_clusters = false;                 ///< of a size that the kernel declares, or has to be given
+  bool has_clusters = false;                 ///< the kernel declares a cluster size, or requires one at the launch
   std::exception_ptr failure;                ///< LaunchError, CudaError, or what a resolver threw
-  std::weak_ptr<const CudaContext> context;  ///< gone once the device was shut down: `function` is void then
+  std::weak_ptr<const CudaContext> context;  ///< expires when the device is shut down: `function` is invalid then
 };
 
 }  // namespace cox::detail

@@ -10,13 +10,14 @@
 
 namespace cox::detail {
 
-/// Values by key, each made by the thread that first asks for it while others that ask for it wait, and kept for good,
-/// as is the failure of making it. Any thread.
+/// A map whose values are made on first use. The first thread that gets a key makes its value, while other threads that
+/// get the same key wait. Values are kept forever, and so is the failure of making one. Any thread.
 template <class Key, class Value>
 class OnceMap {
  public:
-  /// Calls `make()` unless it was called for this key. Throws what it threw. That there was no memory is not kept: the
-  /// next asker tries again. `make` must not ask for the same key.
+  /// Returns the value of `key`. Calls `make()` for it unless that was done before; blocks while another thread does
+  /// that. Throws what `make()` threw, also in later calls. std::bad_alloc is not kept: the next call tries again.
+  /// `make` must not get the same key.
   template <class Make>
   const Value& get(const Key& key, Make&& make) {
     const std::shared_ptr<Entry> entry = entry_of(key);
@@ -29,7 +30,7 @@ class OnceMap {
  private:
   struct Entry {
     std::mutex mutex;
-    std::optional<Value> value;  // guarded by mutex until it is there; never changes then
+    std::optional<Value> value;  // guarded by mutex until it is set; never changes after that
     std::exception_ptr failure;  // guarded by mutex
   };
 
