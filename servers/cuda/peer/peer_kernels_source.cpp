@@ -181,7 +181,7 @@ __device__ inline Unit<BYTES> sum_of(const Unit<BYTES> (&unit)[RANKS]) {
   return sum.result();
 }
 
-// What comes before on the stream is over. By a thread that small data leaves idle: the others need not wait for it.
+// All earlier work on the stream has completed. Set by a thread that small data leaves idle: the others need not wait.
 struct Count {
   u32* counter;
   u32 value;
