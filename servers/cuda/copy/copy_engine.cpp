@@ -182,7 +182,8 @@ void CopyEngine::add(CopyTask&& task) {
   {
     const std::lock_guard lock(mutex_);
     try {
-      while (threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
+      // When the engine stops, a copy thread may still add a task again: that thread will do it.
+      while (!stopping_ && threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
     } catch (const std::system_error&) {  // no further thread can start: the existing ones suffice
       if (threads_.empty()) throw;
     }

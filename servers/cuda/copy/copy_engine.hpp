@@ -62,8 +62,8 @@ class CopyEngine {
   /// Calls stop().
   ~CopyEngine();
 
-  /// Does not block, except to start the threads, and to wait for a dependency if there is no memory for its
-  /// notification. Throws std::bad_alloc, std::system_error; then the task is unchanged.
+  /// Not after stop(). Does not block, except to start the threads, and to wait for a dependency if there is no memory
+  /// for its notification. Throws std::bad_alloc, std::system_error; then the task is unchanged.
   void add(CopyTask&& task);
   /// Blocks until all tasks whose dependencies have been reached are completed, then joins the threads and frees the
   /// buffers. Idempotent.

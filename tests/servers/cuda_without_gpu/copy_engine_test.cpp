@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -65,6 +66,49 @@ TEST_CASE("A copy for which there is no memory is refused and unchanged, else it
     CHECK(failed == 0);
     CHECK(refused >= copies);
     CHECK(client.read_one(memory).to_vector<std::uint8_t>()[63] == copies - 1);
+  }
+  CHECK(gpus.undestroyed_objects().empty());
+}
+
+TEST_CASE("L13: an engine that is destroyed ends its threads, also when a copy is added again meanwhile") {
+  FakeGpus gpus;
+  {
+    const CudaClient client = gpus.client();
+    const Handle memory = client.create(Bytes::zeroed(64));
+    const auto there = client.get_resource(memory);
+    client.sync().get();
+    const std::shared_ptr<detail::CudaContext> context = detail::CudaContext::find(0);
+    const detail::CurrentContext current(*context);
+    const auto poller = std::make_shared<detail::CudaPoller>("test-poll");
+    const auto events = std::make_shared<detail::CudaEvents>(context, poller, detail::CudaEvents::Timing::Off);
+    std::atomic<int> completed{0};
+    constexpr int rounds = 200;
+    for (int round = 0; round < rounds; ++round) {
+      std::atomic<bool> entered{false};
+      std::atomic<bool> goes_on{false};
+      std::optional<detail::CopyEngine> engine(std::in_place, "test-copy", events,
+                                               detail::CopyEngineOptions{.threads = 1});
+      CopyTask task;
+      task.direction = CopyTask::Direction::ToHost;
+      task.parts.push_back(
+          {there.resource.address, CopyPlan{.rows = 1, .row_bytes = 64, .pitch = 64}, Bytes::zeroed(64)});
+      task.make_direct = [&](std::vector<CopyTask::Part>&) {  // there is no page-locked memory for it
+        entered = true;
+        while (!goes_on) std::this_thread::yield();
+        return false;
+      };
+      task.on_completed = [&](CopyTask&, const std::exception_ptr& error, const std::shared_ptr<detail::CudaEvent>&) {
+        if (error == nullptr) ++completed;
+      };
+      engine->add(std::move(task));
+      while (!entered) std::this_thread::yield();
+      std::thread closer([&] { engine.reset(); });
+      for (int i = 0; i < round; ++i) std::this_thread::yield();
+      goes_on = true;
+      closer.join();
+    }
+    poller->stop();
+    CHECK(completed == rounds);
   }
   CHECK(gpus.undestroyed_objects().empty());
 }
