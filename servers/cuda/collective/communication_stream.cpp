@@ -171,6 +171,7 @@ void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation
   const RankContext& context = *last.context;
   CudaTimeline& timeline = streams_.timeline(last.position.stream);
   if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < parts.size()) timeline.poll();
+  streams_.poison_log()->trim(streams_);
   launched_.clear();
   for (const auto& part : parts) {
     NcclOperation::Launched launched{.dependencies = {}, .completion = part->event_, .waiter = part};
@@ -184,7 +185,6 @@ void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation
   last_end_ = last.event_;
   const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part completes at begin + n
   std::exception_ptr error;
-  streams_.poison_log()->trim(streams_);
   try {
     context.clique->add(context.rank, launched_, std::max(timeline.completed(), begin) - begin);
   } catch (...) {

@@ -65,6 +65,7 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, Co
 
 CudaCommunicator::~CudaCommunicator() {
   *self_ = nullptr;
+  context_->communication->streams.poison_log()->forget(number());
   if (clique() != nullptr) clique()->close();
 }
 

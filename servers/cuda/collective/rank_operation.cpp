@@ -77,15 +77,19 @@ void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
 
 void RankOperation::fail(const std::exception_ptr& error) noexcept {
   if (failed_.exchange(true)) return;
-  note_rank_failed(error);  // before other operations find its memory poisoned
-  if (is_logged_) poison_log().fail(*this, error);
+  bool is_first = true;  // a refusal may have been reported before
+  if (is_logged_) {
+    is_first = poison_log().fail(*this, error);
+  } else {
+    note_rank_failed(error);
+  }
   context->recorder->failed(sequence, context->rank, error);
   try {
     context->group->sequencer().abort(context->number, error);
   } catch (...) {
     report_task_error({context->device, StreamId::current(), std::current_exception()});
   }
-  tell_rank_failed(error);
+  if (is_first) tell_rank_failed(error);
 }
 
 void RankOperation::admit(std::shared_ptr<LoggedOperation> self) {

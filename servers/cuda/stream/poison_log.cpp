@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -32,7 +33,7 @@ struct FirstFailures {
   };
 
   std::mutex mutex;
-  std::array<Failure, 256> last;  // guarded by mutex, like next
+  std::array<Failure, 1024> last;  // guarded by mutex, like next
   std::size_t next = 0;
 
   static FirstFailures& of_process() {
@@ -45,6 +46,7 @@ struct FirstFailures {
 
 std::shared_ptr<PoisonLog> PoisonLog::open(DeviceId device) {
   auto opened = std::make_shared<PoisonLog>(device);
+  opened->failed_.reserve(64);  // see keep_failure()
   OpenLogs& all = OpenLogs::of_process();
   const std::lock_guard lock(all.mutex);
   all.logs.insert_or_assign(device, opened);
@@ -106,39 +108,71 @@ std::exception_ptr PoisonLog::admit(const std::shared_ptr<LoggedOperation>& oper
 void PoisonLog::admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end, CollectiveId collective,
                            StreamId stream) {
   std::shared_ptr<LoggedOperation> refused;
-  std::exception_ptr failure;
+  std::shared_ptr<LoggedOperation> notified;
+  std::exception_ptr failure;  // that another rank has reported
   {
     const std::lock_guard lock(mutex_);
     const OperationMemory::Uses& uses = part->memory.uses();
     const std::exception_ptr refusal = refusal_of(uses, stream, part->memory.site());
     part->collective_ = collective;
     append(std::move(part), end, stream);
-    if (refusal == nullptr) [[likely]] {
+    if (!failed_.empty()) [[unlikely]]
+      failure = take_failure(collective);
+    if (refusal == nullptr) [[likely]]
       heal(uses);
-    } else {
+    if (failure != nullptr) [[unlikely]] {
+      notified = operations_.back();
+      refused = fail_at(operations_.size() - 1, failure);
+    } else if (refusal != nullptr) [[unlikely]] {
       refused = operations_.back();
       refuse(*refused, refusal);
       refused->next_refused_ = spread(operations_.size() - 1, poison_cause(refused->error_), Reach::Operation);
     }
-    if (!failed_.empty()) [[unlikely]]
-      failure = take_failure(collective);
   }
-  if (failure != nullptr) [[unlikely]]
-    fail_part(collective, failure);
+  if (notified != nullptr) [[unlikely]]
+    notified->tell_rank_failed(failure);
   if (refused != nullptr) [[unlikely]]
     tell(std::move(refused));
 }
 
-// Caller holds mutex_. Takes the failure that other ranks have reported for the operation. Drops failures of earlier
-// operations of the communicator: no part of them is added any more.
+// Caller holds mutex_. Keeps a failure of an operation whose part is not in the log; the first one counts. There is
+// room for one more, except after memory could not be had; then the failure is joined to another of the communicator,
+// and covers all operations in between, which is the safe side. Returns false if there is none, either.
+bool PoisonLog::keep_failure(CollectiveId collective, const std::exception_ptr& error) noexcept {
+  Failed* same = nullptr;
+  for (Failed& failed : failed_) {
+    if (failed.covers(collective)) return true;
+    if (failed.communicator == collective.communicator) same = &failed;
+  }
+  if (failed_.size() < failed_.capacity()) {
+    failed_.push_back({collective.communicator, collective.sequence, collective.sequence, error});
+    try {
+      if (failed_.size() == failed_.capacity()) failed_.reserve(2 * failed_.size());
+    } catch (const std::bad_alloc&) {  // the next one finds no room
+      return true;
+    }
+    return true;
+  }
+  if (same == nullptr) return false;
+  same->first = std::min(same->first, collective.sequence);
+  same->last = std::max(same->last, collective.sequence);
+  return true;
+}
+
+// Caller holds mutex_. Returns the failure that other ranks have reported for the operation, or null. Drops failures of
+// earlier operations of the communicator: of them no part is added any more that could be refused.
 std::exception_ptr PoisonLog::take_failure(CollectiveId collective) noexcept {
   std::exception_ptr found;
   std::erase_if(failed_, [&](const Failed& failed) {
-    if (failed.collective == collective) found = failed.error;
-    return failed.collective.communicator == collective.communicator &&
-           failed.collective.sequence <= collective.sequence;
+    if (failed.covers(collective)) found = failed.error;
+    return failed.communicator == collective.communicator && failed.last <= collective.sequence;
   });
   return found;
+}
+
+void PoisonLog::forget(CommunicatorNumber communicator) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(failed_, [&](const Failed& failed) { return failed.communicator == communicator; });
 }
 
 // Caller holds mutex_.
@@ -147,14 +181,27 @@ void PoisonLog::refuse(LoggedOperation& operation, const std::exception_ptr& ref
   operation.is_noted_ = true;
 }
 
-void PoisonLog::fail(const LoggedOperation& part, const std::exception_ptr& error) noexcept {
+bool PoisonLog::fail(LoggedOperation& part, const std::exception_ptr& error) noexcept {
   std::shared_ptr<LoggedOperation> refused;
+  bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (part.number_ < first_number_ || part.has_failed_) return;
-    refused = spread(first_ + (part.number_ - first_number_), poison_cause(error), Reach::Communicator);
+    is_first = !std::exchange(part.is_noted_, true);
+    if (is_first) part.note_rank_failed(error);  // before other operations find its memory poisoned
+    if (part.number_ >= first_number_ && !part.has_failed_)
+      refused = spread(first_ + (part.number_ - first_number_), poison_cause(error), Reach::Communicator);
   }
   tell(std::move(refused));
+  return is_first;
+}
+
+// Caller holds mutex_. The operation that this part is of has failed on another rank. As spread(), with the part
+// itself.
+std::shared_ptr<LoggedOperation> PoisonLog::fail_at(std::size_t index, const std::exception_ptr& error) noexcept {
+  LoggedOperation& part = *operations_[index];
+  part.is_noted_ = true;
+  part.note_rank_failed(error);
+  return part.has_failed_ ? nullptr : spread(index, poison_cause(error), Reach::Operation);
 }
 
 // Notifies the part of a failed operation in this log: now, or when admit_part() adds it. A part that has completed and
@@ -162,24 +209,21 @@ void PoisonLog::fail(const LoggedOperation& part, const std::exception_ptr& erro
 void PoisonLog::fail_part(CollectiveId collective, const std::exception_ptr& error) noexcept {
   std::shared_ptr<LoggedOperation> refused;
   std::shared_ptr<LoggedOperation> part;
+  bool is_kept = true;
   {
     const std::lock_guard lock(mutex_);
     std::size_t index = first_;
     while (index < operations_.size() && operations_[index]->collective_ != collective) ++index;
     if (index == operations_.size()) {
-      try {
-        failed_.push_back({collective, error});
-      } catch (...) {
-        report_task_error({device_, StreamId::current(), error});
-      }
-      return;
-    }
-    if (!std::exchange(operations_[index]->is_noted_, true)) {
+      is_kept = keep_failure(collective, error);
+    } else if (!operations_[index]->is_noted_) {
       part = operations_[index];
-      part->note_rank_failed(error);
+      refused = fail_at(index, error);
+    } else if (!operations_[index]->has_failed_) {
+      refused = spread(index, poison_cause(error), Reach::Operation);
     }
-    if (!operations_[index]->has_failed_) refused = spread(index, poison_cause(error), Reach::Operation);
   }
+  if (!is_kept) report_task_error({device_, StreamId::current(), error});
   if (part != nullptr) part->tell_rank_failed(error);
   tell(std::move(refused));
 }
@@ -263,10 +307,11 @@ void PoisonLog::drop(std::size_t end) noexcept {
 
 std::exception_ptr PoisonLog::first_failure(CollectiveId collective, const std::exception_ptr& error) noexcept {
   FirstFailures& all = FirstFailures::of_process();
+  FirstFailures::Failure evicted;  // destroyed without the lock
   const std::lock_guard lock(all.mutex);
   const auto found = std::ranges::find(all.last, collective, &FirstFailures::Failure::collective);
   if (found != all.last.end()) return found->error;
-  all.last[all.next++ % all.last.size()] = {collective, error};
+  evicted = std::exchange(all.last[all.next++ % all.last.size()], {collective, error});
   return error;
 }
 

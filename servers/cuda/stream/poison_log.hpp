@@ -142,12 +142,13 @@ class PoisonLog {
   /// Adds a part of a collective operation, whose memory has been set and which is about to be issued. It is issued
   /// even if it reads poisoned memory, since the other ranks may have issued their parts. If this part or that of
   /// another rank reads poisoned memory, the part is notified during this call. `end`: position at which the part ends.
-  /// Call once for each rank of an operation, in the order of the communicator's operations. Throws std::bad_alloc.
+  /// Call once for each rank of an operation, in the order of the communicator's operations, except for the sender of a
+  /// transfer. Throws std::bad_alloc.
   void admit_part(std::shared_ptr<LoggedOperation> part, const StreamPosition& end, CollectiveId collective,
                   StreamId stream);
   /// Call if a part of the operation is refused with `error`. Returns the error with which the operation fails on all
-  /// ranks, which is the same for all callers. fail_collective() must follow. Any thread, also with the mutex of a log
-  /// held.
+  /// ranks: the first one, which is the same for all callers unless 1,024 other operations have failed in between.
+  /// fail_collective() must follow. Any thread, also with the mutex of a log held.
   [[nodiscard]] static std::exception_ptr first_failure(CollectiveId collective,
                                                         const std::exception_ptr& error) noexcept;
   /// The operation has failed with `error` on all ranks: notifies its parts on these devices, including parts that are
@@ -168,10 +169,13 @@ class PoisonLog {
     for (const auto& use : uses)
       if (writes(use.access)) use.buffer->poison.set(cause, contents);
   }
-  /// A part in the log has failed with `error`. Poisons what it should have written and everything computed from it, on
-  /// this device and on other devices whose operations depend on it. The part itself is not notified. Does nothing if
-  /// the part has completed. Idempotent. Any thread.
-  void fail(const LoggedOperation& part, const std::exception_ptr& error) noexcept;
+  /// A part that was added has failed with `error`. Records that for its caller, then poisons what it should have
+  /// written and everything computed from it, on this device and on other devices whose operations depend on it, unless
+  /// the part has completed. Returns false if a failure of the part had been recorded before, which counts; true: the
+  /// caller reports it. Any thread.
+  [[nodiscard]] bool fail(LoggedOperation& part, const std::exception_ptr& error) noexcept;
+  /// No more parts of the communicator are added. Any thread.
+  void forget(CommunicatorNumber communicator) noexcept;
 
   /// Blocks while another thread is poisoning memory after a failure, until it has recorded the failures for their
   /// callers. Any thread.
@@ -229,11 +233,20 @@ class PoisonLog {
     return operation.end_.position == 0 || clock.completed(operation.end_.stream) >= operation.end_.position;
   }
   void drop(std::size_t end) noexcept;
+  // Operations of a communicator, one as a rule.
   struct Failed {
-    CollectiveId collective;
+    CommunicatorNumber communicator;
+    std::uint64_t first;
+    std::uint64_t last;
     std::exception_ptr error;
+
+    [[nodiscard]] bool covers(CollectiveId collective) const noexcept {
+      return communicator == collective.communicator && first <= collective.sequence && collective.sequence <= last;
+    }
   };
   void fail_part(CollectiveId collective, const std::exception_ptr& error) noexcept;
+  [[nodiscard]] std::shared_ptr<LoggedOperation> fail_at(std::size_t index, const std::exception_ptr& error) noexcept;
+  [[nodiscard]] bool keep_failure(CollectiveId collective, const std::exception_ptr& error) noexcept;
   [[nodiscard]] std::exception_ptr take_failure(CollectiveId collective) noexcept;
   static void refuse(LoggedOperation& operation, const std::exception_ptr& refusal) noexcept;
   enum class Reach : std::uint8_t { Operation, Communicator };

@@ -3,6 +3,8 @@
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
+#include <coxswain/runtime/launch/cube_count.hpp>
+#include <coxswain/tools/cox/stress/buffer.hpp>
 #include <coxswain/tools/cox/stress/round.hpp>
 #include <coxswain/tools/cox/stress/round_check.hpp>
 #include <coxswain/tools/cox/stress/round_values.hpp>
