@@ -58,6 +58,7 @@ void refuse_all(CommunicatorSequence& among, const std::exception_ptr& error) no
 Sequencer::Sequencer(SequencerOptions options)
     : options_([&] {
         if (!options.now) options.now = [] { return std::chrono::steady_clock::now(); };
+        if (!options.awaited_devices || !options.explain) options.explain_after = {};
         return std::move(options);
       }()),
       communicators_(std::make_unique<detail::OpenCommunicators>()),

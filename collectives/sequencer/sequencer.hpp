@@ -42,7 +42,8 @@ struct SequencerOptions {
   std::size_t recorded_operations = 1024;
   /// Describes what the device's thread is doing, for the error that names a missing rank. Called with no lock held.
   std::function<std::string(DeviceId)> device_activity = {};
-  /// A thread that has waited this long for an operation with missing ranks is reported by `explain`; 0: never.
+  /// A thread that has waited this long for an operation with missing ranks is reported by `explain`; 0: never. Needs
+  /// the next two functions.
   std::chrono::milliseconds explain_after{0};
   /// Returns the devices that threads were observed to wait for, each in one wait of at least `at_least`. Called
   /// periodically while there are operations, with no lock held.

@@ -59,6 +59,7 @@ TEST_CASE("L15: the watchdog's thread stays as long as operations come, and ends
                              ++looks;
                              return std::vector<DeviceId>();
                            },
+                       .explain = [](const std::string&) {},
                        .now = [start] { return start; }}};
   const CommunicatorNumber pair = sequencer.open(among({0, 1}), 1h);
   auto look = [&, expected = 0]() mutable {
