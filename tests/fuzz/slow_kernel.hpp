@@ -23,7 +23,9 @@ inline test::HostBackend::Work slow<test::HostBackend>(const Handle& data, std::
            {},
            1,
            [](const KernelContext& context) {
-             std::this_thread::sleep_for(std::chrono::microseconds(context.scalar<std::uint32_t>(0)));
+             using Clock = std::chrono::steady_clock;
+             const auto end = Clock::now() + std::chrono::microseconds(context.scalar<std::uint32_t>(0));
+             while (Clock::now() < end) std::this_thread::yield();
            }},
           KernelArguments{}.with_buffer(data).with_scalar(microseconds)};
 }

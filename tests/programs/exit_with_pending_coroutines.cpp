@@ -14,14 +14,18 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <atomic>
-#include <chrono>
-#include <thread>
+#include <latch>
 
 namespace {
 
 namespace asio = boost::asio;
 
 std::atomic<int> rounds{0};
+std::latch destroyed{1};  // the pool and the context have been
+
+struct AtEnd {
+  ~AtEnd() { destroyed.count_down(); }
+};
 
 asio::awaitable<void> call_for_ever(cox::HostClient client) {
   for (;;) {
@@ -36,6 +40,7 @@ asio::awaitable<void> call_for_ever(cox::HostClient client) {
 int main() {
   alarm(60);
   const auto client = cox::HostClient::load({.type = cox::host_device_type, .index = 0});
+  const AtEnd after_pool_and_context;
   asio::thread_pool pool(2);
   asio::io_context context;
   for (int i = 0; i < 8; ++i) asio::co_spawn(pool, call_for_ever(client), asio::detached);
@@ -43,7 +48,7 @@ int main() {
   while (context.poll_one() == 0 || rounds < 1000) {
   }
   // What is called now completes after the pool and the context have been destroyed.
-  client.device_handle().submit([](cox::HostServer&) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+  client.device_handle().submit([](cox::HostServer&) { destroyed.wait(); });
   for (int i = 0; i < 100; ++i) context.poll_one();
   return 7;
 }
