@@ -21,26 +21,46 @@ using namespace cox;
 using namespace cox::test;
 using cox::detail::CopyTask;
 
+namespace {
+
+/// 64 bytes of device memory, and what an engine needs.
+struct Bench {
+  explicit Bench(FakeGpus& gpus) : client(gpus.client()) { client.sync().get(); }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  ~Bench() { poller->stop(); }
+
+  [[nodiscard]] CopyTask task(CopyTask::Direction direction, std::uint8_t byte) const {
+    CopyTask made;
+    made.direction = direction;
+    made.parts.push_back({there.resource.address, CopyPlan{.rows = 1, .row_bytes = 64, .pitch = 64},
+                          Bytes::copy_of(std::vector<std::uint8_t>(64, byte))});
+    return made;
+  }
+
+  CudaClient client;
+  Handle memory = client.create(Bytes::zeroed(64));
+  ManagedResource<CudaResource> there = client.get_resource(memory);
+  std::shared_ptr<detail::CudaContext> context = detail::CudaContext::find(0);
+  detail::CurrentContext current{*context};
+  std::shared_ptr<detail::CudaPoller> poller = std::make_shared<detail::CudaPoller>("test-poll");
+  std::shared_ptr<detail::CudaEvents> events =
+      std::make_shared<detail::CudaEvents>(context, poller, detail::CudaEvents::Timing::Off);
+};
+
+}  // namespace
+
 TEST_CASE("A copy for which there is no memory is refused and unchanged, else it is done") {
   FakeGpus gpus;
   {
-    const CudaClient client = gpus.client();
-    const Handle memory = client.create(Bytes::zeroed(64));
-    const auto there = client.get_resource(memory);
-    client.sync().get();
-    const std::shared_ptr<detail::CudaContext> context = detail::CudaContext::find(0);
-    const detail::CurrentContext current(*context);
-    const auto poller = std::make_shared<detail::CudaPoller>("test-poll");
-    const auto events = std::make_shared<detail::CudaEvents>(context, poller, detail::CudaEvents::Timing::Off);
-    detail::CopyEngine engine("test-copy", events, {.threads = 1});
+    Bench t(gpus);
+    detail::CopyEngine engine("test-copy", t.events, {.threads = 1});
     constexpr int copies = 200;  // the queue of the engine grows now and then
     std::atomic<int> failed{0};
     std::atomic<int> completed{0};
     int refused = 0;
     for (int copy = 0; copy < copies; ++copy) {
-      CopyTask task;
-      task.parts.push_back({there.resource.address, CopyPlan{.rows = 1, .row_bytes = 64, .pitch = 64},
-                            Bytes::copy_of(std::vector<std::uint8_t>(64, static_cast<std::uint8_t>(copy)))});
+      CopyTask task = t.task(CopyTask::Direction::ToDevice, static_cast<std::uint8_t>(copy));
       task.on_completed = [&](CopyTask&, const std::exception_ptr& error, const std::shared_ptr<detail::CudaEvent>&) {
         if (error != nullptr) ++failed;
         ++completed;
@@ -62,10 +82,9 @@ TEST_CASE("A copy for which there is no memory is refused and unchanged, else it
     }
     while (completed != copies) std::this_thread::yield();
     engine.stop();
-    poller->stop();
     CHECK(failed == 0);
     CHECK(refused >= copies);
-    CHECK(client.read_one(memory).to_vector<std::uint8_t>()[63] == copies - 1);
+    CHECK(t.client.read_one(t.memory).to_vector<std::uint8_t>()[63] == copies - 1);
   }
   CHECK(gpus.undestroyed_objects().empty());
 }
@@ -73,25 +92,15 @@ TEST_CASE("A copy for which there is no memory is refused and unchanged, else it
 TEST_CASE("L13: an engine that is destroyed ends its threads, also when a copy is added again meanwhile") {
   FakeGpus gpus;
   {
-    const CudaClient client = gpus.client();
-    const Handle memory = client.create(Bytes::zeroed(64));
-    const auto there = client.get_resource(memory);
-    client.sync().get();
-    const std::shared_ptr<detail::CudaContext> context = detail::CudaContext::find(0);
-    const detail::CurrentContext current(*context);
-    const auto poller = std::make_shared<detail::CudaPoller>("test-poll");
-    const auto events = std::make_shared<detail::CudaEvents>(context, poller, detail::CudaEvents::Timing::Off);
+    Bench t(gpus);
     std::atomic<int> completed{0};
     constexpr int rounds = 200;
     for (int round = 0; round < rounds; ++round) {
       std::atomic<bool> entered{false};
       std::atomic<bool> goes_on{false};
-      std::optional<detail::CopyEngine> engine(std::in_place, "test-copy", events,
+      std::optional<detail::CopyEngine> engine(std::in_place, "test-copy", t.events,
                                                detail::CopyEngineOptions{.threads = 1});
-      CopyTask task;
-      task.direction = CopyTask::Direction::ToHost;
-      task.parts.push_back(
-          {there.resource.address, CopyPlan{.rows = 1, .row_bytes = 64, .pitch = 64}, Bytes::zeroed(64)});
+      CopyTask task = t.task(CopyTask::Direction::ToHost, 0);
       task.make_direct = [&](std::vector<CopyTask::Part>&) {  // there is no page-locked memory for it
         entered = true;
         while (!goes_on) std::this_thread::yield();
@@ -107,7 +116,6 @@ TEST_CASE("L13: an engine that is destroyed ends its threads, also when a copy i
       goes_on = true;
       closer.join();
     }
-    poller->stop();
     CHECK(completed == rounds);
   }
   CHECK(gpus.undestroyed_objects().empty());

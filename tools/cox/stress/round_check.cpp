@@ -22,31 +22,17 @@ namespace {
 
 using Kind = CollectiveError::Kind;
 
-// The single failure that an error of the stream or of poisoned memory reports; null if there are several.
+// The first cause of an error of the stream, of a refused launch or of poisoned memory; null if there are several.
 std::exception_ptr only_cause(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const ServerError& unhealthy) {
     if (unhealthy.kind() != ServerError::Kind::Unhealthy) return error;
-    return unhealthy.errors().size() == 1 ? unhealthy.errors().front() : nullptr;
-  } catch (const IoError& io) {
-    return io.kind() == IoError::Kind::Poisoned ? io.cause() : error;
-  } catch (...) {
-    return error;
-  }
-}
-
-// The first cause of a refused launch or of a read of poisoned memory; the error itself if it has several causes.
-std::exception_ptr first_cause(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const ServerError& unhealthy) {
-    const bool one = unhealthy.kind() == ServerError::Kind::Unhealthy && unhealthy.errors().size() == 1;
-    return one ? first_cause(unhealthy.errors().front()) : error;
+    return unhealthy.errors().size() == 1 ? only_cause(unhealthy.errors().front()) : nullptr;
   } catch (const LaunchError& launch) {
-    return launch.kind() == LaunchError::Kind::Io && launch.cause() != nullptr ? first_cause(launch.cause()) : error;
+    return launch.kind() == LaunchError::Kind::Io && launch.cause() != nullptr ? only_cause(launch.cause()) : error;
   } catch (const IoError& io) {
-    return io.kind() == IoError::Kind::Poisoned ? io.cause() : error;
+    return io.kind() == IoError::Kind::Poisoned && io.cause() != nullptr ? io.cause() : error;
   } catch (...) {
     return error;
   }
@@ -173,9 +159,10 @@ class RoundCheck {
   // L14: a value that another stream computes from a result is right, or its read fails with the same cause.
   void check_dependent(std::size_t rank, const RankOutcome& outcome) {
     if (outcome.dependent_error != nullptr) {
-      const std::exception_ptr cause = first_cause(outcome.dependent_error);
+      const std::exception_ptr one = only_cause(outcome.dependent_error);
+      const std::exception_ptr& cause = one != nullptr ? one : outcome.dependent_error;
       if (round_.fault == Fault::Poison && is_of_fault(cause, round_.ticket.client, round_.ticket.sequence)) return;
-      if (cause == nullptr || !explains(cause))
+      if (!explains(cause))
         violated(Law::Poison, rank, "what depends on it: " + expectation(), describe(outcome.dependent_error));
     } else if (!outcome.dependent.empty()) {
       if (must_fail()) return violated(Law::Poison, rank, "what depends on it: " + expectation(), "no error");
