@@ -66,8 +66,8 @@ void RankOperation::retire() noexcept {
 }
 
 void RankOperation::refuse(const std::exception_ptr& refusal) noexcept {
-  note_rank_failed(refusal);
-  tell_rank_failed(refusal);
+  record_rank_failure(refusal);
+  report_rank_failure(refusal);
   // If all earlier work has been issued, poison at once: the next operation of the communicator does not wait for the
   // completion of this one.
   if (!context->communication->streams.issued(waits)) return complete_after_waits(refusal);
@@ -81,7 +81,7 @@ void RankOperation::fail(const std::exception_ptr& error) noexcept {
   if (is_logged_) {
     is_first = poison_log().fail(*this, error);
   } else {
-    note_rank_failed(error);
+    record_rank_failure(error);
   }
   context->recorder->failed(sequence, context->rank, error);
   try {
@@ -89,7 +89,7 @@ void RankOperation::fail(const std::exception_ptr& error) noexcept {
   } catch (...) {
     report_task_error({context->device, StreamId::current(), std::current_exception()});
   }
-  if (is_first) tell_rank_failed(error);
+  if (is_first) report_rank_failure(error);
 }
 
 void RankOperation::admit(std::shared_ptr<LoggedOperation> self) {
@@ -113,22 +113,22 @@ std::exception_ptr RankOperation::rank_failed(const std::exception_ptr& refusal)
   }
 }
 
-std::exception_ptr RankOperation::note_refused(const std::exception_ptr& refusal) noexcept {
+std::exception_ptr RankOperation::record_refusal(const std::exception_ptr& refusal) noexcept {
   std::exception_ptr error = PoisonLog::first_failure({context->number, sequence}, rank_failed(refusal));
-  note_rank_failed(error);
+  record_rank_failure(error);
   return error;
 }
 
-void RankOperation::tell_refused(const std::exception_ptr& error) noexcept {
-  tell_rank_failed(error);
+void RankOperation::report_refusal(const std::exception_ptr& error) noexcept {
+  report_rank_failure(error);
   PoisonLog::fail_collective({context->number, sequence}, error, context->devices.devices());
 }
 
-void RankOperation::note_rank_failed(const std::exception_ptr& error) noexcept {
-  origin_stream->note_failure_at(error_sequence, error, reports);
+void RankOperation::record_rank_failure(const std::exception_ptr& error) noexcept {
+  origin_stream->record_failure_at(error_sequence, error, reports);
 }
 
-void RankOperation::tell_rank_failed(const std::exception_ptr& error) noexcept {
+void RankOperation::report_rank_failure(const std::exception_ptr& error) noexcept {
   origin_stream->report_failure(error);
   context->group->report_failure(error);
 }

@@ -115,10 +115,10 @@ class RankOperation : public LoggedOperation {
   void retire() noexcept;
 
  private:
-  [[nodiscard]] std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept override;
-  void tell_refused(const std::exception_ptr& error) noexcept override;
-  void note_rank_failed(const std::exception_ptr& error) noexcept override;
-  void tell_rank_failed(const std::exception_ptr& error) noexcept override;
+  [[nodiscard]] std::exception_ptr record_refusal(const std::exception_ptr& refusal) noexcept override;
+  void report_refusal(const std::exception_ptr& error) noexcept override;
+  void record_rank_failure(const std::exception_ptr& error) noexcept override;
+  void report_rank_failure(const std::exception_ptr& error) noexcept override;
   /// A description of the operation, for error messages.
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual std::shared_ptr<LoggedOperation> shared_self() = 0;

@@ -24,7 +24,7 @@ class LoggedRead final : public LoggedOperation {
   }
 
   /// The read was not issued, because of `refusal`.
-  void refuse(const std::exception_ptr& refusal) noexcept { static_cast<void>(note_refused(refusal)); }
+  void refuse(const std::exception_ptr& refusal) noexcept { static_cast<void>(record_refusal(refusal)); }
   [[nodiscard]] bool is_refused() const noexcept {
     const std::lock_guard lock(mutex_);
     return refusal_ != nullptr;
@@ -37,12 +37,12 @@ class LoggedRead final : public LoggedOperation {
   }
 
  private:
-  [[nodiscard]] std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept override {
+  [[nodiscard]] std::exception_ptr record_refusal(const std::exception_ptr& refusal) noexcept override {
     const std::lock_guard lock(mutex_);
     refusal_ = refusal;
     return refusal;
   }
-  void tell_refused(const std::exception_ptr&) noexcept override {}  // the future of the read reports it
+  void report_refusal(const std::exception_ptr&) noexcept override {}  // the future of the read reports it
 
   const std::shared_ptr<CudaStream> stream_;
   const std::uint64_t sequence_;

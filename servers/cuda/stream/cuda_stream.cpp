@@ -22,12 +22,12 @@ void CudaStream::fail_after_submit(std::uint64_t sequence, std::exception_ptr er
 
 void CudaStream::fail_at(std::uint64_t sequence, std::exception_ptr error,
                          const std::shared_ptr<FailureReports>& others) {
-  note_failure_at(sequence, error, others);
+  record_failure_at(sequence, error, others);
   report_failure(error);
 }
 
-void CudaStream::note_failure_at(std::uint64_t sequence, const std::exception_ptr& error,
-                                 const std::shared_ptr<FailureReports>& others) noexcept {
+void CudaStream::record_failure_at(std::uint64_t sequence, const std::exception_ptr& error,
+                                   const std::shared_ptr<FailureReports>& others) noexcept {
   if (others != nullptr) {
     others->fail(*errors_, sequence, error);
   } else {

@@ -110,10 +110,10 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// Adds a failure of the operation at `sequence` to the stream's errors and to `others`, and reports it.
   void fail_at(std::uint64_t sequence, std::exception_ptr error,
                const std::shared_ptr<FailureReports>& others = nullptr);
-  /// The two halves of fail_at(). note_failure_at() stores the failure where waiting callers find it and calls no
+  /// The two halves of fail_at(). record_failure_at() stores the failure where waiting callers find it and calls no
   /// callback. report_failure() writes the log and calls the stream error callback.
-  void note_failure_at(std::uint64_t sequence, const std::exception_ptr& error,
-                       const std::shared_ptr<FailureReports>& others) noexcept;
+  void record_failure_at(std::uint64_t sequence, const std::exception_ptr& error,
+                         const std::shared_ptr<FailureReports>& others) noexcept;
   void report_failure(const std::exception_ptr& error) const noexcept;
   /// Takes the failures before `sequence`, as ServerError Unhealthy for the result of a future.
   [[nodiscard]] TakenError take_errors_before(std::uint64_t sequence, std::source_location site);

@@ -19,12 +19,12 @@ class LoggedPiece final : public LoggedOperation {
       : stream_(stream.shared_from_this()), reports_(stream.reports), name_(name), sequence_(sequence) {}
 
  private:
-  [[nodiscard]] std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept override {
+  [[nodiscard]] std::exception_ptr record_refusal(const std::exception_ptr& refusal) noexcept override {
     std::exception_ptr error = CudaStreams::refused_piece(name_, stream_->location(), refusal);
-    stream_->note_failure_at(sequence_, error, reports_);
+    stream_->record_failure_at(sequence_, error, reports_);
     return error;
   }
-  void tell_refused(const std::exception_ptr& error) noexcept override { stream_->report_failure(error); }
+  void report_refusal(const std::exception_ptr& error) noexcept override { stream_->report_failure(error); }
 
   const std::shared_ptr<CudaStream> stream_;
   const std::shared_ptr<FailureReports> reports_;

@@ -130,9 +130,9 @@ void PoisonLog::admit_part(std::shared_ptr<LoggedOperation> part, const StreamPo
     }
   }
   if (notified != nullptr) [[unlikely]]
-    notified->tell_rank_failed(failure);
+    notified->report_rank_failure(failure);
   if (refused != nullptr) [[unlikely]]
-    tell(std::move(refused));
+    report(std::move(refused));
 }
 
 // Caller holds mutex_. Keeps a failure of an operation whose part is not in the log; the first one counts. There is
@@ -148,8 +148,7 @@ bool PoisonLog::keep_failure(CollectiveId collective, const std::exception_ptr& 
     failed_.push_back({collective.communicator, collective.sequence, collective.sequence, error});
     try {
       if (failed_.size() == failed_.capacity()) failed_.reserve(2 * failed_.size());
-    } catch (const std::bad_alloc&) {  // the next one finds no room
-      return true;
+    } catch (const std::bad_alloc&) {  // this one has been kept; the next one finds no room
     }
     return true;
   }
@@ -177,8 +176,8 @@ void PoisonLog::forget(CommunicatorNumber communicator) noexcept {
 
 // Caller holds mutex_.
 void PoisonLog::refuse(LoggedOperation& operation, const std::exception_ptr& refusal) noexcept {
-  operation.error_ = operation.note_refused(refusal);
-  operation.is_noted_ = true;
+  operation.error_ = operation.record_refusal(refusal);
+  operation.is_recorded_ = true;
 }
 
 bool PoisonLog::fail(LoggedOperation& part, const std::exception_ptr& error) noexcept {
@@ -186,12 +185,12 @@ bool PoisonLog::fail(LoggedOperation& part, const std::exception_ptr& error) noe
   bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
-    is_first = !std::exchange(part.is_noted_, true);
-    if (is_first) part.note_rank_failed(error);  // before other operations find its memory poisoned
+    is_first = !std::exchange(part.is_recorded_, true);
+    if (is_first) part.record_rank_failure(error);  // before other operations find its memory poisoned
     if (part.number_ >= first_number_ && !part.has_failed_)
       refused = spread(first_ + (part.number_ - first_number_), poison_cause(error), Reach::Communicator);
   }
-  tell(std::move(refused));
+  report(std::move(refused));
   return is_first;
 }
 
@@ -199,8 +198,8 @@ bool PoisonLog::fail(LoggedOperation& part, const std::exception_ptr& error) noe
 // itself.
 std::shared_ptr<LoggedOperation> PoisonLog::fail_at(std::size_t index, const std::exception_ptr& error) noexcept {
   LoggedOperation& part = *operations_[index];
-  part.is_noted_ = true;
-  part.note_rank_failed(error);
+  part.is_recorded_ = true;
+  part.record_rank_failure(error);
   return part.has_failed_ ? nullptr : spread(index, poison_cause(error), Reach::Operation);
 }
 
@@ -216,7 +215,7 @@ void PoisonLog::fail_part(CollectiveId collective, const std::exception_ptr& err
     while (index < operations_.size() && operations_[index]->collective_ != collective) ++index;
     if (index == operations_.size()) {
       is_kept = keep_failure(collective, error);
-    } else if (!operations_[index]->is_noted_) {
+    } else if (!operations_[index]->is_recorded_) {
       part = operations_[index];
       refused = fail_at(index, error);
     } else if (!operations_[index]->has_failed_) {
@@ -224,8 +223,8 @@ void PoisonLog::fail_part(CollectiveId collective, const std::exception_ptr& err
     }
   }
   if (!is_kept) report_task_error({device_, StreamId::current(), error});
-  if (part != nullptr) part->tell_rank_failed(error);
-  tell(std::move(refused));
+  if (part != nullptr) part->report_rank_failure(error);
+  report(std::move(refused));
 }
 
 // Caller holds mutex_. The operation at `first` has failed, or its whole communicator. Propagates the failure through
@@ -274,10 +273,10 @@ std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std:
   return refused;
 }
 
-void PoisonLog::tell(std::shared_ptr<LoggedOperation> refused) noexcept {
+void PoisonLog::report(std::shared_ptr<LoggedOperation> refused) noexcept {
   while (refused != nullptr) {
     const std::shared_ptr<LoggedOperation> operation = std::exchange(refused, std::move(refused->next_refused_));
-    operation->tell_refused(std::exchange(operation->error_, nullptr));
+    operation->report_refusal(std::exchange(operation->error_, nullptr));
   }
 }
 

@@ -49,10 +49,10 @@ class LoggedOperation {
   // reported, without a lock. Each function is called at most once, from any thread; it must not throw or block.
 
   /// `refusal`: the IoError Poisoned. Returns the error with which the operation fails.
-  [[nodiscard]] virtual std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept = 0;
-  virtual void tell_refused(const std::exception_ptr& error) noexcept = 0;
-  virtual void note_rank_failed(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
-  virtual void tell_rank_failed(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
+  [[nodiscard]] virtual std::exception_ptr record_refusal(const std::exception_ptr& refusal) noexcept = 0;
+  virtual void report_refusal(const std::exception_ptr& error) noexcept = 0;
+  virtual void record_rank_failure(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
+  virtual void report_rank_failure(const std::exception_ptr& error) noexcept { static_cast<void>(error); }
 
   // Guarded by the log's mutex:
   std::uint64_t number_ = 0;   // in the log, counted from 1
@@ -60,7 +60,7 @@ class LoggedOperation {
   StreamId stream_{};          // stream that submitted it
   CollectiveId collective_{};  // operation that it is a part of; all zero: none
   bool has_failed_ = false;    // what it should have written has been poisoned
-  bool is_noted_ = false;      // the refusal, or the failure of a rank, has been recorded
+  bool is_recorded_ = false;   // the refusal, or the failure of a rank, has been recorded
   // Owned by the thread that refused the operation, until it has reported the refusal:
   std::exception_ptr error_;
   std::shared_ptr<LoggedOperation> next_refused_;
@@ -252,7 +252,7 @@ class PoisonLog {
   enum class Reach : std::uint8_t { Operation, Communicator };
   [[nodiscard]] std::shared_ptr<LoggedOperation> spread(std::size_t first, const std::exception_ptr& cause,
                                                         Reach reach) noexcept;
-  static void tell(std::shared_ptr<LoggedOperation> refused) noexcept;
+  static void report(std::shared_ptr<LoggedOperation> refused) noexcept;
 
   const DeviceId device_;
   std::atomic<bool> any_failed_{false};

@@ -22,9 +22,9 @@ struct Part final : LoggedOperation {
   std::exception_ptr error;
   int times = 0;
 
-  std::exception_ptr note_refused(const std::exception_ptr& refusal) noexcept override { return refusal; }
-  void tell_refused(const std::exception_ptr&) noexcept override {}
-  void note_rank_failed(const std::exception_ptr& failure) noexcept override {
+  std::exception_ptr record_refusal(const std::exception_ptr& refusal) noexcept override { return refusal; }
+  void report_refusal(const std::exception_ptr&) noexcept override {}
+  void record_rank_failure(const std::exception_ptr& failure) noexcept override {
     error = failure;
     ++times;
   }
