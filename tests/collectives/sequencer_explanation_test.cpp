@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace cox;
@@ -49,30 +50,39 @@ TEST_CASE("L15: an operation that misses ranks is explained once, when a thread 
 TEST_CASE("L15: the watchdog's thread stays as long as operations come, and ends when none has come since its look") {
   Told a, b;
   const Watchdog::Time start = std::chrono::steady_clock::now();
-  std::atomic<int> looks{0};
-  std::atomic<int> looks_of_thread{0};
+  std::atomic<int> looks{0};  // those that have returned and left the thread waiting
+  std::atomic<int> threads{0};
+  const auto in_look = []() -> bool& {
+    thread_local bool value = false;
+    return value;
+  };
   Sequencer sequencer{{.explain_after = 1s,
                        .awaited_devices =
                            [&](Watchdog::Time, std::chrono::milliseconds) {
-                             thread_local int own = 0;
-                             looks_of_thread = ++own;
-                             ++looks;
+                             thread_local bool counted = false;
+                             if (!std::exchange(counted, true)) ++threads;
+                             in_look() = true;
                              return std::vector<DeviceId>();
                            },
                        .explain = [](const std::string&) {},
-                       .now = [start] { return start; }}};
+                       .now =
+                           [&] {
+                             if (std::exchange(in_look(), false)) ++looks;  // the watchdog's thread, behind its look
+                             return start;
+                           }}};
   const CommunicatorNumber pair = sequencer.open(among({0, 1}), 1h);
-  auto look = [&, expected = 0]() mutable {
+  auto look = [&] {
     sequencer.freeze();
     sequencer.thaw();  // which has the watchdog look again
-    for (++expected; looks != expected;) std::this_thread::yield();
   };
   for (int round = 1; round <= 20; ++round) {
     sequencer.submit(pair, 0, {.requests = {of_count(1)}, .launch = a.launch()});
     sequencer.submit(pair, 1, {.requests = {of_count(1)}, .launch = b.launch()});
     look();
-    REQUIRE(looks_of_thread == round);
+    while (looks != round && sequencer.watching()) std::this_thread::yield();
+    REQUIRE(looks == round);
   }
+  CHECK(threads == 1);
   look();
   while (sequencer.watching()) std::this_thread::yield();
 }
