@@ -7,8 +7,8 @@ namespace cox::detail {
 namespace {
 
 bool has_ended(const NcclOperation& operation) noexcept {
-  return std::ranges::all_of(operation.launched, [](const NcclOperation::Launched& part) {
-    return part.completed || (part.completion != nullptr && part.completion->reached());
+  return std::ranges::all_of(operation.ranks, [](const NcclOperation::RankState& rank) {
+    return rank.completed || (rank.launch != nullptr && rank.launch->completion->reached());
   });
 }
 
@@ -17,7 +17,7 @@ bool has_ended(const NcclOperation& operation) noexcept {
 InFlightOperations::InFlightOperations(std::size_t ranks, CompletedCallback on_completed)
     : on_completed_(std::move(on_completed)), ranks_(ranks) {
   for (Rank& each : ranks_) {
-    each.parts.reserve(max_batch);
+    each.launches.reserve(max_batch);
     each.sequences.reserve(max_batch);
   }
 }
@@ -27,31 +27,30 @@ InFlightOperations::CompletedBatch::~CompletedBatch() {
     Rank& own = owner_.ranks_[*rank_];
     if (!own.sequences.empty()) owner_.on_completed_(*rank_, own.sequences);
     own.sequences.clear();
-    own.parts.clear();
+    own.launches.clear();
   }
   for (const std::shared_ptr<NcclOperation>& ended : operations_) {
     NcclOperation& operation = *ended;
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
-    for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
-      if (!operation.launched[rank].completed) owner_.on_completed_(rank, {&sequence, 1});
-      operation.launched[rank].waiter = nullptr;  // the waiter may hold the operation
-    }
+    for (std::size_t rank = 0; rank < operation.ranks.size(); ++rank)
+      if (!operation.ranks[rank].completed) owner_.on_completed_(rank, {&sequence, 1});
   }
 }
 
 // A rank that is the first to add an operation has added all earlier operations. So operations_ stays in order.
-void InFlightOperations::add(std::size_t rank, std::span<Part> parts) {
+void InFlightOperations::add(std::size_t rank, std::span<const std::shared_ptr<NcclLaunch>> launches) {
   const std::size_t known = operations_.size();
   try {
-    for (const Part& part : parts)
-      if (!part.operation->is_started) operations_.push_back(part.operation);
+    for (const auto& launch : launches)
+      if (!launch->operation->is_started) operations_.push_back(launch->operation);
   } catch (...) {
     operations_.resize(known);
     throw;
   }
-  for (Part& part : parts) {
-    part.operation->is_started = true;
-    part.operation->launched[rank] = std::move(part.launched);
+  for (const auto& launch : launches) {
+    const std::shared_ptr<NcclOperation> operation = std::move(launch->operation);
+    operation->is_started = true;
+    operation->ranks[rank].launch = launch;
   }
 }
 
@@ -60,23 +59,23 @@ void InFlightOperations::note_completed(std::size_t rank, std::uint64_t complete
                                         CompletedBatch& completed) noexcept {
   ranks_[rank].completed_before = completed_before;
   completed.rank_ = rank;
-  release_parts(rank);
+  release_launches(rank);
   if (rank != 0) return;
   const std::uint64_t by_all = std::ranges::min_element(ranks_, {}, &Rank::released)->released;
   pop_completed(completed, [&](const NcclOperation&) { return before_ < by_all; });
 }
 
-// Releases the rank's parts of operations that have completed on all devices.
-void InFlightOperations::release_parts(std::size_t rank) noexcept {
+// Releases the rank's launches of operations that have completed on all devices.
+void InFlightOperations::release_launches(std::size_t rank) noexcept {
   Rank& own = ranks_[rank];
   const std::uint64_t on_all = std::ranges::min_element(ranks_, {}, &Rank::completed_before)->completed_before;
-  while (own.parts.size() < max_batch && own.released < before_ + operations_.size()) {
+  while (own.launches.size() < max_batch && own.released < before_ + operations_.size()) {
     NcclOperation& operation = *operations_[own.released - before_];
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
     if (sequence > on_all) return;
     own.sequences.push_back(sequence);  // does not allocate: the constructor reserved max_batch
-    own.parts.push_back(std::exchange(operation.launched[rank], {}));
-    operation.launched[rank].completed = true;
+    own.launches.push_back(std::exchange(operation.ranks[rank].launch, nullptr));
+    operation.ranks[rank].completed = true;
     ++own.released;
   }
 }

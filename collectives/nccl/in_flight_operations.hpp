@@ -14,12 +14,12 @@
 
 namespace cox::detail {
 
-/// The in-flight operations of an NcclClique: from the launch of their first part until they have completed on all
+/// The in-flight operations of an NcclCommunicator: from their first rank's launch until they have completed on all
 /// devices. All devices launch them in the same order, so they complete in this order. All functions must be called
-/// with the clique's lock held, unless stated otherwise.
+/// with the communicator's lock held, unless stated otherwise.
 ///
-/// Each rank frees its own parts, and rank 0 frees the operations, which it allocates: freeing memory on a thread that
-/// has not allocated it is expensive for both threads.
+/// Each rank frees its own launches, and rank 0 frees the operations, which it allocates: freeing memory on a thread
+/// that has not allocated it is expensive for both threads.
 class InFlightOperations {
  public:
   using Operations = std::deque<std::shared_ptr<NcclOperation>>;
@@ -27,14 +27,8 @@ class InFlightOperations {
   /// their completion, without the lock. Must not block.
   using CompletedCallback = std::function<void(std::size_t rank, std::span<const std::uint64_t> sequences)>;
 
-  /// Maximum number of operations, or of a rank's parts, that are released at a time.
+  /// Maximum number of operations, or of a rank's launches, that are released at a time.
   static constexpr std::size_t max_batch = 64;
-
-  /// A launched part of a rank.
-  struct Part {
-    std::shared_ptr<NcclOperation> operation;
-    NcclOperation::Launched launched;
-  };
 
   /// Completed operations. The destructor calls the CompletedCallback and frees them; destroy it after releasing the
   /// lock.
@@ -49,7 +43,7 @@ class InFlightOperations {
     friend class InFlightOperations;
     InFlightOperations& owner_;
     SmallVector<std::shared_ptr<NcclOperation>, max_batch> operations_;  // at most max_batch: never allocates
-    std::optional<std::size_t> rank_;  // the rank whose parts are freed; none: only whole operations are
+    std::optional<std::size_t> rank_;  // the rank whose launches are freed; none: only whole operations are
   };
 
   InFlightOperations(std::size_t ranks, CompletedCallback on_completed);
@@ -58,9 +52,10 @@ class InFlightOperations {
   /// The oldest operation. Precondition: not empty().
   [[nodiscard]] const std::shared_ptr<NcclOperation>& front() const noexcept { return operations_.front(); }
 
-  /// Adds parts that the rank has launched, in their order. Throws std::bad_alloc; then nothing has changed.
-  void add(std::size_t rank, std::span<Part> parts);
-  /// Records that the rank's parts up to number `completed_before` have completed. Device thread of the rank.
+  /// Adds what the rank has launched, in that order, and takes the operations out of the launches. Throws
+  /// std::bad_alloc; then nothing has changed.
+  void add(std::size_t rank, std::span<const std::shared_ptr<NcclLaunch>> launches);
+  /// Records that the rank's launches up to number `completed_before` have completed. Device thread of the rank.
   void note_completed(std::size_t rank, std::uint64_t completed_before, CompletedBatch& completed) noexcept;
   /// Polls for completed operations and moves them to `completed`. Returns whether there may be more.
   bool poll(CompletedBatch& completed) noexcept;
@@ -69,14 +64,14 @@ class InFlightOperations {
 
  private:
   struct alignas(64) Rank {
-    std::uint64_t completed_before = 0;  // its parts up to this number have completed
-    std::uint64_t released = 0;          // number of operations whose parts it has released, since the very first
-    // The parts that it is releasing. Used without the lock, by the rank's device thread only.
-    std::vector<NcclOperation::Launched> parts;
+    std::uint64_t completed_before = 0;  // its launches up to this number have completed
+    std::uint64_t released = 0;          // number of operations whose launches it has released, since the very first
+    // The launches that it is releasing. Used without the lock, by the rank's device thread only.
+    std::vector<std::shared_ptr<NcclLaunch>> launches;
     std::vector<std::uint64_t> sequences;
   };
 
-  void release_parts(std::size_t rank) noexcept;
+  void release_launches(std::size_t rank) noexcept;
   template <class HasEnded>
   void pop_completed(CompletedBatch& completed, const HasEnded& has_ended) noexcept;
 

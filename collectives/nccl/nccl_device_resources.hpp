@@ -6,7 +6,8 @@ struct CUstream_st;  // what a CUstream and a cudaStream_t point to
 
 namespace cox {
 
-/// The device resources of a clique: the contexts of its devices, and what it needs there in addition to NCCL.
+/// The device resources of an NcclCommunicator: the contexts of its devices, and what it needs there in addition to
+/// NCCL.
 class NcclDeviceResources {
  public:
   NcclDeviceResources() = default;

@@ -29,38 +29,44 @@ using NcclCalls = SmallVector<NcclCall, 1>;
 /// The algorithm of an operation: NCCL, or one of our own kernels, which access the memory of the other GPUs.
 enum class CollectiveAlgorithm : std::uint8_t { Nccl, OneShot, TwoShots };
 
-/// Is notified if an operation fails after a rank has launched its part.
-class NcclWaiter {
+struct NcclOperation;
+
+/// A rank's launch as NCCL's communicators see it. `completion` and `dependencies` are set once, before the launch is
+/// passed to NcclCommunicator::add().
+class NcclLaunch {
  public:
-  /// The operation has failed before the rank's part has completed. Called at most once, on any thread; must not block.
+  /// The operation has failed before the rank's launch has completed. Called at most once, on any thread; must not
+  /// block.
   virtual void fail(const std::exception_ptr& error) noexcept = 0;
 
+  std::shared_ptr<NcclOperation> operation;  ///< From its release until it has been added, or has failed.
+  std::shared_ptr<DeviceEvent> completion;   ///< Set when it has been given to the driver.
+  /// Work that completes before it on its device, except for earlier operations of the communicator.
+  SmallVector<std::shared_ptr<DeviceEvent>, 1> dependencies;
+
  protected:
-  ~NcclWaiter() = default;
+  ~NcclLaunch() = default;
 };
 
-/// One operation of an NcclClique, or a group of operations launched as one. Exists from its release until it has
-/// completed on all ranks. Members are guarded by the clique's lock, unless stated otherwise.
+/// One operation of an NcclCommunicator, or a group of operations launched as one. Exists from its release until it has
+/// completed on all ranks. Members are guarded by the communicator's lock, unless stated otherwise.
 struct NcclOperation {
   using Time = std::chrono::steady_clock::time_point;
-  /// A rank's launched part.
-  struct Launched {
-    /// Work that completes before it on its device, except for earlier operations of the clique.
-    SmallVector<std::shared_ptr<DeviceEvent>, 1> dependencies;
-    std::shared_ptr<DeviceEvent> completion;  ///< Null: it has not been launched.
-    std::shared_ptr<NcclWaiter> waiter;       ///< Notified if the operation fails before the part completes.
-    bool completed = false;                   ///< The part has completed, and the rank has emptied the members above.
+  /// What has become of a rank's launch.
+  struct RankState {
+    std::shared_ptr<NcclLaunch> launch;  ///< Null: the rank has not launched it, or it has completed.
+    bool completed = false;
   };
   NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : summary(requests) {
-    launched.reserve(world_size);
-    for (std::size_t rank = 0; rank < world_size; ++rank) launched.emplace_back();
+    ranks.reserve(world_size);
+    for (std::size_t rank = 0; rank < world_size; ++rank) ranks.emplace_back();
   }
 
   const detail::OperationSummary summary;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Nccl;  ///< Set before it is shared.
   std::atomic<std::uint64_t> sequence{0};                     ///< Number on its communicator. Any thread.
-  bool is_started = false;                                    ///< A rank has launched its part.
-  SmallVector<Launched, 8> launched;                          ///< By rank.
+  bool is_started = false;                                    ///< A rank has launched it.
+  SmallVector<RankState, 8> ranks;
   std::size_t arrived = 0;  ///< Number of ranks whose devices had reached it at the last poll.
   Time arrived_since{};     ///< Since when `arrived` has had this value.
 };

@@ -1,28 +1,37 @@
 #pragma once
 
-#include <coxswain/device_handle/base/unique_function.hpp>
-
 #include <cstdint>
 #include <exception>
 #include <memory>
 
 namespace cox {
 
-/// The result of one rank's submission: permission to launch the operation, or a refusal.
+/// The sequencer's answer to one rank's submission: permission to launch the operation, or a refusal.
 struct LaunchGrant {
   std::uint64_t sequence = 0;            ///< Number of the operation on its communicator, counted from 1.
   std::uint64_t order = 0;               ///< Position in the one order of all communicators; 0 if refused.
   std::exception_ptr refusal = nullptr;  ///< Why it must not be launched: a CollectiveError; nullptr: launch it.
-  /// The object that rank 0 submitted (CollectiveSubmission::shared). Null if the operation is refused before rank 0
-  /// has submitted it.
-  std::shared_ptr<void> shared = nullptr;
+  /// The object of the operation that all ranks share, which rank 0 submitted (CollectiveSubmission::operation). Null
+  /// if the operation is refused before rank 0 has submitted it.
+  std::shared_ptr<void> operation = nullptr;
 };
 
-/// A rank's callback: launches the operation on the rank's device, or reports the refusal. It owns the grant. Called
-/// exactly once (L2), on any thread (on the device's launch thread if CollectiveSubmission::on_launch_thread says so),
-/// with no lock held, and destroyed right after. The launches of one device are called one at a time, in the order in
-/// which the device must execute them. It may post to the device thread, but must not block. If it throws, its
-/// communicator is aborted, because the other ranks would wait for this rank forever.
-using CollectiveLaunch = UniqueFunction<void(LaunchGrant&&)>;
+/// A rank's launch: its work in one operation. The sequencer releases it, or refuses it, together with those of the
+/// other ranks.
+class CollectiveLaunch {
+ public:
+  /// Launches the operation on the rank's device, or reports the refusal. Called exactly once for each submission that
+  /// the sequencer accepts (L2), on any thread (on the device's launch thread if CollectiveSubmission::on_launch_thread
+  /// says so), with no lock held; the launch is destroyed right after, unless others hold it. The launches of one
+  /// device are released one at a time, in the order in which the device must execute them. It may post to the device
+  /// thread, but must not block. If it throws, its communicator is aborted, because the other ranks would wait for this
+  /// rank forever.
+  virtual void release(LaunchGrant&& grant) = 0;
+  /// The rank calls it instead if it does not submit the operation after all, or the sequencer does not accept it.
+  virtual void cancel(const std::exception_ptr& cause) noexcept = 0;
+
+ protected:
+  ~CollectiveLaunch() = default;
+};
 
 }  // namespace cox

@@ -23,7 +23,7 @@ CommunicatorSequence::CommunicatorSequence(CommunicatorNumber number, Communicat
       next_(devices_.world_size(), first_),
       last_(devices_.world_size()) {}
 
-void CommunicatorSequence::number(QueuedSubmission& submission) const {
+void CommunicatorSequence::number(CollectiveSubmission& submission) const {
   const std::size_t rank = submission.rank;
   if (rank >= next_.size())
     throw CollectiveError(CollectiveError::Kind::Validation,
@@ -37,20 +37,20 @@ void CommunicatorSequence::number(QueuedSubmission& submission) const {
                               next_[rank] - first_, devices_.devices()[slowest].to_string()));
 }
 
-std::exception_ptr CommunicatorSequence::refusal_for(const QueuedSubmission& submission) const {
+std::exception_ptr CommunicatorSequence::refusal_for(const CollectiveSubmission& submission) const {
   const std::uint64_t sequence = submission.grant.sequence;
-  const CollectiveRequests& requests = submission.submitted.requests;
+  const CollectiveRequests& requests = submission.requests;
   const std::source_location& site = requests.front().caller.site;
-  if (submission.submitted.failure)
+  if (submission.failure)
     return std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::RankFailed,
                         fmt::format("operation {} of {}: {} could not take part: {}", sequence, name_,
                                     submission.device.to_string(), submission.why),
-                        site, submission.submitted.failure));
+                        site, submission.failure));
   const WaitingOperation* operation = waiting(sequence);
   if (operation == nullptr) return nullptr;
-  const QueuedSubmission& first = operation->arrived.front();
-  const std::optional<std::string> difference = mismatch(first.submitted.requests, requests);
+  const CollectiveSubmission& first = operation->arrived.front();
+  const std::optional<std::string> difference = mismatch(first.requests, requests);
   if (!difference) return nullptr;
   return std::make_exception_ptr(
       CollectiveError(CollectiveError::Kind::Mismatch,
@@ -59,26 +59,26 @@ std::exception_ptr CommunicatorSequence::refusal_for(const QueuedSubmission& sub
                       site));
 }
 
-void CommunicatorSequence::add(QueuedSubmissions& submission, const std::exception_ptr& refusal, Time now,
-                               QueuedSubmissions& grants) {
-  QueuedSubmission& added = submission.front();
+void CommunicatorSequence::add(CollectiveSubmissions& submissions, const std::exception_ptr& refusal, Time now,
+                               CollectiveSubmissions& grants) {
+  CollectiveSubmission& added = submissions.front();
   const std::uint64_t sequence = added.grant.sequence;
   if (begins_operation(added.rank)) begin(sequence, now);
   // Nothing throws from here on: the submission is accepted.
-  recorder_->submitted(sequence, added.rank, added.submitted.requests);
+  recorder_->submitted(sequence, added.rank, added.requests);
   ++next_[added.rank];
-  last_[added.rank] = OperationSummary(added.submitted.requests);
+  last_[added.rank] = OperationSummary(added.requests);
   if (sequence >= end()) {  // All new submissions are refused, and no earlier operation is unresolved.
     added.grant.refusal = error_;
     recorder_->failed(sequence, added.rank, error_);
-    grants.splice(grants.end(), submission);
+    grants.splice(grants.end(), submissions, submissions.begin());
     return;
   }
   WaitingOperation& operation = waiting_[sequence - first_];
   ++operation.ranks;
   if (!operation.grant.refusal) operation.grant.refusal = refusal;
-  if (added.rank == 0) operation.grant.shared = added.submitted.shared;
-  operation.arrived.splice(operation.arrived.end(), submission);
+  if (added.rank == 0) operation.grant.operation = added.operation;
+  operation.arrived.splice(operation.arrived.end(), submissions, submissions.begin());
   if (sequence >= oldest_sequence()) return;
   resolve(operation, grants);
   drop();
@@ -95,7 +95,7 @@ const WaitingOperation* CommunicatorSequence::waiting(std::uint64_t sequence) co
   return sequence >= oldest_sequence() && sequence < end() ? &waiting_[sequence - first_] : nullptr;
 }
 
-void CommunicatorSequence::resolve_oldest(std::uint64_t order, QueuedSubmissions& grants) noexcept {
+void CommunicatorSequence::resolve_oldest(std::uint64_t order, CollectiveSubmissions& grants) noexcept {
   WaitingOperation& operation = waiting_[resolved_++];
   operation.grant.order = order;
   resolve(operation, grants);
@@ -104,9 +104,9 @@ void CommunicatorSequence::resolve_oldest(std::uint64_t order, QueuedSubmissions
 
 // The grant holds reference-counted objects, and a count that several device threads modify is expensive. So the last
 // rank gets the operation's grant by move, not by copy.
-void CommunicatorSequence::resolve(WaitingOperation& operation, QueuedSubmissions& grants) noexcept {
+void CommunicatorSequence::resolve(WaitingOperation& operation, CollectiveSubmissions& grants) noexcept {
   const FlightRecorder::Time now = FlightRecorder::clock();
-  for (QueuedSubmission& submission : operation.arrived) {
+  for (CollectiveSubmission& submission : operation.arrived) {
     if (complete(operation) && &submission == &operation.arrived.back()) {
       submission.grant = std::move(operation.grant);
     } else {
@@ -142,7 +142,7 @@ std::string CommunicatorSequence::describe(std::uint64_t sequence) const {
   const WaitingOperation* operation = waiting(sequence);
   return fmt::format(
       "operation {} of {}, {}", sequence, name_,
-      operation != nullptr ? to_string(operation->arrived.front().submitted.requests) : "which nobody has submitted");
+      operation != nullptr ? to_string(operation->arrived.front().requests) : "which nobody has submitted");
 }
 
 }  // namespace cox::detail

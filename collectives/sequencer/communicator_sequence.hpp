@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
-#include <coxswain/collectives/sequencer/queued_submission.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/collectives/watch/operation_summary.hpp>
@@ -22,8 +22,8 @@ namespace cox::detail {
 
 /// An operation that waits for ranks or for other operations, or that is refused but not yet submitted by all ranks.
 struct WaitingOperation {
-  QueuedSubmissions arrived;  ///< Submissions that are not resolved, in the order of arrival.
-  std::size_t ranks = 0;      ///< Number of ranks that have submitted it.
+  CollectiveSubmissions arrived;  ///< Submissions that are not resolved, in the order of arrival.
+  std::size_t ranks = 0;          ///< Number of ranks that have submitted it.
   std::chrono::steady_clock::time_point deadline{};
   LaunchGrant grant{};        ///< The grant for its ranks. If it has a refusal, the operation is refused.
   bool is_explained = false;  ///< The reason for the wait has been reported (SequencerOptions::explain).
@@ -43,16 +43,17 @@ class CommunicatorSequence {
 
   /// Writes the operation's number and the device into the submission. Throws CollectiveError Validation (no such rank)
   /// and CallError QueueFull (the rank is too far ahead of the slowest rank).
-  void number(QueuedSubmission& submission) const;
+  void number(CollectiveSubmission& submission) const;
   /// Whether the rank's next submission would be the first one of a new operation.
   [[nodiscard]] bool begins_operation(std::size_t rank) const noexcept { return !ended() && next_[rank] == end(); }
   /// Why the operation must be refused if this numbered submission is added: the submission's failure, or a mismatch
   /// with the other ranks. nullptr if there is neither.
-  [[nodiscard]] std::exception_ptr refusal_for(const QueuedSubmission& submission) const;
-  /// Takes the numbered submission out of its list. If `refusal` is set and the operation has none yet, the operation
-  /// is refused. Resolves the submission at once if its operation is already refused, or all new operations are. If it
-  /// throws (std::bad_alloc), nothing has changed.
-  void add(QueuedSubmissions& submission, const std::exception_ptr& refusal, Time now, QueuedSubmissions& grants);
+  [[nodiscard]] std::exception_ptr refusal_for(const CollectiveSubmission& submission) const;
+  /// Takes the first submission, which is numbered, out of its list. If `refusal` is set and the operation has none
+  /// yet, the operation is refused. Resolves the submission at once if its operation is already refused, or all new
+  /// operations are. If it throws (std::bad_alloc), nothing has changed.
+  void add(CollectiveSubmissions& submissions, const std::exception_ptr& refusal, Time now,
+           CollectiveSubmissions& grants);
 
   /// The oldest operation that is not resolved; nullptr if there is none.
   [[nodiscard]] const WaitingOperation* oldest() const noexcept { return waiting(first_ + resolved_); }
@@ -67,7 +68,7 @@ class CommunicatorSequence {
     return sequence < oldest_sequence() || ended();
   }
   /// Adds the grants of the oldest operation to `grants`: released as number `order` of all operations, or refused.
-  void resolve_oldest(std::uint64_t order, QueuedSubmissions& grants) noexcept;
+  void resolve_oldest(std::uint64_t order, CollectiveSubmissions& grants) noexcept;
   /// Refuses all unresolved operations from this number on, and all later submissions. The first error is kept.
   void refuse_from(std::uint64_t sequence, const std::exception_ptr& error) noexcept;
   /// Moves the deadlines of all unresolved operations.
@@ -109,7 +110,7 @@ class CommunicatorSequence {
   [[nodiscard]] std::uint64_t end() const noexcept { return first_ + waiting_.size(); }
   [[nodiscard]] bool ended() const noexcept { return error_ && resolved_ == waiting_.size(); }
   void begin(std::uint64_t sequence, Time now);
-  void resolve(WaitingOperation& operation, QueuedSubmissions& grants) noexcept;
+  void resolve(WaitingOperation& operation, CollectiveSubmissions& grants) noexcept;
   void drop() noexcept;
 
   const CommunicatorNumber number_;

@@ -33,19 +33,19 @@ bool OpenCommunicators::is_resolved(const CollectiveId& dependency) const noexce
 }
 
 std::optional<OpenCommunicators::Hold> OpenCommunicators::hold(const WaitingOperation& operation) const noexcept {
-  for (const QueuedSubmission& submission : operation.arrived)
-    for (const CollectiveId& dependency : submission.submitted.dependencies)
+  for (const CollectiveSubmission& submission : operation.arrived)
+    for (const CollectiveId& dependency : submission.dependencies)
       if (!is_resolved(dependency)) return Hold{&submission, dependency};
   return std::nullopt;
 }
 
-void OpenCommunicators::record_dependencies(const QueuedSubmission& submission) noexcept {
-  for (const CollectiveId& dependency : submission.submitted.dependencies)
+void OpenCommunicators::record_dependencies(const CollectiveSubmission& submission) noexcept {
+  for (const CollectiveId& dependency : submission.dependencies)
     if (CommunicatorSequence* communicator = find(dependency.communicator))
       communicator->note_awaited(dependency.sequence);
 }
 
-void OpenCommunicators::resolve_ready(CommunicatorSequence& changed, QueuedSubmissions& grants) noexcept {
+void OpenCommunicators::resolve_ready(CommunicatorSequence& changed, CollectiveSubmissions& grants) noexcept {
   resolve_ready_on(changed, grants);
   // Resolving operations of one communicator can release held operations of others. Repeat until none can be released.
   const auto free = [this](const CommunicatorSequence* held) { return !hold(*held->oldest()); };
@@ -53,7 +53,7 @@ void OpenCommunicators::resolve_ready(CommunicatorSequence& changed, QueuedSubmi
     resolve_ready_on(**next, grants);
 }
 
-void OpenCommunicators::resolve_ready_on(CommunicatorSequence& communicator, QueuedSubmissions& grants) noexcept {
+void OpenCommunicators::resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants) noexcept {
   std::erase(held_, &communicator);
   while (const WaitingOperation* oldest = communicator.oldest()) {
     const bool refused = oldest->grant.refusal != nullptr;

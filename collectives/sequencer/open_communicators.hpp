@@ -2,7 +2,6 @@
 
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
-#include <coxswain/collectives/sequencer/queued_submission.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 
@@ -24,7 +23,7 @@ class OpenCommunicators {
 
   /// Why an operation is held back: the submission that has an unresolved dependency, and that dependency.
   struct Hold {
-    const QueuedSubmission* submission;
+    const CollectiveSubmission* submission;
     CollectiveId dependency;
   };
 
@@ -41,10 +40,10 @@ class OpenCommunicators {
   [[nodiscard]] std::optional<Hold> hold(const WaitingOperation& operation) const noexcept;
 
   /// Records the operations that the submission waits for. Must be called for each submission that is added.
-  void record_dependencies(const QueuedSubmission& submission) noexcept;
+  void record_dependencies(const CollectiveSubmission& submission) noexcept;
   /// After a change of the communicator: resolves all operations that can be resolved, on it and on other
   /// communicators.
-  void resolve_ready(CommunicatorSequence& changed, QueuedSubmissions& grants) noexcept;
+  void resolve_ready(CommunicatorSequence& changed, CollectiveSubmissions& grants) noexcept;
   /// Removes a communicator. Precondition: it refuses everything, and all its operations are resolved.
   [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number) noexcept;
 
@@ -62,7 +61,7 @@ class OpenCommunicators {
   void postpone(Time::duration by) noexcept;
 
  private:
-  void resolve_ready_on(CommunicatorSequence& communicator, QueuedSubmissions& grants) noexcept;
+  void resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants) noexcept;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
   // Communicators whose oldest operation has all its ranks, but waits for others. insert() reserves room for all.

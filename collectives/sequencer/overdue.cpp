@@ -1,6 +1,6 @@
 #include <coxswain/collectives/sequencer/overdue.hpp>
 
-#include <coxswain/collectives/sequencer/queued_submission.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ CollectiveError overdue_error(const OpenCommunicators& communicators, const Comm
     stall.text += fmt::format("; {} is missing, {}{}", missing.device.to_string(), missing.last,
                               found == activities.end() ? "" : found->second);
   }
-  const CollectiveRequests& requests = communicator.oldest()->arrived.front().submitted.requests;
+  const CollectiveRequests& requests = communicator.oldest()->arrived.front().requests;
   return {CollectiveError::Kind::Timeout, stall.text, requests.front().caller.site};
 }
 

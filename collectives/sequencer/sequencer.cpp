@@ -1,9 +1,9 @@
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
 #include <coxswain/collectives/sequencer/overdue.hpp>
-#include <coxswain/collectives/sequencer/queued_submission.hpp>
 #include <coxswain/collectives/sequencer/stalled_operation.hpp>
 #include <coxswain/collectives/sequencer/wait_cycle.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
@@ -19,8 +19,6 @@
 namespace cox {
 
 using detail::CommunicatorSequence;
-using detail::QueuedSubmission;
-using detail::QueuedSubmissions;
 using Kind = CollectiveError::Kind;
 
 namespace {
@@ -85,7 +83,7 @@ bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
   std::unique_lock lock(mutex_);
   CommunicatorSequence* among = communicators_->find(communicator);
   if (among == nullptr) return false;
-  QueuedSubmissions answers;
+  CollectiveSubmissions answers;
   change(*among, answers);
   enqueue(answers);
   drain_queues(lock);
@@ -93,69 +91,62 @@ bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
 }
 
 std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t rank, CollectiveSubmission submission) {
-  return submit(communicator, rank, std::span(&submission, 1)).first;
+  CollectiveSubmissions submissions;
+  submissions.push_back(std::move(submission));
+  return submit(communicator, rank, submissions, 1);
 }
 
-Sequencer::Accepted Sequencer::submit(CommunicatorNumber communicator, std::size_t rank,
-                                      std::span<CollectiveSubmission> submissions) {
-  QueuedSubmissions unaccepted;  // its remaining elements are destroyed with no lock held
-  for (const CollectiveSubmission& given : submissions) {
-    if (given.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
-    unaccepted.push_back({.communicator = communicator,
-                          .rank = rank,
-                          .why = given.failure ? describe_cause(given.failure) : std::string()});
+std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t rank, CollectiveSubmissions& submissions,
+                                std::size_t count) {
+  for (std::size_t prepared = 0; CollectiveSubmission & each : submissions) {
+    if (prepared++ == count) break;
+    if (each.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
+    each.communicator = communicator;
+    each.rank = rank;
+    each.why = each.failure ? describe_cause(each.failure) : std::string();
   }
-  Accepted accepted{0, 0};
-  const bool open = change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
-    for (CollectiveSubmission& given : submissions) {
+  std::uint64_t first = 0;
+  const bool open = change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
+    for (; count != 0; --count) {
       try {
-        accept(among, unaccepted, given, grants);
+        accept(among, submissions, grants);
       } catch (...) {
-        if (accepted.count == 0) throw;
-        break;  // the caller gets the error when it submits the rest again
+        if (first == 0) throw;
+        return;  // the caller gets the error when it submits the rest again
       }
-      if (accepted.count++ == 0) accepted.first = among.next(rank) - 1;
+      if (first == 0) first = among.next(rank) - 1;
     }
   });
   if (!open) throw closed(communicator);
-  return accepted;
+  return first;
 }
 
-// Under the lock. If it throws, nothing has changed.
-void Sequencer::accept(CommunicatorSequence& among, QueuedSubmissions& unaccepted, CollectiveSubmission& given,
-                       QueuedSubmissions& grants) {
-  QueuedSubmission& arriving = unaccepted.front();
-  among.number(arriving);
+// Under the lock. Accepts the first submission and removes it from the list. If it throws, nothing has changed.
+void Sequencer::accept(CommunicatorSequence& among, CollectiveSubmissions& submissions, CollectiveSubmissions& grants) {
+  CollectiveSubmission& first = submissions.front();
+  among.number(first);
   const Time now = options_.now();
-  arriving.submitted = std::move(given);
-  QueuedSubmissions submission;
-  submission.splice(submission.end(), unaccepted, unaccepted.begin());
-  try {
-    const std::exception_ptr refusal = refusal_for(among, arriving);
-    if (among.begins_operation(arriving.rank)) {
-      watchdog_.watch(now + first_look(among.timeout()));
-      has_begun_ = true;
-    }
-    among.add(submission, refusal, now, grants);
-  } catch (...) {
-    given = std::move(arriving.submitted);
-    throw;
+  const std::exception_ptr refusal = refusal_for(among, first);
+  if (among.begins_operation(first.rank)) {
+    watchdog_.watch(now + first_look(among.timeout()));
+    has_begun_ = true;
   }
-  communicators_->record_dependencies(arriving);
+  among.add(submissions, refusal, now, grants);
+  communicators_->record_dependencies(first);
   communicators_->resolve_ready(among, grants);
 }
 
-std::exception_ptr Sequencer::refusal_for(const CommunicatorSequence& among, const QueuedSubmission& submission) const {
+std::exception_ptr Sequencer::refusal_for(const CommunicatorSequence& among,
+                                          const CollectiveSubmission& submission) const {
   if (const std::exception_ptr own = among.refusal_for(submission)) return own;
-  if (submission.submitted.dependencies.empty()) return nullptr;
+  if (submission.dependencies.empty()) return nullptr;
   const std::optional<std::string> ring = detail::find_wait_cycle(*communicators_, submission);
   if (!ring) return nullptr;
-  return std::make_exception_ptr(
-      CollectiveError(Kind::WouldDeadlock, *ring, submission.submitted.requests.front().caller.site));
+  return std::make_exception_ptr(CollectiveError(Kind::WouldDeadlock, *ring, submission.requests.front().caller.site));
 }
 
 // Under the lock, for all devices at once: this makes the order of operations the same on all devices.
-void Sequencer::enqueue(QueuedSubmissions& grants) noexcept {
+void Sequencer::enqueue(CollectiveSubmissions& grants) noexcept {
   while (!grants.empty()) {
     LaunchQueue& queue = queues_.find(grants.front().device)->second;
     queue.grants.splice(queue.grants.end(), grants, grants.begin());
@@ -169,7 +160,7 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
     std::list<LaunchQueue*> ticket;
     ticket.splice(ticket.end(), filled_, filled_.begin());
     LaunchQueue& queue = *ticket.front();
-    QueuedSubmissions grants = take_for_any_thread(queue);
+    CollectiveSubmissions grants = take_for_any_thread(queue);
     if (grants.empty()) {
       queue.notified = true;
       queue.list_node.splice(queue.list_node.end(), ticket);
@@ -188,10 +179,10 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
 }
 
 // Takes the grants at the front of the queue that any thread may call.
-Sequencer::QueuedSubmissions Sequencer::take_for_any_thread(LaunchQueue& queue) noexcept {
-  QueuedSubmissions grants;
-  const auto is_for_launch_thread = [&](const QueuedSubmission& submission) {
-    return queue.notify != nullptr && submission.submitted.on_launch_thread;
+CollectiveSubmissions Sequencer::take_for_any_thread(LaunchQueue& queue) noexcept {
+  CollectiveSubmissions grants;
+  const auto is_for_launch_thread = [&](const CollectiveSubmission& submission) {
+    return queue.notify != nullptr && submission.on_launch_thread;
   };
   grants.splice(grants.end(), queue.grants, queue.grants.begin(),
                 std::ranges::find_if(queue.grants, is_for_launch_thread));
@@ -204,7 +195,7 @@ void Sequencer::drain_launches(DeviceId device) noexcept {
   if (found == queues_.end()) return;
   LaunchQueue& queue = found->second;
   while (queue.notified) {
-    QueuedSubmissions grants = std::exchange(queue.grants, {});
+    CollectiveSubmissions grants = std::exchange(queue.grants, {});
     if (grants.empty()) {
       queue.notified = false;
       return;
@@ -226,13 +217,13 @@ void Sequencer::set_launch_thread(DeviceId device, std::function<void()> notify)
   drain_queues(lock);
 }
 
-void Sequencer::call(QueuedSubmission& submission) noexcept {
+void Sequencer::call(CollectiveSubmission& submission) noexcept {
   const std::uint64_t sequence = submission.grant.sequence;
   try {
-    submission.submitted.launch(std::move(submission.grant));
+    submission.launch->release(std::move(submission.grant));
   } catch (...) {
     const std::exception_ptr cause = std::current_exception();
-    change(submission.communicator, [&](CommunicatorSequence& among, QueuedSubmissions&) {
+    change(submission.communicator, [&](CommunicatorSequence& among, CollectiveSubmissions&) {
       among.recorder()->failed(sequence, submission.rank, cause);
     });
     abort(submission.communicator, cause);
@@ -240,7 +231,7 @@ void Sequencer::call(QueuedSubmission& submission) noexcept {
 }
 
 void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr& cause) {
-  change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
+  change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
     refuse_all(among, aborted(among, cause));
     communicators_->resolve_ready(among, grants);
   });
@@ -248,7 +239,7 @@ void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr&
 
 void Sequencer::leave(DeviceId device) {
   for (const CommunicatorNumber number : communicators_with(device))
-    change(number, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
+    change(number, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
       const std::uint64_t next = among.next(among.devices().rank_of(device));
       among.refuse_from(next, error([&] {
                           return CollectiveError(Kind::Aborted,
@@ -267,7 +258,7 @@ std::vector<CommunicatorNumber> Sequencer::communicators_with(DeviceId device) c
 void Sequencer::close(CommunicatorNumber communicator) {
   const std::exception_ptr cause = error([&] { return closed(communicator); });
   std::unique_ptr<CommunicatorSequence> extracted;  // destroyed with no lock held
-  change(communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
+  change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
     refuse_all(among, aborted(among, cause));
     communicators_->resolve_ready(among, grants);
     extracted = communicators_->extract(communicator);
@@ -350,7 +341,7 @@ std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::span<c
     const detail::WaitingOperation& oldest = *among.oldest();
     if (oldest.is_explained || oldest.grant.refusal != nullptr) return;
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - among.oldest_since());
-    const auto arrived = std::ranges::find_if(oldest.arrived, [&](const QueuedSubmission& submission) {
+    const auto arrived = std::ranges::find_if(oldest.arrived, [&](const CollectiveSubmission& submission) {
       return waited >= options_.explain_after && std::ranges::find(awaited, submission.device) != awaited.end();
     });
     if (arrived == oldest.arrived.end()) {
@@ -371,7 +362,7 @@ std::optional<Sequencer::Time> Sequencer::find_unexplained(Time now, std::span<c
 void Sequencer::time_out(const CollectiveId& overdue) {
   // User code, called with no lock held. So the operation may have been resolved when it returns.
   const auto activities = detail::activities_of(stall(overdue.communicator), options_.device_activity);
-  change(overdue.communicator, [&](CommunicatorSequence& among, QueuedSubmissions& grants) {
+  change(overdue.communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
     if (among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
     refuse_all(among, error([&] { return detail::overdue_error(*communicators_, among, activities); }));
     communicators_->resolve_ready(among, grants);

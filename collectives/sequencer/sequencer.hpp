@@ -28,7 +28,6 @@
 namespace cox {
 
 namespace detail {
-struct QueuedSubmission;
 class CommunicatorSequence;
 class OpenCommunicators;
 struct StalledOperation;
@@ -100,14 +99,11 @@ class Sequencer {
   /// (closed), std::system_error (no thread for the deadlines) and std::bad_alloc; then no number is used, the launch
   /// is not called, and nothing has changed.
   std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, CollectiveSubmission submission);
-  /// The rank's operations that were accepted: `count` operations, numbered from `first` on.
-  struct Accepted {
-    std::uint64_t first;
-    std::size_t count;
-  };
-  /// Submits several operations of a rank, in their order, under one lock. Stops at the first one that cannot be
-  /// accepted, and throws only if that is the first of all. Submissions that are not accepted are left unchanged.
-  Accepted submit(CommunicatorNumber communicator, std::size_t rank, std::span<CollectiveSubmission> submissions);
+  /// Submits the first `count` of a rank's operations, in their order, under one lock, and removes those that it
+  /// accepts from the list. Stops at the first one that cannot be accepted, and throws only if that is the first of
+  /// all. Returns the number of the first operation that was accepted.
+  std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, CollectiveSubmissions& submissions,
+                       std::size_t count);
   /// From now on only drain_launches() calls the device's launches that are `on_launch_thread`, and those queued after
   /// them. So each device thread calls its own launches, whose memory is in its cache, instead of one thread calling
   /// all. `notify` is called when there are such launches. It must cause a call of drain_launches(), and must neither
@@ -151,11 +147,9 @@ class Sequencer {
   [[nodiscard]] bool watching() const { return watchdog_.running(); }
 
  private:
-  using QueuedSubmissions = std::list<detail::QueuedSubmission, detail::RecyclingAllocator<detail::QueuedSubmission>>;
-
   /// The released or refused submissions of a device whose launches have not been called yet.
   struct LaunchQueue {
-    QueuedSubmissions grants;
+    CollectiveSubmissions grants;
     // Its node for filled_; empty while the node is in filled_ or a thread drains the queue.
     std::list<LaunchQueue*> list_node{this};
     std::shared_ptr<const std::function<void()>> notify;  // notifies the launch thread; null: there is none
@@ -167,15 +161,14 @@ class Sequencer {
   /// the communicator is closed.
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
-  void enqueue(QueuedSubmissions& grants) noexcept;
+  void enqueue(CollectiveSubmissions& grants) noexcept;
   void drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
-  [[nodiscard]] static QueuedSubmissions take_for_any_thread(LaunchQueue& queue) noexcept;
-  void call(detail::QueuedSubmission& submission) noexcept;
-  void accept(detail::CommunicatorSequence& among, QueuedSubmissions& unaccepted, CollectiveSubmission& given,
-              QueuedSubmissions& grants);
+  [[nodiscard]] static CollectiveSubmissions take_for_any_thread(LaunchQueue& queue) noexcept;
+  void call(CollectiveSubmission& submission) noexcept;
+  void accept(detail::CommunicatorSequence& among, CollectiveSubmissions& submissions, CollectiveSubmissions& grants);
   /// Why the operation must be refused if this submission is added; nullptr if it need not be.
   [[nodiscard]] std::exception_ptr refusal_for(const detail::CommunicatorSequence& among,
-                                               const detail::QueuedSubmission& submission) const;
+                                               const CollectiveSubmission& submission) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
   void time_out(const CollectiveId& overdue);
   // Time from an operation's first submission until the watchdog first checks it.

@@ -14,7 +14,7 @@ namespace {
 /// Breadth-first search over the operations that an operation waits for.
 class RingSearch {
  public:
-  RingSearch(const OpenCommunicators& communicators, const QueuedSubmission& closing)
+  RingSearch(const OpenCommunicators& communicators, const CollectiveSubmission& closing)
       : communicators_(communicators), closing_(closing) {}
 
   std::optional<std::string> find() {
@@ -33,7 +33,7 @@ class RingSearch {
   // one of its communicator, or the operation is refused, or it already waits for everything that the submission
   // depends on.
   [[nodiscard]] bool may_close() const {
-    const auto& after = closing_.submitted.dependencies;
+    const auto& after = closing_.dependencies;
     const CommunicatorSequence& among = communicator_of(closing_);
     const auto closes = [this](const CollectiveId& dependency) { return is_closing(dependency); };
     if (among.awaited() < closing_.grant.sequence && std::ranges::none_of(after, closes)) return false;
@@ -44,8 +44,8 @@ class RingSearch {
   }
 
   static bool waits_for(const WaitingOperation& operation, const CollectiveId& dependency) {
-    for (const QueuedSubmission& submission : operation.arrived)
-      for (const CollectiveId& other : submission.submitted.dependencies)
+    for (const CollectiveSubmission& submission : operation.arrived)
+      for (const CollectiveId& other : submission.dependencies)
         if (other.communicator == dependency.communicator && other.sequence >= dependency.sequence) return true;
     return false;
   }
@@ -56,13 +56,13 @@ class RingSearch {
 
   /// `waits` waits for `dependency`. `waits` belongs to an operation that the step with index `before` leads to.
   struct Step {
-    const QueuedSubmission* waits;
+    const CollectiveSubmission* waits;
     CollectiveId dependency;
     std::size_t before;
   };
 
-  void follow(const QueuedSubmission& waits, std::size_t before) {
-    for (const CollectiveId& dependency : waits.submitted.dependencies)
+  void follow(const CollectiveSubmission& waits, std::size_t before) {
+    for (const CollectiveId& dependency : waits.dependencies)
       if (!communicators_.is_resolved(dependency)) steps_.push_back({&waits, dependency, before});
   }
 
@@ -74,7 +74,7 @@ class RingSearch {
       const WaitingOperation* operation = among.waiting(next);
       if (operation == nullptr) break;
       if (operation->grant.refusal) continue;
-      for (const QueuedSubmission& submission : operation->arrived) follow(submission, place);
+      for (const CollectiveSubmission& submission : operation->arrived) follow(submission, place);
     }
     seen = std::max(seen, dependency.sequence);
   }
@@ -86,7 +86,7 @@ class RingSearch {
     std::string text = "operations would wait for each other for ever: " + name(closing_);
     for (std::size_t i = 0; i < ring.size(); ++i) {
       const bool closes = i + 1 == ring.size();
-      const QueuedSubmission& next = closes ? closing_ : *ring[i + 1]->waits;
+      const CollectiveSubmission& next = closes ? closing_ : *ring[i + 1]->waits;
       text += i == 0 ? " waits for " : ", which waits for ";
       if (ring[i]->dependency.sequence != next.grant.sequence)
         text += communicator_of(next).describe(ring[i]->dependency.sequence) + ", which comes after ";
@@ -95,23 +95,24 @@ class RingSearch {
     return text;
   }
 
-  [[nodiscard]] std::string name(const QueuedSubmission& submission) const {
+  [[nodiscard]] std::string name(const CollectiveSubmission& submission) const {
     return fmt::format("operation {} of {}, {} by {}", submission.grant.sequence, communicator_of(submission).name(),
-                       to_string(submission.submitted.requests), submission.device.to_string());
+                       to_string(submission.requests), submission.device.to_string());
   }
-  [[nodiscard]] const CommunicatorSequence& communicator_of(const QueuedSubmission& submission) const {
+  [[nodiscard]] const CommunicatorSequence& communicator_of(const CollectiveSubmission& submission) const {
     return *communicators_.find(submission.communicator);
   }
 
   const OpenCommunicators& communicators_;
-  const QueuedSubmission& closing_;
+  const CollectiveSubmission& closing_;
   std::vector<Step> steps_;
   std::map<CommunicatorNumber, std::uint64_t> seen_;  // by communicator: operations up to this number were followed
 };
 
 }  // namespace
 
-std::optional<std::string> find_wait_cycle(const OpenCommunicators& communicators, const QueuedSubmission& closing) {
+std::optional<std::string> find_wait_cycle(const OpenCommunicators& communicators,
+                                           const CollectiveSubmission& closing) {
   return RingSearch(communicators, closing).find();
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
-#include <coxswain/collectives/sequencer/queued_submission.hpp>
 
 #include <optional>
 #include <string>
@@ -12,6 +12,6 @@ namespace cox::detail {
 /// for the dependencies of its ranks' submissions, and for the earlier operations of its communicator. Returns a text
 /// that names the operations of the cycle in order; nothing if there is no cycle.
 [[nodiscard]] std::optional<std::string> find_wait_cycle(const OpenCommunicators& communicators,
-                                                         const QueuedSubmission& closing);
+                                                         const CollectiveSubmission& closing);
 
 }  // namespace cox::detail

@@ -54,7 +54,7 @@ class CollectiveCalls {
   void ensure_init_collective(const CommunicationId& devices, Site site = Site::current()) const {
     require_communication(devices, site);
     if constexpr (communicates)
-      static_cast<void>(find_group([&] { return Server::renew_communication_group(devices); }, site));
+      static_cast<void>(find_group([&] { return Server::renew_communicator(devices); }, site));
   }
 
   /// Aborts the communicator: all operations that wait for its ranks, and all that are submitted later, on every
@@ -182,7 +182,7 @@ class CollectiveCalls {
   [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
 
   [[nodiscard]] auto group_of(const CommunicationId& devices, const Site& site) const {
-    return find_group([&] { return Server::communication_group(devices); }, site);
+    return find_group([&] { return Server::communicator(devices); }, site);
   }
   // Returns find(). If several devices were shut down, the client's own takes precedence: CallError Closed. An error
   // that `find` throws without a line, since it does not know the caller, is rethrown with `site`.

@@ -16,10 +16,10 @@ namespace cox {
 /// How a server communicates with the servers of other devices. If `communication_enabled` is false, transfers between
 /// its devices go through the host, and collectives throw CollectiveError Unsupported. Otherwise it has:
 ///
-/// - CommunicationGroup: the devices of a communicator, shared by their ranks. abort(cause): operations that wait for
+/// - Communicator: the devices of a communicator, shared by their ranks. abort(cause): operations that wait for
 ///   ranks, and operations submitted later, are refused until the group is renewed. pairing(): a lock for submitting
 ///   both halves of a transfer as one.
-/// - communication_group(devices): finds the group or opens it. renew_communication_group(devices): does the same, but
+/// - communicator(devices): finds the group or opens it. renew_communicator(devices): does the same, but
 ///   replaces a group that is no longer usable because ranks were missing or it was aborted. Both may be called on any
 ///   thread, do not wait for other ranks and throw CollectiveError.
 /// - communicate(group, calls, caller, when): the device's rank takes part in these operations, which begin when all
@@ -30,10 +30,10 @@ template <class S>
 concept ServerCommunication =
     std::same_as<decltype(S::communication_enabled), const bool> &&
     (!S::communication_enabled ||
-     requires(S& server, const CommunicationId& devices, std::shared_ptr<typename S::CommunicationGroup> group,
+     requires(S& server, const CommunicationId& devices, std::shared_ptr<typename S::Communicator> group,
               CollectiveCallList calls, const Caller& caller, SubmitMode when, const std::exception_ptr& cause) {
-       { S::communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
-       { S::renew_communication_group(devices) } -> std::same_as<std::shared_ptr<typename S::CommunicationGroup>>;
+       { S::communicator(devices) } -> std::same_as<std::shared_ptr<typename S::Communicator>>;
+       { S::renew_communicator(devices) } -> std::same_as<std::shared_ptr<typename S::Communicator>>;
        { server.communicate(group, std::move(calls), caller, when) } -> std::same_as<void>;
        { server.sync_collective(caller) } -> std::same_as<void>;
        { group->abort(cause) } -> std::same_as<void>;

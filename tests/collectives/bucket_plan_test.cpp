@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/group/bucket_plan.hpp>
+#include <coxswain/collectives/communicator/bucket_plan.hpp>
 
 #include <vector>
 

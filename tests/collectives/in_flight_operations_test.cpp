@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t rank_count = 3;
 
-class SilentWaiter final : public NcclWaiter {
+class SilentLaunch final : public NcclLaunch {
  public:
   void fail(const std::exception_ptr&) noexcept override {}
 };
@@ -42,18 +42,21 @@ class LetGoBench {
       operations.push_back(held.back());
       ends.emplace_back();
       for (auto& end : ends.back()) end = std::make_shared<ManualDeviceEvent>();
-      waiters.emplace_back();
+      launches.emplace_back();
     }
   }
   /// All that was begun, but for what was before.
-  void launch(std::size_t rank, std::size_t before = 0) {
-    std::vector<InFlightOperations::Part> parts;
+  void launch(std::size_t rank, std::size_t before = 0) { in_flight.add(rank, prepare(rank, before)); }
+  std::vector<std::shared_ptr<NcclLaunch>> prepare(std::size_t rank, std::size_t before = 0) {
+    std::vector<std::shared_ptr<NcclLaunch>> launched;
     for (std::size_t i = before; i < held.size(); ++i) {
-      auto waiter = std::make_shared<SilentWaiter>();
-      waiters[i][rank] = waiter;
-      parts.push_back({held[i], {.dependencies = {}, .completion = ends[i][rank], .waiter = std::move(waiter)}});
+      auto launch = std::make_shared<SilentLaunch>();
+      launches[i][rank] = launch;
+      launch->operation = held[i];
+      launch->completion = ends[i][rank];
+      launched.push_back(std::move(launch));
     }
-    in_flight.add(rank, parts);
+    return launched;
   }
   void launch_all() {
     for (std::size_t rank = 0; rank < rank_count; ++rank) launch(rank);
@@ -70,7 +73,7 @@ class LetGoBench {
   /// Operations whose part the rank has let go of.
   [[nodiscard]] std::size_t let_go(std::size_t rank) const {
     std::size_t count = 0;
-    for (const auto& of : waiters) count += of[rank].expired() ? 1U : 0U;
+    for (const auto& of : launches) count += of[rank].expired() ? 1U : 0U;
     return count;
   }
   [[nodiscard]] std::size_t gone() const {
@@ -84,7 +87,7 @@ class LetGoBench {
   std::vector<std::shared_ptr<NcclOperation>> held;
   std::vector<std::weak_ptr<NcclOperation>> operations;
   std::vector<std::array<std::shared_ptr<ManualDeviceEvent>, rank_count>> ends;
-  std::vector<std::array<std::weak_ptr<SilentWaiter>, rank_count>> waiters;
+  std::vector<std::array<std::weak_ptr<SilentLaunch>, rank_count>> launches;
 };
 
 using Numbers = std::vector<std::uint64_t>;
@@ -167,7 +170,7 @@ TEST_CASE("What is given up is nobody's to let go of") {
   bench.in_flight.abandon(given_up);
   CHECK(bench.in_flight.empty());
   CHECK(given_up.size() == 4);
-  CHECK(given_up.front()->launched[2].completed);
+  CHECK(given_up.front()->ranks[2].completed);
   for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 4);
   CHECK(bench.notified[0].empty());
   CHECK(bench.notified[2] == Numbers{1});
@@ -179,13 +182,11 @@ TEST_CASE("Parts that there is no memory for have not been added") {
     REQUIRE(k < 100);
     LetGoBench bench;
     bench.begin(300);
-    std::vector<InFlightOperations::Part> parts;
-    for (std::size_t i = 0; i < 300; ++i)
-      parts.push_back({bench.held[i], {.dependencies = {}, .completion = bench.ends[i][1], .waiter = nullptr}});
+    const std::vector<std::shared_ptr<NcclLaunch>> launched = bench.prepare(1);
     bool added = true;
     cox::test::allocations_until_failure = k;
     try {
-      bench.in_flight.add(1, parts);
+      bench.in_flight.add(1, launched);
     } catch (const std::bad_alloc&) {
       added = false;
     }

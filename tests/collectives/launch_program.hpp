@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/tests/collectives/launch_model.hpp>
+#include <coxswain/tests/collectives/launch_of.hpp>
 
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
@@ -108,9 +109,10 @@ class Run {
   std::uint64_t submit(const Submission& submission, std::size_t count = 1) {
     ++submitted_;
     const DeviceId device = program_.device_of(submission);
-    CollectiveSubmission arrival{
-        .requests = {{.count = count}},
-        .launch = [this, device, &submission](const LaunchGrant& grant) { answer(device, submission, grant); }};
+    CollectiveSubmission arrival{.requests = {{.count = count}},
+                                 .launch = launch_of([this, device, &submission](const LaunchGrant& grant) {
+                                   answer(device, submission, grant);
+                                 })};
     if (keep_waits_)
       for (const auto& [communicator, sequence] : submission.after)
         arrival.dependencies.push_back({numbers_[communicator], sequence});

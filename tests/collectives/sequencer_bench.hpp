@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/tests/collectives/launch_of.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 
 #include <coxswain/collectives/sequencer/sequencer.hpp>
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <source_location>
 #include <string>
@@ -40,8 +42,8 @@ struct Told {
   std::vector<LaunchGrant> turns;
 
   Told() { turns.reserve(64); }
-  CollectiveLaunch launch() {
-    return [this](const LaunchGrant& grant) { turns.push_back(grant); };
+  std::shared_ptr<CollectiveLaunch> launch() {
+    return launch_of([this](const LaunchGrant& grant) { turns.push_back(grant); });
   }
   [[nodiscard]] std::size_t times() const { return turns.size(); }
   void refused() const {
@@ -65,7 +67,7 @@ struct Bench {
   CommunicatorNumber pair = sequencer.open(among({0, 1}), std::chrono::hours(1));
 
   std::uint64_t submit(CommunicatorNumber communicator, std::size_t rank, const CollectiveRequest& request,
-                       CollectiveLaunch launch, Dependencies after = {}) {
+                       std::shared_ptr<CollectiveLaunch> launch, Dependencies after = {}) {
     return sequencer.submit(communicator, rank,
                             {.requests = {request}, .dependencies = std::move(after), .launch = std::move(launch)});
   }

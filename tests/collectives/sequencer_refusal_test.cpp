@@ -121,7 +121,8 @@ TEST_CASE("What rank 0 hands in is given to all launches, and gone after them") 
   auto shared = std::make_shared<int>(7);
   const std::weak_ptr<int> seen = shared;
   const auto submit = [&](std::size_t rank, std::shared_ptr<void> share, Told& told) {
-    t.sequencer.submit(t.three, rank, {.requests = {of_count(1)}, .shared = std::move(share), .launch = told.launch()});
+    t.sequencer.submit(t.three, rank,
+                       {.requests = {of_count(1)}, .operation = std::move(share), .launch = told.launch()});
   };
   SECTION("whoever comes last") {
     submit(1, std::make_shared<int>(8), t.b);
@@ -130,7 +131,7 @@ TEST_CASE("What rank 0 hands in is given to all launches, and gone after them") 
   }
   SECTION("refused, to those who are told after rank 0 came") {
     t.fail(1, t.b);
-    CHECK(t.b.turns[0].shared == nullptr);
+    CHECK(t.b.turns[0].operation == nullptr);
     t.b.turns[0] = {};
     submit(0, std::move(shared), t.a);
     submit(2, nullptr, t.c);
@@ -138,8 +139,8 @@ TEST_CASE("What rank 0 hands in is given to all launches, and gone after them") 
   }
   for (Told* told : {&t.a, &t.b, &t.c}) {
     REQUIRE(told->times() == 1);
-    CHECK(told->turns[0].shared == seen.lock());
-    CHECK(told->turns[0].shared != nullptr);
+    CHECK(told->turns[0].operation == seen.lock());
+    CHECK(told->turns[0].operation != nullptr);
     told->turns.clear();
   }
   CHECK(seen.expired());
@@ -153,10 +154,10 @@ TEST_CASE("What rank 0 hands in ends with no lock held") {
     CHECK(t.sequencer.recorder(t.pair));  // Under the lock it would wait for itself.
     delete shared;
   };
-  const auto launch = [] { return [](const LaunchGrant&) {}; };
+  const auto launch = [] { return launch_of([](const LaunchGrant&) {}); };
   t.submit(t.three, 1, of_count(1), launch());
-  t.sequencer.submit(t.three, 0,
-                     {.requests = {of_count(2)}, .shared = std::shared_ptr<int>(new int(7), end), .launch = launch()});
+  t.sequencer.submit(
+      t.three, 0, {.requests = {of_count(2)}, .operation = std::shared_ptr<int>(new int(7), end), .launch = launch()});
   CHECK_FALSE(ended);  // A mismatch, but a rank is still to be told.
   SECTION("when the last rank is told") { t.submit(t.three, 2, of_count(1), launch()); }
   SECTION("when the communicator is closed") { t.sequencer.close(t.three); }

@@ -149,9 +149,9 @@ TEST_CASE("L10: the watchdog times out by itself, and ends when nothing is left 
   const CommunicatorNumber pair = sequencer.open(among({0, 1}), 1ms);
   CHECK_FALSE(sequencer.watching());
   std::promise<std::exception_ptr> refused;
-  sequencer.submit(pair, 0, {.requests = {of_count(1)}, .launch = [&](const LaunchGrant& grant) {
-                               refused.set_value(grant.refusal);
-                             }});
+  sequencer.submit(pair, 0, {.requests = {of_count(1)}, .launch = launch_of([&](const LaunchGrant& grant) {
+                                                          refused.set_value(grant.refusal);
+                                                        })});
   const std::exception_ptr refusal = refused.get_future().get();
   CHECK(kind_of<CollectiveError>([&] { std::rethrow_exception(refusal); }) == Kind::Timeout);
   while (sequencer.watching()) std::this_thread::yield();
@@ -213,8 +213,9 @@ TEST_CASE("L7: a rank gets only so far ahead, and can go on when the others have
 
 TEST_CASE("A launch may submit, and one that throws aborts its communicator") {
   Bench t;
-  t.submit(t.pair, 0, of_count(1), [&](const LaunchGrant&) { t.submit(t.pair, 0, of_count(2), t.a.launch()); });
-  t.submit(t.pair, 1, of_count(1), [](const LaunchGrant&) { throw std::runtime_error("no launch"); });
+  t.submit(t.pair, 0, of_count(1),
+           launch_of([&](const LaunchGrant&) { t.submit(t.pair, 0, of_count(2), t.a.launch()); }));
+  t.submit(t.pair, 1, of_count(1), launch_of([](const LaunchGrant&) { throw std::runtime_error("no launch"); }));
   REQUIRE(t.a.times() == 1);
   CHECK(t.a.refusal() == Kind::Aborted);
   CHECK(mentions(t.a.text(), {"no launch"}));
@@ -224,7 +225,7 @@ TEST_CASE("L6: what a launch holds is gone when it has been called") {
   Bench t;
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> seen = held;
-  t.submit(t.pair, 0, of_count(1), [held = std::move(held)](const LaunchGrant&) {});
+  t.submit(t.pair, 0, of_count(1), launch_of([held = std::move(held)](const LaunchGrant&) {}));
   CHECK_FALSE(seen.expired());
   t.submit(t.pair, 1, of_count(1), t.b.launch());
   CHECK(seen.expired());

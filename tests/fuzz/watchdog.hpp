@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/tests/fuzz/history.hpp>
 
 #include <chrono>

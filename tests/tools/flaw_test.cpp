@@ -2,7 +2,7 @@
 #include <coxswain/tests/tools/flawed_handle.hpp>
 #include <coxswain/tests/tools/flaws.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/tools/cox/stress/engine.hpp>
 
 #include <coxswain/tests/support/catch.hpp>

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/stress_command.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>

@@ -1,155 +1,151 @@
 #include <coxswain/servers/cuda/collective/communication_stream.hpp>
 
 #include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/servers/cuda/collective/cuda_rank.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <utility>
 
 namespace cox::detail {
 
-void NcclRankOperation::on_release(std::shared_ptr<void> shared) {
+void CudaCollectiveLaunch::on_release(std::shared_ptr<void> shared) {
   LaunchGate::of_process().add_launch();
   reserve_slot();
-  operation_ = std::static_pointer_cast<NcclOperation>(std::move(shared));
+  operation = std::static_pointer_cast<NcclOperation>(std::move(shared));
   // All ranks store the same value. Ranks after the first one only read it, since all ranks share the cache line.
-  if (operation_->sequence.load(std::memory_order_relaxed) != sequence)
-    operation_->sequence.store(sequence, std::memory_order_relaxed);
-  context->communication->nccl->submit(shared_from_this());
+  if (operation->sequence.load(std::memory_order_relaxed) != sequence)
+    operation->sequence.store(sequence, std::memory_order_relaxed);
+  rank->resources().communication_stream->submit(shared_as<CudaCollectiveLaunch>());
 }
 
-// Called when everything that the part waits for has been issued.
-void NcclRankOperation::issue(const std::shared_ptr<NcclRankOperation>& self, const IssueTarget& target) noexcept {
-  CommunicationStream& line = *context->communication->nccl;
+// Called when everything that the launch waits for has been issued.
+void CudaCollectiveLaunch::issue(const IssueTarget& target) noexcept {
+  const CudaRank& own = *rank;
+  CommunicationStream& stream = *own.resources().communication_stream;
   try {
-    context->recorder->started(sequence, context->rank);
+    own.recorder()->started(sequence, own.rank());
     if (gpu_faulted()) throw_gpu_fault(site);
-    admit(self);  // launched even if it reads poisoned memory: the other ranks may have launched
-    NcclClique::LaunchLock launching = context->clique->begin_launch(context->rank);
-    if (operation_->algorithm != CollectiveAlgorithm::Nccl) {
+    admit();  // launched even if it reads poisoned memory: the other ranks may have launched
+    NcclCommunicator::LaunchLock launching = own.nccl_communicator()->begin_launch(own.rank());
+    const auto self = shared_as<CudaCollectiveLaunch>();
+    if (operation->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
-      opened_ = std::move(launching.opened);
-      return line.launch_kernels(self);
+      opened = std::move(launching.opened);
+      return stream.launch_kernels(self);
     }
-    opened_ = launching.opened;
-    context->clique->launch(launching, context->rank, calls, target.stream());
+    opened = launching.opened;
+    own.nccl_communicator()->launch(launching, own.rank(), calls, target.stream());
     launching.in_use.unlock();
-    event_ = target.queue->mark(context->communication->streams.events());
-    line.note({&self, 1});
+    event = target.queue->mark(own.resources().streams.events());
+    stream.note({&self, 1});
   } catch (...) {
     fail_launch(std::current_exception());
   }
 }
 
-// Some kernels of the part may be running: their memory is kept until they have completed.
-void NcclRankOperation::fail_launch(const std::exception_ptr& error) noexcept {
+// Some kernels of the launch may be running: their memory is kept until they have completed.
+void CudaCollectiveLaunch::fail_launch(const std::exception_ptr& error) noexcept {
   if (is_launched_or_failed_) return;
   std::shared_ptr<CudaEvent> end;
   try {
-    if (opened_ != nullptr) {
-      end = context->communication->nccl->end_of_all();
-      end->notify([opened = std::move(opened_)] {});
+    if (opened != nullptr) {
+      end = rank->resources().communication_stream->end_of_all();
+      end->notify([resources = std::move(opened)] {});
     }
   } catch (...) {
-    report_task_error(
-        {context->group->devices().devices()[context->rank], StreamId::current(), std::current_exception()});
+    report_task_error({rank->device(), StreamId::current(), std::current_exception()});
   }
-  abort(error, end);
+  abort_after(error, end);
 }
 
-std::exception_ptr NcclRankOperation::launch_failure() const noexcept {
+std::exception_ptr CudaCollectiveLaunch::launch_failure() const noexcept {
   try {
-    throw_cuda_error(result_, "launch", site);
+    throw_cuda_error(result, "launch", site);
   } catch (...) {
     return std::current_exception();
   }
 }
 
-// Aborts the clique as well: the other ranks wait for this one, possibly in kernels on their devices.
-void NcclRankOperation::abort(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept {
+void CudaCollectiveLaunch::abort_after(const std::exception_ptr& error,
+                                       const std::shared_ptr<CudaEvent>& end) noexcept {
   if (std::exchange(is_launched_or_failed_, true)) return;
-  context->clique->abort(error);
+  rank->nccl_communicator()->abort(error);
   close(error, end);
 }
 
-// The part was launched and completes with `event`, or it has failed.
-void NcclRankOperation::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& event) noexcept {
+void CudaCollectiveLaunch::close(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept {
   is_launched_or_failed_ = true;
-  operation_ = nullptr;
-  opened_ = nullptr;
-  complete(error, event);
+  operation = nullptr;
+  opened = nullptr;
+  complete(error, end);
   retire();
   LaunchGate::of_process().remove_launch();
 }
 
-// Waits for parts that precede this one on the stream are left out, so that several parts can be given to the driver
-// together.
-void CommunicationStream::submit(const std::shared_ptr<NcclRankOperation>& part) noexcept {
+// Waits for launches that precede this one on the stream are left out, so that several launches can be given to the
+// driver together.
+void CommunicationStream::submit(const Launch& launch) noexcept {
   try {
     open();
+    for (const StreamPosition& wait : launch->waits)
+      if (wait.position > taken_of(wait.stream)) launch->others.push_back(wait);
+    taken_of(launch->position.stream) = launch->position.position;
   } catch (...) {
-    return part->abort(std::current_exception());
+    return launch->abort(std::current_exception());
   }
-  LaunchGuard turn(part, *stream_);
-  try {
-    for (const StreamPosition& wait : part->waits)
-      if (wait.position > taken_of(wait.stream)) part->others_.push_back(wait);
-    taken_of(part->position.stream) = part->position.position;
-    streams_.submit(*stream_, part->others_, {nullptr, nullptr, part->site}, std::move(turn));
-  } catch (...) {
-    part->abort(std::current_exception());  // more specific than the error from the destructor of `turn`
-  }
+  launch->queue(*stream_);
 }
 
 void CommunicationStream::open() {
   if (stream_ != nullptr) return;
   stream_ = streams_.create_dedicated_stream();
   stream_->queue().native().set_flush_callback([weak = weak_from_this()] {
-    if (const auto line = weak.lock()) line->note_launched();
+    if (const auto stream = weak.lock()) stream->note_launched();
   });
 }
 
-// Adds the part's kernels to the launch batch, which the driver receives together with those of later parts. `note` is
-// called with the driver's result then.
-void CommunicationStream::launch_kernels(const std::shared_ptr<NcclRankOperation>& launched) {
-  NcclRankOperation& part = *launched;
+// `note` is called with the driver's result when the batch is given to the driver.
+void CommunicationStream::launch_kernels(const Launch& launched) {
+  CudaCollectiveLaunch& launch = *launched;
   StreamQueue& queue = stream_->queue();
   NativeStream& native = queue.native();
   unlaunched_.reserve(unlaunched_.size() + 1);
-  const auto note = [&part](const LaunchBatch::Outcome& outcome) {
-    if (part.result_ == CUDA_SUCCESS) part.result_ = outcome.result;
+  const auto note = [&launch](const LaunchBatch::Outcome& outcome) {
+    if (launch.result == CUDA_SUCCESS) launch.result = outcome.result;
   };
-  const PeerKernels& kernels = *static_cast<const CudaNcclResources&>(*part.opened_).peer_kernels();
-  kernels.launch(part.operation_->algorithm, part.context->rank, part.calls,
-                 part.context->launched[static_cast<std::size_t>(part.operation_->algorithm)],
+  const PeerKernels& kernels = *static_cast<const CudaNcclResources&>(*launch.opened).peer_kernels();
+  const CollectiveAlgorithm algorithm = launch.operation->algorithm;
+  kernels.launch(algorithm, launch.rank->rank(), launch.calls, launch.rank->kernel_count(algorithm),
                  {.counter = streams_.events().counter(), .value = counted_},
                  [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
-  part.count_ = ++counted_;
+  launch.count = ++counted_;
   unlaunched_.push_back(launched);
   last_unlaunched_ = {queue.timeline().issued(), native.timeline().issued()};
 }
 
-// Only the last part gets an event. Each other part completes when the kernel of the next part begins, which sets the
-// counter: an event for each part would cost more than its kernel.
+// Only the last launch gets an event. Each other one completes when the kernel of the next one begins, which sets the
+// counter: an event for each would cost more than its kernel.
 void CommunicationStream::note_launched() noexcept {
   if (unlaunched_.empty()) return;
-  std::vector<std::shared_ptr<NcclRankOperation>> parts = std::exchange(unlaunched_, std::exchange(noted_, {}));
+  std::vector<Launch> launches = std::exchange(unlaunched_, std::exchange(noted_, {}));
+  const auto succeeded = [](const Launch& launch) { return launch->result == CUDA_SUCCESS; };
   try {
     StreamQueue& queue = stream_->queue();
     CudaEvents& events = streams_.events();
     const std::shared_ptr<CudaEvent> end = events.record(queue.native().native());
     queue.mark(last_unlaunched_.issued, last_unlaunched_.issued_on_native, end);
-    const bool all_count = std::ranges::all_of(parts, [](const auto& part) { return part->result_ == CUDA_SUCCESS; });
-    for (const auto& part : parts)
-      part->event_ = all_count && part != parts.back() ? events.make_counted(end, part->count_) : end;
-    for (std::span<const std::shared_ptr<NcclRankOperation>> left(parts); !left.empty();) {
-      const auto other = std::ranges::find_if(left, [&](const auto& part) {
-        return part->context != left.front()->context || part->result_ != CUDA_SUCCESS;
-      });
+    const bool all_count = std::ranges::all_of(launches, succeeded);
+    for (const Launch& launch : launches)
+      launch->event = all_count && launch != launches.back() ? events.make_counted(end, launch->count) : end;
+    for (std::span<const Launch> left(launches); !left.empty();) {
+      const auto other = std::ranges::find_if(
+          left, [&](const Launch& launch) { return launch->rank != left.front()->rank || !succeeded(launch); });
       const auto alike = static_cast<std::size_t>(other - left.begin());
       if (alike == 0) {
         left.front()->fail_launch(left.front()->launch_failure());
@@ -159,42 +155,41 @@ void CommunicationStream::note_launched() noexcept {
       left = left.subspan(std::max<std::size_t>(alike, 1));
     }
   } catch (...) {
-    for (const auto& part : parts) part->fail_launch(std::current_exception());
+    for (const Launch& launch : launches) launch->fail_launch(std::current_exception());
   }
-  parts.clear();
-  noted_ = std::move(parts);
+  launches.clear();
+  noted_ = std::move(launches);
 }
 
-// `parts`: launched parts of one rank, with their completion events.
-void CommunicationStream::note(std::span<const std::shared_ptr<NcclRankOperation>> parts) {
-  NcclRankOperation& last = *parts.back();
-  const RankContext& context = *last.context;
+void CommunicationStream::note(std::span<const Launch> launches) {
+  CudaCollectiveLaunch& last = *launches.back();
+  const CudaRank& rank = *last.rank;
   CudaTimeline& timeline = streams_.timeline(last.position.stream);
-  if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < parts.size()) timeline.poll();
+  if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < launches.size()) timeline.poll();
   streams_.poison_log()->trim(streams_);
   launched_.clear();
-  for (const auto& part : parts) {
-    NcclOperation::Launched launched{.dependencies = {}, .completion = part->event_, .waiter = part};
+  for (const Launch& launch : launches) {
+    launch->completion = launch->event;
     awaited_.clear();
-    if (last_end_ != nullptr && last_communicator_ != context.number) awaited_.push_back(last_end_);
-    streams_.add_events(part->others_, awaited_);
-    for (const auto& awaited : awaited_) launched.dependencies.push_back(awaited);
-    last_communicator_ = context.number;
-    launched_.push_back({part->operation_, std::move(launched)});
+    if (last_end_ != nullptr && last_communicator_ != rank.number()) awaited_.push_back(last_end_);
+    streams_.add_events(launch->others, awaited_);
+    for (const auto& awaited : awaited_) launch->dependencies.push_back(awaited);
+    last_communicator_ = rank.number();
+    launched_.push_back(launch);
   }
-  last_end_ = last.event_;
-  const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th part completes at begin + n
+  last_end_ = last.event;
+  const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th launch completes at begin + n
   std::exception_ptr error;
   try {
-    context.clique->add(context.rank, launched_, std::max(timeline.completed(), begin) - begin);
+    rank.nccl_communicator()->add(rank.rank(), launched_, std::max(timeline.completed(), begin) - begin);
   } catch (...) {
-    error = std::current_exception();                 // the clique was aborted; launched work still has to complete
-    last.event_->notify([opened = last.opened_] {});  // and keeps its memory until then
-    context.clique->abort(error);                     // the parts are not watched: nothing would detect a hang
+    error = std::current_exception();               // NCCL was aborted; launched work still has to complete
+    last.event->notify([opened = last.opened] {});  // and keeps its memory until then
+    rank.nccl_communicator()->abort(error);         // the launches are not watched: nothing would detect a hang
   }
   launched_.clear();
   awaited_.clear();
-  for (const auto& part : parts) part->close(error, part->event_);
+  for (const Launch& launch : launches) launch->close(error, launch->event);
 }
 
 std::shared_ptr<CudaEvent> CommunicationStream::end_of_all() { return stream_->queue().mark(streams_.events()); }

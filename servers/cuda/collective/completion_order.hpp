@@ -38,7 +38,7 @@ class CompletionOrder {
   /// The last turn that was taken. Calls must be made in release order. Any thread.
   [[nodiscard]] std::uint64_t last() const noexcept { return taken_.load(std::memory_order_relaxed); }
 
-  /// Marks a turn as issued: its part has been issued, or never will be. Calls the functions that waited for that.
+  /// Marks a turn as issued: its launch has been issued, or never will be. Calls the functions that waited for that.
   /// Device thread.
   void issued(std::uint64_t turn) noexcept;
   /// Whether all turns up to that one have been issued. Device thread.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/nccl/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_communicator.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
@@ -12,8 +12,8 @@
 
 namespace cox::detail {
 
-/// The resources of a clique of GPUs: their contexts, a stream and a small scratch buffer of each, and the peer kernels
-/// for small data. Any thread.
+/// The resources of an NcclCommunicator on GPUs: their contexts, a stream and a small scratch buffer of each, and the
+/// peer kernels for small data. Any thread.
 class CudaNcclResources final : public NcclDeviceResources {
  public:
   /// Blocks while contexts are opened. Throws CudaError, std::bad_alloc.

@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <chrono>
@@ -64,7 +64,7 @@ void LaunchGate::count_down() noexcept {
 std::shared_ptr<void> LaunchGate::quiesce() {
   std::unique_lock lock(mutex_);
   closed_.fetch_add(1, std::memory_order_seq_cst);
-  CommunicationGroups::of_process().sequencer().freeze();
+  Communicators::of_process().sequencer().freeze();
   const bool quiescent = changed_.wait_for(lock, patience, [this] { return is_quiescent(); });
   lock.unlock();
   std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });  // opens the gate on failure, too
@@ -75,7 +75,7 @@ std::shared_ptr<void> LaunchGate::quiesce() {
 }
 
 void LaunchGate::open() noexcept {
-  CommunicationGroups::of_process().sequencer().thaw();
+  Communicators::of_process().sequencer().thaw();
   std::vector<UniqueFunction<void()>> may_enter;
   {
     const std::lock_guard lock(mutex_);

@@ -1,14 +1,19 @@
 #include <coxswain/servers/cuda/server/cuda_collective.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/base/access.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/runtime/tensor/element_type.hpp>
+#include <coxswain/servers/cuda/collective/communication_stream.hpp>
+#include <coxswain/servers/cuda/collective/cuda_transfer_launch.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <utility>
+#include <vector>
 
 namespace cox::detail {
 namespace {
@@ -58,46 +63,59 @@ BufferUses destinations(const CudaDevice& device, const CollectiveCallList& call
   return uses;
 }
 
-void submit(CudaDevice& device, CudaStream& stream, CudaCommunicator& communicator, const CollectiveCallList& calls,
+void submit(CudaDevice& device, CudaStream& stream, CudaRank& rank, const CollectiveCallList& calls,
             const Caller& caller) {
   CudaStreams& streams = device.streams();
-  const bool transfers = is_transfer(calls.front().request.operation);
-  CudaCollective collective;
-  for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
+  std::shared_ptr<CudaTransferLaunch> transfer;
+  std::shared_ptr<CudaCollectiveLaunch> collective;
+  std::shared_ptr<CudaRankLaunch> launch;
+  if (rank.nccl_communicator() == nullptr) {
+    launch = transfer = make_recycled<CudaTransferLaunch>(rank.shared_from_this());
+    transfer->place = rank.place(calls.front().request);
+  } else {
+    launch = collective = make_recycled<CudaCollectiveLaunch>(rank.shared_from_this());
+  }
+  CollectiveSubmission submission;
+  for (const CollectiveCall& call : calls) submission.requests.push_back(call.request);
   BufferUses uses;
   BufferUses untouched;  // of calls without elements: only their order matters
   try {
-    if (!transfers) static_cast<void>(nccl());
+    if (collective != nullptr) static_cast<void>(nccl());
     for (const CollectiveCall& call : calls) {
       BufferUses& its = is_of_nothing(call) ? untouched : uses;
-      if (transfers) {
-        collective.ranges.push_back(resolve_transfer(device, call, caller, its));
+      if (transfer != nullptr) {
+        transfer->ranges.push_back(resolve_transfer(device, call, caller, its));
       } else {
-        collective.calls.push_back(resolve(device, call, caller, its));
+        collective->calls.push_back(resolve(device, call, caller, its));
       }
     }
   } catch (...) {
     // The rank takes part anyway, to report the failure: the other ranks must not wait for it.
-    collective.failure = std::current_exception();
+    submission.failure = std::current_exception();
     uses = destinations(device, calls, caller);
     untouched.clear();
   }
-  collective.uses = OperationMemory(uses, caller.site);
+  launch->memory = OperationMemory(uses, caller.site);
   for (const BufferUse& use : untouched) uses.push_back(use);
-  const StreamSlot slot = communicator.last_position().stream;
+  launch->set_origin(stream, calls.front().request.caller.site);
+  const StreamPosition end = launch->position;
   StreamPositions waits = stream.pending_waits(streams);
   waits.push_back(stream.queue().last_position());
   for (const BufferUse& use : uses) {
-    use.buffer->uses.add_waits(use.access, slot, streams, waits);
+    use.buffer->uses.add_waits(use.access, end.stream, streams, waits);
     use.buffer->uses.prepare(streams);
   }
-  const StreamPosition next{slot, communicator.last_position().position + 1};
-  collective.dependencies = device.communicators().note_collective(next, waits);
-  if (transfers && collective.failure == nullptr && streams.issued(waits))
-    streams.add_events(waits, collective.ready.emplace());  // also flushes the launches among them
-  collective.waits = std::move(waits);
+  submission.dependencies = device.ranks().note_collective(end, waits);
+  if (transfer != nullptr && submission.failure == nullptr && streams.issued(waits)) {
+    std::vector<std::shared_ptr<CudaEvent>> events;
+    streams.add_events(waits, events);  // also flushes the launches among them
+    if (CudaTransferLaunch::has_room(streams.timeline(end.stream))) transfer->ready = std::move(events);
+  }
+  launch->waits = std::move(waits);
   stream.collectives.prepare();
-  const StreamPosition end = communicator.submit(std::move(collective), stream);
+  submission.launch = launch;
+  rank.submit(std::move(submission));
+  if (transfer != nullptr) transfer->check_ready();
   stream.collectives.add(end);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
@@ -110,18 +128,18 @@ void poison_destinations(CudaDevice& device, const CollectiveCallList& calls, co
     if (call.destination.memory && !is_of_nothing(call)) device.poison_one(call.destination, error, caller);
 }
 
-void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<CommunicationGroup>& group,
+void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<Communicator>& communicator,
                       const CollectiveCallList& calls, const Caller& caller, SubmitMode when) {
   if (stream.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
     return stream.capture.graph().add_replay_callback(
-        [devices = group->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying,
-                                                                MembershipEpoch call_epoch) {
+        [devices = communicator->devices(), calls, site = caller.site](CudaDevice& its, CudaStream& replaying,
+                                                                       MembershipEpoch call_epoch) {
           const Caller replay{replaying.location().stream, site};
           try {
-            queue_collective(its, replaying, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site),
-                             calls, replay, SubmitMode::Immediate);
+            queue_collective(its, replaying, Communicators::of_process().find_or_open(devices, call_epoch, site), calls,
+                             replay, SubmitMode::Immediate);
           } catch (...) {
             poison_destinations(its, calls, std::current_exception(), replay);
             throw;
@@ -129,16 +147,15 @@ void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_
         });
   }
   const PostQueue::HoldNotify hold = device.hold_notify();
-  CudaCommunicator* communicator = nullptr;
+  CudaRank* rank = nullptr;
   try {
-    communicator = &device.communicators().find_or_create(group, calls.front().request);
-    submit(device, stream, *communicator, calls, caller);
+    rank = &device.ranks().find_or_create(communicator, calls.front().request);
+    submit(device, stream, *rank, calls, caller);
   } catch (...) {
-    abort_pending(*group, communicator);
+    abort_pending(*communicator, rank);
   }
   // The two ends of a transfer are usually submitted one by one, and wait for each other, so they are not batched.
-  device.submit_to_sequencer(*communicator,
-                             is_transfer(calls.front().request.operation) ? SubmitMode::Immediate : when);
+  device.submit_to_sequencer(*rank, is_transfer(calls.front().request.operation) ? SubmitMode::Immediate : when);
   device.run_calls();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/group/communication_group.hpp>
+#include <coxswain/collectives/communicator/communicator.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/communication/collective_call.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
@@ -18,7 +18,7 @@ class CudaStream;
 /// stream's errors. Device thread; does not block. Throws CollectiveError Aborted, or std::bad_alloc, if the operations
 /// could not even be recorded (no memory, communicator closed, too many waiting already). Their communicator has then
 /// been aborted for all ranks, and poison_destinations() must follow.
-void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<CommunicationGroup>& group,
+void queue_collective(CudaDevice& device, CudaStream& stream, const std::shared_ptr<Communicator>& communicator,
                       const CollectiveCallList& calls, const Caller& caller, SubmitMode when);
 
 /// Poisons what the operations should have written, after queue_collective() has thrown (L14). Device thread.

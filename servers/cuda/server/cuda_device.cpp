@@ -1,6 +1,6 @@
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
@@ -57,7 +57,7 @@ CudaDevice::CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, Thread
       engine_(thread_name("copy", facts_->owner.device), events_,
               {.threads = settings().get<std::uint64_t>("cuda.copy_threads")}),
       transfers_(streams_, engine_, posts_),
-      communicators_(facts_->owner.device, streams_, posts_),
+      ranks_(facts_->owner.device, streams_, posts_),
       memory_(open_cuda_memory(streams_, facts_->properties.memory, context_)),
       pinned_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
       results_(std::make_shared<CudaPinnedMemory>(pinned_options(), context_)),
@@ -83,13 +83,13 @@ CudaDevice::CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, Thread
 CudaDevice::~CudaDevice() {
   if (!gpu_faulted()) COX_CUDA_CHECK(context_set_current(context_->native()));
   posts_->close();
-  communicators_.leave(facts_->owner.generation, [this] {
+  ranks_.leave(facts_->owner.generation, [this] {
     streams_.on_notify();
     advance();
     streams_.poll();
   });
   drain();
-  communicators_.close();
+  ranks_.close();
   streams_.poison_log()->clear();
   // Errors that no call has taken are reported, not lost (L12).
   streams_.for_each([this](CudaStream& stream) {
@@ -107,7 +107,7 @@ CudaDevice::~CudaDevice() {
 // Issues all pending work and waits for it. This includes copies to memory of this device that run on streams of other
 // devices.
 void CudaDevice::drain() noexcept {
-  while (streams_.has_pending() || transfers_.in_flight() || communicators_.copies_in_flight()) {
+  while (streams_.has_pending() || transfers_.in_flight() || ranks_.copies_in_flight()) {
     streams_.on_notify();
     advance();
     streams_.poll();
@@ -133,11 +133,10 @@ void CudaDevice::run_calls() noexcept {
   }
 }
 
-void CudaDevice::submit_to_sequencer(CudaCommunicator& communicator, SubmitMode when) noexcept {
-  if (batching_ != &communicator) submit_batched();
-  if (when == SubmitMode::Immediate || communicator.batch_full() || !request_batch_end())
-    return communicator.submit_to_sequencer();
-  batching_ = &communicator;
+void CudaDevice::submit_to_sequencer(CudaRank& rank, SubmitMode when) noexcept {
+  if (batching_ != &rank) submit_batched();
+  if (when == SubmitMode::Immediate || rank.batch_full() || !request_batch_end()) return rank.submit_to_sequencer();
+  batching_ = &rank;
 }
 
 void CudaDevice::flush_launches(SubmitMode when) noexcept {
@@ -255,7 +254,7 @@ void CudaDevice::transfer(CudaStream& stream, const BufferUses& uses, CopyTask t
   const StreamPosition position = transfers_.begin(waits, std::move(task));
   stream.add_transfer(position);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, position);
-  communicators_.note_waits(position, waits);
+  ranks_.note_waits(position, waits);
 }
 
 void CudaDevice::poison_one(const MemoryWindow& window, const std::exception_ptr& error,

@@ -14,7 +14,7 @@
 #include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
-#include <coxswain/servers/cuda/collective/cuda_communicators.hpp>
+#include <coxswain/servers/cuda/collective/cuda_ranks.hpp>
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
 #include <coxswain/servers/cuda/copy/cuda_transfers.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
@@ -74,14 +74,14 @@ class CudaDevice final : private BatchHook {
   /// Submits the rank's prepared collectives to the sequencer: now, or, if Batched, at the end of this thread's batch
   /// of tasks, together with those prepared until then (earlier if the batch is full). Operations that are released by
   /// this are launched by run_calls().
-  void submit_to_sequencer(CudaCommunicator& communicator, SubmitMode when) noexcept;
+  void submit_to_sequencer(CudaRank& rank, SubmitMode when) noexcept;
   /// Passes the batched launches to the driver: now, or, if Batched, at the end of this thread's batch of tasks,
   /// together with the launches until then.
   void flush_launches(SubmitMode when) noexcept;
   [[nodiscard]] EventWatch& watch() noexcept { return watch_; }
   [[nodiscard]] CudaStreams& streams() noexcept { return streams_; }
   [[nodiscard]] CudaTransfers& transfers() noexcept { return transfers_; }
-  [[nodiscard]] CudaCommunicators& communicators() noexcept { return communicators_; }
+  [[nodiscard]] CudaRanks& ranks() noexcept { return ranks_; }
   [[nodiscard]] CudaEvents& events() noexcept { return *events_; }
   [[nodiscard]] CudaEvents& timed_events() noexcept { return *timed_events_; }
   [[nodiscard]] CudaMemory& memory() noexcept { return *memory_; }
@@ -133,7 +133,7 @@ class CudaDevice final : private BatchHook {
     const StreamPosition position = streams_.submit(stream, waits, name, std::forward<F>(issue));
     stream.clear_pending_waits();
     note(stream, uses, position);
-    communicators_.note_waits(position, waits);
+    ranks_.note_waits(position, waits);
   }
   /// Calls `notify(IssueTarget, StreamPositions)` when all earlier work of the stream has been issued, including its
   /// transfers and pending waits. That work is complete when the queue's work and these positions are complete. The
@@ -148,7 +148,7 @@ class CudaDevice final : private BatchHook {
           notify(target, waits);
         },
         nullptr, PieceKind::Notice);
-    communicators_.note_waits(position, waits);
+    ranks_.note_waits(position, waits);
   }
   /// Calls `call(IssueTarget)` when all earlier work of the stream has been issued, and the driver has accepted or
   /// refused each launch. Throws as CudaStreams::submit.
@@ -199,7 +199,7 @@ class CudaDevice final : private BatchHook {
           streams_.submit(stream, waits, name, std::forward<F>(issue), std::move(ready), PieceKind::Work, checked);
       stream.clear_pending_waits();
       note(stream, uses, position);
-      communicators_.note_waits(position, waits);
+      ranks_.note_waits(position, waits);
     } catch (...) {
       note_failed(stream, uses, before);
       throw;
@@ -248,9 +248,9 @@ class CudaDevice final : private BatchHook {
   CudaStreams streams_;
   CopyEngine engine_;
   CudaTransfers transfers_;
-  CudaCommunicators communicators_;
+  CudaRanks ranks_;
   EventWatch watch_;
-  CudaCommunicator* batching_ = nullptr;  // may have prepared collectives that were not submitted to the sequencer
+  CudaRank* batching_ = nullptr;  // may have prepared collectives that were not submitted to the sequencer
   const std::unique_ptr<CudaMemory> memory_;
   std::shared_ptr<CudaPinnedMemory> pinned_;  // shared with the bytes allocated from it
   std::shared_ptr<CudaPinnedMemory> results_;

@@ -3,7 +3,7 @@
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/buffer/operation_memory.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
@@ -128,7 +128,7 @@ CudaServer::~CudaServer() = default;
 void CudaServer::attach(ThreadContext& thread) { device_->attach(thread); }
 
 std::shared_ptr<const ServerUtilities<CudaServer>> CudaServer::utilities() const {
-  CommunicationGroups::join_in_process(utilities_->owner.device, utilities_->owner.generation);
+  Communicators::join_in_process(utilities_->owner.device, utilities_->owner.generation);
   return utilities_;
 }
 
@@ -382,21 +382,21 @@ void CudaServer::report_failures_to(std::optional<StreamId> stream, const Caller
   }
 }
 
-std::shared_ptr<CommunicationGroup> CudaServer::communication_group(const CommunicationId& devices) {
+std::shared_ptr<Communicator> CudaServer::communicator(const CommunicationId& devices) {
   require_devices(devices);
-  return CommunicationGroups::of_process().find_or_open(devices);
+  return Communicators::of_process().find_or_open(devices);
 }
 
-std::shared_ptr<CommunicationGroup> CudaServer::renew_communication_group(const CommunicationId& devices) {
+std::shared_ptr<Communicator> CudaServer::renew_communicator(const CommunicationId& devices) {
   require_devices(devices);
-  return CommunicationGroups::of_process().renew(devices);
+  return Communicators::of_process().renew(devices);
 }
 
-void CudaServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
+void CudaServer::communicate(const std::shared_ptr<Communicator>& communicator, CollectiveCallList calls,
                              const Caller& caller, SubmitMode when) {
   CudaStream& stream = device_->enter(caller);
   try {
-    detail::queue_collective(*device_, stream, group, calls, caller, when);
+    detail::queue_collective(*device_, stream, communicator, calls, caller, when);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     stream.fail(error);
@@ -414,7 +414,7 @@ void CudaServer::sync_collective(const Caller& caller) {
   if (detail::gpu_faulted()) return;
   try {
     const auto add_pending_waits = [](CudaDevice& device, CudaStream& waiting, MembershipEpoch) {
-      waiting.add_pending_waits(device.communicators().last_positions());
+      waiting.add_pending_waits(device.ranks().last_positions());
     };
     if (stream.capture.capturing()) return stream.capture.graph().add_replay_callback(add_pending_waits);
     add_pending_waits(*device_, stream, {});

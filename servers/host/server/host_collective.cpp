@@ -1,10 +1,11 @@
 #include <coxswain/servers/host/server/host_collective.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 namespace cox::detail {
@@ -40,38 +41,39 @@ BufferUses destinations(const HostDevice& device, const CollectiveCallList& call
   return uses;
 }
 
-void ask(HostDevice& device, HostCommunicator& communicator, const CollectiveCallList& calls, const Caller& caller) {
+void submit(HostDevice& device, HostRank& rank, const CollectiveCallList& calls, const Caller& caller) {
   HostStream& stream = device.stream(caller.stream);
   HostStreams& streams = device.streams();
-  HostCollective collective;
-  for (const CollectiveCall& call : calls) collective.requests.push_back(call.request);
+  const auto launch = std::make_shared<HostRankLaunch>(rank.shared_from_this());
+  CollectiveSubmission submission;
+  for (const CollectiveCall& call : calls) submission.requests.push_back(call.request);
   BufferUses uses;
   BufferUses moved;  // those of `uses` whose bytes are read or written
   try {
     for (const CollectiveCall& call : calls) {
       const std::size_t before = uses.size();
-      collective.buffers.push_back(resolve(device, call, caller, uses));
+      launch->buffers.push_back(resolve(device, call, caller, uses));
       for (std::size_t i = before; i < uses.size() && !is_of_nothing(call); ++i) moved.push_back(uses[i]);
     }
   } catch (...) {
     // Submit the failure: otherwise the other ranks would wait for this one.
-    collective.failure = std::current_exception();
+    submission.failure = std::current_exception();
     uses = moved = destinations(device, calls, caller);
   }
-  collective.memory = OperationMemory(moved, caller.site);
-  const StreamSlot slot = communicator.last_position().stream;
+  launch->memory = OperationMemory(moved, caller.site);
+  const StreamPosition last = rank.last_position();
   StreamPositions waits{stream.last_position()};
   for (const BufferUse& use : uses) {
-    use.buffer->uses.add_waits(use.access, slot, streams, waits);
+    use.buffer->uses.add_waits(use.access, last.stream, streams, waits);
     use.buffer->uses.prepare(streams);
   }
   CollectiveDependencyTracker awaited;
   streams.note_waits(awaited, 0, waits);
-  collective.waits = streams.events(waits);
-  collective.dependencies = device.communicators().dependencies(awaited);
-  streams.note_collective({slot, communicator.last_position().position + 1}, awaited);
+  launch->waits = streams.events(waits);
+  submission.dependencies = device.ranks().dependencies(awaited);
+  streams.note_collective({last.stream, last.position + 1}, awaited);
   stream.collectives.prepare();
-  const StreamPosition end = communicator.submit(std::move(collective), stream);
+  const StreamPosition end = rank.submit(std::move(submission), launch, stream);
   stream.collectives.add(end);
   for (const BufferUse& use : uses) use.buffer->uses.record(use.access, end);
 }
@@ -84,30 +86,30 @@ void poison_destinations(HostDevice& device, const CollectiveCallList& calls, co
     if (call.destination.memory && !is_of_nothing(call)) device.poison_one(call.destination, error, caller);
 }
 
-void queue_collective(HostDevice& device, const std::shared_ptr<CommunicationGroup>& group,
+void queue_collective(HostDevice& device, const std::shared_ptr<Communicator>& communicator,
                       const CollectiveCallList& calls, const Caller& caller) {
   HostStream& stream = device.stream(caller.stream);
   if (stream.capture.capturing()) {
     for (const CollectiveCall& call : calls)
       if (call.destination.memory) device.note_captured_write(call.destination, caller);
-    return stream.capture.graph().add_replay_callback([devices = group->devices(), calls, site = caller.site](
-                                                          HostDevice& its, HostStream& replaying,
-                                                          MembershipEpoch call_epoch) {
-      const Caller replay{replaying.location().stream, site};
-      try {
-        queue_collective(its, CommunicationGroups::of_process().find_or_open(devices, call_epoch, site), calls, replay);
-      } catch (...) {
-        poison_destinations(its, calls, std::current_exception(), replay);
-        throw;
-      }
-    });
+    return stream.capture.graph().add_replay_callback(
+        [devices = communicator->devices(), calls, site = caller.site](HostDevice& its, HostStream& replaying,
+                                                                       MembershipEpoch call_epoch) {
+          const Caller replay{replaying.location().stream, site};
+          try {
+            queue_collective(its, Communicators::of_process().find_or_open(devices, call_epoch, site), calls, replay);
+          } catch (...) {
+            poison_destinations(its, calls, std::current_exception(), replay);
+            throw;
+          }
+        });
   }
-  HostCommunicator* communicator = nullptr;
+  HostRank* rank = nullptr;
   try {
-    communicator = &device.communicators().find_or_create(group, calls.front().request);
-    ask(device, *communicator, calls, caller);
+    rank = &device.ranks().find_or_create(communicator, calls.front().request);
+    submit(device, *rank, calls, caller);
   } catch (...) {
-    abort_pending(*group, communicator);
+    abort_pending(*communicator, rank);
   }
 }
 

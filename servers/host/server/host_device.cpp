@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/server/host_device.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/buffer/memory_error.hpp>
@@ -41,7 +41,7 @@ HostDevice::HostDevice(Facts facts, const HostOptions& options)
       threads_("cox-host-" + std::to_string(facts_->owner.device.index), options.threads_per_device,
                facts_->completion_thread->streams()),
       streams_(facts_->owner.device, threads_),
-      communicators_(facts_->owner.device, streams_, threads_, options.threads_per_device),
+      ranks_(facts_->owner.device, streams_, threads_, options.threads_per_device),
       memory_(streams_, host_pool_options(options.memory_capacity, host_memory_alignment),
               host_granularity(options.memory_capacity)),
       pinned_(std::make_shared<HostPinnedMemory>(host_pool_options(options.pinned_capacity, host_pinned_alignment),
@@ -59,7 +59,7 @@ HostDevice::HostDevice(Facts facts, const HostOptions& options)
 }
 
 HostDevice::~HostDevice() {
-  communicators_.leave(facts_->owner.generation);
+  ranks_.leave(facts_->owner.generation);
   streams_.for_each([](HostStream& stream) { stream.drain(); });
   // Report the errors that no call has taken, so that they are not lost (L12).
   streams_.for_each([this](HostStream& stream) {

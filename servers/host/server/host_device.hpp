@@ -12,7 +12,7 @@
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
-#include <coxswain/servers/host/collective/host_communicators.hpp>
+#include <coxswain/servers/host/collective/host_ranks.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
 #include <coxswain/servers/host/memory/host_memory.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
@@ -42,7 +42,7 @@ class HostDevice {
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
   [[nodiscard]] HostStream& stream(StreamId id) { return streams_.find_or_create(id); }
   [[nodiscard]] HostStreams& streams() noexcept { return streams_; }
-  [[nodiscard]] HostCommunicators& communicators() noexcept { return communicators_; }
+  [[nodiscard]] HostRanks& ranks() noexcept { return ranks_; }
   [[nodiscard]] HostMemory& memory() noexcept { return memory_; }
   [[nodiscard]] HostPinnedMemory& pinned() noexcept { return *pinned_; }
   [[nodiscard]] Location location(const Caller& caller) const { return {facts_->owner.device, caller.stream}; }
@@ -99,7 +99,7 @@ class HostDevice {
   Facts facts_;
   HostThreads threads_;
   HostStreams streams_;
-  HostCommunicators communicators_;
+  HostRanks ranks_;
   HostMemory memory_;
   std::shared_ptr<HostPinnedMemory> pinned_;  // shared with the bytes that it has allocated
   struct Captured {

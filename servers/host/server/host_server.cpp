@@ -1,6 +1,6 @@
 #include <coxswain/servers/host/server/host_server.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
@@ -79,7 +79,7 @@ HostServer& HostServer::operator=(HostServer&&) noexcept = default;
 HostServer::~HostServer() = default;
 
 std::shared_ptr<const ServerUtilities<HostServer>> HostServer::utilities() const {
-  CommunicationGroups::join_in_process(utilities_->owner.device, utilities_->owner.generation);
+  Communicators::join_in_process(utilities_->owner.device, utilities_->owner.generation);
   return utilities_;
 }
 
@@ -311,21 +311,21 @@ void HostServer::replay(GraphId graph, MembershipEpoch call_epoch, const Caller&
 
 void HostServer::graph_destroy(GraphId graph, const Caller&) { device_->remove_graph(graph); }
 
-std::shared_ptr<CommunicationGroup> HostServer::communication_group(const CommunicationId& devices) {
+std::shared_ptr<Communicator> HostServer::communicator(const CommunicationId& devices) {
   require_host_devices(devices);
-  return CommunicationGroups::of_process().find_or_open(devices);
+  return Communicators::of_process().find_or_open(devices);
 }
 
-std::shared_ptr<CommunicationGroup> HostServer::renew_communication_group(const CommunicationId& devices) {
+std::shared_ptr<Communicator> HostServer::renew_communicator(const CommunicationId& devices) {
   require_host_devices(devices);
-  return CommunicationGroups::of_process().renew(devices);
+  return Communicators::of_process().renew(devices);
 }
 
 // Submits at once, in every SubmitMode: the work itself takes far longer than a submission.
-void HostServer::communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls,
+void HostServer::communicate(const std::shared_ptr<Communicator>& communicator, CollectiveCallList calls,
                              const Caller& caller, SubmitMode) {
   try {
-    detail::queue_collective(*device_, group, calls, caller);
+    detail::queue_collective(*device_, communicator, calls, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     device_->stream(caller.stream).fail(error);
@@ -337,7 +337,7 @@ void HostServer::sync_collective(const Caller& caller) {
   HostStream& stream = device_->stream(caller.stream);
   try {
     const auto wait = [](detail::HostDevice& device, detail::HostStream& waiting, MembershipEpoch) {
-      device.wait_for(waiting, device.communicators().last_positions());
+      device.wait_for(waiting, device.ranks().last_positions());
     };
     if (stream.capture.capturing()) return stream.capture.graph().add_replay_callback(wait);
     wait(*device_, stream, {});

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/group/communication_group.hpp>
+#include <coxswain/collectives/communicator/communicator.hpp>
 #include <coxswain/runtime/client/compute_client.hpp>
 #include <coxswain/runtime/client/compute_server.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
@@ -39,7 +39,7 @@ class HostServer {
     std::size_t threads = 0;  ///< number of threads that run the streams
   };
   static constexpr bool communication_enabled = true;
-  using CommunicationGroup = cox::CommunicationGroup;
+  using Communicator = cox::Communicator;
   /// Alignment in bytes of every allocation, and of the rows of optimised layouts; the same as on GPUs.
   static constexpr std::size_t memory_alignment = detail::host_memory_alignment;
   /// Alignment in bytes of every staging buffer.
@@ -86,9 +86,9 @@ class HostServer {
   void report_failures_to(std::optional<StreamId> stream, const Caller& caller);
 
   // See ServerCommunication.
-  [[nodiscard]] static std::shared_ptr<CommunicationGroup> communication_group(const CommunicationId& devices);
-  [[nodiscard]] static std::shared_ptr<CommunicationGroup> renew_communication_group(const CommunicationId& devices);
-  void communicate(const std::shared_ptr<CommunicationGroup>& group, CollectiveCallList calls, const Caller& caller,
+  [[nodiscard]] static std::shared_ptr<Communicator> communicator(const CommunicationId& devices);
+  [[nodiscard]] static std::shared_ptr<Communicator> renew_communicator(const CommunicationId& devices);
+  void communicate(const std::shared_ptr<Communicator>& communicator, CollectiveCallList calls, const Caller& caller,
                    SubmitMode when);
   void sync_collective(const Caller& caller);
 

@@ -48,7 +48,7 @@ class HostStreams {
   /// Piece `from` and later ones wait for these positions. Adds to `awaited` the collectives among the positions, and
   /// the collectives that the work up to these positions waits for. Throws std::bad_alloc.
   void note_waits(CollectiveDependencyTracker& awaited, std::uint64_t from, const StreamPositions& waits) const;
-  /// The collective that ends at `end` waits for all of `awaited`, even if it is refused (HostCommunicator). Throws
+  /// The collective that ends at `end` waits for all of `awaited`, even if it is refused (HostRank). Throws
   /// std::bad_alloc.
   void note_collective(const StreamPosition& end, const CollectiveDependencyTracker& awaited);
 

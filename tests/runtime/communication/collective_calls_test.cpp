@@ -53,7 +53,7 @@ class Group {
 
 struct Server {
   static constexpr bool communication_enabled = true;
-  static std::shared_ptr<Group> communication_group(const CommunicationId& /*devices*/) {
+  static std::shared_ptr<Group> communicator(const CommunicationId& /*devices*/) {
     static const auto group = std::make_shared<Group>();
     return group;
   }

@@ -3,7 +3,7 @@
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/group/gradient_buckets.hpp>
+#include <coxswain/collectives/communicator/gradient_buckets.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 

@@ -3,7 +3,7 @@
 #include <coxswain/tests/servers/contract/fleet.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>

@@ -2,7 +2,7 @@
 
 // What the tests of communicators do with their ranks. A bound on a wait is there only so that a failure is a failure.
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>

@@ -1,7 +1,7 @@
 // L14 between host devices: a collective or a transfer that would read poisoned memory fails on every rank with the
 // first cause, moves nothing, and leaves the communicator good.
 
-#include <coxswain/collectives/group/gradient_buckets.hpp>
+#include <coxswain/collectives/communicator/gradient_buckets.hpp>
 #include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <coxswain/collectives/group/communication_group.hpp>
+#include <coxswain/collectives/communicator/communicator.hpp>
 #include <coxswain/collectives/sequencer/collective_dependency_tracker.hpp>
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
-#include <coxswain/servers/host/collective/host_communicator.hpp>
+#include <coxswain/servers/host/collective/host_rank.hpp>
 #include <coxswain/servers/host/stream/host_streams.hpp>
 #include <coxswain/servers/host/stream/host_threads.hpp>
 
@@ -19,18 +19,17 @@
 namespace cox::detail {
 
 /// The ranks of a host device in all communicators that it has used. Device thread only.
-class HostCommunicators {
+class HostRanks {
  public:
-  HostCommunicators(DeviceId device, HostStreams& streams, HostThreads& threads, std::size_t thread_count) noexcept
+  HostRanks(DeviceId device, HostStreams& streams, HostThreads& threads, std::size_t thread_count) noexcept
       : device_(device), streams_(streams), threads_(threads), thread_count_(thread_count) {}
-  HostCommunicators(const HostCommunicators&) = delete;
-  HostCommunicators& operator=(const HostCommunicators&) = delete;
+  HostRanks(const HostRanks&) = delete;
+  HostRanks& operator=(const HostRanks&) = delete;
 
-  /// Finds or creates the rank for an operation. The communicator of a transfer has only its two devices; other
-  /// operations use the communicator of all devices of the group. Throws CollectiveError Aborted (the group is closed),
-  /// std::bad_alloc.
-  [[nodiscard]] HostCommunicator& find_or_create(const std::shared_ptr<CommunicationGroup>& group,
-                                                 const CollectiveRequest& request);
+  /// Finds or creates the rank for an operation: that of the operations of all ranks, or of the transfers in one
+  /// direction between two devices. Throws CollectiveError Aborted (the communicator is closed), std::bad_alloc.
+  [[nodiscard]] HostRank& find_or_create(const std::shared_ptr<Communicator>& communicator,
+                                         const CollectiveRequest& request);
   /// The operations in `awaited`, as ids of the sequencer. Throws std::bad_alloc.
   [[nodiscard]] CollectiveDependencies dependencies(const CollectiveDependencyTracker& awaited) const;
   /// The positions where the submitted operations end, without those that have completed. Throws std::bad_alloc.
@@ -43,15 +42,15 @@ class HostCommunicators {
  private:
   static constexpr std::chrono::seconds patience{2};
 
-  [[nodiscard]] const std::shared_ptr<const HostStreamList>& communication();
+  [[nodiscard]] const std::shared_ptr<const HostStreamList>& communication_streams();
   void reap();
 
   const DeviceId device_;
   HostStreams& streams_;
   HostThreads& threads_;
   const std::size_t thread_count_;
-  std::shared_ptr<const HostStreamList> communication_;  // created by the first operation
-  std::map<CommunicatorNumber, std::unique_ptr<HostCommunicator>> communicators_;
+  std::shared_ptr<const HostStreamList> communication_streams_;  // created by the first operation
+  std::map<CommunicatorNumber, std::shared_ptr<HostRank>> ranks_;
 };
 
 }  // namespace cox::detail

@@ -18,28 +18,29 @@
 
 namespace cox {
 
-/// A communicator, as its ranks share it. It has one sequence of operations that all ranks do together, and one
-/// sequence of transfers for each direction between two devices. Any thread.
-class CommunicationGroup {
+/// A communicator: a set of devices that do collective operations together, as its ranks share it. It has one sequence
+/// of operations that all ranks do together, and one sequence of transfers for each direction between two devices. The
+/// sequencer orders each sequence as a communicator of its own, with its own number. Any thread.
+class Communicator {
  public:
-  /// The sequencer must outlive the group. An operation times out if not all ranks have submitted it `timeout` after
-  /// the first one did, or if not all ranks' streams have reached it `timeout` after the first one did.
-  CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout);
-  CommunicationGroup(const CommunicationGroup&) = delete;
-  CommunicationGroup& operator=(const CommunicationGroup&) = delete;
+  /// The sequencer must outlive it. An operation times out if not all ranks have submitted it `timeout` after the first
+  /// one did, or if not all ranks' streams have reached it `timeout` after the first one did.
+  Communicator(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
   /// Calls close() without a cause.
-  ~CommunicationGroup();
+  ~Communicator();
 
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] Sequencer& sequencer() const noexcept { return sequencer_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
-  /// The communicator of the operations that all ranks do together.
+  /// The sequence of the operations that all ranks do together.
   [[nodiscard]] CommunicatorNumber number() const noexcept { return all_.number; }
-  /// The communicator of the transfers from one device to another. The first call opens it. Its ranks are those of a
-  /// CommunicationId of the two devices. Throws CollectiveError Validation (not a device of this group), Aborted
+  /// The sequence of the transfers from one device to another. The first call opens it. Its ranks are those of a
+  /// CommunicationId of the two devices. Throws CollectiveError Validation (not a device of the communicator), Aborted
   /// (closed).
   [[nodiscard]] CommunicatorNumber transfers(DeviceId from, DeviceId to);
-  /// The communicator that an operation of `device` belongs to, and its devices: all, or the two of a transfer.
+  /// The sequence that an operation of `device` belongs to, and its devices: all, or the two of a transfer.
   /// ranks_of() throws what transfers() throws.
   struct Ranks {
     CommunicatorNumber number;
@@ -50,9 +51,9 @@ class CommunicationGroup {
   [[nodiscard]] bool usable() const { return broken() == nullptr; }
   /// Why it is not usable(); nullptr if it is.
   [[nodiscard]] std::exception_ptr broken() const;
-  /// Refuses operations that wait for ranks, and all later ones, with this cause, until the group is renewed.
+  /// Refuses operations that wait for ranks, and all later ones, with this cause, until the communicator is renewed.
   void abort(const std::exception_ptr& cause) noexcept;
-  /// Aborts the group and closes its communicators, permanently. Idempotent.
+  /// Aborts the communicator and closes its sequences, permanently. Idempotent.
   void close(const std::exception_ptr& cause) noexcept;
   /// Must be held while both halves of a transfer are submitted, because the n-th send on one device belongs to the
   /// n-th receive on the other. A thread that holds it must not wait for a device.
@@ -68,15 +69,15 @@ class CommunicationGroup {
 
  private:
   using Direction = std::pair<DeviceId, DeviceId>;
-  /// A communicator of the sequencer, with its recorder.
+  /// What the sequencer knows as a communicator, with its recorder.
   struct OperationSequence {
     CommunicatorNumber number;
-    std::shared_ptr<FlightRecorder> recorder;  // stays valid after the sequencer has closed the communicator
+    std::shared_ptr<FlightRecorder> recorder;  // stays valid after the sequencer has closed it
   };
 
   [[nodiscard]] OperationSequence open(const CommunicationId& devices) const;
-  /// Adds the new sequence. Returns false if there already is one for its direction, the group is closed, or aborted_
-  /// is no longer equal to `aborted`.
+  /// Adds the new sequence. Returns false if there already is one for its direction, the communicator is closed, or
+  /// aborted_ is no longer equal to `aborted`.
   [[nodiscard]] bool add(std::map<Direction, OperationSequence>& made, bool aborted) noexcept;
   /// Calls `f(sequence)` for each sequence, without the lock. Does not allocate.
   template <class F>

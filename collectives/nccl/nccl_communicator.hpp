@@ -27,15 +27,14 @@
 
 namespace cox {
 
-/// The devices of a clique, and the functions by which it uses them.
+/// The devices of an NcclCommunicator, and the functions by which it uses them.
 struct NcclDevices {
   CommunicationId devices;
   std::vector<int> ordinals;  ///< CUDA runtime device ordinals, by rank.
-  /// Opens the devices. They stay open as long as the result is held. Called on a helper thread of the clique; may
-  /// block and throw.
+  /// Opens the devices. They stay open as long as the result is held. Called on a helper thread; may block and throw.
   std::function<std::shared_ptr<NcclDeviceResources>()> open;
   /// As long as the result is held, no operation is launched on some devices but not on the others. Called on a helper
-  /// thread of the clique; may block and throw.
+  /// thread; may block and throw.
   std::function<std::shared_ptr<void>()> quiesce;
   /// Whether the process has lost its GPUs. Then NCCL is not called any more.
   std::function<bool()> is_lost;
@@ -58,23 +57,24 @@ struct NcclDevices {
 /// Creation is aborted when NCCL has not returned from it for the timeout, but a minute at least. Its thread is then
 /// left running.
 ///
-/// Each rank's device thread launches its own part. A rank has arrived at an operation when the earlier work on its
-/// device has completed. An operation is overdue when some ranks have arrived and no further one has for `timeout`, or
-/// when it has not completed `timeout` after all have arrived. Then, and when NCCL reports an error, all ranks are
-/// notified. After that all of NCCL's communicators are revoked, then aborted (T8), so that kernels that wait in them
-/// end. Any thread.
-class NcclClique : public std::enable_shared_from_this<NcclClique> {
+/// Each rank's device thread launches its own part of an operation. A rank has arrived at an operation when the earlier
+/// work on its device has completed. An operation is overdue when some ranks have arrived and no further one has for
+/// `timeout`, or when it has not completed `timeout` after all have arrived. Then, and when NCCL reports an error, all
+/// ranks are notified. After that all of NCCL's communicators are revoked, then aborted (T8), so that kernels that wait
+/// in them end. Any thread.
+class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   using Time = NcclOperation::Time;
 
-  /// The clique of a communicator: the existing one if it is still referenced, else a new one.
-  [[nodiscard]] static std::shared_ptr<NcclClique> find_or_create(CommunicatorNumber number, const NcclDevices& devices,
-                                                                  std::chrono::milliseconds timeout);
+  /// NCCL's communicators of a communicator: the existing object if it is still referenced, else a new one.
+  [[nodiscard]] static std::shared_ptr<NcclCommunicator> find_or_create(CommunicatorNumber number,
+                                                                        const NcclDevices& devices,
+                                                                        std::chrono::milliseconds timeout);
   /// Use find_or_create().
-  NcclClique(NcclDevices devices, std::chrono::milliseconds timeout);
-  NcclClique(const NcclClique&) = delete;
-  NcclClique& operator=(const NcclClique&) = delete;
-  ~NcclClique();
+  NcclCommunicator(NcclDevices devices, std::chrono::milliseconds timeout);
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+  ~NcclCommunicator();
 
   /// Whether creation has finished: NCCL has created the communicators, or creation has failed or was aborted, and
   /// broken() says why.
@@ -86,7 +86,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   [[nodiscard]] std::exception_ptr broken() const;
   /// The result of NcclDevices::open; null before created(), and in the state Gone.
   [[nodiscard]] std::shared_ptr<NcclDeviceResources> opened() const;
-  /// Runs `function`, which may block, on a new helper thread, which holds a reference to the clique. Throws
+  /// Runs `function`, which may block, on a new helper thread, which holds a reference to this object. Throws
   /// std::bad_alloc, std::system_error.
   void run_on_helper_thread(const char* name, UniqueFunction<void()> function);
 
@@ -100,30 +100,29 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   /// Does not throw only because another rank has called close(): that rank may have completed its part of this
   /// operation.
   [[nodiscard]] LaunchLock begin_launch(std::size_t rank) const;
-  /// Launches the rank's part with NCCL, on a stream of its device. Throws CollectiveError Backend.
+  /// Launches the rank's part of an operation with NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
-  using Part = detail::InFlightOperations::Part;
-  /// Adds parts that the rank has launched, in the sequencer's order. `completed_before`: the rank's parts up to this
-  /// number on the communicator are known to have completed. Throws broken() if the clique was aborted: then the parts
-  /// may never complete, and their waiters are not notified. Throws std::system_error, std::bad_alloc: then nothing has
-  /// changed.
-  void add(std::size_t rank, std::span<Part> parts, std::uint64_t completed_before);
+  /// Adds what the rank has launched, in the sequencer's order, and takes the operations out of the launches.
+  /// `completed_before`: the rank's launches up to this number on the communicator are known to have completed. Throws
+  /// broken() if the communicator was aborted: then the launches may never complete, and they are not notified. Throws
+  /// std::system_error, std::bad_alloc: then nothing has changed.
+  void add(std::size_t rank, std::span<const std::shared_ptr<NcclLaunch>> launches, std::uint64_t completed_before);
 
-  /// Notifies the waiters of all launched parts that have not completed, then aborts NCCL's communicators. Idempotent.
+  /// Notifies all launches that have not completed, then aborts NCCL's communicators. Idempotent.
   void abort(const std::exception_ptr& cause) noexcept;
-  /// For a rank that has launched its last part. NCCL's communicators are destroyed when all ranks have launched the
-  /// operations that this rank has launched, and these have completed. Idempotent.
+  /// For a rank that has launched its last operation. NCCL's communicators are destroyed when all ranks have launched
+  /// the operations that this rank has launched, and these have completed. Idempotent.
   void close() noexcept;
   /// Blocks until the communicators are destroyed and the helper threads joined, or until the deadline; returns whether
   /// they are. Returns true also if creation has timed out: its thread is not waited for. Call it after close() or
-  /// abort(), but not on a helper thread of the clique.
+  /// abort(), but not on one of its helper threads.
   bool wait_until_destroyed(Time deadline) noexcept;
 
   /// Polls for completed operations. Without this call, they are noticed when later operations are added, and by the
   /// watch, which first polls after half the timeout.
   void poll() noexcept;
-  /// Aborts the clique if an operation is overdue or NCCL reports an error. Returns the time of the next check; nothing
-  /// if no operation is in flight. For the watch.
+  /// Aborts the communicators if an operation is overdue or NCCL reports an error. Returns the time of the next check;
+  /// nothing if no operation is in flight. For the watch.
   [[nodiscard]] std::optional<Time> check_deadlines(Time now) noexcept;
 
  private:
@@ -134,7 +133,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
     std::shared_ptr<NcclDeviceResources> opened;  // with its own count, so that launches of ranks do not share one
   };
 
-  /// A helper thread. The last things that it does with the clique are to set `done` and to release its reference.
+  /// A helper thread. The last things that it does with the object are to set `done` and to release its reference.
   struct HelperThread {
     std::thread thread;
     bool done = false;
@@ -165,7 +164,7 @@ class NcclClique : public std::enable_shared_from_this<NcclClique> {
   std::atomic<bool> created_{false};  // written with mutex_ held; true also if creation failed or was aborted
   State state_ = State::New;          // guarded by mutex_, as all below
   bool aborted_ = false;
-  bool telling_ = false;  // abort() is notifying the waiters
+  bool telling_ = false;  // abort() is notifying the launches
   std::exception_ptr broken_;
   std::atomic<bool> unusable_{false};  // written with mutex_ held: creation failed or aborted; broken_ is set
   Time creating_since_{};

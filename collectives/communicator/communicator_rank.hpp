@@ -1,7 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/group/communication_group.hpp>
-#include <coxswain/collectives/sequencer/collective_submission.hpp>
+#include <coxswain/collectives/communicator/communicator.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
@@ -9,46 +8,35 @@
 #include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <memory>
-#include <span>
-#include <utility>
 #include <vector>
 
 namespace cox {
 
 /// One rank of a communicator, equivalent to an ncclComm_t. Holds the rank's data and submits its operations; a derived
 /// class of each kind of device launches them. Device thread only.
-class Communicator {
+class CommunicatorRank {
  public:
-  /// `devices`: the devices of the communicator, which are all of the group, or the two of a transfer direction. Throws
-  /// CollectiveError Aborted (the group is closed), Validation (`device` is not one of `devices`).
-  Communicator(std::shared_ptr<CommunicationGroup> group, CommunicatorNumber number, CommunicationId devices,
-               DeviceId device);
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
+  /// `number`: the sequence that it takes part in. `devices`: of that sequence: all of the communicator, or the two of
+  /// a transfer direction. Throws CollectiveError Aborted (the communicator is closed), Validation (`device` is not one
+  /// of `devices`).
+  CommunicatorRank(std::shared_ptr<Communicator> communicator, CommunicatorNumber number, CommunicationId devices,
+                   DeviceId device);
+  CommunicatorRank(const CommunicatorRank&) = delete;
+  CommunicatorRank& operator=(const CommunicatorRank&) = delete;
 
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] CommunicatorNumber number() const noexcept { return number_; }
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   [[nodiscard]] std::size_t world_size() const noexcept { return devices_.world_size(); }
-  [[nodiscard]] const std::shared_ptr<CommunicationGroup>& group() const noexcept { return group_; }
+  [[nodiscard]] const std::shared_ptr<Communicator>& communicator() const noexcept { return communicator_; }
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& recorder() const noexcept { return recorder_; }
   /// Whether all later submissions of this rank are refused, permanently.
-  [[nodiscard]] bool refuses_all() const { return group_->sequencer().refuses_all_of(number_, rank_); }
+  [[nodiscard]] bool refuses_all() const { return communicator_->sequencer().refuses_all_of(number_, rank_); }
 
-  /// Aborts the communicator for all ranks: see Sequencer::abort. Returns the error of all later operations.
+  /// Aborts the sequence for all ranks: see Sequencer::abort. Returns the error of all later operations.
   [[nodiscard]] std::exception_ptr abort(const std::exception_ptr& cause) noexcept;
-
-  /// Submits the rank's next operation: see Sequencer::submit.
-  std::uint64_t submit_to_sequencer(CollectiveSubmission submission) {
-    return group_->sequencer().submit(number_, rank_, std::move(submission));
-  }
-  /// Submits several operations, up to the first one that cannot be accepted. Returns how many were accepted.
-  std::size_t submit_to_sequencer(std::span<CollectiveSubmission> submissions) {
-    return group_->sequencer().submit(number_, rank_, submissions).count;
-  }
 
   /// The devices of an operation in their order: for a transfer the sender, then the receiver; else all devices by
   /// rank. `request` is this rank's request.
@@ -60,10 +48,10 @@ class Communicator {
   }
 
  protected:
-  ~Communicator() = default;
+  ~CommunicatorRank() = default;
 
  private:
-  const std::shared_ptr<CommunicationGroup> group_;
+  const std::shared_ptr<Communicator> communicator_;
   const CommunicatorNumber number_;
   const CommunicationId devices_;
   const std::size_t rank_;
@@ -71,9 +59,9 @@ class Communicator {
 };
 
 /// Aborts after a rank's submission has failed; called in the handler of the exception. The operation has no number, so
-/// the rank's later operations would be matched with the wrong operations of the other ranks. So the communicator is
-/// aborted for all ranks, or, if `communicator` is null because the rank has not found it yet, the whole group. Throws
+/// the rank's later operations would be matched with the wrong operations of the other ranks. So the sequence of `rank`
+/// is aborted for all ranks, or, if `rank` is null because it has not been found yet, the whole communicator. Throws
 /// the error with which later operations are refused.
-[[noreturn]] void abort_pending(CommunicationGroup& group, Communicator* communicator);
+[[noreturn]] void abort_pending(Communicator& communicator, CommunicatorRank* rank);
 
 }  // namespace cox

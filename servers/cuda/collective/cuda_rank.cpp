@@ -1,4 +1,4 @@
-#include <coxswain/servers/cuda/collective/cuda_communicator.hpp>
+#include <coxswain/servers/cuda/collective/cuda_rank.hpp>
 
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_types.hpp>
@@ -6,8 +6,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
-#include <coxswain/servers/cuda/collective/communication_stream.hpp>
-#include <coxswain/servers/cuda/collective/transfer_rank_operation.hpp>
+#include <coxswain/servers/cuda/copy/peer_copy.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
@@ -39,64 +38,40 @@ NcclDevices nccl_devices(const CommunicationId& devices, const std::shared_ptr<F
 
 }  // namespace
 
-CudaCommunicator::CudaCommunicator(std::shared_ptr<CommunicationGroup> among, CommunicatorNumber its_number,
-                                   CommunicationId its_devices, DeviceId device, StreamSlot slot,
-                                   std::shared_ptr<const CudaCommunication> communication)
-    : Communicator(std::move(among), its_number, std::move(its_devices), device),
+CudaRank::CudaRank(std::shared_ptr<Communicator> among, CommunicatorNumber its_number, CommunicationId its_devices,
+                   DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources)
+    : CommunicatorRank(std::move(among), its_number, std::move(its_devices), device),
+      resources_(std::move(resources)),
+      nccl_communicator_(number() == communicator()->number()
+                             ? NcclCommunicator::find_or_create(number(), nccl_devices(devices(), recorder()),
+                                                                communicator()->timeout())
+                             : nullptr),
       slot_(slot),
-      context_(std::make_shared<RankContext>(RankContext{
-          .group = group(),
-          .number = number(),
-          .devices = devices(),
-          .rank = rank(),
-          .device = device,
-          .recorder = recorder(),
-          .communication = std::move(communication),
-          .clique = number() == group()->number()
-                        ? NcclClique::find_or_create(number(), nccl_devices(devices(), recorder()), group()->timeout())
-                        : nullptr,
-          .launched = {}})),
-      begin_(context_->communication->streams.timeline(slot).submitted()),
+      begin_(resources_->streams.timeline(slot).submitted()),
       last_(begin_),
-      self_(std::make_shared<CudaCommunicator*>(this)),
       pending_(PendingCollectives::for_device(device)) {
-  context_->communication->streams.timeline(slot).set_in_order(clique() != nullptr);  // all are on one stream
+  resources_->streams.timeline(slot).set_in_order(nccl_communicator_ != nullptr);  // all are on one stream
 }
 
-CudaCommunicator::~CudaCommunicator() {
-  *self_ = nullptr;
-  context_->communication->streams.poison_log()->forget(number());
-  if (clique() != nullptr) clique()->close();
+void CudaRank::close() noexcept {
+  resources_->streams.poison_log()->forget(number());
+  if (nccl_communicator_ != nullptr) nccl_communicator_->close();
 }
 
 // The rank's n-th operation has sequence number n and completes at position begin_ + n.
-StreamPosition CudaCommunicator::submit(CudaCollective&& collective, CudaStream& stream) {
+void CudaRank::submit(CollectiveSubmission submission) {
   if (unsubmitted_.size() >= most_put_off &&
       unsubmitted_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
-    throw CallError(CallError::Kind::QueueFull, devices().devices()[rank()].to_string() + ": " +
-                                                    std::to_string(unsubmitted_.size()) +
+    throw CallError(CallError::Kind::QueueFull, device().to_string() + ": " + std::to_string(unsubmitted_.size()) +
                                                     " operations wait for their communicator to be made already");
-  const std::shared_ptr<RankOperation> part = make_part(collective, stream);
-  part->position = {slot_, last_ + 1};
-  part->sequence = operation_at(last_ + 1).sequence;
-  CollectiveLaunch launch = [part](LaunchGrant&& grant) {
-    if (grant.refusal == nullptr) return part->on_release(std::move(grant.shared));
-    part->context->communication->posts->post([part, refusal = grant.refusal] { part->refuse(refusal); });
-  };
-  unsubmitted_.push({.requests = std::move(collective.requests),
-                     .dependencies = std::move(collective.dependencies),
-                     .failure = std::move(collective.failure),
-                     .launch = std::move(launch),
-                     .on_launch_thread = clique() != nullptr},
-                    *part);
+  submission.on_launch_thread = nccl_communicator_ != nullptr;
+  unsubmitted_.push_back(std::move(submission));
   if (!rest_) rest_.emplace(PendingCollectives::Call::continuation(pending_));
   ++last_;
-  context_->communication->streams.timeline(slot_).submit();
-  part->on_submitted();
-  return last_position();
+  resources_->streams.timeline(slot_).submit();
 }
 
-void CudaCommunicator::submit_to_sequencer() noexcept {
+void CudaRank::submit_to_sequencer() noexcept {
   while (!unsubmitted_.empty()) {
     try {
       if (retry_pending_ || !submit_some()) return;
@@ -114,7 +89,7 @@ void CudaCommunicator::submit_to_sequencer() noexcept {
 
 // Returns false if no operation can be submitted yet; then submit_to_sequencer() will be called again. Transfers pass
 // the gate as well: the submitting thread may call launches of other operations that its submission releases.
-bool CudaCommunicator::submit_some() {
+bool CudaRank::submit_some() {
   LaunchGate& gate = LaunchGate::of_process();
   const std::size_t count = prepare();
   if (count == 0) return false;
@@ -129,17 +104,18 @@ bool CudaCommunicator::submit_some() {
     ~Leave() { gate.leave(); }
     LaunchGate& gate;
   } const leave(gate);
-  unsubmitted_.drop(Communicator::submit_to_sequencer(unsubmitted_.front(count)));
+  communicator()->sequencer().submit(number(), rank(), unsubmitted_, count);
   return true;
 }
 
 // Returns how many of the first queued operations can be submitted to the sequencer. If it had to stop early,
 // submit_to_sequencer() will be called again.
-std::size_t CudaCommunicator::prepare() {
+std::size_t CudaRank::prepare() {
   std::size_t prepared = 0;
-  for (CollectiveSubmission& submission : unsubmitted_.front(max_batch)) {
-    if (clique() == nullptr) {
-      if (rank() == 0 && submission.failure == nullptr) submission.shared = make_recycled<PeerCopy>();
+  for (CollectiveSubmission& submission : unsubmitted_) {
+    if (prepared == max_batch) break;
+    if (nccl_communicator_ == nullptr) {
+      if (rank() == 0 && submission.failure == nullptr) submission.operation = make_recycled<PeerCopy>();
     } else {
       const std::optional<CollectiveAlgorithm> algorithm = choose_algorithm(submission.requests);
       if (!algorithm) {
@@ -147,8 +123,11 @@ std::size_t CudaCommunicator::prepare() {
         return prepared;
       }
       if (submission.failure == nullptr) submission.failure = refusal_for(submission.requests, *algorithm);
-      if (rank() == 0 && submission.failure == nullptr)
-        submission.shared = make_shared_part(submission.requests, *algorithm);
+      if (rank() == 0 && submission.failure == nullptr) {
+        auto operation = make_recycled<NcclOperation>(submission.requests, world_size());
+        operation->algorithm = *algorithm;
+        submission.operation = std::move(operation);
+      }
     }
     ++prepared;
   }
@@ -157,8 +136,8 @@ std::size_t CudaCommunicator::prepare() {
 
 // The algorithm for the operations, the same on all ranks. std::nullopt while NCCL's communicator is being created or
 // the kernels are being compiled.
-std::optional<CollectiveAlgorithm> CudaCommunicator::choose_algorithm(const CollectiveRequests& requests) {
-  if (!clique()->created() && !clique()->created(make_retry())) return std::nullopt;
+std::optional<CollectiveAlgorithm> CudaRank::choose_algorithm(const CollectiveRequests& requests) {
+  if (!nccl_communicator_->created() && !nccl_communicator_->created(make_retry())) return std::nullopt;
   const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, world_size());
   if (algorithm == CollectiveAlgorithm::Nccl) return algorithm;
   bool usable = true;
@@ -171,28 +150,27 @@ std::optional<CollectiveAlgorithm> CudaCommunicator::choose_algorithm(const Coll
 }
 
 // Whether there are usable kernels for the request; std::nullopt while they are being compiled.
-std::optional<bool> CudaCommunicator::has_code(const CollectiveRequest& request) {
+std::optional<bool> CudaRank::has_code(const CollectiveRequest& request) {
   const PeerKernels::Code code = PeerKernels::code_of(request);
   if (const auto known = has_code_.find(code); known != has_code_.end()) return known->second;
-  const auto devices = std::static_pointer_cast<CudaNcclResources>(clique()->opened());  // null: the clique is broken
+  const auto devices = std::static_pointer_cast<CudaNcclResources>(nccl_communicator_->opened());  // null: it is broken
   PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;
   if (peers == nullptr || peers->prepared(request))
     return has_code_.emplace(code, peers != nullptr && peers->usable(request)).first->second;
-  clique()->run_on_helper_thread("cox-nccl-code",
-                                 [clique = clique(), devices, peers, request, then = make_retry()]() mutable {
-                                   try {
-                                     peers->prepare(request, [] { return LaunchGate::of_process().quiesce(); });
-                                   } catch (...) {
-                                     clique->abort(std::current_exception());
-                                   }
-                                   then();
-                                 });
+  nccl_communicator_->run_on_helper_thread(
+      "cox-nccl-code", [communicator = nccl_communicator_, devices, peers, request, then = make_retry()]() mutable {
+        try {
+          peers->prepare(request, [] { return LaunchGate::of_process().quiesce(); });
+        } catch (...) {
+          communicator->abort(std::current_exception());
+        }
+        then();
+      });
   return std::nullopt;
 }
 
 // Why neither NCCL nor PeerKernels can do the operations; null if one of them can.
-std::exception_ptr CudaCommunicator::refusal_for(const CollectiveRequests& requests,
-                                                 CollectiveAlgorithm algorithm) const {
+std::exception_ptr CudaRank::refusal_for(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const {
   if (algorithm != CollectiveAlgorithm::Nccl) return nullptr;
   for (const CollectiveRequest& request : requests) {
     if (!facts_of(request.operation).reduces || request.count == 0) continue;
@@ -210,19 +188,20 @@ std::exception_ptr CudaCommunicator::refusal_for(const CollectiveRequests& reque
   return nullptr;
 }
 
-UniqueFunction<void()> CudaCommunicator::make_retry() {
-  return [posts = context_->communication->posts, self = self_] {
-    posts->post([self] {
-      if (*self == nullptr) return;
-      (*self)->retry_pending_ = false;
-      (*self)->submit_to_sequencer();
+UniqueFunction<void()> CudaRank::make_retry() {
+  return [posts = resources_->posts, weak = weak_from_this()] {
+    posts->post([weak] {
+      const std::shared_ptr<CudaRank> rank = weak.lock();
+      if (rank == nullptr) return;
+      rank->retry_pending_ = false;
+      rank->submit_to_sequencer();
     });
   };
 }
 
 // The sequencer refused the operation because the rank is too far ahead. The other ranks may also have operations that
 // they had to defer, so retry for some time. Returns false when that time has passed.
-bool CudaCommunicator::wait_for_others() {
+bool CudaRank::wait_for_others() {
   const auto now = std::chrono::steady_clock::now();
   if (!ahead_since_) ahead_since_ = now;
   if (now - *ahead_since_ > patience_with_others) return false;
@@ -233,49 +212,17 @@ bool CudaCommunicator::wait_for_others() {
 
 // Aborts the communicator for all ranks because of the exception that is being handled. Returns the error with which it
 // refuses operations from now on.
-std::exception_ptr CudaCommunicator::abort_all_ranks() noexcept {
+std::exception_ptr CudaRank::abort_all_ranks() noexcept {
   try {
-    abort_pending(*group(), this);
+    abort_pending(*communicator(), this);
   } catch (...) {
     return std::current_exception();
   }
 }
 
-void CudaCommunicator::refuse_unsubmitted(const std::exception_ptr& refusal) noexcept {
-  unsubmitted_.refuse(refusal);
+void CudaRank::refuse_unsubmitted(const std::exception_ptr& refusal) noexcept {
+  for (; !unsubmitted_.empty(); unsubmitted_.pop_front()) unsubmitted_.front().launch->cancel(refusal);
   rest_.reset();
-}
-
-// The object that the parts of all ranks share.
-std::shared_ptr<void> CudaCommunicator::make_shared_part(const CollectiveRequests& requests,
-                                                         CollectiveAlgorithm algorithm) const {
-  auto operation = make_recycled<NcclOperation>(requests, world_size());
-  operation->algorithm = algorithm;
-  return operation;
-}
-
-std::shared_ptr<RankOperation> CudaCommunicator::make_part(CudaCollective& collective, CudaStream& stream) const {
-  const CollectiveRequest& request = collective.requests.front();
-  std::shared_ptr<RankOperation> part;
-  if (clique() == nullptr) {
-    auto transfer = make_recycled<TransferRankOperation>(context_);
-    transfer->place = place(request);
-    transfer->ranges = std::move(collective.ranges);
-    if (TransferRankOperation::has_room(context_->communication->streams.timeline(slot_)))
-      transfer->ready = std::move(collective.ready);
-    part = std::move(transfer);
-  } else {
-    auto all = make_recycled<NcclRankOperation>(context_);
-    all->calls = std::move(collective.calls);
-    part = std::move(all);
-  }
-  part->memory = std::move(collective.uses);
-  part->waits = std::move(collective.waits);
-  part->origin_stream = stream.shared_from_this();
-  part->error_sequence = stream.next_sequence();
-  part->reports = stream.reports;
-  part->site = request.caller.site;
-  return part;
 }
 
 }  // namespace cox::detail

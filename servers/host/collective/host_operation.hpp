@@ -18,28 +18,28 @@
 
 namespace cox::detail {
 
-/// Synchronizes the ranks of one collective operation, or of a group of them. Each rank arrives. When all ranks have
+/// One operation of host devices, or a group of them, which all its ranks share. Each rank arrives. When all ranks have
 /// arrived, their threads do the work, share by share. When all shares are done, each rank ends the operation. A place
 /// is a rank's position in the operation: in a transfer 0 for the sender and 1 for the receiver, otherwise the rank.
 ///
 /// All ranks have submitted the operation, but earlier work on their streams may take long. When the first rank has
-/// arrived, the others have the communicator's timeout to arrive (L10). Then the meeting is aborted, and all ranks
+/// arrived, the others have the communicator's timeout to arrive (L10). Then the operation is aborted, and all ranks
 /// continue without the operation, also those that arrive later. While no rank has arrived, no rank waits and there is
 /// no deadline: operations that are submitted far ahead may wait as long as the operations before them take.
-class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
+class HostOperation : public std::enable_shared_from_this<HostOperation> {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Creates a meeting whose deadline is watched. Throws std::bad_alloc, std::system_error (no thread for the
+  /// Creates an operation whose deadline is watched. Throws std::bad_alloc, std::system_error (no thread for the
   /// deadline).
-  [[nodiscard]] static std::shared_ptr<HostMeeting> make(CollectiveRequests requests,
-                                                         std::vector<DeviceId> devices_in_order,
-                                                         std::chrono::milliseconds timeout);
+  [[nodiscard]] static std::shared_ptr<HostOperation> make(CollectiveRequests requests,
+                                                           std::vector<DeviceId> devices_in_order,
+                                                           std::chrono::milliseconds timeout);
   /// Does not watch the deadline: use make().
-  HostMeeting(CollectiveRequests requests, std::vector<DeviceId> devices_in_order, std::chrono::milliseconds timeout);
-  HostMeeting(const HostMeeting&) = delete;
-  HostMeeting& operator=(const HostMeeting&) = delete;
-  ~HostMeeting();
+  HostOperation(CollectiveRequests requests, std::vector<DeviceId> devices_in_order, std::chrono::milliseconds timeout);
+  HostOperation(const HostOperation&) = delete;
+  HostOperation& operator=(const HostOperation&) = delete;
+  ~HostOperation();
 
   [[nodiscard]] std::size_t ranks() const noexcept { return places_.size(); }
   [[nodiscard]] std::size_t shares() const noexcept { return shares_; }
@@ -64,8 +64,8 @@ class HostMeeting : public std::enable_shared_from_this<HostMeeting> {
   Timeline arrived;  ///< reaches ranks() when all ranks have arrived, or on abort
   Timeline done;     ///< reaches shares() when all shares are done, or none will be started
 
-  /// When the meeting is aborted if not all ranks have arrived. While no rank has arrived, it is always in the future,
-  /// so that it is checked again. Time::max() when no rank is awaited any more.
+  /// When the operation is aborted if not all ranks have arrived. While no rank has arrived, it is always in the
+  /// future, so that it is checked again. Time::max() when no rank is awaited any more.
   [[nodiscard]] Time deadline() const;
   /// If the deadline is `now` or earlier: aborts with a CollectiveError Timeout that names the ranks that did not
   /// arrive. Returns the next deadline. See DeadlineWatch.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/servers/cuda/collective/rank_operation.hpp>
+#include <coxswain/servers/cuda/collective/cuda_rank_launch.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace cox::detail {
 
-/// A rank's part in a transfer, which is a copy from one GPU to the other.
-class TransferRankOperation final : public RankOperation, public std::enable_shared_from_this<TransferRankOperation> {
+/// A rank's launch of a transfer, which is a copy from one GPU to the other.
+class CudaTransferLaunch final : public CudaRankLaunch {
  public:
-  using RankOperation::RankOperation;
+  using CudaRankLaunch::CudaRankLaunch;
 
-  /// Checks the source for poison (L14) if everything that the part waits for has been issued.
-  void on_submitted() noexcept override;
-  void on_release(std::shared_ptr<void> shared) override;
+  /// Checks the source for poison (L14) if everything that the launch waits for has been issued. Call it when the
+  /// launch has been queued for submission to the sequencer.
+  void check_ready() noexcept;
 
   /// Whether another copy may be issued: the driver's own queue must not fill up (T3).
   [[nodiscard]] static bool has_room(CudaTimeline& timeline) noexcept;
@@ -30,16 +30,13 @@ class TransferRankOperation final : public RankOperation, public std::enable_sha
   std::optional<std::vector<std::shared_ptr<CudaEvent>>> ready;
 
  private:
-  friend class LaunchGuard<TransferRankOperation>;
-
+  void on_release(std::shared_ptr<void> operation) override;
+  void issue(const IssueTarget& target) override;
+  void abort(const std::exception_ptr& error) noexcept override;
   [[nodiscard]] std::string name() const override { return "a transfer"; }
-  [[nodiscard]] std::shared_ptr<LoggedOperation> shared_self() override { return shared_from_this(); }
   void check_source();
   void finish(const PeerCopy::End& end) noexcept;
   void note_received(const PeerCopy::End& end);
-  void wait_for_issue();
-  void issue(const std::shared_ptr<TransferRankOperation>& self, const IssueTarget& target);
-  void abort(const std::exception_ptr& error) noexcept;
   [[nodiscard]] std::shared_ptr<CudaEvent> room() const;
   void arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
 

@@ -1,6 +1,6 @@
-#include <coxswain/collectives/group/communication_group.hpp>
+#include <coxswain/collectives/communicator/communicator.hpp>
 
-#include <coxswain/collectives/nccl/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_communicator.hpp>
 #include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
@@ -19,7 +19,7 @@
 namespace cox {
 
 template <class F>
-void CommunicationGroup::for_each_sequence(F&& f) const {
+void Communicator::for_each_sequence(F&& f) const {
   f(all_);
   std::optional<Direction> last;
   for (;;) {
@@ -35,12 +35,12 @@ void CommunicationGroup::for_each_sequence(F&& f) const {
   }
 }
 
-CommunicationGroup::CommunicationGroup(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout)
+Communicator::Communicator(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout)
     : sequencer_(sequencer), devices_(std::move(devices)), timeout_(timeout), all_(open(devices_)) {}
 
-CommunicationGroup::~CommunicationGroup() { close(nullptr); }
+Communicator::~Communicator() { close(nullptr); }
 
-CommunicationGroup::OperationSequence CommunicationGroup::open(const CommunicationId& devices) const {
+Communicator::OperationSequence Communicator::open(const CommunicationId& devices) const {
   const CommunicatorNumber number = sequencer_.open(devices, timeout_);
   OperationSequence sequence{number, sequencer_.recorder(number)};
   log::write(LogSubsystem::Collectives, LogLevel::Debug, [&] {
@@ -50,14 +50,14 @@ CommunicationGroup::OperationSequence CommunicationGroup::open(const Communicati
   return sequence;
 }
 
-CommunicationGroup::Ranks CommunicationGroup::ranks_of(DeviceId device, const CollectiveRequest& request) {
+Communicator::Ranks Communicator::ranks_of(DeviceId device, const CollectiveRequest& request) {
   if (!is_transfer(request.operation)) return {number(), devices_};
   const DeviceId other = devices_.devices()[request.root];
   const bool sends = request.operation == CollectiveOperation::Send;
   return {sends ? transfers(device, other) : transfers(other, device), CommunicationId(std::array{device, other})};
 }
 
-CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
+CommunicatorNumber Communicator::transfers(DeviceId from, DeviceId to) {
   static_cast<void>(devices_.rank_of(from));
   static_cast<void>(devices_.rank_of(to));
   const Direction direction{from, to};
@@ -79,14 +79,14 @@ CommunicatorNumber CommunicationGroup::transfers(DeviceId from, DeviceId to) {
   }
 }
 
-bool CommunicationGroup::add(std::map<Direction, OperationSequence>& made, bool aborted) noexcept {
+bool Communicator::add(std::map<Direction, OperationSequence>& made, bool aborted) noexcept {
   const std::lock_guard lock(mutex_);
   if (closed_ || aborted_ != aborted) return false;
   transfers_.merge(made);
   return made.empty();
 }
 
-void CommunicationGroup::require_open() const {
+void Communicator::require_open() const {
   const std::lock_guard lock(mutex_);
   if (!closed_) return;
   const std::string why = cause_ ? ": " + describe_cause(cause_) : std::string();
@@ -94,7 +94,7 @@ void CommunicationGroup::require_open() const {
                         std::source_location(), cause_);
 }
 
-std::exception_ptr CommunicationGroup::broken() const {
+std::exception_ptr Communicator::broken() const {
   std::exception_ptr first;
   for_each_sequence([&](const OperationSequence& sequence) {
     if (!first) first = sequencer_.broken(sequence.number);
@@ -102,7 +102,7 @@ std::exception_ptr CommunicationGroup::broken() const {
   return first;
 }
 
-void CommunicationGroup::abort(const std::exception_ptr& cause) noexcept {
+void Communicator::abort(const std::exception_ptr& cause) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (aborted_ || closed_) return;
@@ -113,7 +113,7 @@ void CommunicationGroup::abort(const std::exception_ptr& cause) noexcept {
       [&](const OperationSequence& sequence) { attempt([&] { sequencer_.abort(sequence.number, cause); }); });
 }
 
-void CommunicationGroup::close(const std::exception_ptr& cause) noexcept {
+void Communicator::close(const std::exception_ptr& cause) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (!aborted_) cause_ = cause;
@@ -126,7 +126,7 @@ void CommunicationGroup::close(const std::exception_ptr& cause) noexcept {
 }
 
 template <class F>
-void CommunicationGroup::attempt(F&& f) const noexcept {
+void Communicator::attempt(F&& f) const noexcept {
   try {
     f();
   } catch (...) {
@@ -134,7 +134,7 @@ void CommunicationGroup::attempt(F&& f) const noexcept {
   }
 }
 
-void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcept {
+void Communicator::report_failure(const std::exception_ptr& error) noexcept {
   try {
     {
       const std::lock_guard lock(mutex_);
@@ -145,7 +145,7 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
     log([&] { return describe(error); });
     const auto file = settings().get<std::string>("collectives.dump_file");
     if (file.empty()) return;
-    static constinit std::mutex writing;  // groups that fail at the same time write one after the other
+    static constinit std::mutex writing;  // communicators that fail at the same time write one after the other
     const std::lock_guard lock(writing);
     std::ofstream out(file, std::ios::trunc);
     out << "[" << recorders_to_json() << "]\n";
@@ -160,8 +160,8 @@ void CommunicationGroup::report_failure(const std::exception_ptr& error) noexcep
   }
 }
 
-std::string CommunicationGroup::recorders_to_json() const {
-  detail::DeadlineWatch<NcclClique>::of_process().for_each([](NcclClique& clique) { clique.poll(); });
+std::string Communicator::recorders_to_json() const {
+  detail::DeadlineWatch<NcclCommunicator>::of_process().for_each([](NcclCommunicator& nccl) { nccl.poll(); });
   std::string json;
   for_each_sequence(
       [&](const OperationSequence& sequence) { json += (json.empty() ? "" : ",\n") + sequence.recorder->to_json(); });

@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/manual_device_event.hpp>
 
 #include <coxswain/collectives/nccl/nccl.hpp>
-#include <coxswain/collectives/nccl/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_communicator.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 
@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 using Catch::Matchers::ContainsSubstring;
 using Kind = test::FakeNccl::Kind;
 using test::ManualDeviceEvent;
-using Time = NcclClique::Time;
+using Time = NcclCommunicator::Time;
 
 namespace {
 
@@ -60,13 +60,13 @@ test::FakeNccl& fresh_nccl() {
   return fake;
 }
 
-/// A clique over devices that are not there, and what becomes of its operations.
+/// NCCL's communicators of devices that are not there, and what becomes of its operations.
 class Bench {
  public:
   explicit Bench(
       std::chrono::milliseconds timeout = 60s, const std::function<bool()>& lost = [] { return false; })
       : fake(fresh_nccl()),
-        clique(std::make_shared<NcclClique>(
+        nccl(std::make_shared<NcclCommunicator>(
             NcclDevices{.devices = CommunicationId({{0, 0}, {0, 1}, {0, 2}}),
                         .ordinals = {0, 1, 2},
                         .open =
@@ -85,20 +85,20 @@ class Bench {
             timeout)) {}
   ~Bench() {
     end_all();
-    clique->close();
-    clique->abort(std::make_exception_ptr(std::runtime_error("the test is over")));
+    nccl->close();
+    nccl->abort(std::make_exception_ptr(std::runtime_error("the test is over")));
     static_cast<void>(wait_until_destroyed());
   }
 
   bool create() {
     std::promise<void> made;
     auto is_made = made.get_future();
-    if (!clique->created([&] { made.set_value(); })) is_made.get();
-    return clique->broken() == nullptr;
+    if (!nccl->created([&] { made.set_value(); })) is_made.get();
+    return nccl->broken() == nullptr;
   }
 
   /// What a rank has launched.
-  struct Part final : NcclWaiter {
+  struct Part final : NcclLaunch {
     void fail(const std::exception_ptr& cause) noexcept override {
       error = cause;
       ++failure_count;
@@ -114,6 +114,14 @@ class Bench {
     std::shared_ptr<NcclOperation> operation;
     std::array<Part, ranks> parts;
 
+    /// The rank's part, not owned, as a device thread that has launched it passes it on.
+    std::shared_ptr<NcclLaunch> launched(std::size_t rank) {
+      Part& part = parts[rank];
+      part.operation = operation;
+      part.completion = part.end;
+      part.dependencies.push_back(part.before);
+      return {std::shared_ptr<void>(), &part};
+    }
     /// Whether each rank's part was said to be over so often.
     [[nodiscard]] bool ended(int times) const {
       return std::ranges::all_of(parts, [times](const Part& part) { return part.ended == times; });
@@ -134,22 +142,19 @@ class Bench {
   /// Its parts of all these, which are noted together.
   bool launch(const std::vector<Operation*>& all, std::size_t rank, std::size_t requests = 1) {
     try {
-      std::vector<NcclClique::Part> launched;
+      std::vector<std::shared_ptr<NcclLaunch>> launched;
       for (Operation* const of : all) {
         NcclCalls calls;
         for (const CollectiveRequest& request : requests_of(requests)) calls.push_back({.request = request});
-        const NcclClique::LaunchLock launching = clique->begin_launch(rank);
-        clique->launch(launching, rank, calls, nullptr);
-        Part& part = of->parts[rank];
-        launched.push_back(
-            {of->operation, {.dependencies = {}, .completion = part.end, .waiter = {std::shared_ptr<void>(), &part}}});
-        launched.back().launched.dependencies.push_back(part.before);
+        const NcclCommunicator::LaunchLock launching = nccl->begin_launch(rank);
+        nccl->launch(launching, rank, calls, nullptr);
+        launched.push_back(of->launched(rank));
       }
-      clique->add(rank, launched, completed_before[rank]);
+      nccl->add(rank, launched, completed_before[rank]);
       return true;
     } catch (...) {
       for (Operation* const of : all) of->parts[rank].error = std::current_exception();
-      clique->abort(std::current_exception());
+      nccl->abort(std::current_exception());
       return false;
     }
   }
@@ -166,7 +171,7 @@ class Bench {
     const std::lock_guard lock(begun);
     for (const auto& operation : operations) end(*operation);
   }
-  bool wait_until_destroyed() { return clique->wait_until_destroyed(std::chrono::steady_clock::now() + patience); }
+  bool wait_until_destroyed() { return nccl->wait_until_destroyed(std::chrono::steady_clock::now() + patience); }
   std::size_t count(Kind kind) {
     const std::lock_guard lock(fake.mutex);
     return fake.count(kind);
@@ -182,7 +187,7 @@ class Bench {
 
   test::FakeNccl& fake;
   std::shared_ptr<int> quiet = std::make_shared<int>();  // others hold it while nothing may be half launched
-  std::shared_ptr<NcclClique> clique;
+  std::shared_ptr<NcclCommunicator> nccl;
   std::atomic<int> opened{0};
   std::atomic<int> given_up{0};
   bool opening_fails = false;
@@ -251,8 +256,8 @@ TEST_CASE("NCCL's communicators are made once, and destroyed when what was launc
   CHECK(bench.opened == 1);
   auto& operation = bench.begin();
   bench.launch_all(operation);
-  bench.clique->close();
-  CHECK_FALSE(bench.clique->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
+  bench.nccl->close();
+  CHECK_FALSE(bench.nccl->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
   CHECK(bench.live() == ranks);
   Bench::end(operation);
   REQUIRE(bench.wait_until_destroyed());
@@ -266,17 +271,17 @@ TEST_CASE("NCCL's communicators are made once, and destroyed when what was launc
   for (const auto& part : operation.parts) CHECK(part.failure_count == 0);
 }
 
-TEST_CASE("L13: a clique is gone when what it does on threads of its own is over, and who waits finds them joined") {
+TEST_CASE("L13: it is gone when what it does on threads of its own is over, and who waits finds them joined") {
   Bench bench;
   REQUIRE(bench.create());
   std::promise<void> go_on;
   const auto held = std::make_shared<int>();
   std::shared_ptr<int> function = held;
-  bench.clique->run_on_helper_thread("cox-nccl-test",
-                                     [&go_on, function = std::move(function)] { go_on.get_future().wait(); });
-  bench.clique->run_on_helper_thread("cox-nccl-test", [] {});
-  bench.clique->close();
-  CHECK_FALSE(bench.clique->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
+  bench.nccl->run_on_helper_thread("cox-nccl-test",
+                                   [&go_on, function = std::move(function)] { go_on.get_future().wait(); });
+  bench.nccl->run_on_helper_thread("cox-nccl-test", [] {});
+  bench.nccl->close();
+  CHECK_FALSE(bench.nccl->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
   go_on.set_value();
   auto other = std::async(std::launch::async, [&] { return bench.wait_until_destroyed(); });
   CHECK(bench.wait_until_destroyed());
@@ -292,26 +297,23 @@ TEST_CASE("What a rank has launched before it closes is launched by the others a
   REQUIRE(bench.launch(operation, 0));
   operation.parts[0].end->reach();  // a root may be done before the others have begun
   if (GENERATE(false, true)) {
-    bench.clique->close();
+    bench.nccl->close();
     for (std::size_t rank = 1; rank < ranks; ++rank) REQUIRE(bench.launch(operation, rank));
   } else {  // in between
-    const NcclClique::LaunchLock launching = bench.clique->begin_launch(1);
-    bench.clique->close();
-    bench.clique->launch(launching, 1, {{.request = {.count = 4}}}, nullptr);
-    NcclClique::Part part{operation.operation,
-                          {.dependencies = {},
-                           .completion = operation.parts[1].end,
-                           .waiter = {std::shared_ptr<void>(), &operation.parts[1]}}};
-    bench.clique->add(1, {&part, 1}, 0);
+    const NcclCommunicator::LaunchLock launching = bench.nccl->begin_launch(1);
+    bench.nccl->close();
+    bench.nccl->launch(launching, 1, {{.request = {.count = 4}}}, nullptr);
+    const std::shared_ptr<NcclLaunch> launched = operation.launched(1);
+    bench.nccl->add(1, {&launched, 1}, 0);
     REQUIRE(bench.launch(operation, 2));
   }
-  CHECK_FALSE(bench.clique->wait_until_destroyed({}));
+  CHECK_FALSE(bench.nccl->wait_until_destroyed({}));
   Bench::end(operation);
   REQUIRE(bench.wait_until_destroyed());
   CHECK(operation.ended(1));
   CHECK(bench.count(Kind::Destroy) == ranks);
   CHECK(bench.misuse().empty());
-  CHECK_THROWS(bench.clique->begin_launch(0));
+  CHECK_THROWS(bench.nccl->begin_launch(0));
   for (const auto& part : operation.parts) CHECK(part.failure_count == 0);
 }
 
@@ -320,9 +322,9 @@ TEST_CASE("What is closed and given up while a rank has still to launch is told 
   REQUIRE(bench.create());
   auto& operation = bench.begin();
   REQUIRE(bench.launch(operation, 0));
-  bench.clique->close();
+  bench.nccl->close();
   REQUIRE(bench.launch(operation, 1));
-  bench.clique->abort(std::make_exception_ptr(std::runtime_error("rank 2 has no memory")));
+  bench.nccl->abort(std::make_exception_ptr(std::runtime_error("rank 2 has no memory")));
   CHECK_FALSE(bench.launch(operation, 2));
   REQUIRE(bench.wait_until_destroyed());
   CHECK(text_of(operation.parts[1].error) == "rank 2 has no memory");
@@ -345,7 +347,7 @@ TEST_CASE("Operations that have ended are let go of while more are launched") {
   }
   const auto ended = std::ranges::count_if(bench.operations, [](const auto& each) { return each->ended(1); });
   CHECK(ended >= static_cast<std::ptrdiff_t>(count) - 32);  // with no look of the watch
-  bench.clique->poll();
+  bench.nccl->poll();
   CHECK(std::ranges::all_of(bench.operations, [](const auto& each) { return each->ended(1); }));
 }
 
@@ -361,7 +363,7 @@ TEST_CASE("What one rank has not ended is kept, whatever the others have") {
       bench.completed_before[rank] = i;
     }
   }
-  bench.clique->poll();
+  bench.nccl->poll();
   CHECK(std::ranges::all_of(bench.operations, [](const auto& each) { return each->ended(0); }));
 }
 
@@ -375,9 +377,9 @@ TEST_CASE("Parts that a rank launches together end, or are told, one by one") {
     for (Bench::Operation* const of : all) REQUIRE(bench.launch(*of, rank));
   Bench::end(*all[0]);
   Bench::end(*all[1]);
-  bench.clique->poll();
+  bench.nccl->poll();
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->ended(i < 2 ? 1 : 0));
-  bench.clique->abort(std::make_exception_ptr(std::runtime_error("enough")));
+  bench.nccl->abort(std::make_exception_ptr(std::runtime_error("enough")));
   for (std::size_t i = 0; i < all.size(); ++i)
     for (const auto& part : all[i]->parts) CHECK(part.failure_count == (i < 2 ? 0 : 1));
 }
@@ -387,13 +389,13 @@ TEST_CASE("A creation that fails is told to all who wait for it, and leaves noth
   SECTION("NCCL refuses") {
     bench.fake.calls_until_failure = 0;
     CHECK_FALSE(bench.create());
-    CHECK(kind_of(bench.clique->broken()) == CollectiveError::Kind::Backend);
-    CHECK_THAT(text_of(bench.clique->broken()), ContainsSubstring("the error that the test asked for"));
+    CHECK(kind_of(bench.nccl->broken()) == CollectiveError::Kind::Backend);
+    CHECK_THAT(text_of(bench.nccl->broken()), ContainsSubstring("the error that the test asked for"));
   }
   SECTION("the devices cannot be opened") {
     bench.opening_fails = true;
     CHECK_FALSE(bench.create());
-    CHECK_THAT(text_of(bench.clique->broken()), ContainsSubstring("no device to be had"));
+    CHECK_THAT(text_of(bench.nccl->broken()), ContainsSubstring("no device to be had"));
   }
   SECTION("the ranks cannot meet") {
     bench.fake.calls_until_failure = 3;
@@ -403,7 +405,7 @@ TEST_CASE("A creation that fails is told to all who wait for it, and leaves noth
   CHECK(bench.wait_until_destroyed());
   CHECK(bench.live() == 0);
   CHECK(bench.opened == 0);
-  CHECK_THROWS(bench.clique->begin_launch(0));
+  CHECK_THROWS(bench.nccl->begin_launch(0));
   CHECK(bench.misuse().empty());
 }
 
@@ -414,21 +416,21 @@ TEST_CASE("What is closed or given up while NCCL makes it is ended when it is th
     bench.fake.hold_creation = true;
   }
   std::atomic<bool> told{false};
-  CHECK_FALSE(bench.clique->created([&] { told = true; }));
+  CHECK_FALSE(bench.nccl->created([&] { told = true; }));
   REQUIRE(becomes_true([&] { return bench.opened == 1; }));  // its thread would not begin once it is closed
   if (GENERATE(false, true)) {
-    bench.clique->close();
+    bench.nccl->close();
   } else {
-    bench.clique->abort(std::make_exception_ptr(std::runtime_error("changed my mind")));
+    bench.nccl->abort(std::make_exception_ptr(std::runtime_error("changed my mind")));
   }
-  CHECK_FALSE(bench.clique->wait_until_destroyed({}));
+  CHECK_FALSE(bench.nccl->wait_until_destroyed({}));
   {
     const std::lock_guard lock(bench.fake.mutex);
     bench.fake.hold_creation = false;
   }
   REQUIRE(bench.wait_until_destroyed());
   CHECK(becomes_true([&] { return told.load(); }));
-  CHECK(bench.clique->broken() != nullptr);
+  CHECK(bench.nccl->broken() != nullptr);
   CHECK(bench.live() == 0);
   CHECK(bench.opened == 0);
   CHECK(bench.misuse().empty());
@@ -486,8 +488,8 @@ TEST_CASE("Operations that wait behind long work are not overdue as long as no r
   REQUIRE(bench.create());
   auto& operation = bench.begin();
   bench.launch_all(operation);
-  CHECK_FALSE(bench.clique->wait_until_destroyed(std::chrono::steady_clock::now() + 200ms));
-  CHECK(bench.clique->broken() == nullptr);
+  CHECK_FALSE(bench.nccl->wait_until_destroyed(std::chrono::steady_clock::now() + 200ms));
+  CHECK(bench.nccl->broken() == nullptr);
 }
 
 TEST_CASE("NCCL is not called any more when the process has lost its GPUs") {
@@ -501,10 +503,10 @@ TEST_CASE("NCCL is not called any more when the process has lost its GPUs") {
     const std::lock_guard lock(bench.fake.mutex);
     return bench.fake.calls.size();
   }();
-  bench.clique->abort(std::make_exception_ptr(std::runtime_error("a kernel has trapped")));
+  bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a kernel has trapped")));
   bench.end_all();
   REQUIRE(bench.wait_until_destroyed());
-  CHECK_THROWS(bench.clique->begin_launch(0));
+  CHECK_THROWS(bench.nccl->begin_launch(0));
   const std::lock_guard lock(bench.fake.mutex);
   CHECK(bench.fake.calls.size() == before);
   bench.fake.live = 0;  // they are lost with the GPUs
@@ -526,9 +528,9 @@ TEST_CASE("Whichever call of NCCL fails, each part ends or is told once, and no 
           if (bench.launch(operation, rank, requests)) continue;
           CHECK(kind_of(operation.parts[rank].error) == CollectiveError::Kind::Backend);
         }
-        if (bench.clique->broken() == nullptr) Bench::end(operation);
+        if (bench.nccl->broken() == nullptr) Bench::end(operation);
       }
-      bench.clique->close();
+      bench.nccl->close();
     }
     REQUIRE(bench.wait_until_destroyed());
     CHECK(bench.live() == 0);
@@ -564,7 +566,7 @@ TEST_CASE("Ranks may launch while another thread gives the communicators up") {
         }
       });
     while (launched < static_cast<std::size_t>(round)) std::this_thread::yield();
-    bench.clique->abort(std::make_exception_ptr(std::runtime_error("enough")));
+    bench.nccl->abort(std::make_exception_ptr(std::runtime_error("enough")));
     for (std::thread& thread : threads) thread.join();
     bench.end_all();
     REQUIRE(bench.wait_until_destroyed());
@@ -583,18 +585,18 @@ TEST_CASE("L10 L12: NCCL that does not come back from making a communicator is g
   };
   hold(true);
   bool told = false;
-  REQUIRE_FALSE(bench.clique->created([&] { told = true; }));
+  REQUIRE_FALSE(bench.nccl->created([&] { told = true; }));
   REQUIRE(becomes_true([&] { return bench.opened == 1; }));
   REQUIRE(bench.quiet.use_count() > 1);  // nobody else launches meanwhile
-  REQUIRE(bench.clique->check_deadlines(std::chrono::steady_clock::now() + 59s).has_value());
+  REQUIRE(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 59s).has_value());
   CHECK_FALSE(told);
-  CHECK_FALSE(bench.clique->check_deadlines(std::chrono::steady_clock::now() + 61s).has_value());
+  CHECK_FALSE(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 61s).has_value());
   CHECK(told);
-  CHECK(bench.clique->created());
+  CHECK(bench.nccl->created());
   CHECK(bench.quiet.use_count() == 1);
-  CHECK_THAT(text_of(bench.clique->broken()), ContainsSubstring("has not made the communicator"));
-  CHECK(kind_of(bench.clique->broken()) == CollectiveError::Kind::Timeout);
-  CHECK_THROWS_AS(static_cast<void>(bench.clique->begin_launch(0)), CollectiveError);
+  CHECK_THAT(text_of(bench.nccl->broken()), ContainsSubstring("has not made the communicator"));
+  CHECK(kind_of(bench.nccl->broken()) == CollectiveError::Kind::Timeout);
+  CHECK_THROWS_AS(static_cast<void>(bench.nccl->begin_launch(0)), CollectiveError);
   CHECK(bench.wait_until_destroyed());  // a device can be shut down
   hold(false);                          // NCCL comes back after all
   REQUIRE(becomes_true([&] { return bench.opened == 0; }));

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/group/bucket_plan.hpp>
+#include <coxswain/collectives/communicator/bucket_plan.hpp>
 
 namespace cox {
 

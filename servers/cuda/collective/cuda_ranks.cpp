@@ -1,6 +1,6 @@
-#include <coxswain/servers/cuda/collective/cuda_communicators.hpp>
+#include <coxswain/servers/cuda/collective/cuda_ranks.hpp>
 
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/collective/communication_stream.hpp>
@@ -16,24 +16,28 @@
 namespace cox::detail {
 namespace {
 
-Sequencer& sequencer() { return CommunicationGroups::of_process().sequencer(); }
+Sequencer& sequencer() { return Communicators::of_process().sequencer(); }
 
 }  // namespace
 
-CudaCommunicator& CudaCommunicators::find_or_create(const std::shared_ptr<CommunicationGroup>& group,
-                                                    const CollectiveRequest& request) {
+CudaRanks::~CudaRanks() {
+  for (const auto& [number, rank] : ranks_) rank->close();
+}
+
+CudaRank& CudaRanks::find_or_create(const std::shared_ptr<Communicator>& communicator,
+                                    const CollectiveRequest& request) {
   if (!is_transfer(request.operation))
-    if (const auto found = communicators_.find(group->number()); found != communicators_.end()) return *found->second;
-  CommunicationGroup::Ranks ranks = group->ranks_of(device_, request);
-  if (const auto found = communicators_.find(ranks.number); found != communicators_.end()) return *found->second;
+    if (const auto found = ranks_.find(communicator->number()); found != ranks_.end()) return *found->second;
+  Communicator::Ranks ranks = communicator->ranks_of(device_, request);
+  if (const auto found = ranks_.find(ranks.number); found != ranks_.end()) return *found->second;
   reap();
-  const std::shared_ptr<const CudaCommunication> on = communication();
+  const std::shared_ptr<const CollectiveResources> on = resources();
   const StreamSlot slot = streams_.acquire_slot();
   try {
     const auto index = static_cast<std::size_t>(slot);
     if (by_slot_.size() <= index) by_slot_.resize(index + 1);
-    auto made = std::make_unique<CudaCommunicator>(group, ranks.number, std::move(ranks.devices), device_, slot, on);
-    CudaCommunicator& kept = *communicators_.emplace(ranks.number, std::move(made)).first->second;
+    auto made = std::make_shared<CudaRank>(communicator, ranks.number, std::move(ranks.devices), device_, slot, on);
+    CudaRank& kept = *ranks_.emplace(ranks.number, std::move(made)).first->second;
     by_slot_[index] = &kept;
     return kept;
   } catch (...) {
@@ -45,7 +49,7 @@ CudaCommunicator& CudaCommunicators::find_or_create(const std::shared_ptr<Commun
 // Calls `visit(collective)` for each collective that the work at `position` waits for. Collectives on the slot itself
 // are left out: they precede the work in any case.
 template <class Visit>
-void CudaCommunicators::note_each(const StreamPosition& position, const StreamPositions& waits, Visit&& visit) {
+void CudaRanks::note_each(const StreamPosition& position, const StreamPositions& waits, Visit&& visit) {
   const auto index = static_cast<std::size_t>(position.stream);
   if (awaited_.size() <= index) awaited_.resize(index + 1);
   const auto add = [&](const StreamPosition& collective) {
@@ -55,88 +59,86 @@ void CudaCommunicators::note_each(const StreamPosition& position, const StreamPo
   };
   for (const StreamPosition& wait : waits) {
     if (wait.stream == position.stream) continue;
-    if (communicator_at(wait.stream) != nullptr) add(wait);
+    if (rank_at(wait.stream) != nullptr) add(wait);
     const auto other = static_cast<std::size_t>(wait.stream);
     if (other < awaited_.size()) awaited_[other].for_each_until(wait.position, streams_, add);
   }
 }
 
-void CudaCommunicators::note(const StreamPosition& position, const StreamPositions& waits) {
+void CudaRanks::note(const StreamPosition& position, const StreamPositions& waits) {
   note_each(position, waits, [](const StreamPosition&) {});
 }
 
-CollectiveDependencies CudaCommunicators::note_collective(const StreamPosition& position,
-                                                          const StreamPositions& waits) {
+CollectiveDependencies CudaRanks::note_collective(const StreamPosition& position, const StreamPositions& waits) {
   CollectiveDependencies dependencies;
   note_each(position, waits, [&](const StreamPosition& collective) {
-    if (const CudaCommunicator* const communicator = communicator_at(collective.stream))
-      dependencies.push_back(communicator->operation_at(collective.position));
+    if (const CudaRank* const rank = rank_at(collective.stream))
+      dependencies.push_back(rank->operation_at(collective.position));
   });
   return dependencies;
 }
 
-StreamPositions CudaCommunicators::last_positions() const {
+StreamPositions CudaRanks::last_positions() const {
   StreamPositions positions;
-  for (const auto& [number, communicator] : communicators_) {
-    const StreamPosition last = communicator->last_position();
+  for (const auto& [number, rank] : ranks_) {
+    const StreamPosition last = rank->last_position();
     if (streams_.completed(last.stream) < last.position) positions.push_back(last);
   }
   return positions;
 }
 
-bool CudaCommunicators::all_issued() const noexcept {
-  return std::ranges::all_of(communicators_, [](const auto& entry) { return entry.second->issued(); });
+bool CudaRanks::all_issued() const noexcept {
+  return std::ranges::all_of(ranks_, [](const auto& entry) { return entry.second->issued(); });
 }
 
-bool CudaCommunicators::copies_in_flight() const noexcept {
-  return std::ranges::any_of(communicators_, [this](const auto& entry) {
+bool CudaRanks::copies_in_flight() const noexcept {
+  return std::ranges::any_of(ranks_, [this](const auto& entry) {
     const StreamPosition last = entry.second->last_position();
-    return entry.second->clique() == nullptr && streams_.completed(last.stream) < last.position;
+    return entry.second->nccl_communicator() == nullptr && streams_.completed(last.stream) < last.position;
   });
 }
 
-void CudaCommunicators::leave(std::uint64_t generation, const std::function<void()>& poll) noexcept {
+void CudaRanks::leave(std::uint64_t generation, const std::function<void()>& poll) noexcept {
   std::exception_ptr cause;
   try {
     cause = std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
     const auto has_unsubmitted = [](const auto& entry) { return entry.second->has_unsubmitted(); };
     const auto asked_by = std::chrono::steady_clock::now() + patience_with_nccl;
-    while (std::ranges::any_of(communicators_, has_unsubmitted) && std::chrono::steady_clock::now() < asked_by) {
+    while (std::ranges::any_of(ranks_, has_unsubmitted) && std::chrono::steady_clock::now() < asked_by) {
       poll();
       std::this_thread::yield();
     }
-    const auto groups = CommunicationGroups::of_process().leave(device_, generation);
+    const auto communicators = Communicators::of_process().leave(device_, generation);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!all_issued() && std::chrono::steady_clock::now() < deadline) {
       poll();
       std::this_thread::yield();
     }
-    for (const auto& group : groups) group->close(cause);
+    for (const auto& communicator : communicators) communicator->close(cause);
   } catch (...) {
     // Usually no memory: abort without waiting for the other ranks. But nothing may be in flight when the streams are
     // destroyed.
     cause = std::current_exception();
     report_task_error({device_, StreamId::current(), cause});
   }
-  for (const auto& [number, communicator] : communicators_)
-    communicator->refuse_unsubmitted(communicator->abort(cause));
+  for (const auto& [number, rank] : ranks_) rank->refuse_unsubmitted(rank->abort(cause));
   while (!all_issued()) {
     poll();
     std::this_thread::yield();
   }
-  if (communication_ == nullptr) return;
+  if (resources_ == nullptr) return;
   sequencer().set_launch_thread(device_, {});
   posts_->run_calls();  // a coalesced call may be pending: it has no launches to drain, but leaves the gate
 }
 
-const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication() {
-  if (communication_ != nullptr) return communication_;
+const std::shared_ptr<const CollectiveResources>& CudaRanks::resources() {
+  if (resources_ != nullptr) return resources_;
   if (transfers_ == nullptr) transfers_ = streams_.create_dedicated_stream();
   if (copies_ == nullptr) copies_ = streams_.create_dedicated_stream();
-  auto made = std::make_shared<const CudaCommunication>(
-      CudaCommunication{streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
-                        std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>()});
+  auto made = std::make_shared<const CollectiveResources>(
+      CollectiveResources{streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
+                          std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>()});
   // The gate counts a device from its notification until it has drained its launches. The notifying thread is still
   // counted by the gate itself at that time, so the gate is never quiescent between the release and the launch.
   posts_->set_coalesced([device = device_] {
@@ -147,19 +149,19 @@ const std::shared_ptr<const CudaCommunication>& CudaCommunicators::communication
     LaunchGate::of_process().add_launch();
     posts->post_coalesced();
   });
-  communication_ = std::move(made);
-  return communication_;
+  resources_ = std::move(made);
+  return resources_;
 }
 
-void CudaCommunicators::close() noexcept {
-  for (const auto& [number, communicator] : communicators_) {
-    if (communicator->clique() == nullptr) continue;
-    communicator->clique()->close();
-    old_cliques_.push_back(communicator->clique());
+void CudaRanks::close() noexcept {
+  for (const auto& [number, rank] : ranks_) {
+    if (rank->nccl_communicator() == nullptr) continue;
+    rank->nccl_communicator()->close();
+    closed_.push_back(rank->nccl_communicator());
   }
   const auto deadline = std::chrono::steady_clock::now() + patience_with_nccl;
-  for (const auto& clique : old_cliques_) {
-    if (clique->wait_until_destroyed(deadline)) continue;
+  for (const auto& nccl : closed_) {
+    if (nccl->wait_until_destroyed(deadline)) continue;
     report_task_error({device_, StreamId::current(),
                        std::make_exception_ptr(CollectiveError(
                            CollectiveError::Kind::Backend, "NCCL does not let go of a communicator with " +
@@ -167,17 +169,15 @@ void CudaCommunicators::close() noexcept {
   }
 }
 
-void CudaCommunicators::reap() {
-  std::erase_if(old_cliques_, [](const auto& clique) { return clique->wait_until_destroyed({}); });
-  old_cliques_.reserve(old_cliques_.size() + communicators_.size());
-  std::erase_if(communicators_, [this](const auto& entry) {
+void CudaRanks::reap() {
+  std::erase_if(closed_, [](const auto& nccl) { return nccl->wait_until_destroyed({}); });
+  closed_.reserve(closed_.size() + ranks_.size());
+  std::erase_if(ranks_, [this](const auto& entry) {
     const StreamSlot slot = entry.second->last_position().stream;
     streams_.timeline(slot).poll();
     if (!entry.second->is_finished()) return false;
-    if (const auto& clique = entry.second->clique()) {
-      clique->close();
-      old_cliques_.push_back(clique);
-    }
+    entry.second->close();
+    if (const auto& nccl = entry.second->nccl_communicator()) closed_.push_back(nccl);
     by_slot_[static_cast<std::size_t>(slot)] = nullptr;
     streams_.release_slot(slot);
     return true;

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/nccl/nccl_clique.hpp>
+#include <coxswain/collectives/nccl/nccl_communicator.hpp>
 
 #include <coxswain/collectives/nccl/nccl_calls.hpp>
 #include <coxswain/collectives/nccl/nccl_try.hpp>
@@ -38,38 +38,39 @@ std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, st
 
 bool is_reached(const std::shared_ptr<DeviceEvent>& device_event) noexcept { return device_event->reached(); }
 
-bool has_arrived(const NcclOperation::Launched& part) noexcept {
-  return part.completed || (part.completion != nullptr && std::ranges::all_of(part.dependencies, is_reached));
+bool has_arrived(const NcclOperation::RankState& rank) noexcept {
+  return rank.completed || (rank.launch != nullptr && std::ranges::all_of(rank.launch->dependencies, is_reached));
 }
 
 }  // namespace
 
-std::shared_ptr<NcclClique> NcclClique::find_or_create(CommunicatorNumber number, const NcclDevices& devices,
-                                                       std::chrono::milliseconds timeout) {
+std::shared_ptr<NcclCommunicator> NcclCommunicator::find_or_create(CommunicatorNumber number,
+                                                                   const NcclDevices& devices,
+                                                                   std::chrono::milliseconds timeout) {
   static auto& mutex = *new std::mutex;
-  static auto& cliques = *new std::map<CommunicatorNumber, std::weak_ptr<NcclClique>>;
+  static auto& communicators = *new std::map<CommunicatorNumber, std::weak_ptr<NcclCommunicator>>;
   const std::lock_guard lock(mutex);
-  std::erase_if(cliques, [](const auto& entry) { return entry.second.expired(); });
-  if (const auto found = cliques.find(number); found != cliques.end())
-    if (auto clique = found->second.lock()) return clique;
-  auto made = std::make_shared<NcclClique>(devices, timeout);
-  cliques.insert_or_assign(number, made);
+  std::erase_if(communicators, [](const auto& entry) { return entry.second.expired(); });
+  if (const auto found = communicators.find(number); found != communicators.end())
+    if (auto existing = found->second.lock()) return existing;
+  auto made = std::make_shared<NcclCommunicator>(devices, timeout);
+  communicators.insert_or_assign(number, made);
   return made;
 }
 
-NcclClique::NcclClique(NcclDevices devices, std::chrono::milliseconds timeout)
+NcclCommunicator::NcclCommunicator(NcclDevices devices, std::chrono::milliseconds timeout)
     : devices_(std::move(devices)), timeout_(timeout), in_flight_(devices_.ordinals.size(), devices_.on_completed) {}
 
 // Threads
 // --------------------------------------------------------------------------------------------------------------------
 
-void NcclClique::run_on_helper_thread(const char* name, UniqueFunction<void()> function) {
+void NcclCommunicator::run_on_helper_thread(const char* name, UniqueFunction<void()> function) {
   const std::lock_guard lock(mutex_);
   start_helper(name, std::move(function));
 }
 
 // Under the lock.
-void NcclClique::start_helper(const char* name, UniqueFunction<void()> function) {
+void NcclCommunicator::start_helper(const char* name, UniqueFunction<void()> function) {
   HelperThread& started = helpers_.emplace_back();
   try {
     started.thread = std::thread([name, function = std::move(function), &started, held = shared_from_this()]() mutable {
@@ -88,8 +89,8 @@ void NcclClique::start_helper(const char* name, UniqueFunction<void()> function)
 
 // There is no reference left, so the helper threads have finished. The one that released the last reference may run
 // this.
-NcclClique::~NcclClique() {
-  detail::DeadlineWatch<NcclClique>::of_process().remove(*this);
+NcclCommunicator::~NcclCommunicator() {
+  detail::DeadlineWatch<NcclCommunicator>::of_process().remove(*this);
   for (HelperThread& each : helpers_) {
     if (each.thread.get_id() == std::this_thread::get_id()) {
       each.thread.detach();
@@ -99,17 +100,17 @@ NcclClique::~NcclClique() {
   }
 }
 
-// Adds the clique to the watch, which checks it until a check finds nothing in flight. Under the lock.
-void NcclClique::watch() {
+// Adds the object to the watch, which checks it until a check finds nothing in flight. Under the lock.
+void NcclCommunicator::watch() {
   if (watched_) return;
-  detail::DeadlineWatch<NcclClique>::of_process().add(*this, std::chrono::steady_clock::now() + timeout_ / 2);
+  detail::DeadlineWatch<NcclCommunicator>::of_process().add(*this, std::chrono::steady_clock::now() + timeout_ / 2);
   watched_ = true;
 }
 
 // Creation
 // --------------------------------------------------------------------------------------------------------------------
 
-bool NcclClique::created(UniqueFunction<void()> callback) {
+bool NcclCommunicator::created(UniqueFunction<void()> callback) {
   if (created()) return true;
   const std::lock_guard lock(mutex_);
   if (broken_ != nullptr || state_ >= State::Ready) return true;
@@ -127,7 +128,7 @@ bool NcclClique::created(UniqueFunction<void()> callback) {
   return false;
 }
 
-void NcclClique::create() noexcept {
+void NcclCommunicator::create() noexcept {
   std::exception_ptr failure;
   std::vector<NcclComm> natives(devices_.ordinals.size());
   std::shared_ptr<NcclDeviceResources> opened;
@@ -174,33 +175,33 @@ void NcclClique::create() noexcept {
 }
 
 // From here on no operation is launched on some devices but not on others, until the communicators have been created or
-// aborted. Throws what devices_.quiesce() throws, and broken_ if the clique was aborted during that call.
-void NcclClique::begin_quiescence() {
+// aborted. Throws what devices_.quiesce() throws, and broken_ if it was aborted during that call.
+void NcclCommunicator::begin_quiescence() {
   std::shared_ptr<void> quiesced = devices_.quiesce();
   const std::lock_guard lock(mutex_);
   if (aborted_) std::rethrow_exception(broken_);
   quiesced_.swap(quiesced);
 }
 
-std::exception_ptr NcclClique::broken() const {
+std::exception_ptr NcclCommunicator::broken() const {
   const std::lock_guard lock(mutex_);
   return broken_;
 }
 
-std::shared_ptr<NcclDeviceResources> NcclClique::opened() const {
+std::shared_ptr<NcclDeviceResources> NcclCommunicator::opened() const {
   const std::lock_guard lock(mutex_);
   return opened_;
 }
 
 // Under the lock. The first cause is kept.
-void NcclClique::set_broken(const std::exception_ptr& cause) noexcept {
+void NcclCommunicator::set_broken(const std::exception_ptr& cause) noexcept {
   if (broken_ == nullptr) broken_ = cause;
 }
 
 // Launches
 // --------------------------------------------------------------------------------------------------------------------
 
-NcclClique::LaunchLock NcclClique::begin_launch(std::size_t rank) const {
+NcclCommunicator::LaunchLock NcclCommunicator::begin_launch(std::size_t rank) const {
   // Relaxed: it could also be set right after this check, so no order is needed.
   if (unusable_.load(std::memory_order_relaxed)) std::rethrow_exception(broken());
   Comm& comm = *comms_[rank];
@@ -209,16 +210,18 @@ NcclClique::LaunchLock NcclClique::begin_launch(std::size_t rank) const {
   return {std::move(in_use), comm.native, comm.opened};
 }
 
-void NcclClique::launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const {
+void NcclCommunicator::launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls,
+                              CUstream_st* stream) const {
   detail::launch_nccl_calls(lock.native, devices_.ordinals.size(), calls, lock.opened->scratch(rank), stream);
 }
 
-void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t completed_before) {
+void NcclCommunicator::add(std::size_t rank, std::span<const std::shared_ptr<NcclLaunch>> launches,
+                           std::uint64_t completed_before) {
   InFlightOperations::CompletedBatch completed(in_flight_);
   const std::lock_guard lock(mutex_);
   if (aborted_) std::rethrow_exception(broken_);
   watch();
-  in_flight_.add(rank, parts);
+  in_flight_.add(rank, launches);
   in_flight_.note_completed(rank, completed_before, completed);
   if (state_ == State::Dismantling) changed_.notify_all();
 }
@@ -226,7 +229,7 @@ void NcclClique::add(std::size_t rank, std::span<Part> parts, std::uint64_t comp
 // Watching
 // --------------------------------------------------------------------------------------------------------------------
 
-void NcclClique::poll() noexcept {
+void NcclCommunicator::poll() noexcept {
   for (bool more = true; more;) {
     InFlightOperations::CompletedBatch completed(in_flight_);
     const std::lock_guard lock(mutex_);
@@ -234,7 +237,7 @@ void NcclClique::poll() noexcept {
   }
 }
 
-std::optional<NcclClique::Time> NcclClique::check_deadlines(Time now) noexcept {
+std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now) noexcept {
   std::exception_ptr failure;
   bool made = false;
   {
@@ -267,7 +270,7 @@ std::optional<NcclClique::Time> NcclClique::check_deadlines(Time now) noexcept {
 }
 
 // Under the lock. Returns null if creation, or the oldest operation, is not overdue.
-std::exception_ptr NcclClique::overdue(Time now) {
+std::exception_ptr NcclCommunicator::overdue(Time now) {
   if (state_ == State::Creating) {
     const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
     if (now - creating_since_ < patience) return nullptr;
@@ -275,7 +278,7 @@ std::exception_ptr NcclClique::overdue(Time now) {
                                                              devices_.devices.to_string(), patience.count()));
   }
   NcclOperation& operation = *in_flight_.front();
-  const auto arrived = static_cast<std::size_t>(std::ranges::count_if(operation.launched, has_arrived));
+  const auto arrived = static_cast<std::size_t>(std::ranges::count_if(operation.ranks, has_arrived));
   if (arrived == 0 || arrived != operation.arrived) {
     operation.arrived = arrived;
     operation.arrived_since = now;
@@ -284,9 +287,9 @@ std::exception_ptr NcclClique::overdue(Time now) {
   const CollectiveRequest& request = operation.summary.first;
   std::string text = fmt::format("operation {}, {}, has all its ranks, but has not {} after {} ms of waiting",
                                  operation.sequence.load(), to_string(operation.summary),
-                                 arrived < operation.launched.size() ? "begun" : "ended", timeout_.count());
-  for (std::size_t rank = 0; rank < operation.launched.size(); ++rank) {
-    if (has_arrived(operation.launched[rank])) continue;
+                                 arrived < operation.ranks.size() ? "begun" : "ended", timeout_.count());
+  for (std::size_t rank = 0; rank < operation.ranks.size(); ++rank) {
+    if (has_arrived(operation.ranks[rank])) continue;
     const DeviceId device = devices_.devices.devices()[rank];
     text += fmt::format("; the work before it on {} has not ended, its device thread: {}", device.to_string(),
                         device_activity(device));
@@ -295,7 +298,7 @@ std::exception_ptr NcclClique::overdue(Time now) {
 }
 
 // Returns null if NCCL reports no error.
-std::exception_ptr NcclClique::failure_in_nccl() noexcept {
+std::exception_ptr NcclCommunicator::failure_in_nccl() noexcept {
   if (devices_.is_lost()) return nullptr;  // the GPU fault is reported instead
   for (const auto& comm : comms_) {
     const std::unique_lock in_use(comm->in_use, std::try_to_lock);
@@ -316,7 +319,7 @@ std::exception_ptr NcclClique::failure_in_nccl() noexcept {
 // Abort and destruction
 // --------------------------------------------------------------------------------------------------------------------
 
-void NcclClique::abort(const std::exception_ptr& cause) noexcept {
+void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
   std::vector<UniqueFunction<void()>> waiting;
   std::shared_ptr<void> quiesced;
   {
@@ -333,13 +336,11 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
     in_flight_.abandon(abandoned_operations_);
   }
   quiesced.reset();
-  // No lock: no other thread uses these operations while telling_ is set. No allocation: if it failed, a waiter would
+  // No lock: no other thread uses these operations while telling_ is set. No allocation: if it failed, a rank would
   // not be notified.
   for (const auto& operation : abandoned_operations_) {
-    for (NcclOperation::Launched& part : operation->launched) {
-      const std::shared_ptr<NcclWaiter> waiter = std::move(part.waiter);  // it may hold the operation
-      if (waiter != nullptr && part.completion != nullptr && !part.completion->reached()) waiter->fail(cause);
-    }
+    for (const NcclOperation::RankState& rank : operation->ranks)
+      if (rank.launch != nullptr && !rank.launch->completion->reached()) rank.launch->fail(cause);
   }
   for (auto& then : waiting) then();
   const std::lock_guard lock(mutex_);
@@ -348,7 +349,7 @@ void NcclClique::abort(const std::exception_ptr& cause) noexcept {
   begin_dismantling();
 }
 
-void NcclClique::close() noexcept {
+void NcclCommunicator::close() noexcept {
   const std::lock_guard lock(mutex_);
   try {
     if (broken_ == nullptr)
@@ -360,7 +361,7 @@ void NcclClique::close() noexcept {
 }
 
 // Under the lock, after broken_ was set. Does nothing during creation: create() calls it again at its end.
-void NcclClique::begin_dismantling() noexcept {
+void NcclCommunicator::begin_dismantling() noexcept {
   if (state_ == State::New) state_ = State::Gone;
   if (state_ != State::Ready) return;
   state_ = State::Dismantling;
@@ -373,7 +374,7 @@ void NcclClique::begin_dismantling() noexcept {
 
 // Whether an operation is in flight: it has not completed, or other ranks have not launched it yet. Waits for it, 1 ms
 // at most.
-bool NcclClique::wait_for_launched() noexcept {
+bool NcclCommunicator::wait_for_launched() noexcept {
   const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
   std::shared_ptr<DeviceEvent> end;
   {
@@ -381,21 +382,21 @@ bool NcclClique::wait_for_launched() noexcept {
     std::unique_lock lock(mutex_);
     in_flight_.poll(completed);
     if (aborted_ || in_flight_.empty()) return false;
-    for (const NcclOperation::Launched& part : in_flight_.front()->launched)
-      if (part.completion != nullptr && !part.completion->reached()) end = part.completion;
+    for (const NcclOperation::RankState& rank : in_flight_.front()->ranks)
+      if (rank.launch != nullptr && !rank.launch->completion->reached()) end = rank.launch->completion;
     if (end == nullptr) changed_.wait_until(lock, soon);
   }
   if (end != nullptr) static_cast<void>(end->wait_until(soon));
   return true;
 }
 
-void NcclClique::dismantle() noexcept {
+void NcclCommunicator::dismantle() noexcept {
   while (wait_for_launched()) {
   }
   bool aborted = false;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !telling_; });  // waiters poison the output before the kernels end
+    changed_.wait(lock, [this] { return !telling_; });  // the ranks poison their output before the kernels end
     aborted = aborted_;
   }
   if (devices_.is_lost()) {
@@ -420,7 +421,7 @@ void NcclClique::dismantle() noexcept {
 
 // Revokes all communicators first, which neither blocks nor frees memory: launches in progress, which hold in_use, then
 // return.
-void NcclClique::abort_native() noexcept {
+void NcclCommunicator::abort_native() noexcept {
   opened()->abort();
   if (detail::nccl().revoke != nullptr)
     for (const auto& comm : comms_) COX_NCCL_CHECK(comm->native, revoke(comm->native, 0));
@@ -441,7 +442,7 @@ void NcclClique::abort_native() noexcept {
 
 // Whether the abandoned operations have completed. They should do so at once; waits for them up to
 // patience_with_kernels.
-bool NcclClique::wait_for_abandoned() noexcept {
+bool NcclCommunicator::wait_for_abandoned() noexcept {
   InFlightOperations::Operations abandoned;
   {
     const std::lock_guard lock(mutex_);
@@ -449,12 +450,12 @@ bool NcclClique::wait_for_abandoned() noexcept {
   }
   const Time deadline = std::chrono::steady_clock::now() + patience_with_kernels;
   for (const auto& operation : abandoned)
-    for (const NcclOperation::Launched& part : operation->launched)
-      if (part.completion != nullptr && !part.completion->wait_until(deadline)) return false;
+    for (const NcclOperation::RankState& rank : operation->ranks)
+      if (rank.launch != nullptr && !rank.launch->completion->wait_until(deadline)) return false;
   return true;
 }
 
-void NcclClique::destroy() noexcept {
+void NcclCommunicator::destroy() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
     COX_NCCL_CHECK(nullptr, destroy(take_native(*comm)));
@@ -462,7 +463,7 @@ void NcclClique::destroy() noexcept {
 }
 
 // After a GPU fault. NCCL's communicators are leaked, because NCCL would wait for its kernels, which never end.
-void NcclClique::forget() noexcept {
+void NcclCommunicator::forget() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
     static_cast<void>(take_native(*comm));
@@ -470,12 +471,12 @@ void NcclClique::forget() noexcept {
 }
 
 // With in_use held. After this, begin_launch() throws.
-NcclComm NcclClique::take_native(Comm& comm) noexcept {
+NcclComm NcclCommunicator::take_native(Comm& comm) noexcept {
   comm.opened.reset();  // opened_ is released later
   return std::exchange(comm.native, nullptr);
 }
 
-bool NcclClique::wait_until_destroyed(Time deadline) noexcept {
+bool NcclCommunicator::wait_until_destroyed(Time deadline) noexcept {
   {
     std::unique_lock lock(mutex_);
     // Does not wait for a creation that hangs in NCCL.
@@ -484,7 +485,7 @@ bool NcclClique::wait_until_destroyed(Time deadline) noexcept {
       return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done);
     });
     if (!gone) return false;
-    if (state_ == State::Creating) return true;  // the thread holds this clique until NCCL returns
+    if (state_ == State::Creating) return true;  // the thread holds this object until NCCL returns
   }
   const std::lock_guard joining(joining_);  // so that each of two callers returns after all are joined
   std::list<HelperThread> finished;

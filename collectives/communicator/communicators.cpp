@@ -1,4 +1,4 @@
-#include <coxswain/collectives/group/communication_groups.hpp>
+#include <coxswain/collectives/communicator/communicators.hpp>
 
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
@@ -23,9 +23,9 @@
 namespace cox {
 namespace {
 
-constinit std::atomic<CommunicationGroups*> made_of_process{nullptr};
+constinit std::atomic<Communicators*> made_of_process{nullptr};
 
-CommunicationGroups* made_now() noexcept { return made_of_process.load(std::memory_order_acquire); }
+Communicators* made_now() noexcept { return made_of_process.load(std::memory_order_acquire); }
 
 struct Arrivals {
   std::mutex mutex;
@@ -61,9 +61,9 @@ std::chrono::milliseconds timeout_in_force() {
 
 }  // namespace
 
-CommunicationGroups& CommunicationGroups::of_process() {
-  static auto& groups = []() -> CommunicationGroups& {
-    auto* const made = new CommunicationGroups(options_of_process());
+Communicators& Communicators::of_process() {
+  static auto& communicators = []() -> Communicators& {
+    auto* const made = new Communicators(options_of_process());
     {
       Arrivals& submissions = Arrivals::of_process();
       const std::lock_guard lock(submissions.mutex);
@@ -77,34 +77,36 @@ CommunicationGroups& CommunicationGroups::of_process() {
     PendingCollectives::set_listener(listener);
     return *made;
   }();
-  return groups;
+  return communicators;
 }
 
-void CommunicationGroups::join_in_process(DeviceId device, std::uint64_t generation) {
+void Communicators::join_in_process(DeviceId device, std::uint64_t generation) {
   PendingCollectives::for_device(device).open(generation);
   Arrivals& submissions = Arrivals::of_process();
   const std::lock_guard lock(submissions.mutex);
-  if (CommunicationGroups* const made = made_now()) return made->join(device, generation);
+  if (Communicators* const made = made_now()) return made->join(device, generation);
   submissions.before_groups.emplace_back(device, generation);
 }
 
-CommunicationGroups::Group CommunicationGroups::find_or_open(const CommunicationId& devices, MembershipEpoch call_epoch,
-                                                             std::source_location site) {
+std::shared_ptr<Communicator> Communicators::find_or_open(const CommunicationId& devices, MembershipEpoch call_epoch,
+                                                          std::source_location site) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = groups_.find(devices); found != groups_.end() && call_epoch >= found->second.since)
-    return found->second.group;
+  if (const auto found = communicators_.find(devices);
+      found != communicators_.end() && call_epoch >= found->second.since)
+    return found->second.communicator;
   const MembershipEpoch since = require_none_left(devices, call_epoch, site);
-  auto opened = std::make_shared<CommunicationGroup>(sequencer_, devices, timeout_in_force());
-  return groups_.emplace(devices, Opened{std::move(opened), since}).first->second.group;
+  auto opened = std::make_shared<Communicator>(sequencer_, devices, timeout_in_force());
+  return communicators_.emplace(devices, Opened{std::move(opened), since}).first->second.communicator;
 }
 
-CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& devices) {
-  Group useless;
+std::shared_ptr<Communicator> Communicators::renew(const CommunicationId& devices) {
+  std::shared_ptr<Communicator> useless;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = groups_.find(devices); found != groups_.end() && !found->second.group->usable()) {
-      useless = std::move(found->second.group);
-      groups_.erase(found);
+    if (const auto found = communicators_.find(devices);
+        found != communicators_.end() && !found->second.communicator->usable()) {
+      useless = std::move(found->second.communicator);
+      communicators_.erase(found);
     }
   }
   if (useless) useless->close(useless->broken());  // with no lock held, because refused launches are called
@@ -112,8 +114,8 @@ CommunicationGroups::Group CommunicationGroups::renew(const CommunicationId& dev
 }
 
 // Under the lock. Returns the epoch that began when a member last left.
-MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& devices, MembershipEpoch call_epoch,
-                                                       std::source_location site) const {
+MembershipEpoch Communicators::require_none_left(const CommunicationId& devices, MembershipEpoch call_epoch,
+                                                 std::source_location site) const {
   MembershipEpoch last;
   for (const DeviceId device : devices.devices()) {
     const auto found = members_.find(device);
@@ -130,14 +132,14 @@ MembershipEpoch CommunicationGroups::require_none_left(const CommunicationId& de
   return last;
 }
 
-void CommunicationGroups::join(DeviceId device, std::uint64_t generation) {
+void Communicators::join(DeviceId device, std::uint64_t generation) {
   const std::lock_guard lock(mutex_);
   Member& member = members_[device];
   member.server = generation;
   member.has_left = false;
 }
 
-std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId device, std::uint64_t generation) {
+std::vector<std::shared_ptr<Communicator>> Communicators::leave(DeviceId device, std::uint64_t generation) {
   {
     const std::lock_guard lock(mutex_);
     Member& member = members_[device];
@@ -148,24 +150,24 @@ std::vector<CommunicationGroups::Group> CommunicationGroups::leave(DeviceId devi
   return leave_sequencer(device);
 }
 
-// Under the lock. Removes the device's groups.
-void CommunicationGroups::end_membership(DeviceId device, Member& member) {
+// Under the lock. Removes the device's communicators.
+void Communicators::end_membership(DeviceId device, Member& member) {
   member.has_left = true;
   member.left_epoch = MembershipEpoch::begin_next();
-  std::erase_if(groups_, [&](const auto& entry) {
+  std::erase_if(communicators_, [&](const auto& entry) {
     if (!std::ranges::binary_search(entry.first.devices(), device)) return false;
-    member.unclosed.push_back(entry.second.group);
+    member.unclosed.push_back(entry.second.communicator);
     return true;
   });
 }
 
-std::vector<CommunicationGroups::Group> CommunicationGroups::leave_sequencer(DeviceId device) {
+std::vector<std::shared_ptr<Communicator>> Communicators::leave_sequencer(DeviceId device) {
   sequencer_.leave(device);
   const std::lock_guard lock(mutex_);
   return std::exchange(members_[device].unclosed, {});
 }
 
-void CommunicationGroups::leave_closing(DeviceId device, std::uint64_t generation) noexcept {
+void Communicators::leave_closing(DeviceId device, std::uint64_t generation) noexcept {
   try {
     {
       const std::lock_guard lock(mutex_);
@@ -179,7 +181,7 @@ void CommunicationGroups::leave_closing(DeviceId device, std::uint64_t generatio
   }
 }
 
-void CommunicationGroups::leave_abandoned(DeviceId device) noexcept {
+void Communicators::leave_abandoned(DeviceId device) noexcept {
   try {
     const auto cause = std::make_exception_ptr(CollectiveError(
         CollectiveError::Kind::Aborted,
@@ -190,23 +192,24 @@ void CommunicationGroups::leave_abandoned(DeviceId device) noexcept {
       member.server = 0;
       end_membership(device, member);
     }
-    for (const Group& group : leave_sequencer(device)) group->close(cause);
+    for (const auto& communicator : leave_sequencer(device)) communicator->close(cause);
   } catch (...) {
     report_task_error({device, StreamId::current(), std::current_exception()});
   }
 }
 
-std::string CommunicationGroups::recorders_to_json() const {
-  std::vector<Group> groups;
+std::string Communicators::recorders_to_json() const {
+  std::vector<std::shared_ptr<Communicator>> communicators;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [devices, opened] : groups_) groups.push_back(opened.group);
+    for (const auto& [devices, opened] : communicators_) communicators.push_back(opened.communicator);
   }
   std::string json;
-  for (const Group& group : groups) json += (json.empty() ? "" : ",\n") + group->recorders_to_json();
+  for (const auto& communicator : communicators)
+    json += (json.empty() ? "" : ",\n") + communicator->recorders_to_json();
   return "[" + json + "]";
 }
 
-std::string dump_flight_recorders() { return CommunicationGroups::of_process().recorders_to_json(); }
+std::string dump_flight_recorders() { return Communicators::of_process().recorders_to_json(); }
 
 }  // namespace cox

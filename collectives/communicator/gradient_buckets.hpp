@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/group/bucket_plan.hpp>
+#include <coxswain/collectives/communicator/bucket_plan.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <coxswain/collectives/group/communication_group.hpp>
+#include <coxswain/collectives/communicator/communicator.hpp>
 #include <coxswain/collectives/sequencer/collective_dependency_tracker.hpp>
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
-#include <coxswain/servers/cuda/collective/cuda_communicator.hpp>
+#include <coxswain/servers/cuda/collective/cuda_rank.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -18,23 +18,24 @@
 
 namespace cox::detail {
 
-/// The communicator ranks of one CUDA device. Device thread only.
-class CudaCommunicators {
+/// The ranks of one CUDA device in all communicators that it has used. Device thread only.
+class CudaRanks {
  public:
-  CudaCommunicators(DeviceId device, CudaStreams& streams, std::shared_ptr<PostQueue> posts)
+  CudaRanks(DeviceId device, CudaStreams& streams, std::shared_ptr<PostQueue> posts)
       : device_(device), streams_(streams), posts_(std::move(posts)) {}
-  CudaCommunicators(const CudaCommunicators&) = delete;
-  CudaCommunicators& operator=(const CudaCommunicators&) = delete;
+  CudaRanks(const CudaRanks&) = delete;
+  CudaRanks& operator=(const CudaRanks&) = delete;
+  ~CudaRanks();
 
-  /// Finds or creates the rank that an operation belongs to. A transfer belongs to the communicator of its direction
-  /// between two devices, any other operation to the communicator of the whole group. Throws CollectiveError Aborted
-  /// (the group is closed), CudaError, std::bad_alloc.
-  [[nodiscard]] CudaCommunicator& find_or_create(const std::shared_ptr<CommunicationGroup>& group,
-                                                 const CollectiveRequest& request);
+  /// Finds or creates the rank for an operation: that of the operations of all ranks, or of the transfers in one
+  /// direction between two devices. Throws CollectiveError Aborted (the communicator is closed), CudaError,
+  /// std::bad_alloc.
+  [[nodiscard]] CudaRank& find_or_create(const std::shared_ptr<Communicator>& communicator,
+                                         const CollectiveRequest& request);
   /// Records that the work at `position` waits for `waits`: for the collectives among them, and for those that they
   /// wait for in turn. Throws std::bad_alloc.
   void note_waits(const StreamPosition& position, const StreamPositions& waits) {
-    if (!communicators_.empty()) note(position, waits);
+    if (!ranks_.empty()) note(position, waits);
   }
   /// Records what a collective at `position` waits for. This matters even if the collective is refused, since it still
   /// completes only after its waits. Returns the operations that the sequencer must release before it. Throws
@@ -59,24 +60,24 @@ class CudaCommunicators {
   void note(const StreamPosition& position, const StreamPositions& waits);
   template <class Visit>
   void note_each(const StreamPosition& position, const StreamPositions& waits, Visit&& visit);
-  [[nodiscard]] const CudaCommunicator* communicator_at(StreamSlot slot) const noexcept {
+  [[nodiscard]] const CudaRank* rank_at(StreamSlot slot) const noexcept {
     const auto index = static_cast<std::size_t>(slot);
     return index < by_slot_.size() ? by_slot_[index] : nullptr;
   }
-  [[nodiscard]] const std::shared_ptr<const CudaCommunication>& communication();
+  [[nodiscard]] const std::shared_ptr<const CollectiveResources>& resources();
   [[nodiscard]] bool all_issued() const noexcept;
   void reap();
 
   const DeviceId device_;
   CudaStreams& streams_;
   const std::shared_ptr<PostQueue> posts_;
-  std::shared_ptr<const CudaCommunication> communication_;  // created by the first operation, with the two streams:
+  std::shared_ptr<const CollectiveResources> resources_;  // created by the first operation, with the two streams:
   std::shared_ptr<CudaStream> transfers_;
   std::shared_ptr<CudaStream> copies_;
-  std::map<CommunicatorNumber, std::unique_ptr<CudaCommunicator>> communicators_;
-  std::vector<const CudaCommunicator*> by_slot_;          // the communicator that uses the slot; null: none
-  std::vector<std::shared_ptr<NcclClique>> old_cliques_;  // closed ones that may not be destroyed yet
-  std::vector<CollectiveDependencyTracker> awaited_;      // by slot: the collectives that its work waits for
+  std::map<CommunicatorNumber, std::shared_ptr<CudaRank>> ranks_;
+  std::vector<const CudaRank*> by_slot_;                   // the rank that uses the slot; null: none
+  std::vector<std::shared_ptr<NcclCommunicator>> closed_;  // those that may not be destroyed yet
+  std::vector<CollectiveDependencyTracker> awaited_;       // by slot: the collectives that its work waits for
 };
 
 }  // namespace cox::detail

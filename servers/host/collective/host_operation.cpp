@@ -1,4 +1,4 @@
-#include <coxswain/servers/host/collective/host_meeting.hpp>
+#include <coxswain/servers/host/collective/host_operation.hpp>
 
 #include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/collectives/watch/device_activity.hpp>
@@ -32,8 +32,8 @@ std::size_t shares_of(const CollectiveRequests& requests, std::size_t ranks) noe
 
 }  // namespace
 
-HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
-                         std::chrono::milliseconds timeout)
+HostOperation::HostOperation(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
+                             std::chrono::milliseconds timeout)
     : requests_(std::move(requests)),
       places_(std::move(devices_in_order)),
       timeout_(timeout),
@@ -42,25 +42,25 @@ HostMeeting::HostMeeting(CollectiveRequests requests, std::vector<DeviceId> devi
       has_arrived_(places_.size()),
       missing_(places_.size()) {}
 
-std::shared_ptr<HostMeeting> HostMeeting::make(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
-                                               std::chrono::milliseconds timeout) {
-  auto made = std::make_shared<HostMeeting>(std::move(requests), std::move(devices_in_order), timeout);
-  DeadlineWatch<HostMeeting>::of_process().add(*made, made->deadline());
+std::shared_ptr<HostOperation> HostOperation::make(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
+                                                   std::chrono::milliseconds timeout) {
+  auto made = std::make_shared<HostOperation>(std::move(requests), std::move(devices_in_order), timeout);
+  DeadlineWatch<HostOperation>::of_process().add(*made, made->deadline());
   return made;
 }
 
-HostMeeting::~HostMeeting() { DeadlineWatch<HostMeeting>::of_process().remove(*this); }
+HostOperation::~HostOperation() { DeadlineWatch<HostOperation>::of_process().remove(*this); }
 
-void HostMeeting::open(std::uint64_t sequence) noexcept {
+void HostOperation::open(std::uint64_t sequence) noexcept {
   const std::lock_guard lock(mutex_);
   sequence_ = sequence;
 }
 
-void HostMeeting::set_buffers(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept {
+void HostOperation::set_buffers(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept {
   for (std::size_t i = 0; i < buffers.size(); ++i) buffers_[i * ranks() + place] = buffers[i];
 }
 
-void HostMeeting::arrive(std::size_t place, const std::exception_ptr& refusal) noexcept {
+void HostOperation::arrive(std::size_t place, const std::exception_ptr& refusal) noexcept {
   const std::exception_ptr failed = refusal == nullptr ? nullptr : rank_failed(place, refusal);
   bool last = false;
   bool refused = false;
@@ -85,7 +85,7 @@ void HostMeeting::arrive(std::size_t place, const std::exception_ptr& refusal) n
   arrived.advance();
 }
 
-void HostMeeting::run_shares() noexcept {
+void HostOperation::run_shares() noexcept {
   if (failure_ != nullptr || refusal_ != nullptr) return;
   // Relaxed: the counter only assigns each share to one thread; `arrived` and `done` order the memory.
   for (std::size_t share = 0; (share = next_share_.fetch_add(1, std::memory_order_relaxed)) < shares_;) {
@@ -95,22 +95,22 @@ void HostMeeting::run_shares() noexcept {
   }
 }
 
-bool HostMeeting::wants_helpers(const CollectiveRequests& requests) noexcept {
+bool HostOperation::wants_helpers(const CollectiveRequests& requests) noexcept {
   return bytes_of(requests) >= bytes_of_share;
 }
 
-HostMeeting::Time HostMeeting::deadline() const {
+HostOperation::Time HostOperation::deadline() const {
   const std::lock_guard lock(mutex_);
   if (missing_ == 0 || failure_ != nullptr) return Time::max();
   return missing_ == ranks() ? std::chrono::steady_clock::now() + timeout_ : deadline_;
 }
 
-std::optional<HostMeeting::Time> HostMeeting::check_deadlines(Time now) noexcept {
+std::optional<HostOperation::Time> HostOperation::check_deadlines(Time now) noexcept {
   if (deadline() <= now) abort(overdue());
   return deadline();
 }
 
-void HostMeeting::abort(const std::exception_ptr& why) noexcept {
+void HostOperation::abort(const std::exception_ptr& why) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (missing_ == 0 || failure_ != nullptr) return;
@@ -120,7 +120,7 @@ void HostMeeting::abort(const std::exception_ptr& why) noexcept {
   done.advance_to(shares_);  // no share will be started
 }
 
-std::exception_ptr HostMeeting::rank_failed(std::size_t place, const std::exception_ptr& refusal) const noexcept {
+std::exception_ptr HostOperation::rank_failed(std::size_t place, const std::exception_ptr& refusal) const noexcept {
   try {
     return std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::RankFailed,
@@ -133,7 +133,7 @@ std::exception_ptr HostMeeting::rank_failed(std::size_t place, const std::except
 }
 
 // Takes locks of the device threads.
-std::exception_ptr HostMeeting::overdue() const noexcept {
+std::exception_ptr HostOperation::overdue() const noexcept {
   try {
     return std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::Timeout, overdue_text(), requests_.front().caller.site));
@@ -142,7 +142,7 @@ std::exception_ptr HostMeeting::overdue() const noexcept {
   }
 }
 
-std::string HostMeeting::overdue_text() const {
+std::string HostOperation::overdue_text() const {
   std::vector<bool> came;
   std::uint64_t sequence = 0;
   {

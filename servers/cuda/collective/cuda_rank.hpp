@@ -1,0 +1,125 @@
+#pragma once
+
+#include <coxswain/collectives/communicator/communicator_rank.hpp>
+#include <coxswain/collectives/nccl/nccl_communicator.hpp>
+#include <coxswain/collectives/nccl/nccl_operation.hpp>
+#include <coxswain/collectives/sequencer/collective_submission.hpp>
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/device_handle/service/post_queue.hpp>
+#include <coxswain/runtime/communication/collective_request.hpp>
+#include <coxswain/runtime/communication/pending_collectives.hpp>
+#include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/servers/cuda/collective/completion_order.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels.hpp>
+#include <coxswain/servers/cuda/stream/cuda_streams.hpp>
+#include <coxswain/servers/cuda/stream/launch_batch.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace cox::detail {
+
+class CommunicationStream;
+class PeerCopyStream;
+
+/// The objects that all ranks of a device share: the streams on which operations are issued, the queue through which
+/// released operations reach the device thread, and the completion order.
+struct CollectiveResources {
+  CudaStreams& streams;
+  std::shared_ptr<PostQueue> posts;
+  std::shared_ptr<CudaStream> transfer_stream;  ///< on which transfers wait for earlier work
+  std::shared_ptr<PeerCopyStream> copy_stream;
+  std::shared_ptr<CommunicationStream> communication_stream;
+  std::shared_ptr<CompletionOrder> completion_order;
+};
+
+/// One rank of a communicator on GPUs, equivalent to an ncclComm_t. The sequencer releases its operations, in the same
+/// order on all devices, and only released operations are issued. Completed operations are counted on a stream slot of
+/// the rank, like the work of a stream. Buffers therefore record collectives as they record kernels, and streams wait
+/// for both in the same way. Device thread only, but for functions marked otherwise. Its launches keep it alive.
+class CudaRank : public CommunicatorRank, public std::enable_shared_from_this<CudaRank> {
+ public:
+  /// `slot`: where the operations are counted. `resources`: shared by all ranks of the device. For the other parameters
+  /// and the exceptions see CommunicatorRank.
+  CudaRank(std::shared_ptr<Communicator> communicator, CommunicatorNumber number, CommunicationId devices,
+           DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources);
+  ~CudaRank() = default;
+  /// Ends the use of the rank, whose operations have all completed.
+  void close() noexcept;
+
+  [[nodiscard]] DeviceId device() const noexcept { return devices().devices()[rank()]; }  ///< Any thread.
+  /// Any thread; what it refers to may be for the device thread only.
+  [[nodiscard]] const CollectiveResources& resources() const noexcept { return *resources_; }
+  /// NCCL's communicators; null if the operations are transfers. Any thread.
+  [[nodiscard]] const std::shared_ptr<NcclCommunicator>& nccl_communicator() const noexcept {
+    return nccl_communicator_;
+  }
+  /// The number of peer kernels of an algorithm that the rank has launched. All ranks launch them in one order, so the
+  /// same number is the same kernel on all ranks.
+  [[nodiscard]] std::uint32_t& kernel_count(CollectiveAlgorithm algorithm) noexcept {
+    return kernel_counts_[static_cast<std::size_t>(algorithm)];
+  }
+
+  /// Queues the rank's next operation, whose launch has next_position(). submit_to_sequencer() must be called
+  /// afterwards. Throws CallError QueueFull (too many operations wait to be submitted to the sequencer),
+  /// std::bad_alloc; then nothing was queued.
+  void submit(CollectiveSubmission submission);
+  /// Submits the queued operations to the sequencer. While NCCL is creating the communicator, a kernel is being
+  /// compiled, or the launch gate is closed, it submits only a part of them or none, and the device thread submits the
+  /// rest later without another call. On failure it aborts the communicator for all ranks.
+  void submit_to_sequencer() noexcept;
+  /// Whether operations are queued that have not been submitted to the sequencer.
+  [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
+  /// Whether as many operations are queued as are submitted to the sequencer at a time.
+  [[nodiscard]] bool batch_full() const noexcept { return unsubmitted_.size() >= max_batch; }
+  /// Refuses all queued operations: they will not be submitted to the sequencer.
+  void refuse_unsubmitted(const std::exception_ptr& refusal) noexcept;
+
+  /// The operation that completes at that position.
+  [[nodiscard]] CollectiveId operation_at(std::uint64_t position) const noexcept {
+    return {number(), position - begin_};
+  }
+  /// The position at which the last operation passed to submit() completes, and that of the next one.
+  [[nodiscard]] StreamPosition last_position() const noexcept { return {slot_, last_}; }
+  [[nodiscard]] StreamPosition next_position() const noexcept { return {slot_, last_ + 1}; }
+  /// Whether all operations have been issued or refused.
+  [[nodiscard]] bool issued() const noexcept { return resources_->streams.timeline(slot_).issued() >= last_; }
+  /// Whether no operation is in flight and all further ones are refused.
+  [[nodiscard]] bool is_finished() const { return resources_->streams.completed(slot_) >= last_ && refuses_all(); }
+
+ private:
+  static constexpr std::size_t max_batch = LaunchBatch::max_kernels;  // their kernels fit into one launch batch
+
+  [[nodiscard]] std::exception_ptr refusal_for(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const;
+  [[nodiscard]] std::optional<CollectiveAlgorithm> choose_algorithm(const CollectiveRequests& requests);
+  [[nodiscard]] std::optional<bool> has_code(const CollectiveRequest& request);
+  [[nodiscard]] std::size_t prepare();
+  [[nodiscard]] bool submit_some();
+  [[nodiscard]] bool wait_for_others();
+  [[nodiscard]] std::exception_ptr abort_all_ranks() noexcept;
+  [[nodiscard]] UniqueFunction<void()> make_retry();
+
+  const std::shared_ptr<const CollectiveResources> resources_;
+  const std::shared_ptr<NcclCommunicator> nccl_communicator_;
+  const StreamSlot slot_;
+  const std::uint64_t begin_;  // operation n completes at begin_ + n
+  std::uint64_t last_;
+  std::array<std::uint32_t, 3> kernel_counts_{};  // by CollectiveAlgorithm
+  std::map<PeerKernels::Code, bool> has_code_;    // whether PeerKernels has usable kernels, where known
+  CollectiveSubmissions unsubmitted_;             // in order
+  bool retry_pending_ = false;                    // a callback of make_retry() will continue the submission
+  bool held_up_ = false;                          // a submission was deferred since the queue was last empty
+  std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // when QueueFull began
+  PendingCollectives& pending_;
+  std::optional<PendingCollectives::Call> rest_;  // set while operations wait to be submitted to the sequencer
+};
+
+}  // namespace cox::detail
