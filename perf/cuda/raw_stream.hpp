@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 
 #include <memory>
 
@@ -13,23 +13,20 @@ class RawStream {
  public:
   explicit RawStream(int ordinal) : context_(detail::CudaContext::open(ordinal)) {
     const detail::CurrentContext current(*context_);
-    COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, 0));
+    COX_CUDA_TRY(stream_create(stream_.out(), CU_STREAM_NON_BLOCKING, 0));
   }
-  RawStream(const RawStream&) = delete;
-  RawStream& operator=(const RawStream&) = delete;
-  ~RawStream() { COX_CUDA_CHECK(stream_destroy(stream_)); }
 
-  [[nodiscard]] CUstream native() const noexcept { return stream_; }
+  [[nodiscard]] CUstream native() const noexcept { return stream_.get(); }
   [[nodiscard]] const detail::CudaContext& context() const noexcept { return *context_; }
   [[nodiscard]] const std::shared_ptr<detail::CudaContext>& shared_context() const noexcept { return context_; }
   /// Makes the context current on the calling thread.
   void activate() const { context_->make_current(); }
   /// Blocks until the stream's work is done.
-  void synchronize() const { COX_CUDA_TRY(stream_synchronize(stream_)); }
+  void synchronize() const { COX_CUDA_TRY(stream_synchronize(native())); }
 
  private:
   std::shared_ptr<detail::CudaContext> context_;
-  CUstream stream_ = nullptr;
+  detail::DriverStream stream_;
 };
 
 }  // namespace cox::perf

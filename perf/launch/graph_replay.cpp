@@ -15,15 +15,14 @@ Graph<CudaClient> capture(const Launched& launched, unsigned launches) {
   return client.graph_stop_capture();
 }
 
-CUgraphExec capture_raw(const Launched& launched, unsigned launches) {
+detail::DriverGraphExec capture_raw(const Launched& launched, unsigned launches) {
   const CUstream stream = launched.gpu().raw().native();
   COX_CUDA_TRY(stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   for (unsigned i = 0; i < launches; ++i) launched.launch_raw(stream);
-  CUgraph graph = nullptr;
-  COX_CUDA_TRY(stream_end_capture(stream, &graph));
-  CUgraphExec executable = nullptr;
-  COX_CUDA_TRY(graph_instantiate(&executable, graph, 0));
-  COX_CUDA_CHECK(graph_destroy(graph));
+  detail::DriverGraph graph;
+  COX_CUDA_TRY(stream_end_capture(stream, graph.out()));
+  detail::DriverGraphExec executable;
+  COX_CUDA_TRY(graph_instantiate(executable.out(), graph.get(), 0));
   return executable;
 }
 

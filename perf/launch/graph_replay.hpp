@@ -2,6 +2,7 @@
 
 #include <coxswain/perf/launch/launched.hpp>
 #include <coxswain/runtime/client/graph.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 
 namespace cox::perf {
 
@@ -9,17 +10,14 @@ namespace cox::perf {
 class GraphReplay {
  public:
   GraphReplay(const Launched& launched, unsigned launches);
-  GraphReplay(const GraphReplay&) = delete;
-  GraphReplay& operator=(const GraphReplay&) = delete;
-  ~GraphReplay() { COX_CUDA_CHECK(graph_exec_destroy(raw_)); }
 
   void replay() const { graph_.replay(); }
   /// cuGraphLaunch. The context is current.
-  void replay_raw(CUstream stream) const { COX_CUDA_TRY(graph_launch(raw_, stream)); }
+  void replay_raw(CUstream stream) const { COX_CUDA_TRY(graph_launch(raw_.get(), stream)); }
 
  private:
   Graph<CudaClient> graph_;
-  CUgraphExec raw_ = nullptr;
+  detail::DriverGraphExec raw_;
 };
 
 }  // namespace cox::perf

@@ -4,7 +4,7 @@
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/servers/cuda/copy/copy_pieces.hpp>
 #include <coxswain/servers/cuda/copy/device_copy.hpp>
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 
 #include <algorithm>
 #include <array>
@@ -44,16 +44,13 @@ struct CopyEngine::Job {
 class CopyEngine::Copier {
  public:
   explicit Copier(CopyEngine& engine) : engine_(engine), events_(*engine.events_), chunk_(engine.options_.chunk) {
-    COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, 0));
+    COX_CUDA_TRY(stream_create(stream_.out(), CU_STREAM_NON_BLOCKING, 0));
   }
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
   ~Copier() {
-    for (Buffer& buffer : buffers_) {
+    for (const Buffer& buffer : buffers_)
       if (buffer.event) buffer.event->wait();
-      if (buffer.memory != nullptr) COX_CUDA_CHECK(host_free(buffer.memory));
-    }
-    COX_CUDA_CHECK(stream_destroy(stream_));
   }
 
   void work(Job& job) {
@@ -68,31 +65,29 @@ class CopyEngine::Copier {
     } catch (...) {
       job.fail(std::current_exception());
       // Earlier pieces may be in flight. Wait for them, since their memory will be freed.
-      COX_CUDA_CHECK(stream_synchronize(stream_));
+      COX_CUDA_CHECK(stream_synchronize(stream_.get()));
     }
   }
 
   /// An event that is reached when all of these are.
   std::shared_ptr<CudaEvent> join(const std::vector<std::shared_ptr<CudaEvent>>& ends) {
     if (ends.size() == 1) return ends.front();
-    for (const auto& end : ends) end->enqueue_wait(stream_);
-    return events_.record(stream_);
+    for (const auto& end : ends) end->enqueue_wait(stream_.get());
+    return events_.record(stream_.get());
   }
 
  private:
   struct Buffer {
-    std::byte* memory = nullptr;
+    [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(memory.get()); }
+
+    DriverHostMemory memory;
     std::shared_ptr<CudaEvent> event;  // the device uses the memory until this is reached
     const CopyPiece* piece = nullptr;  // being copied to the host
   };
 
   Buffer& next_buffer() {
     Buffer& buffer = buffers_[turn_++ % buffers_.size()];
-    if (buffer.memory == nullptr) {
-      void* found = nullptr;
-      COX_CUDA_TRY(host_alloc(&found, chunk_, CU_MEMHOSTALLOC_PORTABLE));
-      buffer.memory = static_cast<std::byte*>(found);
-    }
+    if (!buffer.memory) COX_CUDA_TRY(host_alloc(buffer.memory.out(), chunk_, CU_MEMHOSTALLOC_PORTABLE));
     if (const auto event = std::exchange(buffer.event, nullptr)) event->wait();
     return buffer;
   }
@@ -102,10 +97,10 @@ class CopyEngine::Copier {
     while (const CopyPiece* const piece = job.take()) {
       const CopyTask::Part& part = job.task.parts[piece->part];
       Buffer& buffer = next_buffer();
-      read(part.host, piece->host_offset, {buffer.memory, piece->size()});
-      copy_rows_to_device(part.device + piece->device_offset, buffer.memory, piece->rows, piece->row_bytes,
-                          piece->pitch, stream_);
-      last = buffer.event = events_.record(stream_);
+      read(part.host, piece->host_offset, {buffer.data(), piece->size()});
+      copy_rows_to_device(part.device + piece->device_offset, buffer.data(), piece->rows, piece->row_bytes,
+                          piece->pitch, stream_.get());
+      last = buffer.event = events_.record(stream_.get());
     }
     if (last == nullptr) return;
     const std::lock_guard lock(job.mutex);
@@ -128,8 +123,9 @@ class CopyEngine::Copier {
     }
     for (CopyTask::Part& part : job.task.parts)
       if (part.plan.size() != 0)
-        copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch, stream_);
-    events_.record(stream_)->wait();
+        copy_rows_to_host(part.host.data(), part.device, part.plan.rows, part.plan.row_bytes, part.plan.pitch,
+                          stream_.get());
+    events_.record(stream_.get())->wait();
   }
 
   void to_host(Job& job) {
@@ -142,9 +138,9 @@ class CopyEngine::Copier {
         if (!more) break;
         Buffer& buffer = next_buffer();
         const CopyTask::Part& part = job.task.parts[piece->part];
-        copy_rows_to_host(buffer.memory, part.device + piece->device_offset, piece->rows, piece->row_bytes,
-                          piece->pitch, stream_);
-        buffer.event = events_.record(stream_);
+        copy_rows_to_host(buffer.data(), part.device + piece->device_offset, piece->rows, piece->row_bytes,
+                          piece->pitch, stream_.get());
+        buffer.event = events_.record(stream_.get());
         buffer.piece = piece;
         ++in_flight;
       }
@@ -153,14 +149,14 @@ class CopyEngine::Copier {
       --in_flight;
       std::exchange(oldest.event, nullptr)->wait();
       std::byte* const host = job.task.parts[oldest.piece->part].host.data();
-      std::copy_n(oldest.memory, oldest.piece->size(), host + oldest.piece->host_offset);
+      std::copy_n(oldest.data(), oldest.piece->size(), host + oldest.piece->host_offset);
     }
   }
 
   CopyEngine& engine_;
   CudaEvents& events_;
   const std::size_t chunk_;
-  CUstream stream_ = nullptr;
+  DriverStream stream_;
   std::array<Buffer, 3> buffers_;
   std::size_t turn_ = 0;
 };

@@ -1,7 +1,6 @@
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <coxswain/runtime/handle/recycled_memory.hpp>
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 
@@ -31,7 +30,7 @@ CudaEvent::~CudaEvent() {
 
 void CudaEvent::enqueue_wait(CUstream stream) const {
   if (native_ != nullptr) {
-    COX_CUDA_TRY(stream_wait_event(stream, native_->event, CU_EVENT_WAIT_DEFAULT));
+    COX_CUDA_TRY(stream_wait_event(stream, native(), CU_EVENT_WAIT_DEFAULT));
   } else {
     COX_CUDA_TRY(stream_wait_value(stream, events_->counter(), count_, CU_STREAM_WAIT_VALUE_GEQ));
   }
@@ -44,7 +43,7 @@ bool CudaEvent::reached() noexcept {
     reached_.store(true, std::memory_order_release);
     return true;
   }
-  const CUresult result = driver().event_query(native_->event);
+  const CUresult result = driver().event_query(native());
   if (result == CUDA_ERROR_NOT_READY && !gpu_faulted()) return false;
   if (result != CUDA_ERROR_NOT_READY) check_cuda(result, "event_query");
   reached_.store(true, std::memory_order_release);
@@ -93,10 +92,10 @@ CudaEvents::CudaEvents(std::shared_ptr<CudaContext> context, std::shared_ptr<Cud
       flags_(timing == Timing::Off ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT) {}
 
 CudaEvents::~CudaEvents() {
-  if (made_.empty() && counter_ == nullptr) return;
+  if (made_.empty() && !counter_) return;
   const CurrentContext current(*context_);
-  for (const NativeEvent& native : made_) COX_CUDA_CHECK(event_destroy(native.event));
-  if (counter_ != nullptr) COX_CUDA_CHECK(host_free(counter_));
+  made_.clear();
+  counter_.reset();
 }
 
 std::shared_ptr<CudaEvent> CudaEvents::acquire() {
@@ -106,14 +105,9 @@ std::shared_ptr<CudaEvent> CudaEvents::acquire() {
     // Acquire pairs with the release in release().
     if (free_ == nullptr) free_ = given_back_.exchange(nullptr, std::memory_order_acquire);
     if (free_ == nullptr) {
-      CUevent made = nullptr;
-      COX_CUDA_TRY(event_create(&made, flags_));
-      try {
-        made_.push_back({made, nullptr});
-      } catch (...) {
-        COX_CUDA_CHECK(event_destroy(made));
-        throw;
-      }
+      DriverEvent made;
+      COX_CUDA_TRY(event_create(made.out(), flags_));
+      made_.push_back({std::move(made), nullptr});
       free_ = &made_.back();
     }
     native = std::exchange(free_, free_->next);
@@ -133,12 +127,11 @@ std::shared_ptr<CudaEvent> CudaEvents::record(CUstream stream) {
 }
 
 CUdeviceptr CudaEvents::counter() {
-  if (counter_ == nullptr) {
-    void* made = nullptr;
-    COX_CUDA_TRY(host_alloc(&made, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
-    counter_ = ::new (made) std::atomic<std::uint32_t>(0);
+  if (!counter_) {
+    COX_CUDA_TRY(host_alloc(counter_.out(), 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    ::new (counter_.get()) std::atomic<std::uint32_t>(0);
   }
-  return reinterpret_cast<CUdeviceptr>(counter_);  // same address on host and device: unified addressing
+  return reinterpret_cast<CUdeviceptr>(counter_.get());  // same address on host and device: unified addressing
 }
 
 std::shared_ptr<CudaEvent> CudaEvents::make_counted(std::shared_ptr<CudaEvent> later, std::uint32_t count) {

@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 #include <coxswain/runtime/async/device_event.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
-#include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 
 #include <atomic>
@@ -20,7 +20,7 @@ class CudaEvents;
 
 /// A driver event, and its link in the list of free events.
 struct NativeEvent {
-  CUevent event = nullptr;
+  DriverEvent event;
   NativeEvent* next = nullptr;
 };
 
@@ -38,7 +38,7 @@ class CudaEvent final : public DeviceEvent, public Polled, public std::enable_sh
   /// Work issued on `stream` from now on runs after the event. Throws CudaError.
   void enqueue_wait(CUstream stream) const;
   /// Precondition: not made by CudaEvents::make_counted.
-  [[nodiscard]] CUevent native() const noexcept { return native_->event; }
+  [[nodiscard]] CUevent native() const noexcept { return native_->event.get(); }
 
   // See DeviceEvent. After a GPU fault every event counts as reached.
   [[nodiscard]] bool reached() noexcept override;
@@ -105,16 +105,17 @@ class CudaEvents : public std::enable_shared_from_this<CudaEvents> {
   // Acquire: pairs with the system-scope release store of the kernel that sets the counter; makes earlier results
   // visible.
   [[nodiscard]] bool counter_reached(std::uint32_t count) const noexcept {
-    return static_cast<std::int32_t>(counter_->load(std::memory_order_acquire) - count) >= 0;
+    const auto* const word = static_cast<const std::atomic<std::uint32_t>*>(counter_.get());
+    return static_cast<std::int32_t>(word->load(std::memory_order_acquire) - count) >= 0;
   }
 
   const std::shared_ptr<CudaContext> context_;
   const std::shared_ptr<CudaPoller> poller_;
   const unsigned flags_;
   AdaptiveMutex mutex_;
-  std::deque<NativeEvent> made_;                   // guarded by mutex_
-  NativeEvent* free_ = nullptr;                    // guarded by mutex_
-  std::atomic<std::uint32_t>* counter_ = nullptr;  // page-locked memory; set before make_counted() is used
+  std::deque<NativeEvent> made_;  // guarded by mutex_
+  NativeEvent* free_ = nullptr;   // guarded by mutex_
+  DriverHostMemory counter_;      // an atomic word; allocated before make_counted() is used
   alignas(64) std::atomic<NativeEvent*> given_back_{nullptr};
 };
 

@@ -1,43 +1,43 @@
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 namespace cox::detail {
+namespace {
 
-CudaNcclResources::CudaNcclResources(const CommunicationId& devices, const std::vector<int>& ordinals)
-    : ranks_(ordinals.size()) {
-  for (const int ordinal : ordinals) contexts_.push_back(CudaContext::open(ordinal));
-  try {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      const CurrentContext current(*contexts_[rank]);
-      COX_CUDA_TRY(stream_create(&ranks_[rank].stream, CU_STREAM_NON_BLOCKING, 0));
-      COX_CUDA_TRY(memory_alloc(&ranks_[rank].scratch, scratch_size));
-    }
-    if (settings().get<bool>("collectives.peer_memory")) peer_kernels_ = PeerKernels::make(devices, contexts_);
-  } catch (...) {
-    free();
-    throw;
-  }
+std::vector<std::shared_ptr<CudaContext>> contexts_of(const std::vector<int>& ordinals) {
+  std::vector<std::shared_ptr<CudaContext>> contexts;
+  for (const int ordinal : ordinals) contexts.push_back(CudaContext::open(ordinal));
+  return contexts;
 }
 
-CudaNcclResources::~CudaNcclResources() { free(); }
+}  // namespace
 
-void CudaNcclResources::free() noexcept {
+CudaNcclResources::CudaNcclResources(const CommunicationId& devices, const std::vector<int>& ordinals)
+    : CudaNcclResources(contexts_of(ordinals)) {  // delegates, so that the destructor also runs if the rest throws
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const CurrentContext current(*contexts_[rank]);
-    if (ranks_[rank].stream != nullptr) COX_CUDA_CHECK(stream_destroy(ranks_[rank].stream));
-    if (ranks_[rank].scratch != 0) COX_CUDA_CHECK(memory_free(ranks_[rank].scratch));
+    COX_CUDA_TRY(stream_create(ranks_[rank].stream.out(), CU_STREAM_NON_BLOCKING, 0));
+    COX_CUDA_TRY(memory_alloc(ranks_[rank].scratch.out(), scratch_size));
+  }
+  if (settings().get<bool>("collectives.peer_memory")) peer_kernels_ = PeerKernels::make(devices, contexts_);
+}
+
+CudaNcclResources::~CudaNcclResources() {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const CurrentContext current(*contexts_[rank]);
+    ranks_[rank] = {};
   }
 }
 
 void* CudaNcclResources::scratch(std::size_t rank) const noexcept {
-  return reinterpret_cast<void*>(ranks_[rank].scratch);  // NOLINT(performance-no-int-to-ptr): an address of the device
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the device
+  return reinterpret_cast<void*>(ranks_[rank].scratch.get());
 }
 
 void CudaNcclResources::synchronize(std::size_t rank) const {
   const CurrentContext current(*contexts_[rank]);
-  COX_CUDA_TRY(stream_synchronize(ranks_[rank].stream));
+  COX_CUDA_TRY(stream_synchronize(stream(rank)));
 }
 
 }  // namespace cox::detail

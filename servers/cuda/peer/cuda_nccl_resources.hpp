@@ -3,11 +3,12 @@
 #include <coxswain/collectives/nccl/nccl_communicator.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
-#include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace cox::detail {
@@ -24,7 +25,7 @@ class CudaNcclResources final : public NcclDeviceResources {
   void abort() noexcept override {
     if (peer_kernels_ != nullptr) peer_kernels_->abort();
   }
-  [[nodiscard]] CUstream_st* stream(std::size_t rank) const noexcept override { return ranks_[rank].stream; }
+  [[nodiscard]] CUstream_st* stream(std::size_t rank) const noexcept override { return ranks_[rank].stream.get(); }
   [[nodiscard]] void* scratch(std::size_t rank) const noexcept override;
   void synchronize(std::size_t rank) const override;
 
@@ -34,10 +35,11 @@ class CudaNcclResources final : public NcclDeviceResources {
 
  private:
   struct Rank {
-    CUstream stream = nullptr;
-    CUdeviceptr scratch = 0;
+    DriverStream stream;
+    DriverMemory scratch;
   };
-  void free() noexcept;
+  explicit CudaNcclResources(std::vector<std::shared_ptr<CudaContext>> contexts)
+      : contexts_(std::move(contexts)), ranks_(contexts_.size()) {}
 
   std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<Rank> ranks_;

@@ -200,13 +200,13 @@ PeerKernels::PeerKernels(std::span<const DeviceId> devices, std::vector<std::sha
     COX_CUDA_TRY(stream_synchronize(nullptr));
   }
   const CurrentContext current(*contexts_.front());
-  COX_CUDA_TRY(host_alloc(&abort_flag_, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
-  ::new (abort_flag_) std::atomic<std::uint32_t>(0);
+  COX_CUDA_TRY(host_alloc(abort_flag_.out(), 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+  ::new (abort_flag_.get()) std::atomic<std::uint32_t>(0);
 }
 
 PeerKernels::~PeerKernels() {
   const CurrentContext current(*contexts_.front());
-  COX_CUDA_CHECK(host_free(abort_flag_));
+  abort_flag_.reset();
 }
 
 void PeerKernels::prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiesce) {
@@ -297,7 +297,7 @@ void PeerKernels::launch_two_shots(CUfunction function, std::size_t rank, const 
                                    std::uint32_t epoch, const Count& count, const Launch& launch) const {
   launch_kernel(launch, function, blocks_for((units + ranks_.size() - 1) / ranks_.size()), data, all_at(flags_at),
                 all_at(inputs_at), all_at(results_at), static_cast<std::uint32_t>(rank), epoch,
-                static_cast<const void*>(abort_flag_), count);
+                static_cast<const void*>(abort_flag_.get()), count);
 }
 
 void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const NcclCalls& calls,
@@ -352,7 +352,7 @@ void PeerKernels::launch_one_shot(CUfunction function, std::size_t rank, const N
   Peers lines = all_at(epoch % 2 * lines_of_epoch);
   auto this_rank = static_cast<std::uint32_t>(rank);
   std::uint64_t stride = lines_of_rank;
-  void* given_up = abort_flag_;
+  void* given_up = abort_flag_.get();
   launch_kernel(launch, function, blocks_for((bytes + one_shot_unit - 1) / one_shot_unit), source, destination, bytes,
                 lines, this_rank, epoch, stride, given_up, count);
 }
@@ -367,7 +367,7 @@ void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uin
   Peers inputs = all_at(inputs_at);
   auto this_rank = static_cast<std::uint32_t>(rank);
   auto root = static_cast<std::uint32_t>(call.request.root);
-  void* given_up = abort_flag_;
+  void* given_up = abort_flag_.get();
   const unsigned blocks = blocks_for(two_shot_units(bytes));
   if (call.request.operation == CollectiveOperation::Broadcast)
     return launch_kernel(launch, kernels.broadcasts[rank], blocks, source, destination, bytes, flags, inputs, this_rank,
@@ -383,6 +383,6 @@ PeerKernels::Peers PeerKernels::all_at(std::size_t offset) const noexcept {
   return peers;
 }
 
-void PeerKernels::abort() noexcept { static_cast<std::atomic<std::uint32_t>*>(abort_flag_)->store(1); }
+void PeerKernels::abort() noexcept { static_cast<std::atomic<std::uint32_t>*>(abort_flag_.get())->store(1); }
 
 }  // namespace cox::detail

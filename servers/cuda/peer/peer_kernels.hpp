@@ -7,6 +7,7 @@
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/tensor/element_type.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
@@ -144,7 +145,7 @@ class PeerKernels {
   const std::vector<DeviceId> devices_;
   const std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  void* abort_flag_ = nullptr;  // a word of page-locked memory that all devices can read
+  DriverHostMemory abort_flag_;  // a word of page-locked memory that all devices can read
   std::mutex mutex_;
   std::condition_variable changed_;                   // preparing_ became false
   bool preparing_ = false;                            // guarded by mutex_: a call of prepare() compiles or loads

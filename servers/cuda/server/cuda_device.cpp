@@ -72,7 +72,7 @@ CudaDevice::CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, Thread
       })),
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
                       [posts = posts_] { posts->notify(); }) {
-  COX_CUDA_TRY(stream_create(&capture_stream_, CU_STREAM_NON_BLOCKING, 0));
+  COX_CUDA_TRY(stream_create(capture_stream_.out(), CU_STREAM_NON_BLOCKING, 0));
   if (thread != nullptr) attach(*thread);
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {
     return facts_->owner.device.to_string() + " is open: " + facts_->properties.name + ", " +
@@ -99,7 +99,7 @@ CudaDevice::~CudaDevice() {
   graphs_.clear();
   poller_->stop();
   engine_.stop();
-  COX_CUDA_CHECK(stream_destroy(capture_stream_));
+  capture_stream_.reset();
   facts_->completion_thread->stop();
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] { return facts_->owner.device.to_string() + " was shut down"; });
 }
@@ -303,7 +303,7 @@ void CudaDevice::note_captured_write(const Binding& memory, const Caller& caller
 GraphId CudaDevice::end_capture(CudaStream& stream, const Caller& caller) {
   stream.capture.require(CaptureState::Call::Stop, caller.site);
   captured_writes_.forget(stream.location().stream);
-  auto graph = stream.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_); });
+  auto graph = stream.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_.get()); });
   const GraphId id = GraphId::next();
   graphs_.emplace(id.value, Captured{stream.location().stream, std::move(graph)});
   return id;

@@ -18,7 +18,7 @@
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
 #include <coxswain/servers/cuda/copy/cuda_transfers.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 #include <coxswain/servers/cuda/event/event_watch.hpp>
@@ -255,7 +255,7 @@ class CudaDevice final : private BatchHook {
   std::shared_ptr<CudaPinnedMemory> pinned_;  // shared with the bytes allocated from it
   std::shared_ptr<CudaPinnedMemory> results_;
   SmallReadSlots small_reads_;
-  CUstream capture_stream_ = nullptr;  // for capturing graphs, each in one go
+  DriverStream capture_stream_;  // for capturing graphs, each in one go
   struct Captured {
     StreamId stream;
     std::shared_ptr<CudaGraph> graph;

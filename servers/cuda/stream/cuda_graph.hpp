@@ -6,7 +6,7 @@
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
-#include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/stream/stream_queue.hpp>
 
 #include <utility>
@@ -31,7 +31,7 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaReplayCallback> {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   /// Precondition: all replays have completed, or have been issued and release_host_memory() has been called.
-  ~CudaGraph();
+  ~CudaGraph() = default;
 
   using RecordedWork::add;
   using RecordedWork::add_replay_callback;
@@ -54,7 +54,7 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaReplayCallback> {
   void replay(Launch&& launch, Between&& replay_callback) {
     auto native = natives_.begin();
     for (Part& part : parts()) {
-      if (*native != nullptr) launch(*native, part.uses);
+      if (*native) launch(native->get(), part.uses);
       if (part.replay_callback) replay_callback(part.replay_callback);
       ++native;
     }
@@ -64,11 +64,11 @@ class CudaGraph : private RecordedWork<CudaIssue, CudaReplayCallback> {
   void release_host_memory(const IssueTarget& target) noexcept;
 
  private:
-  [[nodiscard]] CUgraphExec capture(std::vector<CudaIssue>& steps, CUstream stream);
+  [[nodiscard]] DriverGraphExec capture(std::vector<CudaIssue>& steps, CUstream stream);
 
   std::vector<Bytes> kept_;
   std::vector<CaptureMemory::Buffer> scratch_;
-  std::vector<CUgraphExec> natives_;  // one for each part; null if the part has no steps
+  std::vector<DriverGraphExec> natives_;  // one for each part; null if the part has no steps
 };
 
 }  // namespace cox::detail

@@ -1,7 +1,5 @@
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -30,18 +28,6 @@ CUlaunchConfig launch_config(const std::array<unsigned, 3>& grid, const std::arr
   config.sharedMemBytes = shared_memory;
   config.hStream = stream;
   return config;
-}
-
-LaunchBatch::~LaunchBatch() {
-  for (Graph& graph : graphs_) destroy(graph);
-}
-
-void LaunchBatch::destroy(Graph& graph) const noexcept {
-  if (!process_is_ending()) {
-    if (graph.native != nullptr) check_cuda(driver_.graph_exec_destroy(graph.native), "graph_exec_destroy");
-    if (graph.graph != nullptr) check_cuda(driver_.graph_destroy(graph.graph), "graph_destroy");
-  }
-  graph = {};
 }
 
 void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
@@ -107,7 +93,7 @@ void LaunchBatch::launch(std::span<const Entry> entries, std::span<CUresult> res
   const bool changes = entries.size() == 1 && std::exchange(last_alone_, first) != first;
   Graph& graph = graphs_[static_cast<std::size_t>(std::countr_zero(entries.size()))];
   if (uses_graphs_ && !changes && prepare(graph, entries)) {
-    const CUresult result = driver_.graph_launch(graph.native, stream);
+    const CUresult result = driver_.graph_launch(graph.native.get(), stream);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return static_cast<void>(std::ranges::fill(results, result));
   }
   for (std::size_t i = 0; i < entries.size(); ++i) results[i] = launch_single(entries[i], stream);
@@ -122,19 +108,20 @@ CUresult LaunchBatch::launch_single(const Entry& entry, CUstream stream) noexcep
 // Returns whether the graph has been set up for these entries.
 bool LaunchBatch::prepare(Graph& graph, std::span<const Entry> entries) noexcept {
   if (graph.failed) return false;
-  if (graph.native != nullptr) return change(graph, entries);
+  if (graph.native) return change(graph, entries);
   if (make(graph, entries)) return true;
-  destroy(graph);
+  graph = {};
   graph.failed = true;
   return false;
 }
 
 bool LaunchBatch::make(Graph& graph, std::span<const Entry> entries) noexcept {
-  if (driver_.graph_create(&graph.graph, 0) != CUDA_SUCCESS) return false;
+  if (driver_.graph_create(graph.graph.out(driver_), 0) != CUDA_SUCCESS) return false;
   CUgraphNode last = nullptr;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entries[i]);
-    if (driver_.graph_add_kernel(&graph.kernels[i], graph.graph, &last, i == 0 ? 0 : 1, &parameters) != CUDA_SUCCESS)
+    if (driver_.graph_add_kernel(&graph.kernels[i], graph.graph.get(), &last, i == 0 ? 0 : 1, &parameters) !=
+        CUDA_SUCCESS)
       return false;
     last = graph.kernels[i];
     CUkernelNodeAttrValue value{};
@@ -143,13 +130,13 @@ bool LaunchBatch::make(Graph& graph, std::span<const Entry> entries) noexcept {
       return false;
   }
   const auto flags = static_cast<unsigned>(priority_ != 0 ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
-  return driver_.graph_instantiate(&graph.native, graph.graph, flags) == CUDA_SUCCESS;
+  return driver_.graph_instantiate(graph.native.out(driver_), graph.graph.get(), flags) == CUDA_SUCCESS;
 }
 
 bool LaunchBatch::change(const Graph& graph, std::span<const Entry> entries) noexcept {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entries[i]);
-    if (driver_.graph_change_kernel(graph.native, graph.kernels[i], &parameters) != CUDA_SUCCESS) return false;
+    if (driver_.graph_change_kernel(graph.native.get(), graph.kernels[i], &parameters) != CUDA_SUCCESS) return false;
   }
   return true;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/unique_function.hpp>
-#include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/stream/piece_uses.hpp>
 
 #include <array>
@@ -51,7 +51,7 @@ class LaunchBatch {
   LaunchBatch(const LaunchBatch&) = delete;
   LaunchBatch& operator=(const LaunchBatch&) = delete;
   /// Precondition: the batch is empty, and all launched work has completed.
-  ~LaunchBatch();
+  ~LaunchBatch() = default;
 
   /// Sets the priority of the kernels, in the driver's numbering. Call before the first launch.
   void set_priority(int priority) noexcept { priority_ = priority; }
@@ -82,8 +82,8 @@ class LaunchBatch {
   };
   /// A chain of kernel nodes.
   struct Graph {
-    CUgraph graph = nullptr;
-    CUgraphExec native = nullptr;
+    DriverGraph graph;
+    DriverGraphExec native;
     std::array<CUgraphNode, max_kernels> kernels{};
     bool failed = false;  // creation failed and is not retried
   };
@@ -94,7 +94,6 @@ class LaunchBatch {
   [[nodiscard]] bool make(Graph& graph, std::span<const Entry> entries) noexcept;
   [[nodiscard]] bool change(const Graph& graph, std::span<const Entry> entries) noexcept;
   [[nodiscard]] CUDA_KERNEL_NODE_PARAMS parameters_of(const Entry& entry) noexcept;
-  void destroy(Graph& graph) const noexcept;
 
   const Driver& driver_;
   int priority_ = 0;

@@ -1,6 +1,5 @@
 #include <coxswain/servers/cuda/stream/native_stream.hpp>
 
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <algorithm>
@@ -19,7 +18,7 @@ NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_ti
     int highest = 0;
     COX_CUDA_TRY(stream_priorities(&lowest, &highest));
     const int wanted = priority == StreamPriority::High ? highest : lowest;
-    COX_CUDA_TRY(stream_create(&stream_, CU_STREAM_NON_BLOCKING, wanted));
+    COX_CUDA_TRY(stream_create(stream_.out(), CU_STREAM_NON_BLOCKING, wanted));
     batch_.set_priority(wanted);
   } catch (...) {
     if (!gpu_faulted()) throw;
@@ -29,9 +28,7 @@ NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_ti
 // All work has completed, but the last event may not have been reached yet if the completion of the work before it was
 // known by other means. Hence the synchronize.
 NativeStream::~NativeStream() {
-  if (stream_ == nullptr) return;
-  if (!gpu_faulted()) COX_CUDA_CHECK(stream_synchronize(stream_));
-  COX_CUDA_CHECK(stream_destroy(stream_));
+  if (stream_ && !gpu_faulted()) COX_CUDA_CHECK(stream_synchronize(stream_.get()));
 }
 
 const std::shared_ptr<CudaEvent>& NativeStream::event_after_all(CudaEvents& events) {

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/driver/operation_history.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/event/cuda_timeline.hpp>
@@ -32,7 +33,7 @@ class NativeStream {
   [[nodiscard]] CUstream native() noexcept {
     if (!batch_.empty()) [[unlikely]]
       flush();
-    return stream_;
+    return stream_.get();
   }
   /// Adds a kernel to the batch; note() has counted it as the last piece. The driver is given the batch when it is
   /// full, when anything else is issued on the stream, or by flush(). `launched` is then called with the outcome.
@@ -44,7 +45,7 @@ class NativeStream {
   /// Some launches have not been passed to the driver.
   [[nodiscard]] bool has_launches() const noexcept { return !batch_.empty(); }
   void flush() noexcept {
-    batch_.launch(stream_);
+    batch_.launch(stream_.get());
     if (on_flushed_) on_flushed_();
   }
   /// Sets a callback that runs after each flush(), when the outcome of the launches is known. `flushed` must not throw.
@@ -86,7 +87,7 @@ class NativeStream {
  private:
   const StreamPriority priority_;
   const std::size_t launches_at_a_time_;
-  CUstream stream_ = nullptr;  // null after a GPU fault
+  DriverStream stream_;  // null after a GPU fault
   LaunchBatch batch_{driver()};
   std::function<void()> on_flushed_;
   CudaTimeline timeline_;

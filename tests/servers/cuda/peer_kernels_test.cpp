@@ -8,7 +8,7 @@
 
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
@@ -55,19 +55,13 @@ class RanksOfOneGpu {
         kernels_(std::vector<DeviceId>(ranks, gpu_.device()), contexts_),
         launched_(ranks),
         counters_(gpu_.client(), bytes_of(ElementType::U32, Values(ranks))) {
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      CUstream stream = nullptr;
-      COX_CUDA_TRY(stream_create(&stream, CU_STREAM_NON_BLOCKING, 0));
-      streams_.push_back(stream);
-    }
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      COX_CUDA_TRY(stream_create(streams_.emplace_back().out(), CU_STREAM_NON_BLOCKING, 0));
   }
   RanksOfOneGpu(const RanksOfOneGpu&) = delete;
   RanksOfOneGpu& operator=(const RanksOfOneGpu&) = delete;
   ~RanksOfOneGpu() {
-    for (const CUstream stream : streams_) {
-      COX_CUDA_CHECK(stream_synchronize(stream));
-      COX_CUDA_CHECK(stream_destroy(stream));
-    }
+    for (const DriverStream& stream : streams_) COX_CUDA_CHECK(stream_synchronize(stream.get()));
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return streams_.size(); }
@@ -100,7 +94,8 @@ class RanksOfOneGpu {
       std::vector<void*> values;
       for (const KernelLaunch::Argument& argument : kernel.arguments)
         values.push_back(const_cast<void*>(argument.value));
-      const CUlaunchConfig config = launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank]);
+      const CUlaunchConfig config =
+          launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank].get());
       COX_CUDA_TRY(launch(&config, kernel.function, values.data(), nullptr));
     });
   }
@@ -111,17 +106,16 @@ class RanksOfOneGpu {
   [[nodiscard]] bool wait() {
     bool ended = true;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    for (const CUstream stream : streams_) {
-      CUevent event = nullptr;
-      COX_CUDA_TRY(event_create(&event, CU_EVENT_DISABLE_TIMING));
-      COX_CUDA_TRY(event_record(event, stream));
-      while (driver().event_query(event) == CUDA_ERROR_NOT_READY && ended) {
+    for (const DriverStream& stream : streams_) {
+      DriverEvent event;
+      COX_CUDA_TRY(event_create(event.out(), CU_EVENT_DISABLE_TIMING));
+      COX_CUDA_TRY(event_record(event.get(), stream.get()));
+      while (driver().event_query(event.get()) == CUDA_ERROR_NOT_READY && ended) {
         std::this_thread::yield();
         ended = std::chrono::steady_clock::now() < deadline;
       }
       if (!ended) kernels_.abort();
-      COX_CUDA_TRY(stream_synchronize(stream));
-      COX_CUDA_TRY(event_destroy(event));
+      COX_CUDA_TRY(stream_synchronize(stream.get()));
     }
     return ended;
   }
@@ -151,7 +145,7 @@ class RanksOfOneGpu {
   std::vector<std::array<std::uint32_t, 2>> launched_;  // by rank, of each way
   Buffer counters_;
   std::uint32_t counted_ = 0;
-  std::vector<CUstream> streams_;
+  std::vector<DriverStream> streams_;
 };
 
 CollectiveRequest reduction_of(ElementType type, std::size_t count, ReduceOperation operation = ReduceOperation::Sum) {

@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
@@ -23,21 +23,9 @@ namespace {
 class Ranks {
  public:
   explicit Ranks(std::uint32_t launched) : launched_{launched, launched} {
-    for (std::size_t rank = 0; rank < 2; ++rank)
-      COX_CUDA_TRY(stream_create(&streams_[rank], CU_STREAM_NON_BLOCKING, 0));
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-      void* memory = nullptr;
-      COX_CUDA_TRY(host_alloc(&memory, 2 * most * sizeof(std::uint32_t) + 64, 0));
-      memory_[rank] = static_cast<std::uint32_t*>(memory);
-    }
-  }
-  Ranks(const Ranks&) = delete;
-  Ranks& operator=(const Ranks&) = delete;
-  ~Ranks() {
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-      COX_CUDA_CHECK(stream_destroy(streams_[rank]));
-      COX_CUDA_CHECK(host_free(memory_[rank]));
-    }
+    for (DriverStream& stream : streams_) COX_CUDA_TRY(stream_create(stream.out(), CU_STREAM_NON_BLOCKING, 0));
+    for (DriverHostMemory& memory : memory_)
+      COX_CUDA_TRY(host_alloc(memory.out(), 2 * most * sizeof(std::uint32_t) + 64, 0));
   }
 
   /// The next sum of so many elements, which is `way`'s; rank 0 is given to the driver first. Whether it is right on
@@ -55,13 +43,14 @@ class Ranks {
         std::vector<void*> values;
         for (const KernelLaunch::Argument& argument : kernel.arguments)
           values.push_back(const_cast<void*>(argument.value));
-        const CUlaunchConfig config = launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank]);
+        const CUlaunchConfig config =
+            launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank].get());
         COX_CUDA_TRY(launch(&config, kernel.function, values.data(), nullptr));
       });
     }
     bool right = true;
     for (std::size_t rank = 0; rank < 2; ++rank) {
-      COX_CUDA_TRY(stream_synchronize(streams_[rank]));
+      COX_CUDA_TRY(stream_synchronize(streams_[rank].get()));
       for (std::size_t i = 0; i < count; ++i) right = right && out(rank)[i] == 2 * i + 12;
     }
     return right;
@@ -70,16 +59,18 @@ class Ranks {
   static constexpr std::size_t most = std::size_t{1} << 16U;  // elements
 
  private:
-  [[nodiscard]] std::uint32_t* in(std::size_t rank) const noexcept { return memory_[rank]; }
-  [[nodiscard]] std::uint32_t* out(std::size_t rank) const noexcept { return memory_[rank] + most; }
+  [[nodiscard]] std::uint32_t* in(std::size_t rank) const noexcept {
+    return static_cast<std::uint32_t*>(memory_[rank].get());
+  }
+  [[nodiscard]] std::uint32_t* out(std::size_t rank) const noexcept { return in(rank) + most; }
 
   const std::vector<std::shared_ptr<CudaContext>> contexts_{CudaContext::open(0), CudaContext::open(1)};
   const CurrentContext current_{*contexts_.front()};
   PeerKernels kernels_{std::vector{FakeGpus::device(0), FakeGpus::device(1)}, contexts_};
   std::array<std::uint32_t, 2> launched_;
   std::uint32_t counted_ = 0;
-  std::array<CUstream, 2> streams_{};
-  std::array<std::uint32_t*, 2> memory_{};
+  std::array<DriverStream, 2> streams_;
+  std::array<DriverHostMemory, 2> memory_;
 };
 
 }  // namespace
