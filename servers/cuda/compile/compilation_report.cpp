@@ -1,6 +1,9 @@
 #include <coxswain/servers/cuda/compile/compilation_report.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <set>
 #include <vector>
@@ -24,18 +27,10 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 
 /// The number in "FILE(NUMBER)" at the beginning of a line, 0 if there is none.
 std::size_t named_line(std::string_view line, std::string_view file) {
-  if (!line.starts_with(file) || line.size() <= file.size() || line[file.size()] != '(') return 0;
+  if (!line.starts_with(file) || !line.substr(file.size()).starts_with('(')) return 0;
   std::size_t number = 0;
-  for (std::size_t i = file.size() + 1; i < line.size() && line[i] >= '0' && line[i] <= '9' && number < 100'000'000;
-       ++i)
-    number = number * 10 + static_cast<std::size_t>(line[i] - '0');
+  std::from_chars(line.data() + file.size() + 1, line.data() + line.size(), number);
   return number;
-}
-
-std::string numbered(std::size_t number, bool named, std::string_view line) {
-  std::string digits = std::to_string(number);
-  digits.insert(0, digits.size() < 5 ? 5 - digits.size() : 0, ' ');
-  return std::string(named ? "> " : "  ") + digits + " | " + std::string(line) + '\n';
 }
 
 std::string excerpts(const std::vector<std::string_view>& source, const std::set<std::size_t>& named) {
@@ -47,7 +42,7 @@ std::string excerpts(const std::vector<std::string_view>& source, const std::set
   std::size_t last = 0;
   for (const std::size_t number : shown) {
     if (last != 0 && number != last + 1) text += "    ...\n";
-    text += numbered(number, named.contains(number), source[number - 1]);
+    text += fmt::format("{} {:5} | {}\n", named.contains(number) ? '>' : ' ', number, source[number - 1]);
     last = number;
   }
   return text;

@@ -1,13 +1,52 @@
 #pragma once
 
 #include <coxswain/servers/cuda/compile/compile.hpp>
-#include <coxswain/servers/cuda/compile/kernel_key.hpp>
 
+#include <compare>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace cox::detail {
+
+/// Everything that the result of compiling a kernel depends on: source, headers, options, architecture, NVRTC, the
+/// toolkit's headers; or a ready-made image. Two keys are equal if all of that is equal.
+class KernelKey {
+ public:
+  /// Throws std::bad_alloc.
+  explicit KernelKey(std::string text);
+
+  /// The full key.
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+  /// A file name for the key, of 16 hexadecimal digits. Different keys may have the same: compare the text, too.
+  [[nodiscard]] std::string short_name() const;
+
+  /// Some total order, for maps.
+  friend auto operator<=>(const KernelKey&, const KernelKey&) = default;
+
+ private:
+  std::uint64_t checksum_;  // first: decides most comparisons
+  std::string text_;
+};
+
+[[nodiscard]] KernelKey key_of(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture);
+/// The key of a ready-made image, which it has a copy of.
+[[nodiscard]] KernelKey key_of(std::span<const std::byte> image);
+
+/// A compiled kernel as one file of the cache:
+///
+///     "COXKERN" and a format version   8 bytes
+///     sizes of key, name, image        8 bytes each, little-endian, as is the next
+///     checksum of all the rest         8 bytes; detects damage, not forgery
+///     full key, lowered name, image
+[[nodiscard]] std::vector<std::byte> encode_entry(const KernelKey& key, const CompiledKernel& kernel);
+/// std::nullopt unless `file` is, byte for byte, what encode_entry() made for that key.
+[[nodiscard]] std::optional<CompiledKernel> decode_entry(const KernelKey& key, std::span<const std::byte> file);
 
 /// Compiled kernels on disk, one file for each key. Any number of threads and processes may share a folder: files are
 /// written atomically, and an incomplete file is ignored. Entries are never evicted: the user of a cache that has
@@ -30,8 +69,6 @@ class KernelCache {
   }
 
  private:
-  void write(const KernelKey& key, const CompiledKernel& kernel) const;
-
   std::filesystem::path folder_;
 };
 

@@ -2,11 +2,9 @@
 
 #include <exception>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
-#include <utility>
 
 namespace cox::detail {
 
@@ -20,11 +18,17 @@ class OnceMap {
   /// `make` must not get the same key.
   template <class Make>
   const Value& get(const Key& key, Make&& make) {
-    const std::shared_ptr<Entry> entry = entry_of(key);
-    const std::lock_guard lock(entry->mutex);
-    if (entry->failure) std::rethrow_exception(entry->failure);
-    if (!entry->value) fill(*entry, make);
-    return *entry->value;
+    Entry& entry = entry_of(key);
+    const std::lock_guard lock(entry.mutex);
+    try {
+      if (!entry.value && !entry.failure) entry.value.emplace(make());
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (...) {
+      entry.failure = std::current_exception();
+    }
+    if (entry.failure) std::rethrow_exception(entry.failure);
+    return *entry.value;
   }
 
  private:
@@ -34,26 +38,13 @@ class OnceMap {
     std::exception_ptr failure;  // guarded by mutex
   };
 
-  template <class Make>
-  static void fill(Entry& entry, Make& make) {
-    try {
-      entry.value.emplace(make());
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (...) {
-      entry.failure = std::current_exception();
-      throw;
-    }
-  }
-  std::shared_ptr<Entry> entry_of(const Key& key) {
+  Entry& entry_of(const Key& key) {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Entry>& entry = entries_[key];
-    if (!entry) entry = std::make_shared<Entry>();
-    return entry;
+    return entries_[key];
   }
 
   std::mutex mutex_;
-  std::map<Key, std::shared_ptr<Entry>> entries_;  // guarded by mutex_; entries are never removed
+  std::map<Key, Entry> entries_;  // guarded by mutex_; entries are never removed, and stay where they are
 };
 
 }  // namespace cox::detail

@@ -45,6 +45,12 @@ CudaContext::CudaContext(int ordinal) : ordinal_(ordinal) {
 
 CudaContext::~CudaContext() { COX_CUDA_CHECK(context_release(device_)); }
 
+int CudaContext::attribute(CUdevice_attribute which) const {
+  int value = 0;
+  COX_CUDA_TRY(device_attribute(&value, which, device_));
+  return value;
+}
+
 void CudaContext::make_current() const { COX_CUDA_TRY(context_set_current(context_)); }
 
 CurrentContext::CurrentContext(const CudaContext& context) noexcept

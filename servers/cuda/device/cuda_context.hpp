@@ -22,6 +22,8 @@ class CudaContext {
 
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] CUdevice device() const noexcept { return device_; }
+  /// Throws CudaError.
+  [[nodiscard]] int attribute(CUdevice_attribute which) const;
   [[nodiscard]] CUcontext native() const noexcept { return context_; }
   /// Makes the context current on the calling thread, permanently: for the library's own threads. Throws CudaError.
   void make_current() const;

@@ -1,5 +1,9 @@
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 
+#include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/base/location.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/kernel/kernel_definition.hpp>
 
 namespace cox {
@@ -37,6 +41,23 @@ void CudaKernel::prepare(DeviceId device) const noexcept { definition_->prepare(
 
 const detail::LoadedKernel* CudaKernel::loaded(std::uint16_t device_index) const noexcept {
   return definition_->loaded(device_index);
+}
+
+const detail::LoadedKernel& CudaKernel::require_loaded(const Location& location, std::source_location site) const {
+  const detail::LoadedKernel* const found = loaded(location.device.index);
+  const std::string what = detail::launch_name(name(), location);
+  if (found == nullptr)
+    throw LaunchError(LaunchError::Kind::NullFunction, what + " has not been prepared for the device as it is open now",
+                      site);
+  if (!found->failure) return *found;
+  const std::string failed = what + ": " + describe_cause(found->failure);
+  try {
+    std::rethrow_exception(found->failure);
+  } catch (const LaunchError& error) {
+    throw LaunchError(error.kind(), failed, site, found->failure, error.limit());
+  } catch (...) {
+    throw LaunchError(LaunchError::Kind::Unknown, failed, site, found->failure);
+  }
 }
 
 }  // namespace cox

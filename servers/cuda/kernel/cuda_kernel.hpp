@@ -8,12 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace cox {
+
+struct Location;
 
 namespace detail {
 class KernelDefinition;
@@ -71,6 +74,10 @@ class CudaKernel {
   /// The result of prepare(); null if it was not called since the device was opened. Valid as long as any copy of the
   /// kernel exists. For the device thread.
   [[nodiscard]] const detail::LoadedKernel* loaded(std::uint16_t device_index) const noexcept;
+  /// The result of prepare(), for a launch. Throws LaunchError: if prepare() has failed, with that failure as its
+  /// cause, and of the same kind if the failure is a LaunchError; NullFunction if the kernel has not been prepared. For
+  /// the device thread.
+  [[nodiscard]] const detail::LoadedKernel& require_loaded(const Location& location, std::source_location site) const;
 
  private:
   CudaKernel(detail::BiasedSharedPtr<detail::KernelDefinition> definition, CubeDim cube_dim) noexcept;

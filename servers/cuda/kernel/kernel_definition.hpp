@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,7 +39,6 @@ class KernelDefinition {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// The name, with static storage.
   [[nodiscard]] const char* label() const noexcept { return label_; }
-  [[nodiscard]] const Origin& origin() const noexcept { return origin_; }
   [[nodiscard]] const CudaKernelOptions& options() const noexcept { return options_; }
 
   /// See CudaKernel.
@@ -49,6 +49,9 @@ class KernelDefinition {
   static constexpr std::size_t max_devices = 64;
 
  private:
+  void load(const CudaContext& context, LoadedKernel& into) const;
+  [[nodiscard]] CUfunction find_function(const CudaContext& context) const;
+
   std::string name_;
   const char* label_;
   Origin origin_;

@@ -3,7 +3,6 @@
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/compile/kernel_image.hpp>
-#include <coxswain/servers/cuda/compile/kernel_key.hpp>
 #include <coxswain/servers/cuda/compile/once_map.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
@@ -12,9 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <span>
-#include <string>
-#include <utility>
 
 namespace cox::detail {
 namespace {
@@ -34,7 +30,7 @@ struct CompilerLog {
 /// Code that is loaded into the process, and the name of the kernel in it.
 struct KernelLibrary {
   CUlibrary library = nullptr;
-  std::shared_ptr<CompilerLog> log;  // only for PTX
+  std::unique_ptr<CompilerLog> log;  // only for PTX
   std::string function;              // the lowered name of a name expression; empty: use the kernel's name
 };
 
@@ -49,11 +45,13 @@ std::string name_of(ComputeCapability device) {
   return "sm_" + std::to_string(device.major) + std::to_string(device.minor);
 }
 
-[[noreturn]] void refuse(CUresult result, const char* call, const CompilerLog* log, ComputeCapability device,
-                         std::source_location site = std::source_location::current()) {
+/// Throws if the driver has refused the code.
+void require(CUresult result, const char* call, const KernelLibrary& code, ComputeCapability device,
+             std::source_location site = std::source_location::current()) {
+  if (result == CUDA_SUCCESS) return;
   if (is_sticky(result)) throw_cuda_error(result, call, site);
   const std::string native = describe(result);
-  const std::string line = log != nullptr ? log->first_line() : "";
+  const std::string line = code.log != nullptr ? code.log->first_line() : "";
   const std::string what = result == CUDA_ERROR_NO_BINARY_FOR_GPU
                                ? "the image has no code for a device of " + name_of(device)
                                : "the driver does not take the image";
@@ -65,60 +63,48 @@ std::string name_of(ComputeCapability device) {
 
 KernelLibrary load(std::span<const std::byte> image, std::string function, ComputeCapability device) {
   KernelLibrary loaded{nullptr, nullptr, std::move(function)};
-  if (KernelImage::inspect(image).kind == KernelImage::Kind::Ptx) loaded.log = std::make_shared<CompilerLog>();
+  if (KernelImage::inspect(image).kind == KernelImage::Kind::Ptx) loaded.log = std::make_unique<CompilerLog>();
   CompilerLog* const log = loaded.log.get();
-  const CUresult result =
+  require(
       driver().library_load(&loaded.library, image.data(), log != nullptr ? log->options.data() : nullptr,
-                            log != nullptr ? log->values.data() : nullptr, log != nullptr ? 2 : 0, nullptr, nullptr, 0);
-  if (result != CUDA_SUCCESS) refuse(result, "library_load", log, device);
+                            log != nullptr ? log->values.data() : nullptr, log != nullptr ? 2 : 0, nullptr, nullptr, 0),
+      "library_load", loaded, device);
   return loaded;
 }
 
-KernelLibrary of_source(const KernelDefinition& definition, const std::string& text, ComputeCapability device) {
-  const CudaKernelOptions& options = definition.options();
-  const KernelSource source{text, options.name_expression ? definition.name() : "", options.headers,
-                            options.compile_options};
-  const std::string architecture = architecture_name(device.major, device.minor);
-  const Nvrtc& compiler = nvrtc();
-  const KernelKey key = key_of(compiler, source, architecture);
-  return libraries().get(key, [&] {
-    const CompiledKernel compiled = compile_cached(compiler, source, architecture, key, KernelCache::of_process());
-    return load(compiled.image, compiled.lowered_name, device);
-  });
-}
-
-KernelLibrary of_image(std::span<const std::byte> image, ComputeCapability device) {
-  if (const auto refusal = KernelImage::inspect(image).refusal(device.major, device.minor))
-    throw LaunchError(LaunchError::Kind::Compilation, *refusal);
-  return libraries().get(key_of(image), [&] { return load(image, {}, device); });
-}
-
-KernelLibrary library_of(const KernelDefinition& definition, ComputeCapability device) {
-  if (const auto* const source = std::get_if<KernelDefinition::Source>(&definition.origin()))
-    return of_source(definition, source->text, device);
-  return of_image(std::get<KernelDefinition::Image>(definition.origin()).bytes, device);
+/// `missing`: the end of the text of the error if there is no such kernel.
+CUfunction function_of(const KernelLibrary& code, const std::string& name, ComputeCapability device,
+                       const std::string& missing) {
+  CUkernel kernel = nullptr;
+  const CUresult found = driver().library_kernel(&kernel, code.library, name.c_str());
+  if (found == CUDA_ERROR_NOT_FOUND)
+    throw LaunchError(LaunchError::Kind::NullFunction, "there is no kernel " + name + missing);
+  require(found, "library_kernel", code, device);
+  CUfunction function = nullptr;
+  require(driver().kernel_function(&function, kernel), "kernel_function", code, device);
+  require(driver().function_load(function), "function_load", code, device);
+  return function;
 }
 
 }  // namespace
 
-CUfunction function_of(const KernelDefinition& definition, ComputeCapability device) {
-  const KernelLibrary found = library_of(definition, device);
-  const std::string& name = found.function.empty() ? definition.name() : found.function;
-  CUkernel kernel = nullptr;
-  CUresult result = driver().library_kernel(&kernel, found.library, name.c_str());
-  if (result == CUDA_ERROR_NOT_FOUND)
-    throw LaunchError(LaunchError::Kind::NullFunction,
-                      std::holds_alternative<KernelDefinition::Source>(definition.origin())
-                          ? "there is no kernel " + name + " in the source: is it extern \"C\" __global__?"
-                          : "there is no kernel " + name + " for a device of " + name_of(device) + " in the image");
-  const CompilerLog* const log = found.log.get();
-  if (result != CUDA_SUCCESS) refuse(result, "library_kernel", log, device);
-  CUfunction function = nullptr;
-  result = driver().kernel_function(&function, kernel);
-  if (result != CUDA_SUCCESS) refuse(result, "kernel_function", log, device);
-  result = driver().function_load(function);
-  if (result != CUDA_SUCCESS) refuse(result, "function_load", log, device);
-  return function;
+CUfunction load_from_source(const KernelSource& source, const std::string& name, ComputeCapability device) {
+  const std::string architecture = architecture_name(device.major, device.minor);
+  const Nvrtc& compiler = nvrtc();
+  const KernelKey key = key_of(compiler, source, architecture);
+  const KernelLibrary& code = libraries().get(key, [&] {
+    const CompiledKernel compiled = compile_cached(compiler, source, architecture, key, KernelCache::of_process());
+    return load(compiled.image, compiled.lowered_name, device);
+  });
+  return function_of(code, code.function.empty() ? name : code.function, device,
+                     " in the source: is it extern \"C\" __global__?");
+}
+
+CUfunction load_from_image(std::span<const std::byte> image, const std::string& name, ComputeCapability device) {
+  if (const auto refusal = KernelImage::inspect(image).refusal(device.major, device.minor))
+    throw LaunchError(LaunchError::Kind::Compilation, *refusal);
+  const KernelLibrary& code = libraries().get(key_of(image), [&] { return load(image, {}, device); });
+  return function_of(code, name, device, " for a device of " + name_of(device) + " in the image");
 }
 
 }  // namespace cox::detail

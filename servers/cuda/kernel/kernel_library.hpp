@@ -1,7 +1,11 @@
 #pragma once
 
+#include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
-#include <coxswain/servers/cuda/kernel/kernel_definition.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
 
 namespace cox::detail {
 
@@ -11,9 +15,12 @@ struct ComputeCapability {
   int minor = 0;
 };
 
-/// Loads the function of a kernel that has a source or an image in the current context, which is that of such a device.
-/// The code is compiled and loaded into the process if it is not there yet, once for each KernelKey. Throws LaunchError
-/// Compilation, OutOfMemory, NullFunction; CudaError.
-[[nodiscard]] CUfunction function_of(const KernelDefinition& definition, ComputeCapability device);
+/// Loads the function `name` of a source or an image in the current context, which is that of such a device. The code
+/// is compiled and loaded into the process if it is not there yet, once for each KernelKey, and shared by devices and
+/// kernels; it is never unloaded. Throws LaunchError Compilation, OutOfMemory, NullFunction; CudaError.
+[[nodiscard]] CUfunction load_from_source(const KernelSource& source, const std::string& name,
+                                          ComputeCapability device);
+[[nodiscard]] CUfunction load_from_image(std::span<const std::byte> image, const std::string& name,
+                                         ComputeCapability device);
 
 }  // namespace cox::detail

@@ -2,7 +2,6 @@
 
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/memory/granularity.hpp>
-#include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 #include <coxswain/servers/cuda/memory/plain_storage.hpp>
 
@@ -30,9 +29,8 @@ class MemoryOver final : public CudaMemory {
 };
 
 bool maps_memory(const CudaContext& context) {
-  int can = 0;
-  COX_CUDA_TRY(device_attribute(&can, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, context.device()));
-  return can != 0 && settings().get<bool>("cuda.mapped_memory");
+  return context.attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) != 0 &&
+         settings().get<bool>("cuda.mapped_memory");
 }
 
 }  // namespace

@@ -5,11 +5,9 @@
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
-#include <coxswain/servers/cuda/compile/kernel_key.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
-#include <coxswain/servers/cuda/kernel/kernel_loader.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
 #include <algorithm>
@@ -259,11 +257,9 @@ std::vector<std::vector<std::byte>> PeerKernels::compile(const CollectiveRequest
   std::map<std::string, std::vector<std::byte>> by_architecture;
   std::vector<std::vector<std::byte>> images;
   for (const auto& context : contexts_) {
-    int major = 0;
-    int minor = 0;
-    COX_CUDA_TRY(device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, context->device()));
-    COX_CUDA_TRY(device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, context->device()));
-    const std::string architecture = architecture_name(major, minor);
+    const std::string architecture =
+        architecture_name(context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                          context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
     const auto [image, is_new] = by_architecture.try_emplace(architecture);
     if (is_new)
       image->second = compile_cached(nvrtc(), source, architecture, key_of(nvrtc(), source, architecture),
@@ -280,7 +276,7 @@ void PeerKernels::load(Kernels& into, Code code, std::span<const std::byte> imag
     into.kept.push_back(CudaKernel::from_image(std::move(name), CubeDim::of_1d(peer_kernel_threads), image));
     into.kept.back().prepare(device);
     functions.push_back(
-        require_loaded(into.kept.back(), {device, StreamId::current()}, std::source_location::current()).function);
+        into.kept.back().require_loaded({device, StreamId::current()}, std::source_location::current()).function);
   };
   const auto named = [&](std::string_view kernel) { return peer_kernel_name(kernel, code.first, code.second); };
   add(into.one_shots, named("cox_one_shot"));

@@ -1,9 +1,9 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
-#include <coxswain/servers/cuda/kernel/kernel_loader.hpp>
 
 #include <string>
 #include <type_traits>
@@ -40,7 +40,6 @@ TEST_CASE("A kernel is not prepared for a device that is not open, and to launch
     CHECK(kernel.loaded(index) == nullptr);
   }
   CHECK(resolved == 0);
-  CHECK(kind_of<LaunchError>([&] {
-          (void)cox::detail::require_loaded(kernel, {{1, 0}, {3}}, std::source_location::current());
-        }) == LaunchError::Kind::NullFunction);
+  CHECK(kind_of<LaunchError>([&] { (void)kernel.require_loaded({{1, 0}, {3}}, std::source_location::current()); }) ==
+        LaunchError::Kind::NullFunction);
 }

@@ -5,7 +5,6 @@
 
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
-#include <coxswain/servers/cuda/compile/kernel_entry.hpp>
 
 #include <unistd.h>
 
@@ -78,6 +77,22 @@ TEST_CASE("An entry is not used if any byte of it is another, missing or too man
   std::vector<std::byte> longer = good;
   longer.push_back(std::byte{0});
   CHECK_FALSE(decode_entry(key("1"), longer));
+}
+
+TEST_CASE("An entry has the bytes and the file name that earlier releases have given it") {
+  using namespace std::string_view_literals;
+  constexpr std::string_view expected =
+      "COXKERN2"
+      "\x0a\0\0\0\0\0\0\0"
+      "\x01\0\0\0\0\0\0\0"
+      "\x03\0\0\0\0\0\0\0"
+      "\xe3\x83\x63\x17\x69\x80\x55\x9d"
+      "5:image1:1"
+      "f"
+      "\x01\x02\x03"sv;
+  const std::vector<std::byte> entry = encode_entry(key("1"), {{std::byte{1}, std::byte{2}, std::byte{3}}, "f"});
+  CHECK(std::string_view(reinterpret_cast<const char*>(entry.data()), entry.size()) == expected);
+  CHECK(key("1").short_name() == "8d0ccf0d3de80156");
 }
 
 TEST_CASE("A damaged, truncated or foreign file of the cache is compiled anew and replaced") {
