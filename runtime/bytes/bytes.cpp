@@ -1,11 +1,7 @@
 #include <coxswain/runtime/bytes/bytes.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/bytes/adopted_allocation.hpp>
-#include <coxswain/runtime/bytes/file_allocation.hpp>
-#include <coxswain/runtime/bytes/heap_allocation.hpp>
-#include <coxswain/runtime/bytes/lazy_allocation.hpp>
-#include <coxswain/runtime/bytes/shared_allocation.hpp>
+#include <coxswain/runtime/bytes/file_content.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 
 #include <algorithm>
@@ -14,12 +10,21 @@
 
 namespace cox {
 
-using detail::HeapAllocation;
+namespace {
 
-static_assert(Bytes::alignment == HeapAllocation::alignment);
+// The owner of adopted memory.
+struct Adopted {
+  ~Adopted() {
+    if (release != nullptr) release(context);
+  }
+  void* context;
+  Bytes::Release release;
+};
+
+}  // namespace
 
 Bytes Bytes::with_capacity(std::size_t capacity) {
-  HostAllocation* const allocation = HeapAllocation::of_size(capacity).release();
+  HostAllocation* const allocation = detail::heap_allocation(capacity).release();
   return {allocation, allocation->data(), 0};
 }
 
@@ -47,8 +52,8 @@ Bytes Bytes::from_file(std::string path, std::uint64_t offset, std::size_t size)
   if (offset > longest || size > longest - offset)
     throw IoError(IoError::Kind::OutOfBounds, "no file reaches to " + format_byte_count(size) + " at offset " +
                                                   std::to_string(offset) + ", as asked for of '" + path + "'");
-  auto shared_path = std::make_shared<const std::string>(std::move(path));
-  return from_allocation(std::make_unique<detail::FileAllocation>(std::move(shared_path), offset, size));
+  auto content = std::make_shared<const detail::FileContent>(std::move(path), offset);
+  return from_allocation(std::make_unique<LazyAllocation>(AllocationProperty::File, std::move(content), 0, size));
 }
 
 Bytes Bytes::from_allocation(std::unique_ptr<HostAllocation> allocation) noexcept {
@@ -60,13 +65,14 @@ Bytes Bytes::from_allocation(std::unique_ptr<HostAllocation> allocation) noexcep
 
 Bytes Bytes::from_shared(std::shared_ptr<const void> keeper, std::span<const std::byte> data,
                          AllocationProperty property) {
-  return from_allocation(std::make_unique<detail::SharedAllocation>(std::move(keeper), data, property));
+  using Shared = detail::OwnedAllocation<std::shared_ptr<const void>>;
+  return from_allocation(std::make_unique<Shared>(property, data, std::move(keeper)));
 }
 
 Bytes Bytes::adopt(std::byte* data, std::size_t size, void* context, Release release) {
   try {
-    return from_allocation(
-        std::make_unique<detail::AdoptedAllocation>(std::span<std::byte>(data, size), context, release));
+    return from_allocation(std::make_unique<detail::OwnedAllocation<Adopted>>(
+        AllocationProperty::Native, std::span<std::byte>(data, size), context, release));
   } catch (...) {
     if (release != nullptr) release(context);
     throw;
@@ -77,10 +83,6 @@ std::size_t Bytes::capacity() const noexcept {
   const std::byte* const start = writable();
   return start == nullptr ? size_ : static_cast<std::size_t>(allocation_->data() + allocation_->size() - start);
 }
-
-LazyAllocation& Bytes::lazy() const noexcept { return static_cast<LazyAllocation&>(*allocation_); }
-
-std::byte* Bytes::load() const { return lazy().load(); }
 
 std::byte* Bytes::exclusive(AccessPolicy policy) {
   if (size_ == 0) return resident();

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/bytes/access_policy.hpp>
-#include <coxswain/runtime/bytes/byte_source.hpp>
 #include <coxswain/runtime/bytes/host_allocation.hpp>
-#include <coxswain/runtime/bytes/vector_allocation.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 
 #include <cstddef>
@@ -19,7 +16,11 @@
 
 namespace cox {
 
-class LazyAllocation;
+/// What an access to Bytes is allowed to do.
+enum class AccessPolicy : std::uint8_t {
+  AllowCopy,  ///< Read lazy bytes into memory, and copy shared bytes before a write.
+  ZeroCopy,   ///< Neither: an access that would need one of them throws IoError WouldCopy.
+};
 
 /// A host buffer: the source of an upload, or the result of a download. Move-only; a moved-from Bytes is empty.
 ///
@@ -39,7 +40,7 @@ class Bytes {
   /// Releases adopted memory; must not throw.
   using Release = void (*)(void* context) noexcept;
   /// Memory that Bytes allocates itself starts at a multiple of this.
-  static constexpr std::size_t alignment = 64;
+  static constexpr std::size_t alignment = detail::heap_alignment;
 
   Bytes() noexcept = default;
   Bytes(Bytes&& other) noexcept { swap(other); }
@@ -74,7 +75,9 @@ class Bytes {
   template <class T>
     requires std::is_trivially_copyable_v<T>
   [[nodiscard]] static Bytes from_vector(std::vector<T> data) {
-    return from_allocation(std::make_unique<detail::VectorAllocation<T>>(std::move(data)));
+    const std::span<std::byte> memory = std::as_writable_bytes(std::span<T>(data));  // moving `data` does not move it
+    return from_allocation(
+        std::make_unique<detail::OwnedAllocation<std::vector<T>>>(AllocationProperty::Native, memory, std::move(data)));
   }
   /// `size` bytes of a file, starting at `offset`. The file is neither opened nor read yet. If it changes before the
   /// bytes are read, the new content is read; it is up to the caller to avoid that. Throws IoError OutOfBounds if no
@@ -108,7 +111,9 @@ class Bytes {
   // --------------------------------------------------------------------------------------------------------------
 
   /// Null if empty, unless the owner of the memory provides an address. Throws as described above for the class.
-  [[nodiscard]] const std::byte* data() const { return resident() != nullptr || size_ == 0 ? resident() : load(); }
+  [[nodiscard]] const std::byte* data() const {
+    return resident() != nullptr || size_ == 0 ? resident() : lazy().load();
+  }
   /// For writing; copies the bytes if necessary. Throws as described for the class.
   [[nodiscard]] std::byte* data() { return exclusive(AccessPolicy::AllowCopy); }
   /// Also throws IoError WouldCopy if `policy` is ZeroCopy.
@@ -157,7 +162,7 @@ class Bytes {
   template <class T>
     requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::optional<std::vector<T>> try_into_vector() && noexcept {
-    auto* const owner = dynamic_cast<detail::VectorAllocation<T>*>(allocation_);
+    auto* const owner = dynamic_cast<detail::OwnedAllocation<std::vector<T>>*>(allocation_);
     if (owner == nullptr || size_ != owner->size() || !owner->has_one_owner()) return std::nullopt;
     std::optional<std::vector<T>> elements(owner->take());
     Bytes().swap(*this);
@@ -211,8 +216,7 @@ class Bytes {
     return data_ != nullptr || allocation_ == nullptr ? data_ : allocation_->data();
   }
   /// Precondition: not resident.
-  [[nodiscard]] LazyAllocation& lazy() const noexcept;
-  [[nodiscard]] std::byte* load() const;
+  [[nodiscard]] LazyAllocation& lazy() const noexcept { return static_cast<LazyAllocation&>(*allocation_); }
   /// The data if it can be written to in place, else null.
   [[nodiscard]] std::byte* writable() const noexcept {
     return allocation_ != nullptr && allocation_->is_writable() && allocation_->has_one_owner() ? resident() : nullptr;

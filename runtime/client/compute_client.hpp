@@ -4,7 +4,7 @@
 #include <coxswain/device_handle/observe/task_trace.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/runtime/async/future.hpp>
-#include <coxswain/runtime/bytes/device_allocation.hpp>
+#include <coxswain/runtime/bytes/lazy_bytes.hpp>
 #include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/client/compute_server.hpp>
 #include <coxswain/runtime/client/graph.hpp>
@@ -252,7 +252,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return Future<std::vector<Bytes>>::start_async([&] { return read_one_tensor_async(std::move(tensor), site); },
                                                    std::forward<CompletionToken>(token));
   }
-  /// Bytes that are downloaded at the first access, with the contents that the memory has then: see DeviceAllocation.
+  /// Bytes that are downloaded at the first access, with the contents that the memory has then: see lazy_bytes.
   /// Their property is Device. Does not block; throws as a read would for an invalid tensor.
   [[nodiscard]] Bytes read_lazy(const Handle& handle, Site site = Site::current()) const {
     return read_lazy(handle.copy_descriptor({handle.size_in_used()}, {1}, 1), site);

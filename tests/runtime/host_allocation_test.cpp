@@ -3,9 +3,11 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/bytes/host_allocation.hpp>
 
 #include <latch>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +17,14 @@ using cox::Bytes;
 using cox::test::AllocationCount;
 using cox::test::CountedAllocation;
 using cox::test::pattern;
+
+TEST_CASE("Every allocation property has its name") {
+  REQUIRE(to_string(AllocationProperty::Native) == std::string("native"));
+  REQUIRE(to_string(AllocationProperty::Pinned) == std::string("pinned"));
+  REQUIRE(to_string(AllocationProperty::File) == std::string("file"));
+  REQUIRE(to_string(AllocationProperty::Device) == std::string("device"));
+  REQUIRE(to_string(AllocationProperty::Other) == std::string("other"));
+}
 
 TEST_CASE("Memory of a server is used where it is, and says what it is") {
   AllocationCount count;

@@ -3,7 +3,7 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/runtime/bytes/bytes.hpp>
-#include <coxswain/runtime/bytes/lazy_allocation.hpp>
+#include <coxswain/runtime/bytes/host_allocation.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -46,24 +46,20 @@ class RemoteSource final : public cox::ByteSource {
   std::size_t offset_;
 };
 
-class RemoteAllocation final : public cox::LazyAllocation {
+class RemoteContent final : public cox::LazyContent {
  public:
-  RemoteAllocation(Remote& remote, std::size_t offset, std::size_t size)
-      : LazyAllocation(AllocationProperty::Device, size), remote_(remote), offset_(offset) {}
-  [[nodiscard]] std::unique_ptr<cox::ByteSource> open() const override {
-    return std::make_unique<RemoteSource>(remote_, offset_);
-  }
-  [[nodiscard]] std::unique_ptr<cox::LazyAllocation> window(std::size_t offset, std::size_t size) const override {
-    return std::make_unique<RemoteAllocation>(remote_, offset_ + offset, size);
+  explicit RemoteContent(Remote& remote) : remote_(remote) {}
+  [[nodiscard]] std::unique_ptr<cox::ByteSource> open(std::size_t offset, std::size_t) const override {
+    return std::make_unique<RemoteSource>(remote_, offset);
   }
 
  private:
   Remote& remote_;
-  std::size_t offset_;
 };
 
 Bytes bytes_of(Remote& remote) {
-  return Bytes::from_allocation(std::make_unique<RemoteAllocation>(remote, 0, remote.content.size()));
+  return Bytes::from_allocation(std::make_unique<cox::LazyAllocation>(
+      AllocationProperty::Device, std::make_shared<RemoteContent>(remote), 0, remote.content.size()));
 }
 
 }  // namespace

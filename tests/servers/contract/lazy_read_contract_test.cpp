@@ -4,7 +4,7 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
-#include <coxswain/runtime/bytes/device_allocation.hpp>
+#include <coxswain/runtime/bytes/lazy_bytes.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/bytes/file_source.hpp>
+#include <coxswain/runtime/bytes/file_content.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <exception>
 #include <source_location>
+#include <span>
 #include <system_error>
-#include <utility>
 
 namespace cox::detail {
 namespace {
@@ -45,26 +45,39 @@ IoError too_short(const std::string& path, std::uint64_t offset, std::size_t siz
   return {IoError::Kind::FileTooShort, cannot_read(path, offset, size) + "the file " + had};
 }
 
+// The open file, read from an offset on.
+class FileSource final : public ByteSource {
+ public:
+  // `size` is used only in the error message.
+  FileSource(const std::string& path, std::uint64_t offset, std::size_t size)
+      : path_(path), offset_(offset), file_(open_to_read(path.c_str())) {
+    if (file_ < 0) throw unreadable(path, offset, size, errno);
+  }
+  ~FileSource() override { ::close(file_); }
+
+  void read(std::size_t offset, std::span<std::byte> destination) override {
+    const std::uint64_t start = offset_ + offset;
+    std::size_t done = 0;
+    while (done < destination.size()) {
+      const ssize_t got =
+          ::pread(file_, destination.data() + done, destination.size() - done, static_cast<off_t>(start + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw unreadable(path_, start, destination.size(), errno);
+      if (got == 0) throw too_short(path_, start, destination.size(), file_);
+      done += static_cast<std::size_t>(got);
+    }
+  }
+
+ private:
+  const std::string& path_;
+  std::uint64_t offset_;
+  int file_;
+};
+
 }  // namespace
 
-FileSource::FileSource(Path path, std::uint64_t offset, std::size_t size)
-    : path_(std::move(path)), offset_(offset), file_(open_to_read(path_->c_str())) {
-  if (file_ < 0) throw unreadable(*path_, offset, size, errno);
-}
-
-FileSource::~FileSource() { ::close(file_); }
-
-void FileSource::read(std::size_t offset, std::span<std::byte> destination) {
-  const std::uint64_t start = offset_ + offset;
-  std::size_t done = 0;
-  while (done < destination.size()) {
-    const ssize_t got =
-        ::pread(file_, destination.data() + done, destination.size() - done, static_cast<off_t>(start + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw unreadable(*path_, start, destination.size(), errno);
-    if (got == 0) throw too_short(*path_, start, destination.size(), file_);
-    done += static_cast<std::size_t>(got);
-  }
+std::unique_ptr<ByteSource> FileContent::open(std::size_t offset, std::size_t size) const {
+  return std::make_unique<FileSource>(path_, offset_ + offset, size);
 }
 
 }  // namespace cox::detail
