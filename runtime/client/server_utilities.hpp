@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/async/completion_thread.hpp>
 #include <coxswain/runtime/base/device_properties.hpp>
+#include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
-#include <coxswain/runtime/config/check_mode.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/profile/profiler.hpp>
 

@@ -1,18 +1,13 @@
 #include <coxswain/runtime/config/setting.hpp>
 
-#include <coxswain/device_handle/base/queue_policy.hpp>
-#include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/config/check_mode.hpp>
 #include <coxswain/runtime/config/config_error.hpp>
-#include <coxswain/runtime/config/duration.hpp>
-#include <coxswain/runtime/config/edit_distance.hpp>
-#include <coxswain/runtime/config/profile_level.hpp>
-#include <coxswain/runtime/error/log_level.hpp>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
 
 namespace cox {
 namespace {
@@ -119,17 +114,6 @@ std::size_t distance(std::string_view key, std::string_view known) {
   return std::min(detail::edit_distance(key, known), 2 + detail::edit_distance(last(key), last(known)));
 }
 
-template <std::size_t count>
-std::string one_of(const std::array<std::string_view, count>& names) {
-  std::string text = "one of ";
-  for (const std::string_view name : names) text += std::string(name) + (name == names.back() ? "" : ", ");
-  return text;
-}
-
-std::string length_of(std::uint64_t nanoseconds) {
-  return format_duration(std::chrono::nanoseconds(static_cast<std::chrono::nanoseconds::rep>(nanoseconds)));
-}
-
 }  // namespace
 
 std::span<const Setting> known_settings() noexcept { return settings_table; }
@@ -146,23 +130,18 @@ std::string_view nearest_key(std::string_view key) {
       ->key;
 }
 
-std::string expectation(const Setting& setting) {
-  switch (setting.type) {
-    case Type::Boolean: return "true or false";
-    case Type::Count:
-      return "a whole number from " + std::to_string(setting.minimum) + " to " + std::to_string(setting.maximum);
-    case Type::ByteSize:
-      return "a size such as 4096, 64KiB or 1GiB, at least " + exact_byte_count(setting.minimum) +
-             (setting.maximum == any_size ? "" : " and at most " + exact_byte_count(setting.maximum));
-    case Type::Duration:
-      return "a duration such as 20us or 10s, from " + length_of(setting.minimum) + " to " + length_of(setting.maximum);
-    case Type::Text: return "text";
-    case Type::LogLevel: return one_of(log_level_names);
-    case Type::QueuePolicy: return one_of(queue_policy_names);
-    case Type::ProfileLevel: return one_of(profile_level_names);
-    case Type::CheckMode: return one_of(check_mode_names);
+std::size_t detail::edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);  // distances of the current prefix of `from` to each prefix of `to`
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+    }
   }
-  return {};
+  return row.back();
 }
 
 }  // namespace cox

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace cox {
@@ -41,7 +41,9 @@ struct Setting {
 /// The known key with the smallest edit distance from `key`.
 [[nodiscard]] std::string_view nearest_key(std::string_view key);
 
-/// Describes the allowed values: "a whole number from 1 to 65535".
-[[nodiscard]] std::string expectation(const Setting& setting);
+namespace detail {
+/// The least number of letters to insert, remove or change that turns `from` into `to` (Levenshtein distance).
+[[nodiscard]] std::size_t edit_distance(std::string_view from, std::string_view to);
+}  // namespace detail
 
 }  // namespace cox

@@ -6,74 +6,105 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
 namespace cox {
 namespace {
 
-using Type = SettingType;
 using Kind = ConfigError::Kind;
 
-std::optional<SettingValue> parse_boolean(std::string_view text) {
+constexpr const auto& names_of(LogLevel) { return log_level_names; }
+constexpr const auto& names_of(QueuePolicy) { return queue_policy_names; }
+constexpr const auto& names_of(ProfileLevel) { return profile_level_names; }
+constexpr const auto& names_of(CheckMode) { return check_mode_names; }
+
+using Parsed = std::optional<SettingValue>;
+
+Parsed parse_boolean(std::string_view text) {
   if (text == "true" || text == "on" || text == "1") return true;
   if (text == "false" || text == "off" || text == "0") return false;
   return std::nullopt;
 }
 
-std::optional<SettingValue> parse_count(std::string_view text) {
+Parsed parse_count(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
-std::optional<SettingValue> parse_size(std::string_view text) {
-  if (const auto bytes = parse_byte_count(text)) return std::uint64_t{*bytes};
-  return std::nullopt;
-}
+Parsed parse_size(std::string_view text) { return parse_byte_count(text); }
 
-std::optional<SettingValue> parse_time(std::string_view text) {
-  if (const auto duration = parse_duration(text)) return *duration;
-  return std::nullopt;
-}
+Parsed parse_time(std::string_view text) { return parse_duration(text); }
 
-template <class Enum, std::size_t count>
-std::optional<SettingValue> parse_name(const std::array<std::string_view, count>& names, std::string_view text) {
-  const auto* const found = std::find(names.begin(), names.end(), text);
+Parsed parse_text(std::string_view text) { return std::string(text); }
+
+template <class Enum>
+Parsed parse_name(std::string_view text) {
+  const auto& names = names_of(Enum());
+  const auto found = std::ranges::find(names, text);
   if (found == names.end()) return std::nullopt;
   return static_cast<Enum>(found - names.begin());
 }
 
-std::optional<SettingValue> parse(Type type, std::string_view text) {
-  switch (type) {
-    case Type::Boolean: return parse_boolean(text);
-    case Type::Count: return parse_count(text);
-    case Type::ByteSize: return parse_size(text);
-    case Type::Duration: return parse_time(text);
-    case Type::Text: return std::string(text);
-    case Type::LogLevel: return parse_name<LogLevel>(log_level_names, text);
-    case Type::QueuePolicy: return parse_name<QueuePolicy>(queue_policy_names, text);
-    case Type::ProfileLevel: return parse_name<ProfileLevel>(profile_level_names, text);
-    case Type::CheckMode: return parse_name<CheckMode>(check_mode_names, text);
-  }
-  return std::nullopt;
+std::string expect_boolean(const Setting&) { return "true or false"; }
+
+std::string expect_count(const Setting& setting) {
+  return "a whole number from " + std::to_string(setting.minimum) + " to " + std::to_string(setting.maximum);
 }
 
-bool has_type(const SettingValue& value, Type type) noexcept {
-  switch (type) {
-    case Type::Boolean: return std::holds_alternative<bool>(value);
-    case Type::Count:
-    case Type::ByteSize: return std::holds_alternative<std::uint64_t>(value);
-    case Type::Duration: return std::holds_alternative<std::chrono::nanoseconds>(value);
-    case Type::Text: return std::holds_alternative<std::string>(value);
-    case Type::LogLevel: return std::holds_alternative<LogLevel>(value);
-    case Type::QueuePolicy: return std::holds_alternative<QueuePolicy>(value);
-    case Type::ProfileLevel: return std::holds_alternative<ProfileLevel>(value);
-    case Type::CheckMode: return std::holds_alternative<CheckMode>(value);
-  }
-  return false;
+std::string expect_size(const Setting& setting) {
+  return "a size such as 4096, 64KiB or 1GiB, at least " + exact_byte_count(setting.minimum) +
+         (setting.maximum == SIZE_MAX ? "" : " and at most " + exact_byte_count(setting.maximum));
 }
+
+std::string expect_duration(const Setting& setting) {
+  const auto shown = [](std::uint64_t nanoseconds) {
+    return format_duration(std::chrono::nanoseconds(static_cast<std::chrono::nanoseconds::rep>(nanoseconds)));
+  };
+  return "a duration such as 20us or 10s, from " + shown(setting.minimum) + " to " + shown(setting.maximum);
+}
+
+std::string expect_text(const Setting&) { return "text"; }
+
+template <class Enum>
+std::string expect_name(const Setting&) {
+  const auto& names = names_of(Enum());
+  std::string text = "one of ";
+  for (const std::string_view name : names) text += std::string(name) + (name == names.back() ? "" : ", ");
+  return text;
+}
+
+// How the values of a type of settings are recognised, read and described.
+struct TypeRow {
+  bool (*holds)(const SettingValue& value);
+  Parsed (*parse)(std::string_view text);
+  std::string (*expectation)(const Setting& setting);
+};
+
+template <class T>
+constexpr TypeRow row(decltype(TypeRow::parse) parse, decltype(TypeRow::expectation) expectation) {
+  return {[](const SettingValue& value) { return std::holds_alternative<T>(value); }, parse, expectation};
+}
+
+// By SettingType.
+constexpr std::array types{
+    row<bool>(parse_boolean, expect_boolean),
+    row<std::uint64_t>(parse_count, expect_count),
+    row<std::uint64_t>(parse_size, expect_size),
+    row<std::chrono::nanoseconds>(parse_time, expect_duration),
+    row<std::string>(parse_text, expect_text),
+    row<LogLevel>(parse_name<LogLevel>, expect_name<LogLevel>),
+    row<QueuePolicy>(parse_name<QueuePolicy>, expect_name<QueuePolicy>),
+    row<ProfileLevel>(parse_name<ProfileLevel>, expect_name<ProfileLevel>),
+    row<CheckMode>(parse_name<CheckMode>, expect_name<CheckMode>),
+};
+static_assert(types.size() == static_cast<std::size_t>(SettingType::CheckMode) + 1);
+
+const TypeRow& row_of(const Setting& setting) { return types[static_cast<std::size_t>(setting.type)]; }
 
 bool in_range(const Setting& setting, const SettingValue& value) noexcept {
   const auto within = [&](std::uint64_t number) { return number >= setting.minimum && number <= setting.maximum; };
@@ -83,40 +114,33 @@ bool in_range(const Setting& setting, const SettingValue& value) noexcept {
   return true;
 }
 
+std::string print(bool flag) { return flag ? "true" : "false"; }
+std::string print(std::uint64_t number) { return std::to_string(number); }
+std::string print(std::chrono::nanoseconds duration) { return format_duration(duration); }
+std::string print(const std::string& text) { return text; }
+template <class Enum>
+std::string print(Enum value) {
+  return std::string(names_of(value)[static_cast<std::size_t>(value)]);
+}
+
 // Accepts values of any type, including a type that the setting does not have.
 std::string shown(const SettingValue& value) {
-  struct Visitor {
-    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
-    std::string operator()(std::uint64_t number) const { return std::to_string(number); }
-    std::string operator()(std::chrono::nanoseconds duration) const { return format_duration(duration); }
-    std::string operator()(const std::string& text) const { return text; }
-    std::string operator()(LogLevel level) const {
-      return std::string(log_level_names[static_cast<std::size_t>(level)]);
-    }
-    std::string operator()(QueuePolicy policy) const {
-      return std::string(queue_policy_names[static_cast<std::size_t>(policy)]);
-    }
-    std::string operator()(ProfileLevel level) const {
-      return std::string(profile_level_names[static_cast<std::size_t>(level)]);
-    }
-    std::string operator()(CheckMode mode) const {
-      return std::string(check_mode_names[static_cast<std::size_t>(mode)]);
-    }
-  };
-  return std::visit(Visitor(), value);
+  return std::visit([](const auto& held) { return print(held); }, value);
 }
 
 }  // namespace
 
+std::string expectation(const Setting& setting) { return row_of(setting).expectation(setting); }
+
 SettingValue parse_setting_value(const Setting& setting, std::string_view text, const SettingSource& source) {
-  const auto value = parse(setting.type, text);
+  const auto value = row_of(setting).parse(text);
   if (!value) throw bad_setting_value(Kind::Malformed, setting, in_quotes(text), source);
   if (!in_range(setting, *value)) throw bad_setting_value(Kind::OutOfRange, setting, in_quotes(text), source);
   return *value;
 }
 
 SettingValue checked_setting_value(const Setting& setting, SettingValue value, const SettingSource& source) {
-  if (!has_type(value, setting.type)) {
+  if (!row_of(setting).holds(value)) {
     if (const auto* const text = std::get_if<std::string>(&value)) return parse_setting_value(setting, *text, source);
     throw bad_setting_value(Kind::Malformed, setting, shown(value), source);
   }
@@ -125,7 +149,7 @@ SettingValue checked_setting_value(const Setting& setting, SettingValue value, c
 }
 
 std::string to_string(const Setting& setting, const SettingValue& value) {
-  if (setting.type == Type::ByteSize) return exact_byte_count(std::get<std::uint64_t>(value));
+  if (setting.type == SettingType::ByteSize) return exact_byte_count(std::get<std::uint64_t>(value));
   return shown(value);
 }
 

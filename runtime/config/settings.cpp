@@ -1,8 +1,5 @@
 #include <coxswain/runtime/config/settings.hpp>
 
-#include <coxswain/runtime/config/settings_toml.hpp>
-#include <coxswain/runtime/config/settings_variables.hpp>
-
 #include <cstddef>
 #include <string>
 #include <string_view>

@@ -2,7 +2,6 @@
 
 #include <coxswain/runtime/config/config_error.hpp>
 #include <coxswain/runtime/config/setting.hpp>
-#include <coxswain/runtime/config/setting_source.hpp>
 #include <coxswain/runtime/config/setting_value.hpp>
 #include <coxswain/runtime/config/settings_environment.hpp>
 #include <coxswain/runtime/config/settings_file.hpp>

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <coxswain/runtime/config/setting_value.hpp>
+
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cox {
 
@@ -17,5 +20,12 @@ inline constexpr std::string_view settings_variable_prefix = "COX_";
 
 /// The variables of the process that have this prefix. No other thread may change the environment during the call.
 [[nodiscard]] SettingsEnvironment process_environment();
+
+namespace detail {
+/// The settings in the environment. Throws ConfigError for an invalid value, and for a variable that is not a setting
+/// but can only be meant as one: it is or begins with a section (COX_HOST, COX_LOG_..., COX_DEVICE_THREAD_...), or it
+/// differs from a known name in at most two letters. Other variables that begin with COX_ are ignored.
+[[nodiscard]] std::vector<GivenSetting> parse_environment(const SettingsEnvironment& environment);
+}  // namespace detail
 
 }  // namespace cox

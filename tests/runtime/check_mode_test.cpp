@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/config/check_mode.hpp>
+#include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/config/settings.hpp>
 
 using cox::CheckMode;

@@ -2,7 +2,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/config/config_error.hpp>
-#include <coxswain/runtime/config/edit_distance.hpp>
 #include <coxswain/runtime/config/setting.hpp>
 
 #include <algorithm>

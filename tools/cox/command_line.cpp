@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/config/config_error.hpp>
-#include <coxswain/runtime/config/edit_distance.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/runtime/config/setting.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/bench_command.hpp>
 #include <coxswain/tools/cox/config_command.hpp>
