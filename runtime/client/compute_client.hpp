@@ -13,7 +13,6 @@
 #include <coxswain/runtime/launch/compact_arguments.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
-#include <coxswain/runtime/profile/profile_failures.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/runtime/tensor/vector_sizes.hpp>
 

@@ -16,12 +16,9 @@
 #include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
-#include <coxswain/runtime/memory/allocation_mode.hpp>
 #include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
-#include <coxswain/runtime/profile/profile_failures.hpp>
-#include <coxswain/runtime/profile/profiling_token.hpp>
 #include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 
 #include <concepts>

@@ -4,10 +4,17 @@
 #include <coxswain/runtime/error/server_error.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <source_location>
 #include <string>
 
 namespace cox {
+
+/// The pool from which a stream allocates new memory.
+enum class AllocationMode : std::uint8_t {
+  Auto,        ///< The pool for short-lived memory.
+  Persistent,  ///< A separate pool for long-lived memory (weights, optimizer state).
+};
 
 /// The configuration of the memory pools of a device; see ComputeClient::install_memory_pools.
 struct MemoryPoolLayout {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <coxswain/runtime/base/location.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/memory/memory_block.hpp>
 
 #include <cstddef>
 #include <map>
+#include <source_location>
 #include <string>
 
 namespace cox {
@@ -28,5 +31,10 @@ struct MemoryReport {
 
 /// One line: usage, free memory and its largest block, fragmentation, and the biggest owners by label.
 [[nodiscard]] std::string to_string(const MemoryReport& report);
+
+/// The error for an allocation of `size` bytes that failed: BufferTooBig if it exceeds the capacity, else OutOfMemory
+/// with the report in its text. Writes the report to the log.
+[[nodiscard]] IoError allocation_error(const Location& location, std::size_t size, const MemoryReport& report,
+                                       std::source_location site);
 
 }  // namespace cox

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/runtime/base/location.hpp>
+#include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/profile/profile_error.hpp>
-#include <coxswain/runtime/profile/profiling_token.hpp>
 
 #include <algorithm>
 #include <cstddef>

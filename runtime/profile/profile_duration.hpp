@@ -1,13 +1,45 @@
 #pragma once
 
 #include <coxswain/runtime/async/future.hpp>
-#include <coxswain/runtime/profile/profile_ticks.hpp>
-#include <coxswain/runtime/profile/timing_method.hpp>
+#include <coxswain/runtime/base/unique_id.hpp>
 
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
 #include <utility>
 
 namespace cox {
+
+/// Identifies one open profile of a stream.
+using ProfilingToken = UniqueId<struct ProfileKind>;
+
+/// Where failures of profiled work are reported. In both cases the duration of the profile fails with the first
+/// failure.
+enum class ProfileFailures : std::uint8_t {
+  OfProfile,  ///< Only by the profile: the stream discards them.
+  OfStream,   ///< Also by the stream, as if the work had not been profiled.
+};
+
+/// The clock that measured a profile.
+enum class TimingMethod : std::uint8_t {
+  System,  ///< The host's clock, read when the stream reached the begin and the end.
+  Device,  ///< The device's own clock, read by events of the stream.
+};
+
+inline constexpr std::array<std::string_view, 2> timing_method_names{"system", "device"};
+static_assert(timing_method_names.size() == static_cast<std::size_t>(TimingMethod::Device) + 1);
+
+/// The times at which a profiled piece of work began and ended.
+struct ProfileTicks {
+  std::chrono::steady_clock::time_point begin;
+  std::chrono::steady_clock::time_point end;
+
+  [[nodiscard]] std::chrono::nanoseconds duration() const noexcept { return end - begin; }
+
+  friend bool operator==(const ProfileTicks&, const ProfileTicks&) = default;
+};
 
 /// The duration of a profiled piece of work, available when the device has completed it. Move-only. One of get(),
 /// async_get() and Profiler::record takes the result, once. Dropping it unread is safe; the failures of the work then

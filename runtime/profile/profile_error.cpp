@@ -1,4 +1,4 @@
-#include <coxswain/runtime/profile/profile_failure.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <coxswain/device_handle/base/error.hpp>
+#include <coxswain/runtime/base/location.hpp>
 
 #include <cstdint>
 #include <exception>
 #include <source_location>
 #include <string>
+#include <utility>
 
 namespace cox {
 
@@ -28,5 +30,10 @@ class ProfileError : public Error {
  private:
   Kind kind_;
 };
+
+/// The error of a profile during which the stream failed with `error`. The kind is Launch if the first cause is a
+/// LaunchError, else Server. cause() is that LaunchError or ServerError; any other error is wrapped in a ServerError.
+[[nodiscard]] ProfileError profile_failure(const std::exception_ptr& error, const Location& location,
+                                           std::source_location site);
 
 }  // namespace cox

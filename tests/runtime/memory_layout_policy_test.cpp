@@ -1,8 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/error/io_error.hpp>
-#include <coxswain/runtime/tensor/contiguous_layout_policy.hpp>
-#include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
+#include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 
 #include <array>
 #include <cstdint>

@@ -4,12 +4,12 @@
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/buffer/memory_error.hpp>
 #include <coxswain/runtime/buffer/memory_metrics.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <new>

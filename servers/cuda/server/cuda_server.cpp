@@ -11,7 +11,7 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
-#include <coxswain/runtime/profile/profile_failure.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/server/cuda_collective.hpp>

@@ -5,7 +5,7 @@
 #include <coxswain/runtime/client/compute_server.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
-#include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
+#include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/memory/pinned_storage.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/profile/profile_ticks.hpp>
+#include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <cstdint>

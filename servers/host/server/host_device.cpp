@@ -3,11 +3,11 @@
 #include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
-#include <coxswain/runtime/buffer/memory_error.hpp>
 #include <coxswain/runtime/buffer/memory_metrics.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
 
 #include <functional>
 #include <new>

@@ -6,7 +6,7 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
-#include <coxswain/runtime/profile/profile_failure.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 #include <coxswain/servers/host/server/host_collective.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 #include <coxswain/servers/host/server/host_work.hpp>

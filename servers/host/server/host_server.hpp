@@ -5,7 +5,7 @@
 #include <coxswain/runtime/client/compute_server.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
-#include <coxswain/runtime/tensor/pitched_layout_policy.hpp>
+#include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/memory/host_memory.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>

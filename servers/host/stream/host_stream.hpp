@@ -10,7 +10,7 @@
 #include <coxswain/runtime/memory/pending_positions.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
-#include <coxswain/runtime/profile/profile_failures.hpp>
+#include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/trace/trace.hpp>
 #include <coxswain/servers/host/stream/host_graph.hpp>
 #include <coxswain/servers/host/stream/host_threads.hpp>

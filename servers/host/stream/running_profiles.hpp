@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/error/taken_error.hpp>
-#include <coxswain/runtime/profile/profile_ticks.hpp>
+#include <coxswain/runtime/profile/profile_duration.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -6,7 +6,7 @@
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/profile/open_profiles.hpp>
-#include <coxswain/runtime/profile/profile_failure.hpp>
+#include <coxswain/runtime/profile/profile_error.hpp>
 
 #include <memory>
 #include <stdexcept>

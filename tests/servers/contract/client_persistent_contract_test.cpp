@@ -7,7 +7,7 @@
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
-#include <coxswain/runtime/memory/allocation_mode.hpp>
+#include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 
 #include <atomic>
