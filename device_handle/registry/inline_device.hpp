@@ -30,8 +30,9 @@ class InlineDevice final : public DeviceBase {
 
   [[nodiscard]] static std::shared_ptr<InlineDevice> start(DeviceId device, Stage stage);
 
-  /// Whether the calling thread is in a task of this device.
-  [[nodiscard]] bool on_this_thread() const noexcept { return owner_.load(std::memory_order_relaxed) == this_thread(); }
+  [[nodiscard]] bool on_this_thread() const noexcept override {
+    return owner_.load(std::memory_order_relaxed) == this_thread();
+  }
 
   /// Runs the task that `make()` returns, and the tasks that it queues, on the calling thread. Inside a task of this
   /// device, it queues the task after those already queued. Blocks while another thread is inside the device. Throws
@@ -79,9 +80,8 @@ class InlineDevice final : public DeviceBase {
 
   [[nodiscard]] Statistics statistics() const { return counters_.snapshot(0, 1.0); }
 
-  /// Refuses new calls from now on (L4). Any thread.
-  void close() noexcept { closing_.store(true, std::memory_order_relaxed); }
-  void mark_forked() noexcept { owner_.store(nullptr, std::memory_order_relaxed); }  // forked inside a task
+  void close() noexcept override { closing_.store(true, std::memory_order_relaxed); }
+  void mark_forked() noexcept override { owner_.store(nullptr, std::memory_order_relaxed); }  // forked inside a task
 
   /// Called once, after close(). Destroys the services when the thread that is inside the device has left. If it has
   /// not left by `deadline`, returns Abandoned: that thread discards what it has queued and destroys the services when

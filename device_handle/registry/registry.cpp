@@ -25,34 +25,31 @@ namespace cox {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Key = std::pair<DeviceId, Stage>;
 
 constexpr std::chrono::seconds exit_timeout{10};
 
 constinit std::atomic<const ShutdownListener*> shutdown_listener{nullptr};
 
-template <class Device>
+// Devices with a thread come before inline devices.
+struct Key {
+  bool is_inline;
+  DeviceId device;
+  Stage stage;
+
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
+
 struct Entry {
-  std::shared_ptr<Device> device;
+  std::shared_ptr<DeviceBase> device;
   bool closing = false;
 };
 
 struct Devices {
   std::mutex mutex;
   std::condition_variable changed;  // an entry was removed
-  std::map<Key, Entry<DeviceThread>> threads;
-  std::map<Key, Entry<InlineDevice>> inlines;
+  std::map<Key, Entry> open;
   std::multimap<DeviceId, std::weak_ptr<WaitNode>> joined;  // held by threads that services of the device join
   bool exiting = false;
-
-  template <class Device>
-  auto& of() {
-    if constexpr (std::is_same_v<Device, DeviceThread>) {
-      return threads;
-    } else {
-      return inlines;
-    }
-  }
 };
 
 Devices& devices();
@@ -78,8 +75,7 @@ void before_fork() { devices().mutex.lock(); }
 void in_parent() { devices().mutex.unlock(); }
 void in_child() {
   detail::set_forked();
-  for (auto& [key, entry] : devices().threads) entry.device->mark_forked();
-  for (auto& [key, entry] : devices().inlines) entry.device->mark_forked();
+  for (const auto& [key, entry] : devices().open) entry.device->mark_forked();
   HeldNode::clear();
   devices().mutex.unlock();
 }
@@ -92,40 +88,35 @@ Devices& devices() {
   return instance;
 }
 
-// The devices that one shutdown has taken out of service.
-struct Closing {
-  std::vector<std::pair<Key, std::shared_ptr<DeviceThread>>> threads;
-  std::vector<std::pair<Key, std::shared_ptr<InlineDevice>>> inlines;
-};
-
+// Takes the matching devices out of service, except those that the calling thread is inside and those that another
+// shutdown has taken.
 template <class Matches>
-Closing mark_closing(Devices& all, const Matches& matches) {
-  Closing closing;
-  for (auto& [key, entry] : all.threads) {
-    if (!matches(key.first) || entry.device->on_this_thread()) continue;
-    if (!std::exchange(entry.closing, true)) closing.threads.emplace_back(key, entry.device);
-  }
-  for (auto& [key, entry] : all.inlines) {
-    if (!matches(key.first) || entry.device->on_this_thread()) continue;
-    if (std::exchange(entry.closing, true)) continue;
-    closing.inlines.emplace_back(key, entry.device);
-    entry.device->close();
+std::vector<std::shared_ptr<DeviceBase>> mark_closing(Devices& all, const Matches& matches) {
+  std::vector<std::shared_ptr<DeviceBase>> closing;
+  for (auto& [key, entry] : all.open) {
+    if (!matches(key.device) || entry.device->on_this_thread()) continue;
+    if (!std::exchange(entry.closing, true)) closing.push_back(entry.device);
   }
   return closing;
+}
+
+template <class Device>
+std::vector<std::shared_ptr<Device>> of_kind(const std::vector<std::shared_ptr<DeviceBase>>& devices) {
+  std::vector<std::shared_ptr<Device>> found;
+  for (const auto& each : devices) {
+    if (auto device = std::dynamic_pointer_cast<Device>(each)) found.push_back(std::move(device));
+  }
+  return found;
 }
 
 // The nodes that a shutdown of the matching devices waits for, except those that the calling thread is inside.
 template <class Matches>
 std::vector<std::shared_ptr<WaitNode>> targets_of(Devices& all, const Matches& matches) {
   std::vector<std::shared_ptr<WaitNode>> targets;
-  const auto add = [&](auto& map) {
-    for (auto& [key, entry] : map) {
-      if (matches(key.first) && !entry.device->on_this_thread()) targets.push_back(entry.device);
-    }
-  };
-  add(all.threads);
-  add(all.inlines);
-  for (auto& [device, joined] : all.joined) {
+  for (const auto& [key, entry] : all.open) {
+    if (matches(key.device) && !entry.device->on_this_thread()) targets.push_back(entry.device);
+  }
+  for (const auto& [device, joined] : all.joined) {
     auto node = matches(device) ? joined.lock() : nullptr;
     if (node != nullptr) targets.push_back(std::move(node));
   }
@@ -144,20 +135,15 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   // Destroyed without the lock. Another shutdown may remove a target from the registry while this one waits for it, but
   // the target must outlive the edges of the wait graph.
   std::vector<std::shared_ptr<WaitNode>> targets;
-  Closing closing;
+  std::vector<std::shared_ptr<DeviceBase>> closing;
   std::unique_lock lock(all.mutex);
   throw_if_forked({});
-  const auto own = [](const auto& entry) { return entry.second.device->on_this_thread(); };
-  const auto refuse_own = [&](auto& map) {
-    for (auto& entry : map) {
-      if (matches(entry.first.first) && own(entry)) {
-        throw CallError(CallError::Kind::WouldDeadlock,
-                        "shutdown refused: would_deadlock: called from a task of " + entry.first.first.to_string());
-      }
+  for (const auto& [key, entry] : all.open) {
+    if (matches(key.device) && entry.device->on_this_thread()) {
+      throw CallError(CallError::Kind::WouldDeadlock,
+                      "shutdown refused: would_deadlock: called from a task of " + key.device.to_string());
     }
-  };
-  refuse_own(all.threads);
-  refuse_own(all.inlines);
+  }
   if (HeldNode::any_held()) targets = targets_of(all, matches);
   const WaitScope waiting(pointers_to(targets));
   if (waiting.closes_cycle()) {
@@ -167,22 +153,20 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   closing = mark_closing(all, matches);
   lock.unlock();
 
-  for (const auto& item : closing.threads) item.second->close();
+  const auto threads = of_kind<DeviceThread>(closing);
+  for (const auto& device : closing) device->close();
   const ShutdownListener* const listener = shutdown_listener.load(std::memory_order_acquire);
   if (listener != nullptr)
-    for (const auto& [key, thread] : closing.threads) listener->closing(key.first);
-  std::vector<std::shared_ptr<DeviceThread>> threads;
-  for (const auto& item : closing.threads) threads.push_back(item.second);
+    for (const auto& thread : threads) listener->closing(thread->device());
   ShutdownOutcome worst = DeviceThread::join(threads, deadline);
-  for (const auto& item : closing.inlines) worst = std::max(worst, item.second->join(deadline));
+  for (const auto& device : of_kind<InlineDevice>(closing)) worst = std::max(worst, device->join(deadline));
 
   if (listener != nullptr)
-    for (const auto& [key, thread] : closing.threads)
-      if (thread->abandoned()) listener->abandoned(key.first);
+    for (const auto& thread : threads)
+      if (thread->abandoned()) listener->abandoned(thread->device());
 
   lock.lock();
-  for (const auto& item : closing.threads) all.threads.erase(item.first);
-  for (const auto& item : closing.inlines) all.inlines.erase(item.first);
+  std::erase_if(all.open, [&](const auto& entry) { return std::ranges::count(closing, entry.second.device) != 0; });
   all.changed.notify_all();
   lock.unlock();
   // A stall callback may be in a shutdown of the same devices, which continues only after they are removed from the
@@ -191,10 +175,9 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   lock.lock();
   // Another shutdown of the same devices may be in progress.
   const auto ended = [&] {
-    const auto open = [&](const auto& entry) {
-      return matches(entry.first.first) && entry.second.closing && !own(entry);
-    };
-    return std::ranges::none_of(all.threads, open) && std::ranges::none_of(all.inlines, open);
+    return std::ranges::none_of(all.open, [&](const auto& entry) {
+      return matches(entry.first.device) && entry.second.closing && !entry.second.device->on_this_thread();
+    });
   };
   if (!all.changed.wait_until(lock, deadline + std::chrono::seconds(1), ended)) worst = ShutdownOutcome::Abandoned;
   lock.unlock();
@@ -209,15 +192,11 @@ void shutdown_others(std::chrono::milliseconds timeout) noexcept {
   {
     Devices& all = devices();
     const std::scoped_lock lock(all.mutex);
-    const auto add = [&](auto& map) {
-      for (auto& [key, entry] : map) {
-        const auto same = [device = key.first](DeviceId id) { return id == device; };
-        if (entry.device->on_this_thread() || WaitScope(pointers_to(targets_of(all, same))).closes_cycle()) continue;
-        if (std::ranges::find(ids, key.first) == ids.end()) ids.push_back(key.first);
-      }
-    };
-    add(all.threads);
-    add(all.inlines);
+    for (const auto& [key, entry] : all.open) {
+      const auto same = [device = key.device](DeviceId id) { return id == device; };
+      if (entry.device->on_this_thread() || WaitScope(pointers_to(targets_of(all, same))).closes_cycle()) continue;
+      if (std::ranges::find(ids, key.device) == ids.end()) ids.push_back(key.device);
+    }
   }
   const auto listed = [&](DeviceId id) { return std::ranges::find(ids, id) != ids.end(); };
   try {
@@ -239,13 +218,13 @@ template <class Device>
 std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage stage) {
   Devices& all = devices();
   static const ExitGuard exit_guard;
+  const Key key{Device::is_blocking, device, stage};
   std::unique_lock lock(all.mutex);
   for (;;) {
     throw_if_forked(device);
-    auto& map = all.template of<Device>();
-    const auto found = map.find({device, stage});
-    if (found == map.end()) break;
-    if (!found->second.closing) return found->second.device;
+    const auto found = all.open.find(key);
+    if (found == all.open.end()) break;
+    if (!found->second.closing) return std::static_pointer_cast<Device>(found->second.device);
     if (DeviceThread::current() != nullptr || HeldNode::any_held()) {
       throw CallError(CallError::Kind::Closed,
                       "cannot open a service: closed: " + device.to_string() +
@@ -268,7 +247,7 @@ std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage s
             "(BUILD_SHARED_LIBS)");
   }
   std::shared_ptr<Device> started = Device::start(device, stage);
-  all.template of<Device>().emplace(Key{device, stage}, Entry<Device>{started});
+  all.open.emplace(key, Entry{started});
   if constexpr (std::is_same_v<Device, DeviceThread>) {
     if (started->options().stall_threshold.count() > 0) detail::watch_for_stalls(started);
   }
@@ -279,16 +258,18 @@ template <class Device>
 std::shared_ptr<Device> Registry<Device>::find(DeviceId device, Stage stage) {
   Devices& all = devices();
   const std::scoped_lock lock(all.mutex);
-  const auto found = all.template of<Device>().find({device, stage});
-  return found == all.template of<Device>().end() ? nullptr : found->second.device;
+  const auto found = all.open.find({Device::is_blocking, device, stage});
+  return found == all.open.end() ? nullptr : std::static_pointer_cast<Device>(found->second.device);
 }
 
 template <class Device>
 std::vector<std::shared_ptr<Device>> Registry<Device>::all() {
-  Devices& open = devices();
-  const std::scoped_lock lock(open.mutex);
+  Devices& all = devices();
+  const std::scoped_lock lock(all.mutex);
   std::vector<std::shared_ptr<Device>> found;
-  for (const auto& [key, entry] : open.template of<Device>()) found.push_back(entry.device);
+  for (const auto& [key, entry] : all.open) {
+    if (key.is_inline == Device::is_blocking) found.push_back(std::static_pointer_cast<Device>(entry.device));
+  }
   return found;
 }
 

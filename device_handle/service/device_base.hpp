@@ -16,10 +16,19 @@
 
 namespace cox {
 
-/// The common parts of a device with a thread and an inline device: services, options, counters, and calls inside
-/// `exclusive`.
+/// The common parts of a device with a thread and an inline device: services, options, counters, calls inside
+/// `exclusive`, and what the registry of devices uses.
 class DeviceBase : public WaitNode, public ThreadContext {
  public:
+  // ---- any thread
+
+  /// Whether the calling thread is in a task of this device.
+  [[nodiscard]] virtual bool on_this_thread() const noexcept = 0;
+  /// Refuses new calls from now on (L4).
+  virtual void close() noexcept = 0;
+  /// In a forked child: refuses new calls. The calling thread is no longer in a task of this device.
+  virtual void mark_forked() noexcept = 0;
+
   [[nodiscard]] const DeviceThreadOptions& options() const noexcept { return options_; }
   [[nodiscard]] ServiceTable& services() noexcept { return services_; }
 

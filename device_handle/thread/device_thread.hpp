@@ -41,7 +41,7 @@ class DeviceThread final : public DeviceBase {
 
   // ---- any thread ----------------------------------------------------------------------------------------------
 
-  [[nodiscard]] bool on_this_thread() const noexcept { return current_ == this; }
+  [[nodiscard]] bool on_this_thread() const noexcept override { return current_ == this; }
 
   /// Enqueues the task that `make()` returns, with the caller's StreamId. Blocks only at capacity under
   /// QueuePolicy::Block, and never on a device thread; with `options`, no longer than they allow. Returns whether it
@@ -66,11 +66,8 @@ class DeviceThread final : public DeviceBase {
   [[nodiscard]] const RunningTask& running() const noexcept { return observer_.running(); }
   void count_stall() noexcept { counters_.count_stall(); }
 
-  /// Refuses new calls from now on (L4).
-  void close() noexcept { mailbox_.close(); }
-
-  /// In a forked child: refuses new calls; the thread does not exist here.
-  void mark_forked() noexcept {
+  void close() noexcept override { mailbox_.close(); }
+  void mark_forked() noexcept override {
     mailbox_.mark_forked();
     if (on_this_thread()) current_ = nullptr;  // forked inside a task
   }
