@@ -3,6 +3,10 @@
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <boost/asio/use_future.hpp>
+
+#include <source_location>
+
 using namespace contract;
 
 namespace {
@@ -19,7 +23,60 @@ std::string message_of(F&& f) {
   return "no error";
 }
 
+template <class Handle, class... Arguments>
+concept Submits = requires(const Handle& handle, Arguments... arguments) { handle.submit(arguments...); };
+template <class Handle, class... Arguments>
+concept SubmitsBlocking = requires(const Handle& handle, Arguments... a) { handle.submit_blocking(a...); };
+template <class Handle, class... Arguments>
+concept Excludes = requires(const Handle& handle, Arguments... arguments) { handle.exclusive(arguments...); };
+
 }  // namespace
+
+TEMPLATE_TEST_CASE("A call takes a call site, or options as an object or as a braced list", "[contract]", Threaded,
+                   Inline) {
+  using Handle = typename TestType::template Handle<Alpha>;
+  const TestDevice device;
+  const auto handle = Handle::get(device);
+  int ran = 0;
+  const auto count = [&ran](Alpha&) { return ++ran; };
+  const cox::CallOptions options{.label = "count"};
+  const auto site = std::source_location::current();
+  const auto asio_future = boost::asio::use_future;
+  handle.submit(count);
+  handle.submit([&ran](Alpha&) { ++ran; });
+  handle.submit(count, site);
+  handle.submit(count, options);
+  handle.submit(count, {.deadline = Clock::now() + 1h});
+  CHECK(handle.submit_blocking(count) == 6);
+  CHECK(handle.submit_blocking(count, site) == 7);
+  CHECK(handle.submit_blocking(count, options) == 8);
+  CHECK(handle.submit_blocking(count, {.label = "count"}) == 9);
+  CHECK(handle.exclusive([&] { return ++ran; }) == 10);
+  CHECK(handle.exclusive([&] { return ++ran; }, site) == 11);
+  CHECK(handle.exclusive([&] { return ++ran; }, options) == 12);
+  CHECK(handle.exclusive([&] { return ++ran; }, {.label = "count"}) == 13);
+  CHECK(handle.submit_async(count, asio_future).get() == 14);
+  CHECK(handle.submit_async(count, boost::asio::use_future).get() == 15);
+  CHECK(handle.submit_async(count, options, asio_future).get() == 16);
+  CHECK(handle.submit_async(count, {}, boost::asio::use_future).get() == 17);
+  CHECK(handle.submit_async(count, {.label = "count"}, boost::asio::use_future).get() == 18);
+  handle.submit_in_place([&] { return count; });
+  handle.submit_in_place([&] { return count; }, site);
+  handle.submit_beyond_capacity(count);
+  CHECK(handle.submit_blocking([&ran](Alpha&) { return ran; }) == 21);
+  // A closure of another service and an argument that is neither a site nor options are not calls.
+  const auto of_beta = [](Beta&) {};
+  const auto without_service = [] {};
+  static_assert(Submits<Handle, decltype(count), cox::CallOptions>);
+  static_assert(!Submits<Handle, decltype(of_beta)>);
+  static_assert(!Submits<Handle, decltype(without_service)>);
+  static_assert(!Submits<Handle, decltype(count), int>);
+  static_assert(!Submits<Handle, decltype(count), cox::CallOptions, cox::CallOptions>);
+  static_assert(!SubmitsBlocking<Handle, decltype(of_beta), cox::CallOptions>);
+  static_assert(!SubmitsBlocking<Handle, decltype(count), int>);
+  static_assert(!Excludes<Handle, decltype(count)>);
+  static_assert(!Excludes<Handle, decltype(without_service), int>);
+}
 
 TEMPLATE_TEST_CASE("A call whose deadline has passed does not run; a blocking caller gets expired", "[contract]",
                    Threaded, Inline) {
