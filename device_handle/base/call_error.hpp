@@ -46,4 +46,25 @@ class CallError : public Error {
   return "unknown";
 }
 
+namespace detail {
+
+/// Rethrows the error that is being handled; if it has no line and `site` has one, with `site`. Only in a catch
+/// handler.
+[[noreturn, gnu::cold]] inline void rethrow_at(const CallError& error, const std::source_location& site) {
+  if (error.site().line() != 0 || site.line() == 0) throw;
+  throw CallError(error.kind(), error.what(), site, error.cause());
+}
+
+/// Calls `f()`. If it throws a CallError without a line, from below the public calls, the error gets `site`.
+template <class F>
+decltype(auto) at_site(const std::source_location& site, F&& f) {
+  try {
+    return std::forward<F>(f)();
+  } catch (const CallError& error) {
+    rethrow_at(error, site);
+  }
+}
+
+}  // namespace detail
+
 }  // namespace cox

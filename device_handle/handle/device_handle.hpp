@@ -12,6 +12,7 @@
 #include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/registry/registry.hpp>
 #include <coxswain/device_handle/service/call.hpp>
+#include <coxswain/device_handle/service/posted_task.hpp>
 #include <coxswain/device_handle/service/service_cell.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
 
@@ -97,16 +98,16 @@ class BasicDeviceHandle {
     if constexpr (std::is_lvalue_reference_v<F>) {
       submit(std::decay_t<F>(f), site);
     } else {
-      submit_in_place([&]() -> std::decay_t<F> { return std::forward<F>(f); }, site);
+      auto make = [&]() -> std::decay_t<F> { return std::forward<F>(f); };
+      post(posted(make), site);
     }
   }
   template <class F>
     requires std::invocable<std::decay_t<F>, S&>
   void submit(F&& f, CallOptions options) const {
-    using Posted = detail::PostedTask<S, Device, std::decay_t<F>>;
     auto make = [&]() -> std::decay_t<F> { return std::forward<F>(f); };
-    detail::Guarded<Device, Posted> task(options, Posted(std::in_place, make));
-    detail::at_site(options.site, [&] { post(moving(task), options); });
+    auto task = detail::guarded<Device>(posted(make)(), options);
+    post(moving(task), options);
   }
   /// Like submit(), with the closure that `make()` returns, which is built in place in the queue: for captures of
   /// hundreds of bytes. `make` is called once, unless the call is refused. It should only move objects, and must not
@@ -114,7 +115,7 @@ class BasicDeviceHandle {
   template <class Make>
     requires std::invocable<std::invoke_result_t<Make&>, S&>
   void submit_in_place(Make&& make, Site site = Site::current()) const {
-    post([&] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); }, site);
+    post(posted(make), site);
   }
 
   /// Like submit(), for a notification: at capacity it neither waits nor throws QueueFull, but enqueues anyway. For the
@@ -124,8 +125,7 @@ class BasicDeviceHandle {
     requires std::invocable<std::decay_t<F>, S&>
   void submit_beyond_capacity(F&& f) const {
     auto make = [&]() -> std::decay_t<F> { return std::forward<F>(f); };
-    post([&] { return detail::PostedTask<S, Device, std::decay_t<F>>(std::in_place, make); },
-         WhenFull::OvercommitAlways);
+    post(posted(make), WhenFull::OvercommitAlways);
   }
 
   /// Runs `f(S&)` on the device thread and blocks until it has completed. Returns its value, or throws what it threw,
@@ -134,21 +134,12 @@ class BasicDeviceHandle {
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, Site site = Site::current()) const {
-    return detail::at_site(site, [&]() -> decltype(auto) {
-      if (device_->on_this_thread()) return run_inside(service_body(std::forward<F>(f)));
-      return call(service_body(std::forward<F>(f)));
-    });
+    return call(service_body(std::forward<F>(f)), cell_, site);
   }
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, CallOptions options) const {
-    return detail::at_site(options.site, [&]() -> decltype(auto) {
-      if (device_->on_this_thread()) {
-        throw_if_refused(options);
-        return run_inside(service_body(std::forward<F>(f)));
-      }
-      return call(service_body(std::forward<F>(f)), options);
-    });
+    return call(service_body(std::forward<F>(f)), cell_, options.site, options);
   }
 
   /// Enqueues `f(S&)` and completes `token` (any Boost.Asio completion token) with void(std::exception_ptr, R), or
@@ -163,15 +154,12 @@ class BasicDeviceHandle {
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CompletionToken&& token) const {
-    return initiate_async([]<class Task>(Task task) { return task; }, std::forward<F>(f),
-                          std::forward<CompletionToken>(token));
+    return initiate_async(std::forward<F>(f), token);
   }
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CallOptions options, CompletionToken&& token) const {
-    return initiate_async([options = std::move(options)]<class Task>(
-                              Task task) { return detail::Guarded<Device, Task>(options, std::move(task)); },
-                          std::forward<F>(f), std::forward<CompletionToken>(token));
+    return initiate_async(std::forward<F>(f), token, std::move(options));
   }
 
   /// Occupies the device thread: `f()` runs on it, and calls that `f` makes to services of the same thread run inline,
@@ -179,23 +167,12 @@ class BasicDeviceHandle {
   template <class F>
     requires std::invocable<std::decay_t<F>&>
   std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f, Site site = Site::current()) const {
-    auto body = exclusive_body(std::forward<F>(f));
-    return detail::at_site(site, [&]() -> decltype(auto) {
-      if (device_->on_this_thread()) return run_inline(body);
-      return call(std::move(body));
-    });
+    return call(exclusive_body(std::forward<F>(f)), nullptr, site);
   }
   template <class F>
     requires std::invocable<std::decay_t<F>&>
   std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f, CallOptions options) const {
-    auto body = exclusive_body(std::forward<F>(f));
-    return detail::at_site(options.site, [&]() -> decltype(auto) {
-      if (device_->on_this_thread()) {
-        throw_if_refused(options);
-        return run_inline(body);
-      }
-      return call(std::move(body), options);
-    });
+    return call(exclusive_body(std::forward<F>(f)), nullptr, options.site, options);
   }
 
   /// A hint that no more calls will follow soon. It has no effect: no call waits for it (L3).
@@ -235,7 +212,7 @@ class BasicDeviceHandle {
         return {std::move(device), cell};
       }
       try {
-        ServiceCell<S>& cell = wait_for(*device, std::move(body));
+        ServiceCell<S>& cell = detail::wait_for(*device, std::move(body));
         return {std::move(device), cell};
       } catch (const CallError& error) {
         // The device was shut down between the two steps. Retry with a new one, unless this one is still registered.
@@ -261,33 +238,30 @@ class BasicDeviceHandle {
     };
   }
 
-  // Options, if there are any, limit the wait for room in the queue.
-  template <TaskMaker Make, class... Options>
-  void post(Make&& make, const Options&... options) const {
-    if (!device_->on_this_thread() || !runs_inside()) {
-      device_->post(make, options...);
-    } else {
-      run_inside_exclusive(device_->box(make));
-    }
+  // Returns the maker of the task that runs the closure that `make()` returns.
+  template <class Make>
+  static auto posted(Make& make) {
+    return [&make] { return detail::PostedTask<S, Device, std::invoke_result_t<Make&>>(std::in_place, make); };
   }
-  // Like post(make, options...); a CallError that it throws has the site. On the fast path nothing is thrown, and the
-  // site costs nothing.
-  template <TaskMaker Make>
-  void post(Make&& make, const Site& site) const {
-    if (!device_->on_this_thread()) [[likely]] {
-      device_->post(make, site);
+
+  // `option` is one that PostOptions can be made from; on the fast path it costs nothing. Device::post() is called in
+  // one place, so that it is inlined.
+  template <TaskMaker Make, class Option>
+  void post(Make&& make, const Option& option) const {
+    if (device_->on_this_thread() && runs_inside(PostOptions(option).site)) [[unlikely]] {
+      run_inside_exclusive(device_->box(make));
     } else {
-      detail::at_site(site, [&] { post(make); });
+      device_->post(make, option);
     }
   }
 
   // Device thread. Whether a fire-and-forget call runs inline instead of through the queue. Throws if the service has
   // been destroyed.
-  bool runs_inside() const {
+  [[gnu::noinline]] bool runs_inside(Site site) const {
     if (!device_->exclusive()) return false;
     if (device_->inline_calls().in_task()) return true;
     if (cell_->borrowed()) return false;  // by the task that called exclusive
-    throw_if_closed();
+    detail::at_site(site, [&] { throw_if_closed(); });
     return true;
   }
 
@@ -304,7 +278,7 @@ class BasicDeviceHandle {
   // The call has already returned, so an error is reported like the errors of tasks.
   void post_again(typename Device::Boxed& task) const noexcept {
     try {
-      if (runs_inside()) {
+      if (runs_inside(Site())) {
         run_inside_exclusive(std::move(task));
       } else {
         device_->post(moving(task));
@@ -314,42 +288,20 @@ class BasicDeviceHandle {
     }
   }
 
-  // Not inlined, so it has its own stack frame: variables of the caller that the closure borrows are then not on cache
-  // lines that this function writes.
-  template <class Body>
-  [[gnu::noinline]] static auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
-    WaitScope waiting(device);
-    if (waiting.closes_cycle())
-      detail::throw_would_deadlock(device.device(), "its thread waits for the calling thread");
-    detail::BlockingResult<std::invoke_result_t<Body&>> blocking_result(waiting);
-    const bool woke = device.post([&] {
-      return detail::BlockingTask<std::decay_t<Body>>(std::forward<Body>(body), blocking_result, device.device());
+  // Makes a blocking call. On the device thread the body runs at once, ahead of the queue. `cell` is the service that
+  // the body uses, or null.
+  template <class Body, class... Options>
+  auto call(Body&& body, const ServiceCell<S>* cell, const Site& site, const Options&... options) const
+      -> std::invoke_result_t<Body&> {
+    return detail::at_site(site, [&]() -> std::invoke_result_t<Body&> {
+      if (!device_->on_this_thread()) return detail::wait_for(*device_, std::forward<Body>(body), options...);
+      (throw_if_refused(options), ...);
+      if (cell != nullptr) {
+        if (cell->borrowed()) detail::throw_would_deadlock(device_id(), "a task of the same service is on the stack");
+        throw_if_closed();
+      }
+      return run_inline(body);
     });
-    // A caller that had to wake the device thread sleeps at once: by spinning it could keep that thread from running.
-    return blocking_result.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
-  }
-
-  template <class Body>
-  auto call(Body&& body) const -> std::invoke_result_t<Body&> {
-    return wait_for(*device_, std::forward<Body>(body));
-  }
-
-  template <class Body>
-  auto call(Body&& body, CallOptions options) const -> std::invoke_result_t<Body&> {
-    WaitScope waiting(*device_);
-    if (waiting.closes_cycle()) detail::throw_would_deadlock(device_id(), "its thread waits for the calling thread");
-    using GuardedCall = detail::GuardedCall<Device, Body>;
-    const auto shared = std::make_shared<GuardedCall>(options, std::forward<Body>(body), device_id(), waiting);
-    device_->post([&] { return typename GuardedCall::Ticket{shared}; }, options);
-    return shared->wait();
-  }
-
-  // Device thread. Runs the body at once, ahead of the queue.
-  template <class Body>
-  auto run_inside(Body&& body) const -> std::invoke_result_t<Body&> {
-    if (cell_->borrowed()) detail::throw_would_deadlock(device_id(), "a task of the same service is on the stack");
-    throw_if_closed();
-    return run_inline(body);
   }
 
   template <class Body>
@@ -360,28 +312,15 @@ class BasicDeviceHandle {
     return std::move(result).get();
   }
 
-  // `wrap` makes the task to be queued from an AsyncTask.
-  template <class Wrap, class F, class CompletionToken>
-  auto initiate_async(Wrap&& wrap, F&& f, CompletionToken&& token) const {
+  template <class F, class CompletionToken, class... Options>
+  auto initiate_async(F&& f, CompletionToken& token, Options... options) const {
     throw_if_forked(device_id());  // a forked child has no executor threads to complete a token
-    using R = std::invoke_result_t<std::decay_t<F>&, S&>;
-    return detail::initiate<R>(
-        [self = *this, wrap = std::forward<Wrap>(wrap),
-         body = service_body(std::forward<F>(f))]<class Handler>(Handler&& handler) mutable {
-          using Call = detail::AsyncCall<std::decay_t<decltype(body)>, std::decay_t<Handler>>;
-          std::shared_ptr<Call> call;
-          try {
-            call = std::make_shared<Call>(std::move(body), handler, self.device_id());
-          } catch (...) {
-            return detail::post_error<R>(std::forward<Handler>(handler), std::current_exception());
-          }
-          auto task = wrap(detail::AsyncTask<Call>(call));
-          try {
-            call->attach();
-            self.post(moving(task), WhenFull::Overcommit);
-          } catch (...) {
-            task.refuse(std::current_exception());
-          }
+    return detail::initiate<std::invoke_result_t<std::decay_t<F>&, S&>>(
+        [self = *this, body = service_body(std::forward<F>(f)),
+         ... options = std::move(options)]<class Handler>(Handler&& handler) mutable {
+          const auto post = [&](auto& task) { self.post(moving(task), WhenFull::Overcommit); };
+          detail::start_async<Device>(std::move(body), std::forward<Handler>(handler), self.device_id(), post,
+                                      options...);
         },
         token);
   }

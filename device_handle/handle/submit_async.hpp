@@ -171,4 +171,24 @@ class AsyncTask {
   std::shared_ptr<Call> call_;
 };
 
+/// Starts the call of `body` on `device`, whose result `handler` gets. `post(task)` enqueues the task, which with
+/// options checks them before it starts.
+template <class Device, class Body, class Handler, class Post, class... Options>
+void start_async(Body&& body, Handler&& handler, DeviceId device, const Post& post, const Options&... options) {
+  using Call = AsyncCall<std::decay_t<Body>, std::decay_t<Handler>>;
+  std::shared_ptr<Call> call;
+  try {
+    call = std::make_shared<Call>(std::forward<Body>(body), handler, device);
+  } catch (...) {
+    return post_error<typename Call::Result>(std::forward<Handler>(handler), std::current_exception());
+  }
+  auto task = guarded<Device>(AsyncTask<Call>(call), options...);
+  try {
+    call->attach();
+    post(task);
+  } catch (...) {
+    task.refuse(std::current_exception());
+  }
+}
+
 }  // namespace cox::detail

@@ -191,13 +191,4 @@ class BoxedTask {
   Pool* pool_;
 };
 
-/// The pool of boxed tasks where there is no pool: each task is allocated on the heap.
-struct NoBlockPool {
-  static constexpr std::size_t block_bytes = 0;
-  static constexpr std::size_t block_alignment = 1;
-  static void* allocate() noexcept { return nullptr; }
-  static void recycle(void*) noexcept {}
-  static void free(void*) noexcept {}
-};
-
 }  // namespace cox

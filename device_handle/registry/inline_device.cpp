@@ -45,11 +45,7 @@ InlineDevice::Entry::~Entry() {
 }
 
 void InlineDevice::queue_dispatch(const std::shared_ptr<PostQueue>& posts) {
-  if (on_this_thread() && exclusive()) {
-    dispatch_inline(posts);
-  } else {
-    post([&] { return PostQueue::DispatchPosts{posts}; });
-  }
+  if (!dispatch_inline(posts)) post([&] { return PostQueue::DispatchPosts{posts}; });
 }
 
 void InlineDevice::run_pending() {

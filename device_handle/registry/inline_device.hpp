@@ -1,19 +1,18 @@
 #pragma once
 
 #include <coxswain/device_handle/base/call_error.hpp>
-#include <coxswain/device_handle/base/call_options.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
-#include <coxswain/device_handle/queue/mailbox.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
-#include <coxswain/device_handle/service/call.hpp>
 #include <coxswain/device_handle/service/device_base.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <concepts>
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -21,6 +20,15 @@
 #include <utility>
 
 namespace cox {
+
+/// The pool of boxed tasks where there is no pool: each task is allocated on the heap.
+struct NoBlockPool {
+  static constexpr std::size_t block_bytes = 0;
+  static constexpr std::size_t block_alignment = 1;
+  static void* allocate() noexcept { return nullptr; }
+  static void recycle(void*) noexcept {}
+  static void free(void*) noexcept {}
+};
 
 /// The contract of a DeviceThread without a thread: tasks run on the caller's thread, one at a time, under a recursive
 /// lock. For debugging, and for comparison in measurements.
@@ -36,39 +44,28 @@ class InlineDevice final : public DeviceBase {
 
   /// Runs the task that `make()` returns, and the tasks that it queues, on the calling thread. Inside a task of this
   /// device, it queues the task after those already queued. Blocks while another thread is inside the device. Throws
-  /// CallError Closed, Forked, WouldDeadlock. Options do not limit the wait, and the queue has no capacity to wait for:
-  /// the task checks its options when it starts.
-  template <TaskMaker Make, class Options>
-  bool post(Make&& make, const Options&) {
-    return post(make);
-  }
-  /// Like post(make): the queue has no capacity.
-  template <TaskMaker Make>
-  bool post(Make&& make, WhenFull) {
-    return post(make);
-  }
-  /// Like post(make); a CallError that it throws has the site.
-  template <TaskMaker Make>
-  bool post(Make&& make, const std::source_location& site) {
-    return detail::at_site(site, [&] { return post(make); });
-  }
-  template <TaskMaker Make>
-  bool post(Make&& make) {
-    throw_if_closing();
-    if (on_this_thread()) {
-      pending_.push_back({box(make), StreamId::current()});
-      counters_.count_inline();
+  /// CallError Closed, Forked, WouldDeadlock; if a source_location is passed, the error has it as its site. Other
+  /// options have no effect: the queue has no capacity to wait for, and the task checks its CallOptions when it starts.
+  template <TaskMaker Make, class... Options>
+    requires std::constructible_from<PostOptions, const Options&...>
+  bool post(Make&& make, const Options&... options) {
+    return detail::at_site(PostOptions(options...).site, [&] {
+      throw_if_closing();
+      if (on_this_thread()) {
+        pending_.push_back({box(make), StreamId::current()});
+        counters_.count_inline();
+        return false;
+      }
+      const Entry entry(*this, enter());
+      throw_if_closing();
+      {
+        auto task = make();
+        counters_.count_inline();
+        counters_.count_outcome(task());
+      }
+      run_pending();
       return false;
-    }
-    const Entry entry(*this, enter());
-    throw_if_closing();
-    {
-      auto task = make();
-      counters_.count_inline();
-      counters_.count_outcome(task());
-    }
-    run_pending();
-    return false;
+    });
   }
 
   /// Boxes the task of a call that is made inside another task; see InlineCalls.

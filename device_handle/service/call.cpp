@@ -4,11 +4,6 @@
 
 namespace cox::detail {
 
-void rethrow_at(const CallError& error, const std::source_location& site) {
-  if (error.site().line() != 0) throw;
-  throw CallError(error.kind(), error.what(), site, error.cause());
-}
-
 namespace {
 
 CallError make_call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) {

@@ -3,18 +3,13 @@
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/call_options.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
-#include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
-#include <coxswain/device_handle/queue/lane.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 #include <coxswain/device_handle/service/completion.hpp>
-#include <coxswain/device_handle/service/service_cell.hpp>
 
 #include <atomic>
 #include <chrono>
-#include <concepts>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -23,7 +18,7 @@
 
 // The tasks that a mailbox carries when a client calls a device, by what happens to the closure's result:
 //
-//   PostedTask    submit: no caller waits; an exception goes to the service's error sink
+//   PostedTask    submit: no caller waits; an exception goes to the service's error sink (posted_task.hpp)
 //   BlockingTask  submit_blocking, exclusive: the caller waits on a BlockingResult on its own stack
 //   AsyncTask     submit_async: a completion handler receives it (submit_async.hpp)
 //   Guarded<T>    any of these with CallOptions
@@ -31,19 +26,6 @@
 // The closures are called "bodies": objects that are called once on the device thread, without arguments.
 
 namespace cox::detail {
-
-/// Rethrows the error that is being handled, with `site` unless it already has a line. Only in a catch handler.
-[[noreturn, gnu::cold]] void rethrow_at(const CallError& error, const std::source_location& site);
-
-/// Calls `f()`. If it throws a CallError without a line, from below the public calls, the error gets `site`.
-template <class F>
-decltype(auto) at_site(const std::source_location& site, F&& f) {
-  try {
-    return std::forward<F>(f)();
-  } catch (const CallError& error) {
-    rethrow_at(error, site);
-  }
-}
 
 /// The error of a call whose task did not run: a CallError, or std::bad_alloc if there is no memory for one.
 [[nodiscard]] std::exception_ptr call_error(CallError::Kind kind, DeviceId device, const CallOptions* options) noexcept;
@@ -53,6 +35,10 @@ decltype(auto) at_site(const std::source_location& site, F&& f) {
 
 /// Refuses a call, with the reason why `device` cannot complete it.
 [[noreturn]] void throw_would_deadlock(DeviceId device, const char* reason);
+/// Refuses a call to `device` if waiting for it would close a cycle (L10).
+inline void throw_if_cycle(const WaitScope& waiting, DeviceId device) {
+  if (waiting.closes_cycle()) throw_would_deadlock(device, "its thread waits for the calling thread");
+}
 /// Refuses a call made by the destructor of a service that is destroyed after the called service.
 [[noreturn]] void throw_service_closed(DeviceId device);
 
@@ -82,6 +68,16 @@ class Guarded {
   CallOptions options_;
   T task_;
 };
+
+/// `task`; with options, a task that checks them before it starts.
+template <class Device, Task T>
+[[nodiscard]] T guarded(T task) {
+  return task;
+}
+template <class Device, Task T>
+[[nodiscard]] Guarded<Device, T> guarded(T task, const CallOptions& options) {
+  return {options, std::move(task)};
+}
 
 /// The value that a body returned, or the exception that it threw.
 template <class R>
@@ -276,29 +272,28 @@ class GuardedCall {
   bool abandoned_ = false;
 };
 
-/// A task that no caller waits for. `F` takes the service; the size of the task is the size of F.
-template <class S, class Device, class F>
-class PostedTask {
- public:
-  /// `make()` returns the F, which is built in place.
-  template <class Make>
-  PostedTask(std::in_place_t, Make& make) : f_(make()) {}
-
-  Outcome operator()() noexcept {
-    ServiceCell<S>& cell = Device::template current_cell<S>();
-    try {
-      const typename ServiceCell<S>::Borrow service(cell);
-      std::invoke(std::move(f_), *service);
-      return Outcome::Completed;
-    } catch (...) {
-      cell.report(std::current_exception(), StreamId::current());
-      return Outcome::Failed;
-    }
-  }
-  void discard(CallError::Kind) noexcept {}
-
- private:
-  F f_;
-};
+/// Runs `body` on the thread of `device` and blocks until it has completed; returns its value or throws what it threw.
+/// Not inlined, so it has its own stack frame: variables of the caller that the closure borrows are then not on cache
+/// lines that this function writes.
+template <class Device, class Body>
+[[gnu::noinline]] auto wait_for(Device& device, Body&& body) -> std::invoke_result_t<Body&> {
+  WaitScope waiting(device);
+  throw_if_cycle(waiting, device.device());
+  BlockingResult<std::invoke_result_t<Body&>> blocking_result(waiting);
+  const bool woke = device.post(
+      [&] { return BlockingTask<std::decay_t<Body>>(std::forward<Body>(body), blocking_result, device.device()); });
+  // A caller that had to wake the device thread sleeps at once: by spinning it could keep that thread from running.
+  return blocking_result.wait(woke ? std::chrono::nanoseconds::zero() : device.options().spin);
+}
+/// Waits no longer than `options` allow, unless the task has started.
+template <class Device, class Body>
+auto wait_for(Device& device, Body&& body, const CallOptions& options) -> std::invoke_result_t<Body&> {
+  WaitScope waiting(device);
+  throw_if_cycle(waiting, device.device());
+  using Call = GuardedCall<Device, std::decay_t<Body>>;
+  const auto call = std::make_shared<Call>(options, std::forward<Body>(body), device.device(), waiting);
+  device.post([&] { return typename Call::Ticket{call}; }, options);
+  return call->wait();
+}
 
 }  // namespace cox::detail

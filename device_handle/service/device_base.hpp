@@ -1,9 +1,11 @@
 #pragma once
 
+#include <coxswain/device_handle/base/call_options.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/observe/task_counters.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
+#include <coxswain/device_handle/queue/mailbox.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 #include <coxswain/device_handle/service/device_thread_options.hpp>
 #include <coxswain/device_handle/service/inline_calls.hpp>
@@ -12,9 +14,23 @@
 #include <coxswain/device_handle/service/thread_context.hpp>
 
 #include <memory>
+#include <source_location>
 #include <utility>
 
 namespace cox {
+
+/// What the caller of a device's post() may state besides the task: what happens at capacity, and the line of the call,
+/// which a CallError gets. Made from any one of these where it is needed, off the fast path.
+struct PostOptions {
+  PostOptions() = default;
+  explicit PostOptions(WhenFull when) noexcept : when_full(when) {}
+  explicit PostOptions(const std::source_location& line) noexcept : site(line) {}
+  explicit PostOptions(const CallOptions& options) noexcept : call(&options), site(options.site) {}
+
+  WhenFull when_full = WhenFull::Block;
+  const CallOptions* call = nullptr;  // limits the wait for room; null: no limit
+  std::source_location site;
+};
 
 /// The common parts of a device with a thread and an inline device: services, options, counters, calls inside
 /// `exclusive`, and what the registry of devices uses.
@@ -61,8 +77,10 @@ class DeviceBase : public WaitNode, public ThreadContext {
   DeviceBase(DeviceId device, Stage stage, bool has_loop, DeviceThreadOptions options)
       : ThreadContext(device, stage, has_loop, options.spin), options_(std::move(options)) {}
 
-  // Inside exclusive(), like any other call: at once, or right after the task that runs inline.
-  void dispatch_inline(const std::shared_ptr<PostQueue>& posts) {
+  // Inside exclusive(), notifications are handled like any other call: at once, or right after the task that runs
+  // inline. Returns whether the calling thread is inside exclusive().
+  bool dispatch_inline(const std::shared_ptr<PostQueue>& posts) {
+    if (!on_this_thread() || !exclusive()) return false;
     const auto dispatch = [this](const std::shared_ptr<PostQueue>& notified) {
       inline_calls_.run([&] { count_inline_task(PostQueue::DispatchPosts{notified}()); });
     };
@@ -71,6 +89,7 @@ class DeviceBase : public WaitNode, public ThreadContext {
     } else {
       dispatch(posts);
     }
+    return true;
   }
 
   const DeviceThreadOptions options_;

@@ -105,11 +105,7 @@ bool DeviceThread::end_batch_when_idle() noexcept {
 }
 
 void DeviceThread::queue_dispatch(const std::shared_ptr<PostQueue>& posts) {
-  if (on_this_thread() && exclusive()) {
-    dispatch_inline(posts);
-  } else {
-    post([&] { return PostQueue::DispatchPosts{posts}; }, WhenFull::OvercommitAlways);
-  }
+  if (!dispatch_inline(posts)) post([&] { return PostQueue::DispatchPosts{posts}; }, WhenFull::OvercommitAlways);
 }
 
 void detail::name_traced_operation(const char* name) noexcept {
@@ -179,31 +175,21 @@ Statistics DeviceThread::statistics() const {
   return statistics;
 }
 
-DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops) {
-  return begin_slow(ops,
-                    HeldNode::any_held() || detail::ExceedCapacity::active() ? WhenFull::Overcommit : WhenFull::Block);
-}
-
-DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, std::source_location site) {
-  return detail::at_site(site, [&] { return begin_slow(ops); });
-}
-
-DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, const CallOptions& options) {
-  if (HeldNode::any_held() || options_.queue_policy != QueuePolicy::Block) return begin_slow(ops);
-  for (;;) {
-    const Reservation reservation = begin_slow(ops, WhenFull::Fail);
-    if (reservation.object != nullptr) return reservation;
-    wait_for_space(options);
-  }
-}
-
-// Under WhenFull::Fail, the returned object is null at capacity.
-DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, WhenFull when_full) {
-  Mailbox::Lane& lane = ClientLanes::find_or_acquire(serial_, {shared_from_this(), &mailbox_});
-  const Mailbox::Reservation reservation = mailbox_.begin(lane, ops, when_full);
-  const bool full = reservation.result == PushResult::Full && when_full == WhenFull::Fail;
-  if (reservation.object == nullptr && !full) throw_refused(reservation.result);
-  return {lane, reservation.object};
+DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, const PostOptions& options) {
+  WhenFull when_full = options.when_full;
+  if (when_full == WhenFull::Block && (HeldNode::any_held() || detail::ExceedCapacity::active()))
+    when_full = WhenFull::Overcommit;
+  const bool limited =
+      options.call != nullptr && when_full == WhenFull::Block && options_.queue_policy == QueuePolicy::Block;
+  return detail::at_site(options.site, [&]() -> Reservation {
+    for (;;) {
+      Mailbox::Lane& lane = ClientLanes::find_or_acquire(serial_, {shared_from_this(), &mailbox_});
+      const auto [result, object] = mailbox_.begin(lane, ops, limited ? WhenFull::Fail : when_full);
+      if (object != nullptr) return {lane, object};
+      if (!limited || result != PushResult::Full) throw_refused(result);
+      wait_for_space(*options.call);
+    }
+  });
 }
 
 void DeviceThread::throw_refused(PushResult result) const {

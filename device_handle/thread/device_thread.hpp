@@ -15,6 +15,7 @@
 #include <coxswain/device_handle/thread/take_over.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,7 @@ class DeviceThread final : public DeviceBase {
   /// had to wake the device thread. Throws CallError Closed, Forked, QueueFull, and with options also Cancelled,
   /// Expired; if a source_location is passed, the error has it as its site. If it throws these, `make` was not called.
   template <TaskMaker Make, class... Options>
+    requires std::constructible_from<PostOptions, const Options&...>
   bool post(Make&& make, const Options&... options) {
     const TaskOps& ops = task_ops<std::invoke_result_t<Make&>>;
     const Reservation reservation = begin(ops, options...);
@@ -122,12 +124,9 @@ class DeviceThread final : public DeviceBase {
       if (void* const object = mailbox_.begin_fast(*lane, ops)) [[likely]]
         return {*lane, object};
     }
-    return begin_slow(ops, options...);
+    return begin_slow(ops, PostOptions(options...));
   }
-  Reservation begin_slow(const TaskOps& ops);
-  Reservation begin_slow(const TaskOps& ops, std::source_location site);
-  Reservation begin_slow(const TaskOps& ops, const CallOptions& options);
-  Reservation begin_slow(const TaskOps& ops, WhenFull when_full);
+  Reservation begin_slow(const TaskOps& ops, const PostOptions& options);
 
   void wait_for_space(const CallOptions& options);
   void main();

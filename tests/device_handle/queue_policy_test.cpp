@@ -1,5 +1,6 @@
 // L7: what a full queue does under each policy. Device threads only: an inline device has no queue.
 
+#include <coxswain/device_handle/base/exceed_capacity.hpp>
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
@@ -94,6 +95,23 @@ TEST_CASE("L7: under Block a client waits for room and goes on, and nothing is l
   observer.join();
   CHECK(handle.submit_blocking([](Alpha& alpha) { return alpha.value; }) == 4 * per_thread);
   CHECK(deepest <= 16 + 16);  // a chunk of credits comes back after its tasks have ended
+}
+
+TEST_CASE("L7: under Block a thread that may exceed the capacity does not wait, with options or without", "[policy]") {
+  const TestDevice device(limited(QueuePolicy::Block, 4));
+  auto handle = cox::DeviceHandle<Alpha>::get(device);
+  REQUIRE(at_rest(handle).depth == 0);
+  int ran = 0;
+  {
+    const Occupied occupied(handle);
+    const cox::detail::ExceedCapacity exceed;
+    for (int i = 0; i < 10; ++i) {
+      handle.submit([&ran](Alpha&) { ++ran; });
+      handle.submit([&ran](Alpha&) { ++ran; }, before(std::chrono::steady_clock::now() + never));
+    }
+  }
+  CHECK(conserved(at_rest(handle)));
+  CHECK(ran == 20);
 }
 
 TEST_CASE("L7: under Block a submit to a full queue returns only when there is room", "[policy]") {
