@@ -26,6 +26,9 @@ if(COX_SANITIZE)
   add_compile_options(-fsanitize=${COX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${COX_SANITIZE})
 endif()
+if(COX_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("SHELL:--param ggc-min-heapsize=524288")  # collecting garbage is a twelfth of a compilation
+endif()
 if(COX_STATIC_DEPENDENCIES)
   add_link_options(-static-libstdc++ -static-libgcc)
 endif()
@@ -68,11 +71,11 @@ function(cox_configure_target target)
   endif()
 endfunction()
 
-# Where COX_UNITY is set: eight sources of the target make one translation unit. Names that two of them have in anonymous
+# Where COX_UNITY is set: a few sources of the target make one translation unit. Names that two of them have in anonymous
 # namespaces then clash; a source for which that cannot be helped has the property SKIP_UNITY_BUILD_INCLUSION.
-function(cox_compile_a_few_at_a_time target)
+function(cox_compile_a_few_at_a_time target few)
   if(COX_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${few})
     # Sources that know nothing of each other, and one of them is none of the headers that g++ takes it for.
     target_compile_options(${target} PRIVATE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()

@@ -17,7 +17,7 @@ namespace {
 // events spins until they are reached. A short wait spins; a longer one yields the processor between polls; a long one
 // sleeps between polls, for a time that grows with the wait (the system adds about 50 us to each sleep).
 constexpr std::chrono::microseconds keep_processor{100};
-constexpr std::chrono::milliseconds look_for{50};
+constexpr std::chrono::milliseconds keep_awake{50};
 constexpr std::chrono::microseconds shortest_rest{1};
 constexpr std::chrono::microseconds longest_rest{50};
 constexpr int rests_in_wait = 512;  // each sleep is at most this fraction (1/512) of the wait so far
@@ -67,7 +67,7 @@ bool CudaEvent::wait_until(std::chrono::steady_clock::time_point deadline) noexc
   for (unsigned looks = 1; looks % 1024 == 0 ? !reached() : !poll(); ++looks) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return reached();
-    if (now - begin >= look_for) {
+    if (now - begin >= keep_awake) {
       const auto rest =
           std::clamp<std::chrono::nanoseconds>((now - begin) / rests_in_wait, shortest_rest, longest_rest);
       std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(rest, deadline - now));
