@@ -10,7 +10,7 @@
 #include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/handle/managed_resource.hpp>
-#include <coxswain/runtime/launch/compact_arguments.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
@@ -493,32 +493,29 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   template <class K>
   void submit_launch(K&& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
                      const Site& site) const {
-    const CubeCount::Static* const known = count.as_static();
-    const auto make_compact = [&] {
-      return [kernel = Kernel(std::forward<K>(kernel)), count = *known, mode, site,
-              arguments = detail::CompactArguments(std::move(arguments))](Server& server) mutable {
-        launch_on_server(server, std::move(kernel), count, std::move(arguments).expand(), mode, site);
+    const auto post = [&]<class Arguments>(std::type_identity<Arguments>, auto&& launch_count) {
+      const auto make = [&] {
+        return [kernel = Kernel(std::forward<K>(kernel)), count = std::move(launch_count), mode, site,
+                arguments = Arguments(std::move(arguments))](Server& server) mutable {
+          launch_on_server(server, std::move(kernel), count, arguments.view(), mode, site);
+        };
       };
-    };
-    const auto make = [&] {
-      return [kernel = Kernel(std::forward<K>(kernel)), count = std::move(count), mode, site,
-              arguments = std::move(arguments)](Server& server) mutable {
-        launch_on_server(server, std::move(kernel), count, std::move(arguments), mode, site);
-      };
+      device_.submit_in_place(make, site);
     };
     on_stream([&] {
-      if (known != nullptr && detail::CompactArguments::fits(arguments)) {
-        device_.submit_in_place(make_compact, site);
+      if (const CubeCount::Static* const known = count.as_static();
+          known != nullptr && KernelArguments::Compact::fits(arguments)) {
+        post(std::type_identity<KernelArguments::Compact>(), CubeCount::Static(*known));
       } else {
-        device_.submit_in_place(make, site);
+        post(std::type_identity<KernelArguments>(), std::move(count));
       }
     });
   }
-  static void launch_on_server(Server& server, Kernel&& kernel, const CubeCount& count, KernelArguments&& arguments,
-                               ExecutionMode mode, const Site& site) {
+  static void launch_on_server(Server& server, Kernel&& kernel, const CubeCount& count,
+                               const LaunchArguments& arguments, ExecutionMode mode, const Site& site) {
     name_operation("launch");
     const Caller caller{.site = site};  // its stream is that of the submitting thread (L9)
-    server.launch(std::move(kernel), count, std::move(arguments), mode, caller, SubmitMode::Batched);
+    server.launch(std::move(kernel), count, arguments, mode, caller, SubmitMode::Batched);
   }
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
   bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,
@@ -775,7 +772,7 @@ bool ComputeClient<Server, HandleTemplate>::launch_measured(const std::string& n
   const auto run = [&] {
     device_.submit_blocking(
         [&](Server& server) {
-          server.launch(std::move(kernel), count, std::move(arguments), mode, caller, SubmitMode::Immediate);
+          server.launch(std::move(kernel), count, arguments.view(), mode, caller, SubmitMode::Immediate);
         },
         site);
   };

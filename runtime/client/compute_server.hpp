@@ -43,7 +43,9 @@ namespace cox {
 /// - read(downloads, caller, promise): completes the promise in stream order, with one Bytes for each download. If work
 ///   queued before on the stream failed, completes it with ServerError Unhealthy instead and clears those errors; an
 ///   invalid request completes it with IoError.
-/// - launch(kernel, count, arguments, mode, caller, when): queues the kernel. Any failure joins the stream's errors.
+/// - launch(kernel, count, arguments, mode, caller, when): queues the kernel. `arguments` are valid during the call.
+/// Any
+///   failure joins the stream's errors.
 /// - sync(caller, promise): summarises the profiler and then completes the promise when all work of the stream so far
 ///   is complete; errors as in read.
 /// - flush(caller): throws the stream's errors so far as ServerError Unhealthy, and clears them.
@@ -78,7 +80,7 @@ concept ComputeServer =
     std::movable<typename S::Kernel> &&
     requires(S& server, const S& constant, ManagedMemory memory, std::size_t size, const Caller& caller,
              Uploads uploads, Downloads downloads, Promise<std::vector<Bytes>> contents, Promise<void> done,
-             typename S::Kernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
+             typename S::Kernel kernel, const CubeCount& count, const LaunchArguments& arguments, ExecutionMode mode,
              SubmitMode when, std::exception_ptr error, StreamId stream, std::uint16_t type,
              std::span<const std::size_t> sizes, const Binding& binding, AllocationMode allocation_mode,
              const MemoryPoolLayout& layout, ProfilingToken token, ProfileFailures failures, GraphId graph,
@@ -88,7 +90,7 @@ concept ComputeServer =
       { server.initialize_memory(memory, size, caller) } -> std::same_as<bool>;
       { server.write(std::move(uploads), caller) } -> std::same_as<void>;
       { server.read(std::move(downloads), caller, std::move(contents)) } -> std::same_as<void>;
-      { server.launch(std::move(kernel), count, std::move(arguments), mode, caller, when) } -> std::same_as<void>;
+      { server.launch(std::move(kernel), count, arguments, mode, caller, when) } -> std::same_as<void>;
       { server.sync(caller, std::move(done)) } -> std::same_as<void>;
       { server.flush(caller) } -> std::same_as<void>;
       { server.memory_usage(caller) } -> std::same_as<MemoryUsage>;

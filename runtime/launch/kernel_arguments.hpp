@@ -9,10 +9,12 @@
 #include <coxswain/runtime/tensor/tensor_map.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -26,23 +28,62 @@ struct MetadataBindingInfo {
   std::size_t dynamic_metadata_offset = 0;  ///< number of static words
 };
 
-/// The arguments of one kernel launch. At least eight buffers and four scalars are stored without an allocation.
-struct KernelArguments {
+/// The arguments of a launch as a server reads them. Refers to the record that owns them.
+struct LaunchArguments {
   KernelBuffers buffers;
-  MetadataBindingInfo info;
-  HeapVector<TensorMapArgument> tensor_maps;
+  std::span<const std::uint64_t> words;  ///< scalars and metadata; the static words first
+  std::size_t static_words;              ///< number of static words
+  std::span<const TensorMapArgument> tensor_maps;
+};
 
-  /// Appends a buffer. The kernel is assumed to read and write it, unless `access` says otherwise.
+/// The arguments of one kernel launch. At least eight buffers and four scalars are stored without an allocation. Stored
+/// as one record of 64-bit words: the buffers, then the static words, then the dynamic ones. A server reads the words
+/// where they are, without unpacking them. Holds a reference to the memory of each buffer.
+class KernelArguments {
+ public:
+  class Compact;
+
+  KernelArguments() noexcept = default;
+  KernelArguments(const KernelArguments& other)
+      : words_(other.words_),
+        buffer_words_(other.buffer_words_),
+        static_words_(other.static_words_),
+        tensor_maps_(other.tensor_maps_) {
+    view().buffers.add_references();
+  }
+  KernelArguments(KernelArguments&& other) noexcept
+      : words_(std::move(other.words_)),
+        buffer_words_(std::exchange(other.buffer_words_, 0)),
+        static_words_(std::exchange(other.static_words_, 0)),
+        tensor_maps_(std::move(other.tensor_maps_)) {}
+  KernelArguments& operator=(KernelArguments other) noexcept {
+    std::swap(words_, other.words_);
+    std::swap(buffer_words_, other.buffer_words_);
+    std::swap(static_words_, other.static_words_);
+    tensor_maps_ = std::move(other.tensor_maps_);
+    return *this;
+  }
+  ~KernelArguments() { view().buffers.drop_references(); }
+
+  /// Appends a buffer. The kernel is assumed to read and write it, unless `access` says otherwise. Throws
+  /// std::bad_alloc.
   KernelArguments&& with_buffer(Binding binding, Access access = Access::Write) && {
-    buffers.push_back(std::move(binding), access);
-    return std::move(*this);
+    reserve(KernelBuffers::max_words_per_buffer);
+    const std::size_t size = binding.size_in_used();
+    return append_buffer(std::move(binding.memory).release(), binding.offset_start, binding.offset_end, size, access);
   }
+  /// Same as with_buffer(handle.binding()), with half the instructions.
   KernelArguments&& with_buffer(const Handle& handle, Access access = Access::Write) && {
-    buffers.push_back(handle, access);
-    return std::move(*this);
+    reserve(KernelBuffers::max_words_per_buffer);
+    return append_buffer(handle.memory().reference().release(), handle.offset_start(), handle.offset_end(),
+                         handle.size_in_used(), access);
   }
-  KernelArguments&& with_info(MetadataBindingInfo metadata) && {
-    info = std::move(metadata);
+  /// Replaces all scalars and metadata.
+  KernelArguments&& with_info(const MetadataBindingInfo& metadata) && {
+    reserve(metadata.data.size());
+    while (words_.size() > buffer_words_) words_.pop_back();
+    for (const std::uint64_t word : metadata.data) words_.unchecked_push_back(word);
+    static_words_ = static_cast<std::uint32_t>(std::min(metadata.dynamic_metadata_offset, metadata.data.size()));
     return std::move(*this);
   }
   /// Appends `value` to the static words: one word, or as many words as a larger value needs.
@@ -50,12 +91,15 @@ struct KernelArguments {
     requires std::is_trivially_copyable_v<T>
   KernelArguments&& with_scalar(const T& value) && {
     constexpr std::size_t words = (sizeof(T) + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+    reserve(words);
     for (std::size_t i = 0; i < words; ++i) {
       std::uint64_t word = 0;
       std::memcpy(&word, reinterpret_cast<const std::byte*>(&value) + i * sizeof(word),
                   std::min(sizeof(word), sizeof(T) - i * sizeof(word)));
-      append_static(word);
+      words_.unchecked_push_back(word);
     }
+    static_words_ += words;
+    move_last_to(buffer_words_ + static_words_, words);
     return std::move(*this);
   }
   /// Appends a tensor map. The kernel is assumed to read and write the memory, unless `access` says otherwise. Throws
@@ -63,7 +107,7 @@ struct KernelArguments {
   KernelArguments&& with_tensor_map(Binding binding, TensorMapDescriptor descriptor, Access access = Access::Write,
                                     std::source_location site = std::source_location::current()) && {
     validate_tensor_map(descriptor, binding.size_in_used(), site);
-    tensor_maps.push_back({std::move(binding), std::move(descriptor), access});
+    tensor_maps_.push_back({std::move(binding), std::move(descriptor), access});
     return std::move(*this);
   }
   KernelArguments&& with_tensor_map(const Handle& handle, TensorMapDescriptor descriptor, Access access = Access::Write,
@@ -71,13 +115,85 @@ struct KernelArguments {
     return std::move(*this).with_tensor_map(handle.binding(), std::move(descriptor), access, site);
   }
 
- private:
-  void append_static(std::uint64_t word) {
-    info.data.push_back(word);
-    std::uint64_t* const place = info.data.begin() + std::min(info.dynamic_metadata_offset, info.data.size() - 1);
-    std::rotate(place, info.data.end() - 1, info.data.end());
-    ++info.dynamic_metadata_offset;
+  /// The scalars and metadata, for with_info().
+  [[nodiscard]] MetadataBindingInfo info() const {
+    return {{words_.begin() + buffer_words_, words_.end()}, static_words_};
   }
+  /// Valid while this object exists and is not modified.
+  [[nodiscard]] LaunchArguments view() const noexcept {
+    const std::span<const std::uint64_t> words(words_.data(), words_.size());
+    return {KernelBuffers(words.first(buffer_words_)),
+            words.subspan(buffer_words_),
+            static_words_,
+            {tensor_maps_.begin(), tensor_maps_.end()}};
+  }
+
+ private:
+  void reserve(std::size_t more) {
+    if (words_.capacity() - words_.size() < more) [[unlikely]]
+      words_.reserve(words_.size() + std::max(more, words_.size()));
+  }
+  // Moves the last `count` words so that they end at `end`.
+  void move_last_to(std::size_t end, std::size_t count) noexcept {
+    if (end != words_.size()) [[unlikely]]
+      std::rotate(words_.begin() + (end - count), words_.end() - count, words_.end());
+  }
+  // Precondition: reserve().
+  KernelArguments&& append_buffer(MemoryView memory, std::size_t offset_start, std::size_t offset_end,
+                                  std::size_t size_in_used, Access access) noexcept {
+    const std::size_t before = words_.size();
+    KernelBuffers::encode(memory, offset_start, offset_end, size_in_used, access,
+                          [this](std::uint64_t word) { words_.unchecked_push_back(word); });
+    const std::size_t added = words_.size() - before;
+    buffer_words_ += static_cast<std::uint32_t>(added);
+    move_last_to(buffer_words_, added);
+    return std::move(*this);
+  }
+
+  SmallVector<std::uint64_t, 28> words_;
+  std::uint32_t buffer_words_ = 0;
+  std::uint32_t static_words_ = 0;
+  HeapVector<TensorMapArgument> tensor_maps_;
 };
+
+/// The record of KernelArguments with room for 12 words and no tensor maps, for the queue to the device thread; the
+/// arguments of most launches fit. A launch with compact arguments takes three cache lines of the queue, with
+/// KernelArguments six. Each cache line costs the client up to 10 ns.
+class KernelArguments::Compact {
+ public:
+  [[nodiscard]] static bool fits(const KernelArguments& arguments) noexcept {
+    return arguments.words_.size() <= max_words && arguments.tensor_maps_.empty();
+  }
+
+  /// Takes over the words and their references. Precondition: fits(arguments).
+  explicit Compact(KernelArguments&& arguments) noexcept
+      : size_(static_cast<std::uint8_t>(arguments.words_.size())),
+        buffer_words_(static_cast<std::uint8_t>(std::exchange(arguments.buffer_words_, 0))),
+        static_words_(static_cast<std::uint8_t>(std::exchange(arguments.static_words_, 0))) {
+    std::ranges::copy(arguments.words_, words_.begin());
+    arguments.words_.clear();
+  }
+  Compact(Compact&& other) noexcept
+      : size_(other.size_),
+        buffer_words_(std::exchange(other.buffer_words_, 0)),
+        static_words_(other.static_words_),
+        words_(other.words_) {}
+  Compact& operator=(Compact&&) = delete;
+  ~Compact() { view().buffers.drop_references(); }
+
+  [[nodiscard]] LaunchArguments view() const noexcept {
+    const std::span<const std::uint64_t> words(words_.data(), size_);
+    return {KernelBuffers(words.first(buffer_words_)), words.subspan(buffer_words_), static_words_, {}};
+  }
+
+ private:
+  static constexpr std::size_t max_words = 12;
+
+  std::uint8_t size_;
+  std::uint8_t buffer_words_;
+  std::uint8_t static_words_;
+  std::array<std::uint64_t, max_words> words_;
+};
+static_assert(sizeof(KernelArguments::Compact) == 104, "with the rest of a launch, three cache lines");
 
 }  // namespace cox

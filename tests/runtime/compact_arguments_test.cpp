@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/launch/compact_arguments.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 using cox::Binding;
 using cox::KernelArguments;
+using cox::LaunchArguments;
 using cox::ManagedMemory;
-using cox::detail::CompactArguments;
 
 namespace {
 
@@ -23,50 +23,58 @@ KernelArguments with(const ManagedMemory& memory, std::size_t whole, std::size_t
   return arguments;
 }
 
+KernelArguments with_static_words(KernelArguments arguments, std::size_t count) {
+  cox::MetadataBindingInfo info = arguments.info();
+  info.dynamic_metadata_offset = count;
+  return std::move(arguments).with_info(info);
+}
+
+void check_same(const LaunchArguments& left, const LaunchArguments& right) {
+  CHECK(std::ranges::equal(left.words, right.words));
+  CHECK(left.static_words == right.static_words);
+  CHECK(std::ranges::equal(left.buffers, right.buffers, [](const auto& a, const auto& b) {
+    return a.memory == b.memory && a.offset_start == b.offset_start && a.size_in_used == b.size_in_used &&
+           a.access == b.access;
+  }));
+}
+
 }  // namespace
 
-TEST_CASE("Arguments that fit come back from their compact form as they were") {
+TEST_CASE("A server reads in compact arguments what was in the arguments") {
   struct Shape {
     std::size_t whole, windows, scalars;
   };
-  for (const Shape shape : {Shape{0, 0, 0}, {8, 0, 4}, {12, 0, 0}, {0, 4, 0}, {3, 2, 3}, {0, 0, 4}}) {
+  for (const Shape shape : {Shape{0, 0, 0}, {8, 0, 4}, {12, 0, 0}, {0, 4, 0}, {3, 2, 3}, {0, 0, 12}}) {
     const ManagedMemory memory = ManagedMemory::create({}, 256);
     {
-      KernelArguments given = with(memory, shape.whole, shape.windows, shape.scalars);
-      given.info.dynamic_metadata_offset /= 2;
+      KernelArguments given =
+          with_static_words(with(memory, shape.whole, shape.windows, shape.scalars), shape.scalars / 2);
       const KernelArguments kept = given;
-      REQUIRE(CompactArguments::fits(given));
-      CompactArguments compact(std::move(given));
-      CompactArguments moved(std::move(compact));
-      const KernelArguments back = std::move(moved).expand();
-      CHECK(std::ranges::equal(back.buffers.words(), kept.buffers.words()));
-      CHECK(back.info.data == kept.info.data);
-      CHECK(back.info.dynamic_metadata_offset == kept.info.dynamic_metadata_offset);
+      REQUIRE(KernelArguments::Compact::fits(given));
+      const KernelArguments::Compact compact(std::move(given));
+      check_same(compact.view(), kept.view());
       CHECK((memory.is_last() == (shape.whole + shape.windows == 0)));
     }
     CHECK(memory.is_last());
   }
 }
 
-TEST_CASE("Compact arguments that nobody expands let go of their memory") {
+TEST_CASE("Compact arguments drop the references to their memory") {
   const ManagedMemory memory = ManagedMemory::create({}, 256);
   {
-    const CompactArguments compact(with(memory, 3, 1, 2));
+    const KernelArguments::Compact compact(with(memory, 3, 1, 2));
     CHECK_FALSE(memory.is_last());
   }
   CHECK(memory.is_last());
 }
 
-TEST_CASE("Arguments of more than twelve words, five of metadata, or with tensor maps, do not fit the compact form") {
+TEST_CASE("Arguments of more than twelve words, or with tensor maps, do not fit the compact form") {
   const ManagedMemory memory = ManagedMemory::create({}, 256);
-  CHECK_FALSE(CompactArguments::fits(with(memory, 13, 0, 0)));
-  CHECK_FALSE(CompactArguments::fits(with(memory, 8, 0, 5)));
-  CHECK_FALSE(CompactArguments::fits(with(memory, 0, 5, 0)));
-  CHECK_FALSE(CompactArguments::fits(with(memory, 0, 0, 5)));
-  KernelArguments far = with(memory, 1, 0, 1);
-  far.info.dynamic_metadata_offset = 256;
-  CHECK_FALSE(CompactArguments::fits(far));
+  CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 13, 0, 0)));
+  CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 8, 0, 5)));
+  CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 0, 5, 0)));
+  CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 0, 0, 13)));
   const KernelArguments mapped = KernelArguments{}.with_tensor_map(
       Binding{memory, 0, 0, {}}, {.shape = {64}, .format = cox::TensorMapTiled{{16}}});
-  CHECK_FALSE(CompactArguments::fits(mapped));
+  CHECK_FALSE(KernelArguments::Compact::fits(mapped));
 }

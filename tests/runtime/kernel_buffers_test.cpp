@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/runtime/launch/kernel_buffers.hpp>
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -11,29 +11,39 @@
 using cox::Access;
 using cox::Binding;
 using cox::Handle;
+using cox::KernelArguments;
 using cox::KernelBuffer;
-using cox::KernelBuffers;
 using cox::ManagedMemory;
 using cox::ManagedMemoryHandle;
 
 namespace {
 
-std::vector<KernelBuffer> all(const KernelBuffers& buffers) { return {buffers.begin(), buffers.end()}; }
+std::vector<KernelBuffer> all(const KernelArguments& arguments) {
+  const cox::KernelBuffers buffers = arguments.view().buffers;
+  return {buffers.begin(), buffers.end()};
+}
+
+bool same(const KernelArguments& left, const KernelArguments& right) {
+  return std::ranges::equal(all(left), all(right), [](const KernelBuffer& a, const KernelBuffer& b) {
+    return a.memory == b.memory && a.offset_start == b.offset_start && a.size_in_used == b.size_in_used &&
+           a.access == b.access;
+  });
+}
 
 }  // namespace
 
 TEST_CASE("A kernel's buffers are the windows of their bindings, with what the kernel does to them") {
   const ManagedMemory memory = ManagedMemory::create({}, 1024);
   const ManagedMemory other = ManagedMemory::create({}, std::size_t{1} << 40U);
-  KernelBuffers buffers;
-  buffers.push_back(Binding{memory, 16, 48, {}});
-  buffers.push_back(Binding{other, 0, 0, {}}, Access::Read);
-  buffers.push_back(Binding{memory, 0, 1024, {}}, Access::Read);
-  buffers.push_back(Binding{memory, 1024, 0, {}});
-  buffers.push_back(Binding{});
+  KernelArguments buffers;
+  std::move(buffers).with_buffer(Binding{memory, 16, 48, {}});
+  std::move(buffers).with_buffer(Binding{other, 0, 0, {}}, Access::Read);
+  std::move(buffers).with_buffer(Binding{memory, 0, 1024, {}}, Access::Read);
+  std::move(buffers).with_buffer(Binding{memory, 1024, 0, {}});
+  std::move(buffers).with_buffer(Binding{});
   const std::vector<KernelBuffer> found = all(buffers);
   REQUIRE(found.size() == 5);
-  REQUIRE(buffers.size() == 5);
+  REQUIRE(buffers.view().buffers.size() == 5);
   CHECK(found[0].memory == memory);
   CHECK(found[0].offset_start == 16);
   CHECK(found[0].size_in_used == std::size_t{960});
@@ -53,30 +63,30 @@ TEST_CASE("A kernel's buffers are the windows of their bindings, with what the k
 TEST_CASE("A kernel's buffers from handles are those from their bindings") {
   const Handle whole(ManagedMemoryHandle(ManagedMemory::create({}, 512)), {});
   const Handle part = whole.offset_start(8).offset_end(4);
-  KernelBuffers from_handles;
-  KernelBuffers from_bindings;
+  KernelArguments from_handles;
+  KernelArguments from_bindings;
   for (const Handle& handle : {whole, part, Handle()}) {
-    from_handles.push_back(handle, Access::Read);
-    from_bindings.push_back(handle.binding(), Access::Read);
+    std::move(from_handles).with_buffer(handle, Access::Read);
+    std::move(from_bindings).with_buffer(handle.binding(), Access::Read);
   }
-  CHECK(std::ranges::equal(from_handles.words(), from_bindings.words()));
-  CHECK(from_handles.size() == 3);
+  CHECK(same(from_handles, from_bindings));
+  CHECK(all(from_handles).size() == 3);
 }
 
 TEST_CASE("A kernel's buffers keep their memory, each once, also copied, moved and beyond what they hold inside") {
   for (const std::size_t count : {1U, 8U, 24U, 100U}) {
     const ManagedMemory memory = ManagedMemory::create({}, 8);
     {
-      KernelBuffers buffers;
-      for (std::size_t i = 0; i < count; ++i) buffers.push_back(Binding{memory, i % 3, 0, {}});
+      KernelArguments buffers;
+      for (std::size_t i = 0; i < count; ++i) std::move(buffers).with_buffer(Binding{memory, i % 3, 0, {}});
       CHECK_FALSE(memory.is_last());
-      KernelBuffers copy = buffers;
-      const KernelBuffers moved = std::move(buffers);
-      CHECK(buffers.size() == 0);  // NOLINT(bugprone-use-after-move,readability-container-size-empty): promised
-      CHECK(moved.size() == count);
-      CHECK(copy.size() == count);
+      KernelArguments copy = buffers;
+      const KernelArguments moved = std::move(buffers);
+      CHECK(all(buffers).empty());  // NOLINT(bugprone-use-after-move): promised
+      CHECK(all(moved).size() == count);
+      CHECK(all(copy).size() == count);
       copy = moved;
-      CHECK(std::ranges::equal(copy.words(), moved.words()));
+      CHECK(same(copy, moved));
       CHECK_FALSE(memory.is_last());
     }
     CHECK(memory.is_last());
@@ -84,7 +94,7 @@ TEST_CASE("A kernel's buffers keep their memory, each once, also copied, moved a
 }
 
 TEST_CASE("A window that cannot be stays one: whoever resolves it refuses it") {
-  KernelBuffers buffers;
-  buffers.push_back(Binding{ManagedMemory::create({}, 8), 100, 100, {}});
-  CHECK((*buffers.begin()).size_in_used > SIZE_MAX / 4);
+  KernelArguments buffers;
+  std::move(buffers).with_buffer(Binding{ManagedMemory::create({}, 8), 100, 100, {}});
+  CHECK(all(buffers).front().size_in_used > SIZE_MAX / 4);
 }

@@ -123,7 +123,7 @@ void CommunicationStream::launch_kernels(const Launch& launched) {
   const CollectiveAlgorithm algorithm = launch.operation->algorithm;
   kernels.launch(algorithm, launch.rank->rank(), launch.calls, launch.rank->kernel_count(algorithm),
                  {.counter = streams_.events().counter(), .value = counted_},
-                 [&](const KernelLaunch& kernel) { native.launch(kernel, note); });
+                 [&](const KernelLaunch& kernel) { native.add_launch(kernel, note); });
   launch.count = ++counted_;
   unlaunched_.push_back(launched);
   last_unlaunched_ = {queue.timeline().issued(), native.timeline().issued()};

@@ -8,7 +8,10 @@
 #include <coxswain/servers/cuda/stream/poison_log.hpp>
 
 #include <array>
+#include <cstddef>
 #include <exception>
+#include <span>
+#include <utility>
 
 namespace cox::detail {
 namespace {
@@ -74,48 +77,47 @@ void note_outcome(const LaunchBatch::Outcome& outcome, CudaStream& stream, std::
 
 }  // namespace
 
-void CudaLaunch::issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, const Location& location,
-                       const char* name, std::source_location site) const {
-  if (target.queue != nullptr && can_batch())
-    return issue_batched(*target.queue, target.uses, stream, sequence, name, site);
-  issue_single(target.stream(), location, name, site);
-}
-
-void CudaLaunch::issue_batched(StreamQueue& queue, const PieceUses& uses, CudaStream& stream, std::uint64_t sequence,
-                               const char* name, std::source_location site) const {
-  SmallVector<KernelLaunch::Argument, 12> arguments;
-  arguments.reserve(parameters.size());
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const std::size_t end = i + 1 < parameters.size() ? parameters[i + 1].first : words.size();
-    arguments.push_back({&words[parameters[i].first], (end - parameters[i].first) * sizeof(std::uint64_t)});
+void CudaLaunch::issue(const CubeCount::Static& count, const IssueTarget& target, CudaStream& stream,
+                       std::uint64_t sequence) {
+  if (count.is_empty()) return;
+  if (!metadata.empty()) {
+    const std::span<const std::byte> source = std::as_const(metadata).span();
+    target.hold(std::move(metadata));  // first: without memory to hold it, nothing is copied
+    COX_CUDA_TRY(copy_to_device(metadata_address, source.data(), source.size(), target.stream()));
   }
-  queue.native().launch({.function = function,
-                         .grid = {count.x, count.y, count.z},
-                         .block = {dim.x, dim.y, dim.z},
-                         .shared_memory = static_cast<unsigned>(options->dynamic_shared_memory),
-                         .arguments = {arguments.data(), arguments.size()},
-                         .uses = uses},
-                        [&stream, sequence, name, site](const LaunchBatch::Outcome& outcome) {
-                          if (outcome.result != CUDA_SUCCESS || outcome.is_behind_failure) [[unlikely]]
-                            note_outcome(outcome, stream, sequence, name, site);
-                        });
+  const KernelLaunch launch = kernel_launch(count, target.uses);
+  if (target.queue != nullptr && can_batch()) return issue_batched(*target.queue, launch, stream, sequence);
+  issue_single(target.stream(), launch);
 }
 
-void CudaLaunch::issue_single(CUstream stream, const Location& location, const char* name,
-                              std::source_location site) const {
+KernelLaunch CudaLaunch::kernel_launch(const CubeCount::Static& count, const PieceUses& uses) const noexcept {
+  return {.function = loaded->function,
+          .grid = {count.x, count.y, count.z},
+          .block = {dim.x, dim.y, dim.z},
+          .shared_memory = static_cast<unsigned>(options->dynamic_shared_memory),
+          .words = {words.data(), words.size()},
+          .parameter_begins = std::span(loaded->parameter_begins).first(loaded->parameter_sizes.size()),
+          .uses = uses};
+}
+
+void CudaLaunch::issue_batched(StreamQueue& queue, const KernelLaunch& launch, CudaStream& stream,
+                               std::uint64_t sequence) const {
+  queue.native().add_launch(launch, [&stream, sequence, label = name, at = site](const LaunchBatch::Outcome& outcome) {
+    if (outcome.result != CUDA_SUCCESS || outcome.is_behind_failure) [[unlikely]]
+      note_outcome(outcome, stream, sequence, label, at);
+  });
+}
+
+void CudaLaunch::issue_single(CUstream stream, const KernelLaunch& launch) const {
   SmallVector<void*, 16> values;
-  values.reserve(parameters.size());
-  for (const Parameter& parameter : parameters) {
-    const void* const value = parameter.is_tensor_map ? static_cast<const void*>(&tensor_maps[parameter.first])
-                                                      : static_cast<const void*>(&words[parameter.first]);
-    values.push_back(const_cast<void*>(value));  // the driver only reads
-  }
+  values.reserve(launch.parameter_begins.size());
+  for (const std::uint32_t begin : launch.parameter_begins)
+    values.push_back(const_cast<std::uint64_t*>(&launch.words[begin]));  // the driver only reads
   Attributes attributes;  // not initialised: only the first numAttrs are used, and fill() sets them
-  CUlaunchConfig config = launch_config({count.x, count.y, count.z}, {dim.x, dim.y, dim.z},
-                                        static_cast<unsigned>(options->dynamic_shared_memory), stream);
+  CUlaunchConfig config = launch_config(launch.grid, launch.block, launch.shared_memory, stream);
   config.attrs = attributes.data();
   config.numAttrs = fill(attributes, *options);
-  const CUresult result = driver().launch(&config, function, values.data(), nullptr);
+  const CUresult result = driver().launch(&config, launch.function, values.data(), nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
     throw_launch_error(result, location, name, site);
 }

@@ -83,6 +83,8 @@ void KernelDefinition::load(const CudaContext& context, LoadedKernel& into) cons
       static_cast<std::uint32_t>(attribute_of(into.function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   into.registers = static_cast<std::uint32_t>(attribute_of(into.function, CU_FUNC_ATTRIBUTE_NUM_REGS));
   into.parameter_sizes = parameter_sizes(into.function);
+  for (const std::size_t size : into.parameter_sizes)
+    into.parameter_begins.push_back(static_cast<std::uint32_t>(into.parameter_begins.back() + parameter_words(size)));
   into.has_clusters = attribute_of(into.function, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) != 0 ||
                       attribute_of(into.function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) != 0;
   raise_attributes(options_, context, into);

@@ -11,6 +11,8 @@
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <new>
@@ -119,9 +121,21 @@ bool are_small_together(std::size_t count, const Request& request) noexcept {
 /// Launches a kernel with these values as arguments, which have the types of the kernel's parameters.
 template <class... Values>
 void launch_kernel(const PeerKernels::Launch& launch, CUfunction function, unsigned blocks, const Values&... values) {
-  const std::array<KernelLaunch::Argument, sizeof...(Values)> arguments{
-      KernelLaunch::Argument{&values, sizeof(values)}...};
-  launch({.function = function, .grid = {blocks, 1, 1}, .block = {peer_kernel_threads, 1, 1}, .arguments = arguments});
+  std::array<std::uint64_t, (parameter_words(sizeof(values)) + ...)> words{};
+  std::array<std::uint32_t, sizeof...(Values)> begins{};
+  std::size_t word = 0;
+  auto begin = begins.begin();
+  const auto add = [&](const auto& value) {
+    *begin++ = static_cast<std::uint32_t>(word);
+    std::memcpy(&words[word], &value, sizeof(value));
+    word += parameter_words(sizeof(value));
+  };
+  (add(values), ...);
+  launch({.function = function,
+          .grid = {blocks, 1, 1},
+          .block = {peer_kernel_threads, 1, 1},
+          .words = words,
+          .parameter_begins = begins});
 }
 
 bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts) {

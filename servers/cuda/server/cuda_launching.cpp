@@ -10,6 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -21,18 +24,28 @@
 namespace cox::detail {
 namespace {
 
-/// A launch that is being prepared.
+using TensorMapWords = std::array<std::uint64_t, sizeof(CUtensorMap) / sizeof(std::uint64_t)>;
+
+/// A launch that is being prepared: its arguments are checked and become the words of the kernel's parameters.
 struct Preparation {
   CudaDevice& device;
   CudaStream& stream;
   const CudaKernel& kernel;
   const LoadedKernel& loaded;
-  const KernelArguments& arguments;
+  const LaunchArguments& arguments;
   const Caller& caller;
-  CudaLaunch launch = {};
+  const std::size_t buffers = arguments.buffers.size();
+  CudaLaunch launch = {.loaded = &loaded,
+                       .options = &kernel.options(),
+                       .dim = kernel.cube_dim(),
+                       .name = kernel.label(),
+                       .location = stream.location(),
+                       .site = caller.site};
   BufferUses uses = {};
   CaptureMemory::Buffer metadata = nullptr;  ///< on the device; null: no words of varying number
-  Bytes metadata_source = {};
+  std::size_t parameters = 0;                ///< number of parameters so far
+  std::size_t misfit = 0;                    ///< index of the first one that is not as the kernel's own
+  std::size_t misfit_words = 0;              ///< its size; 0: there is none so far
 };
 
 [[noreturn]] void throw_argument_error(const Preparation& preparation, LaunchError::Kind kind,
@@ -59,7 +72,7 @@ void require_limits(const Preparation& preparation) {
   const LoadedKernel& loaded = preparation.loaded;
   const LaunchedKernel launched{kernel.name(), kernel.cube_dim()};
   const Location& location = preparation.stream.location();
-  require_buffer_limit(launched, preparation.arguments.buffers.size(), hardware, location, preparation.caller.site);
+  require_buffer_limit(launched, preparation.buffers, hardware, location, preparation.caller.site);
   require_cube_dim(launched, hardware, location, preparation.caller.site);
   if (kernel.cube_dim().unit_count() > loaded.max_threads_per_block)
     throw LaunchError::too_many_resources(launch_name(kernel.name(), location) + ", which takes " +
@@ -72,29 +85,52 @@ void require_limits(const Preparation& preparation) {
                         location, preparation.caller.site);
 }
 
+/// The next word begins a parameter, or ends the last one. Notes the first parameter whose size is not the kernel's.
+void begin_parameter(Preparation& preparation) {
+  const std::vector<std::uint32_t>& begins = preparation.loaded.parameter_begins;
+  const std::size_t word = preparation.launch.words.size();
+  const std::size_t index = preparation.parameters++;
+  if (index >= begins.size() || begins[index] == word || preparation.misfit_words != 0) [[likely]]
+    return;
+  preparation.misfit = index - 1;
+  preparation.misfit_words = word - begins[index - 1];
+}
+
+/// Adds a parameter of one word.
+void add_parameter(Preparation& preparation, std::uint64_t word) {
+  begin_parameter(preparation);
+  preparation.launch.words.unchecked_push_back(word);
+}
+
+/// Adds a parameter that consists of all `words`.
+void add_block(Preparation& preparation, std::span<const std::uint64_t> words) {
+  begin_parameter(preparation);
+  for (const std::uint64_t word : words) preparation.launch.words.unchecked_push_back(word);
+}
+
 void add_buffer(Preparation& preparation, const KernelBuffer& buffer, Access most) {
   const Access access = most == Access::Read ? Access::Read : buffer.access;
-  preparation.launch.add_word(preparation.device.resolve(buffer, access, preparation.caller, preparation.uses).address);
+  add_parameter(preparation, preparation.device.resolve(buffer, access, preparation.caller, preparation.uses).address);
 }
 
 void add_tensor_map(Preparation& preparation, const TensorMapArgument& argument) {
   const CudaRange range =
       preparation.device.resolve(argument.binding, argument.access, preparation.caller, preparation.uses);
-  CudaLaunch& launch = preparation.launch;
-  launch.parameters.push_back({static_cast<std::uint32_t>(launch.tensor_maps.size()), true});
-  launch.tensor_maps.push_back(
-      encode_tensor_map(argument.descriptor, range.address, preparation.stream.location(), preparation.caller.site));
+  const CUtensorMap map =
+      encode_tensor_map(argument.descriptor, range.address, preparation.stream.location(), preparation.caller.site);
+  add_block(preparation, std::bit_cast<TensorMapWords>(map));
+  preparation.launch.has_tensor_maps = true;
 }
 
 /// Uses the kernel's own signature: each parameter takes the next argument of its kind.
 void add_by_signature(Preparation& preparation, const std::vector<KernelParameter>& parameters) {
-  const KernelArguments& arguments = preparation.arguments;
-  const auto& words = arguments.info.data;
+  const LaunchArguments& arguments = preparation.arguments;
+  const std::span<const std::uint64_t> words = arguments.words;
   const auto wanted = [&](KernelParameter::Kind kind) {
     return static_cast<std::size_t>(std::ranges::count(parameters, kind, &KernelParameter::kind));
   };
   require_buffer_count({preparation.kernel.name(), preparation.kernel.cube_dim()},
-                       wanted(KernelParameter::Kind::Buffer), arguments.buffers.size(), preparation.stream.location(),
+                       wanted(KernelParameter::Kind::Buffer), preparation.buffers, preparation.stream.location(),
                        preparation.caller.site);
   if (wanted(KernelParameter::Kind::TensorMap) != arguments.tensor_maps.size())
     throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
@@ -108,11 +144,11 @@ void add_by_signature(Preparation& preparation, const std::vector<KernelParamete
       case KernelParameter::Kind::Buffer: add_buffer(preparation, *buffer++, parameter.access); break;
       case KernelParameter::Kind::TensorMap: add_tensor_map(preparation, arguments.tensor_maps[tensor_map++]); break;
       case KernelParameter::Kind::Scalar: {
-        const std::size_t taken = (parameter.size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+        const std::size_t taken = parameter_words(parameter.size);
         if (word + taken > words.size())
           throw_argument_error(preparation, LaunchError::Kind::ArgumentCount, "was given too few scalars");
-        preparation.launch.add_word(words[word++]);
-        for (std::size_t i = 1; i < taken; ++i) preparation.launch.words.push_back(words[word++]);
+        add_block(preparation, words.subspan(word, taken));
+        word += taken;
         break;
       }
     }
@@ -124,57 +160,50 @@ void add_by_signature(Preparation& preparation, const std::vector<KernelParamete
 /// Adds a copy, in device memory, of the words of varying number.
 void add_dynamic_words(Preparation& preparation, std::span<const std::uint64_t> words) {
   preparation.metadata = preparation.device.allocate(words.size_bytes(), preparation.caller);
-  preparation.metadata_source = preparation.device.allocate_pinned(words.size_bytes(), preparation.caller);
-  std::memcpy(preparation.metadata_source.data(), words.data(), words.size_bytes());
+  CudaLaunch& launch = preparation.launch;
+  launch.metadata = preparation.device.allocate_pinned(words.size_bytes(), preparation.caller);
+  std::memcpy(launch.metadata.data(), words.data(), words.size_bytes());
   auto& buffer = static_cast<DeviceBuffer&>(*preparation.metadata);
+  launch.metadata_address = buffer.address();
   preparation.uses.push_back({&buffer, Access::Overwrite, {}});
-  preparation.launch.add_word(buffer.address());
+  add_parameter(preparation, buffer.address());
 }
 
 /// Adds all buffers, all tensor maps, a pointer to the words of varying number, then the other words in one block; or,
 /// if the kernel has that many parameters, each of these words as a parameter of its own.
 void add_by_convention(Preparation& preparation) {
-  const KernelArguments& arguments = preparation.arguments;
-  CudaLaunch& launch = preparation.launch;
+  const LaunchArguments& arguments = preparation.arguments;
   for (const KernelBuffer buffer : arguments.buffers) add_buffer(preparation, buffer, Access::Write);
   for (const TensorMapArgument& tensor_map : arguments.tensor_maps) add_tensor_map(preparation, tensor_map);
-  const std::span<const std::uint64_t> words(arguments.info.data.data(), arguments.info.data.size());
-  const std::size_t statics = std::min(arguments.info.dynamic_metadata_offset, words.size());
-  if (statics != words.size()) add_dynamic_words(preparation, words.subspan(statics));
-  if (statics == 0) return;
-  if (statics > 1 && preparation.loaded.parameter_sizes.size() == launch.parameters.size() + statics) {
-    for (const std::uint64_t word : words.first(statics)) launch.add_word(word);
-    return;
+  const std::span<const std::uint64_t> statics = arguments.words.first(arguments.static_words);
+  if (statics.size() != arguments.words.size()) add_dynamic_words(preparation, arguments.words.subspan(statics.size()));
+  if (preparation.loaded.parameter_sizes.size() == preparation.parameters + statics.size()) {
+    for (const std::uint64_t word : statics) add_parameter(preparation, word);
+  } else if (!statics.empty()) {
+    add_block(preparation, statics);
   }
-  launch.add_word(words.front());
-  for (const std::uint64_t word : words.subspan(1, statics - 1)) launch.words.push_back(word);
 }
 
-/// Checks the arguments against the kernel's parameters, as far as the driver knows these.
-void require_parameters(const Preparation& preparation) {
+/// Checks the arguments against the kernel's parameters.
+void require_parameters(Preparation& preparation) {
   const auto& sizes = preparation.loaded.parameter_sizes;
-  const auto& parameters = preparation.launch.parameters;
-  if (sizes.size() != parameters.size())
-    throw_argument_error(
-        preparation, LaunchError::Kind::ArgumentCount,
-        "takes " + std::to_string(sizes.size()) + " parameters, but was given " + std::to_string(parameters.size()));
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const std::size_t next = i + 1 < parameters.size() && !parameters[i + 1].is_tensor_map
-                                 ? parameters[i + 1].first
-                                 : preparation.launch.words.size();
-    const std::size_t given =
-        parameters[i].is_tensor_map ? sizeof(CUtensorMap) : (next - parameters[i].first) * sizeof(std::uint64_t);
-    const bool fits = given == sizeof(std::uint64_t) ? sizes[i] <= given
-                                                     : sizes[i] + sizeof(std::uint64_t) > given && sizes[i] <= given;
-    if (!fits)
-      throw_argument_error(preparation, LaunchError::Kind::ArgumentType,
-                           "takes " + format_byte_count(sizes[i]) + " as parameter " + std::to_string(i) +
-                               ", but was given " + format_byte_count(given));
-  }
+  if (sizes.size() != preparation.parameters)
+    throw_argument_error(preparation, LaunchError::Kind::ArgumentCount,
+                         "takes " + std::to_string(sizes.size()) + " parameters, but was given " +
+                             std::to_string(preparation.parameters));
+  begin_parameter(preparation);  // the end of the last one
+  if (preparation.misfit_words != 0)
+    throw_argument_error(preparation, LaunchError::Kind::ArgumentType,
+                         "takes " + format_byte_count(sizes[preparation.misfit]) + " as parameter " +
+                             std::to_string(preparation.misfit) + ", but was given " +
+                             format_byte_count(preparation.misfit_words * sizeof(std::uint64_t)));
 }
 
 /// Throws LaunchError.
-void resolve_arguments(Preparation& preparation) {
+void resolve_parameters(Preparation& preparation) {
+  const LaunchArguments& arguments = preparation.arguments;
+  preparation.launch.words.reserve(preparation.buffers + arguments.words.size() + 1 +
+                                   arguments.tensor_maps.size() * std::tuple_size_v<TensorMapWords>);
   try {
     if (const auto& parameters = preparation.kernel.options().parameters) {
       add_by_signature(preparation, *parameters);
@@ -197,42 +226,19 @@ class LaunchIssue {
   LaunchIssue(Preparation& preparation, Count count) : preparation_(preparation), count_(std::move(count)) {}
 
   void operator()(const IssueTarget& target) {
-    issue(target, preparation_.stream, preparation_.stream.next_sequence(), preparation_.launch,
-          preparation_.metadata_source, metadata_address(), count_, preparation_.stream.location(),
-          preparation_.kernel.label(), preparation_.caller.site);
+    CudaStream& stream = preparation_.stream;
+    preparation_.launch.issue(count_(), target, stream, stream.next_sequence());
   }
-  /// Not if words are copied before the launch: the copy flushes the earlier launches in any case.
-  [[nodiscard]] bool is_batched() const noexcept {
-    return preparation_.launch.can_batch() && preparation_.metadata_source.empty();
-  }
+  [[nodiscard]] bool is_batched() const noexcept { return preparation_.launch.can_batch(); }
+  // The sequence is the launch's position among the errors of the stream, before that of a read that is queued after
+  // it. The kernel keeps what the launch refers to.
   [[nodiscard]] auto later() && {
-    return [launch = std::move(preparation_.launch), kernel = preparation_.kernel,
-            metadata = std::move(preparation_.metadata_source), address = metadata_address(), count = std::move(count_),
-            &stream = preparation_.stream, sequence = preparation_.stream.next_sequence(),
-            location = preparation_.stream.location(),
-            site = preparation_.caller.site](const IssueTarget& target) mutable {
-      issue(target, stream, sequence, launch, metadata, address, count, location, kernel.label(), site);
-    };
+    return [launch = std::move(preparation_.launch), kernel = preparation_.kernel, count = std::move(count_),
+            &stream = preparation_.stream, sequence = preparation_.stream.next_sequence()](
+               const IssueTarget& target) mutable { launch.issue(count(), target, stream, sequence); };
   }
 
  private:
-  // `sequence`: the launch's position among the errors of `stream`, before that of a read that is queued after it.
-  static void issue(const IssueTarget& target, CudaStream& stream, std::uint64_t sequence, CudaLaunch& launch,
-                    Bytes& metadata, CUdeviceptr address, Count& count, const Location& location, const char* name,
-                    const std::source_location& site) {
-    launch.count = count();
-    if (launch.count.is_empty()) return;
-    if (!metadata.empty()) {
-      const std::span<const std::byte> info = std::as_const(metadata).span();
-      target.hold(std::move(metadata));  // first: without memory to hold it, nothing is copied
-      COX_CUDA_TRY(copy_to_device(address, info.data(), info.size(), target.stream()));
-    }
-    launch.issue(target, stream, sequence, location, name, site);
-  }
-  [[nodiscard]] CUdeviceptr metadata_address() const {
-    return preparation_.metadata == nullptr ? 0 : static_cast<DeviceBuffer&>(*preparation_.metadata).address();
-  }
-
   Preparation& preparation_;
   Count count_;
 };
@@ -300,7 +306,7 @@ void submit_dynamic_launch(Preparation& preparation, const MemoryWindow& window)
 }  // namespace
 
 // A buffer that the kernel's signature only reads is not poisoned, whatever its argument's access is.
-void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const KernelArguments& arguments,
+void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const LaunchArguments& arguments,
                     const std::exception_ptr& error, const Caller& caller) noexcept {
   std::vector<KernelParameter>::const_iterator next;
   std::vector<KernelParameter>::const_iterator end;
@@ -317,16 +323,12 @@ void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const KernelAr
     if (writes(map.access)) device.poison_one(map.binding, error, caller);
 }
 
-void enqueue_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
-                    const KernelArguments& arguments, const Caller& caller) {
+void enqueue_cuda_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
+                         const LaunchArguments& arguments, const Caller& caller) {
   const LoadedKernel& loaded = require_loaded(device, kernel, stream, caller);
   Preparation preparation{device, stream, kernel, loaded, arguments, caller};
-  preparation.launch.function = loaded.function;
-  preparation.launch.has_clusters = loaded.has_clusters;
-  preparation.launch.dim = kernel.cube_dim();
-  preparation.launch.options = &kernel.options();
   require_limits(preparation);
-  resolve_arguments(preparation);
+  resolve_parameters(preparation);
   const CubeCount::Static* const known = count.as_static();
   if (known == nullptr) {
     try {

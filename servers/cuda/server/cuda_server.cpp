@@ -171,13 +171,13 @@ void CudaServer::read(Downloads downloads, const Caller& caller, Promise<std::ve
   detail::queue_download(*device_, device_->enter(caller), std::move(downloads), caller, std::move(promise));
 }
 
-void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const KernelArguments& arguments,
+void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const LaunchArguments& arguments,
                         ExecutionMode, const Caller& caller, SubmitMode when) {
   if (count.is_empty()) return;
   CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
-    detail::enqueue_launch(*device_, stream, kernel, count, arguments, caller);
+    detail::enqueue_cuda_launch(*device_, stream, kernel, count, arguments, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     stream.fail(error);

@@ -86,7 +86,7 @@ class CudaServer {
   bool initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller);
   void write(Uploads uploads, const Caller& caller);
   void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
-  void launch(const CudaKernel& kernel, const CubeCount& count, const KernelArguments& arguments, ExecutionMode mode,
+  void launch(const CudaKernel& kernel, const CubeCount& count, const LaunchArguments& arguments, ExecutionMode mode,
               const Caller& caller, SubmitMode when);
   void sync(const Caller& caller, Promise<void> promise);
   void flush(const Caller& caller);

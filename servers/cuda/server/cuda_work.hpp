@@ -20,10 +20,10 @@ void queue_upload(CudaDevice& device, CudaStream& stream, Upload& upload, const 
 void queue_download(CudaDevice& device, CudaStream& stream, Downloads downloads, const Caller& caller,
                     Promise<std::vector<Bytes>> promise);
 /// Throws LaunchError, CudaError; then the caller must poison what the launch should have written.
-void enqueue_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
-                    const KernelArguments& arguments, const Caller& caller);
+void enqueue_cuda_launch(CudaDevice& device, CudaStream& stream, const CudaKernel& kernel, const CubeCount& count,
+                         const LaunchArguments& arguments, const Caller& caller);
 /// Poisons what a refused launch should have written (L14).
-void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const KernelArguments& arguments,
+void poison_outputs(CudaDevice& device, const CudaKernel& kernel, const LaunchArguments& arguments,
                     const std::exception_ptr& error, const Caller& caller) noexcept;
 /// Errors are delivered through the promise.
 void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Promise<void> promise);

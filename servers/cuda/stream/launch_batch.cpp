@@ -2,20 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 namespace cox::detail {
-namespace {
-
-constexpr std::size_t argument_alignment = 16;
-
-constexpr std::size_t aligned(std::size_t size) noexcept {
-  return (size + argument_alignment - 1) / argument_alignment * argument_alignment;
-}
-
-}  // namespace
-
 CUlaunchConfig launch_config(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
                              unsigned shared_memory, CUstream stream) noexcept {
   CUlaunchConfig config{};
@@ -31,35 +20,30 @@ CUlaunchConfig launch_config(const std::array<unsigned, 3>& grid, const std::arr
 }
 
 void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
-  const std::size_t count = launch.arguments.size();
-  const std::size_t first = offsets_.size();
-  std::size_t at = arguments_.size();
-  std::size_t size = at;
-  for (const KernelLaunch::Argument& argument : launch.arguments) size += aligned(argument.size);
-  entries_.reserve(std::max(entries_.size() + 1, max_kernels));
-  offsets_.reserve(std::max(first + count, max_kernels * 8));
-  values_.reserve(std::max(count, max_kernels));
+  const std::size_t first_word = words_.size();
+  const std::size_t first_parameter = parameter_begins_.size();
   const std::size_t first_use = uses_.size();
+  const std::size_t parameters = launch.parameter_begins.size();
+  entries_.reserve(std::max(entries_.size() + 1, max_kernels));
+  words_.reserve(std::max(first_word + launch.words.size(), max_kernels * 8));
+  parameter_begins_.reserve(std::max(first_parameter + parameters, max_kernels * 8));
+  values_.reserve(std::max(parameters, max_kernels));
   uses_.reserve(std::max(first_use + launch.uses.size(), max_kernels * 8));
-  arguments_.resize(size);
-  for (const KernelLaunch::Argument& argument : launch.arguments) {
-    std::memcpy(arguments_.data() + at, argument.value, argument.size);
-    offsets_.push_back(static_cast<std::uint32_t>(at));
-    at += aligned(argument.size);
-  }
   if (launch.uses.is_kept()) {
     references_.reserve(references_.size() + launch.uses.size());
     launch.uses.for_each([this](const LaunchUse& use) { references_.emplace_back(*use.buffer); });
   }
+  words_.insert(words_.end(), launch.words.begin(), launch.words.end());
+  parameter_begins_.insert(parameter_begins_.end(), launch.parameter_begins.begin(), launch.parameter_begins.end());
   launch.uses.for_each([this](const LaunchUse& use) { uses_.push_back(use); });
   entries_.push_back({launch.function, launch.grid, launch.block, launch.shared_memory,
-                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first + count),
-                      static_cast<std::uint32_t>(first_use), static_cast<std::uint32_t>(uses_.size()),
-                      std::move(launched)});
+                      static_cast<std::uint32_t>(first_word), static_cast<std::uint32_t>(first_parameter),
+                      static_cast<std::uint32_t>(parameter_begins_.size()), static_cast<std::uint32_t>(first_use),
+                      static_cast<std::uint32_t>(uses_.size()), std::move(launched)});
 }
 
 // Callbacks may add the next launches, so the entries are taken out first.
-void LaunchBatch::launch(CUstream stream) noexcept {
+void LaunchBatch::flush(CUstream stream) noexcept {
   std::vector<Entry> taken = std::exchange(entries_, std::exchange(spare_, {}));
   std::vector<LaunchUse> uses = std::exchange(uses_, std::exchange(spare_uses_, {}));
   const std::vector<DeviceBufferReference> references = std::exchange(references_, {});
@@ -67,11 +51,11 @@ void LaunchBatch::launch(CUstream stream) noexcept {
   for (std::size_t at = 0; at < taken.size();) {
     const std::span<const Entry> left = std::span<const Entry>(taken).subspan(at);
     const std::size_t count = std::bit_floor(left.size());
-    launch(left.first(count), std::span(results).subspan(at, count), stream);
+    launch_together(left.first(count), std::span(results).subspan(at, count), stream);
     at += count;
   }
-  offsets_.clear();
-  arguments_.clear();
+  words_.clear();
+  parameter_begins_.clear();
   bool any_failed = false;
   for (std::size_t i = 0; i < taken.size(); ++i) {
     const Entry& entry = taken[i];
@@ -87,7 +71,8 @@ void LaunchBatch::launch(CUstream stream) noexcept {
 
 // Replacing the kernel of a one-kernel graph costs more than a plain launch. So a single kernel that differs from the
 // single kernel before it is launched directly.
-void LaunchBatch::launch(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept {
+void LaunchBatch::launch_together(std::span<const Entry> entries, std::span<CUresult> results,
+                                  CUstream stream) noexcept {
   if (entries.empty()) return;
   const CUfunction first = entries.front().function;
   const bool changes = entries.size() == 1 && std::exchange(last_alone_, first) != first;
@@ -144,8 +129,8 @@ bool LaunchBatch::change(const Graph& graph, std::span<const Entry> entries) noe
 // The result is valid until the next call.
 CUDA_KERNEL_NODE_PARAMS LaunchBatch::parameters_of(const Entry& entry) noexcept {
   values_.clear();
-  for (std::uint32_t i = entry.first_argument; i < entry.end_of_arguments; ++i)
-    values_.push_back(arguments_.data() + offsets_[i]);  // add() has reserved the capacity
+  for (std::uint32_t i = entry.first_parameter; i < entry.end_of_parameters; ++i)
+    values_.push_back(&words_[entry.first_word + parameter_begins_[i]]);  // add() has reserved the capacity
   CUDA_KERNEL_NODE_PARAMS parameters{};
   parameters.func = entry.function;
   parameters.gridDimX = entry.grid[0];

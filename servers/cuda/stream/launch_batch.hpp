@@ -14,16 +14,13 @@ namespace cox::detail {
 
 /// A kernel launch without attributes, as passed to the driver. Refers to its arguments.
 struct KernelLaunch {
-  struct Argument {
-    const void* value;
-    std::size_t size;  ///< bytes
-  };
   CUfunction function = nullptr;
   std::array<unsigned, 3> grid{1, 1, 1};
   std::array<unsigned, 3> block{1, 1, 1};
-  unsigned shared_memory = 0;  ///< bytes of dynamic shared memory
-  std::span<const Argument> arguments;
-  PieceUses uses = {};  ///< memory for the checks of L14
+  unsigned shared_memory = 0;                       ///< bytes of dynamic shared memory
+  std::span<const std::uint64_t> words;             ///< values of the parameters, each from a new word on
+  std::span<const std::uint32_t> parameter_begins;  ///< index of the first word of each parameter
+  PieceUses uses = {};                              ///< memory for the checks of L14
 };
 
 /// The configuration of a single launch without attributes.
@@ -64,7 +61,7 @@ class LaunchBatch {
   /// nothing has changed.
   void add(const KernelLaunch& launch, Launched launched);
   /// Passes all kernels to the driver, in order, then calls each callback with the outcome of its launch.
-  void launch(CUstream stream) noexcept;
+  void flush(CUstream stream) noexcept;
 
  private:
   static constexpr std::size_t lengths = 5;  // 1 << (lengths - 1) == max_kernels
@@ -74,8 +71,9 @@ class LaunchBatch {
     std::array<unsigned, 3> grid;
     std::array<unsigned, 3> block;
     unsigned shared_memory;
-    std::uint32_t first_argument;  // in offsets_
-    std::uint32_t end_of_arguments;
+    std::uint32_t first_word;       // in words_
+    std::uint32_t first_parameter;  // in parameter_begins_
+    std::uint32_t end_of_parameters;
     std::uint32_t first_use;  // in uses_
     std::uint32_t end_of_uses;
     Launched callback;
@@ -88,7 +86,7 @@ class LaunchBatch {
     bool failed = false;  // creation failed and is not retried
   };
 
-  void launch(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept;
+  void launch_together(std::span<const Entry> entries, std::span<CUresult> results, CUstream stream) noexcept;
   [[nodiscard]] CUresult launch_single(const Entry& entry, CUstream stream) noexcept;
   [[nodiscard]] bool prepare(Graph& graph, std::span<const Entry> entries) noexcept;
   [[nodiscard]] bool make(Graph& graph, std::span<const Entry> entries) noexcept;
@@ -102,14 +100,14 @@ class LaunchBatch {
   std::vector<Entry> spare_;           // empty, keeps its capacity
   std::vector<LaunchUse> uses_;        // of all entries
   std::vector<LaunchUse> spare_uses_;  // empty, keeps its capacity
-  /// Buffers of launches whose uses were kept (PieceUses::is_kept), which their owner may release before launch().
+  /// Buffers of launches whose uses were kept (PieceUses::is_kept), which their owner may release before flush().
   /// Buffers of the other launches are kept by DeviceMemory; see CudaStreams::refers_to_buffers().
   std::vector<DeviceBufferReference> references_;
-  std::vector<std::byte> arguments_;    // of all entries
-  std::vector<std::uint32_t> offsets_;  // in arguments_
-  std::vector<void*> values_;           // of the entry that is passed to the driver
-  std::array<Graph, lengths> graphs_;   // by log2 of the number of kernels
-  CUfunction last_alone_ = nullptr;     // kernel of the last batch of one
+  std::vector<std::uint64_t> words_;             // of all entries
+  std::vector<std::uint32_t> parameter_begins_;  // of all entries
+  std::vector<void*> values_;                    // of the entry that is passed to the driver
+  std::array<Graph, lengths> graphs_;            // by log2 of the number of kernels
+  CUfunction last_alone_ = nullptr;              // kernel of the last batch of one
 };
 
 }  // namespace cox::detail

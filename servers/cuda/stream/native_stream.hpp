@@ -38,14 +38,14 @@ class NativeStream {
   /// Adds a kernel to the batch; note() has counted it as the last piece. The driver is given the batch when it is
   /// full, when anything else is issued on the stream, or by flush(). `launched` is then called with the outcome.
   /// Callbacks of earlier launches may run during this call. Throws std::bad_alloc.
-  void launch(const KernelLaunch& launch, LaunchBatch::Launched launched) {
+  void add_launch(const KernelLaunch& launch, LaunchBatch::Launched launched) {
     if (batch_.size() >= launches_at_a_time_) flush();
     batch_.add(launch, std::move(launched));
   }
   /// Some launches have not been passed to the driver.
   [[nodiscard]] bool has_launches() const noexcept { return !batch_.empty(); }
   void flush() noexcept {
-    batch_.launch(stream_.get());
+    batch_.flush(stream_.get());
     if (on_flushed_) on_flushed_();
   }
   /// Sets a callback that runs after each flush(), when the outcome of the launches is known. `flushed` must not throw.

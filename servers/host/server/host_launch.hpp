@@ -7,10 +7,10 @@
 #include <coxswain/runtime/base/small_vector.hpp>
 #include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
-#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -28,8 +28,8 @@ struct HostLaunch {
   CubeCount::Static count;                 ///< not used with a `dynamic_count`
   std::optional<HostRange> dynamic_count;  ///< x, y, z as u32; written before run()
   SmallVector<Argument, 8> arguments;
-  MetadataBindingInfo info;
-  OperationMemory memory;  ///< empty in a capture: each replay has its own
+  SmallVector<std::uint64_t, 4> words;  ///< scalars and metadata
+  OperationMemory memory;               ///< empty in a capture: each replay has its own
   ExecutionMode mode = ExecutionMode::Checked;
   std::shared_ptr<const HardwareProperties> hardware;
   Location location;

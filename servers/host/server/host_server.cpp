@@ -124,11 +124,11 @@ void HostServer::read(Downloads downloads, const Caller& caller, Promise<std::ve
   detail::queue_download(*device_, std::move(downloads), caller, std::move(promise));
 }
 
-void HostServer::launch(HostKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
+void HostServer::launch(HostKernel kernel, const CubeCount& count, const LaunchArguments& arguments, ExecutionMode mode,
                         const Caller& caller, SubmitMode) {
   if (count.is_empty()) return;
   try {
-    detail::enqueue_launch(*device_, std::move(kernel), count, arguments, mode, caller);
+    detail::enqueue_host_launch(*device_, std::move(kernel), count, arguments, mode, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     device_->stream(caller.stream).fail(error);

@@ -62,7 +62,7 @@ class HostServer {
   bool initialize_memory(ManagedMemory memory, std::size_t size, const Caller& caller);
   void write(Uploads uploads, const Caller& caller);
   void read(Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
-  void launch(HostKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
+  void launch(HostKernel kernel, const CubeCount& count, const LaunchArguments& arguments, ExecutionMode mode,
               const Caller& caller, SubmitMode when);
   void sync(const Caller& caller, Promise<void> promise);
   void flush(const Caller& caller);

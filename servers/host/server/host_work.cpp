@@ -44,7 +44,7 @@ HostRange resolve_dynamic_count(const HostDevice& device, const MemoryWindow& wi
 
 /// Resolves the cube count and the buffers of the launch. Throws LaunchError.
 void resolve_arguments(HostLaunch& launch, const HostDevice& device, const CubeCount& count,
-                       const KernelArguments& arguments, const Caller& caller, BufferUses& uses) {
+                       const LaunchArguments& arguments, const Caller& caller, BufferUses& uses) {
   try {
     if (const CubeCount::Static* known = count.as_static()) {
       require_cube_count({launch.kernel.name(), launch.kernel.cube_dim()}, *known, *launch.hardware, launch.location,
@@ -133,8 +133,8 @@ void queue_download(HostDevice& device, Downloads downloads, const Caller& calle
       "read");
 }
 
-void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments& arguments,
-                    ExecutionMode mode, const Caller& caller) {
+void enqueue_host_launch(HostDevice& device, HostKernel kernel, const CubeCount& count,
+                         const LaunchArguments& arguments, ExecutionMode mode, const Caller& caller) {
   const auto& facts = device.facts();
   const std::shared_ptr<const HardwareProperties> hardware(facts, &facts->properties.hardware);
   const Location location = device.location(caller);
@@ -155,7 +155,7 @@ void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& coun
                     .count = {},
                     .dynamic_count = std::nullopt,
                     .arguments = {},
-                    .info = std::move(arguments.info),
+                    .words = {arguments.words.begin(), arguments.words.end()},
                     .memory = {},
                     .mode = mode,
                     .hardware = hardware,

@@ -18,8 +18,8 @@ namespace cox::detail {
 void queue_upload(HostDevice& device, Upload& upload, const Caller& caller);
 /// All errors, also those of the request itself, complete the promise.
 void queue_download(HostDevice& device, Downloads downloads, const Caller& caller, Promise<std::vector<Bytes>> promise);
-/// Moves from the arguments, except from the buffers. Throws LaunchError; then nothing was queued.
-void enqueue_launch(HostDevice& device, HostKernel kernel, const CubeCount& count, KernelArguments& arguments,
-                    ExecutionMode mode, const Caller& caller);
+/// Throws LaunchError; then nothing was queued.
+void enqueue_host_launch(HostDevice& device, HostKernel kernel, const CubeCount& count,
+                         const LaunchArguments& arguments, ExecutionMode mode, const Caller& caller);
 
 }  // namespace cox::detail

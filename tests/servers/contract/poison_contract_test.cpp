@@ -39,9 +39,7 @@ struct PoisonDevice {
 /// The same launch with its only buffer declared as overwritten.
 template <class Work>
 Work overwriting(Work work, const Handle& data) {
-  auto arguments = KernelArguments{}.with_buffer(data, Access::Overwrite);
-  arguments.info = work.arguments.info;
-  work.arguments = std::move(arguments);
+  work.arguments = KernelArguments{}.with_buffer(data, Access::Overwrite).with_info(work.arguments.info());
   return work;
 }
 

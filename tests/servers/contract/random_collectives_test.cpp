@@ -180,8 +180,7 @@ class ProgramRun {
   /// The same launch with its buffers declared in another way.
   template <class Work>
   static void declare(Work& work, KernelArguments buffers) {
-    buffers.info = work.arguments.info;
-    work.arguments = std::move(buffers);
+    work.arguments = std::move(buffers).with_info(work.arguments.info());
   }
   static Handle window_of(const Device& device, const ProgramStep& step) {
     return elements(device.buffers[step.parts[0].source].offset_start(step.first * 4), step.count);

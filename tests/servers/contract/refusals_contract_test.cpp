@@ -200,7 +200,7 @@ TEMPLATE_TEST_CASE("Launches that the device cannot do are refused with request 
   auto crowded = TestType::nothing();
   const Handle buffer = upload(client, {1});
   for (std::uint32_t i = 0; i <= client.properties().hardware.max_bindings; ++i)
-    crowded.arguments.buffers.push_back(buffer, cox::Access::Read);
+    std::move(crowded.arguments).with_buffer(buffer, cox::Access::Read);
   const auto buffers = limit(std::move(crowded), {"number of buffers", "1025 buffers", "1024 buffers"});
   REQUIRE(buffers.limit()->resource == cox::ResourceLimit::Resource::Buffers);
 }

@@ -11,10 +11,12 @@
 #include <vector>
 
 using cox::detail::Driver;
-using cox::detail::KernelLaunch;
 using cox::detail::LaunchBatch;
 
 namespace {
+
+/// Of a kernel that takes two words, then a number of 32 bits.
+constexpr std::array<std::uint32_t, 2> parameter_begins{0, 2};
 
 /// A kernel that has run.
 struct Ran {
@@ -142,11 +144,14 @@ class Bench {
   void add(LaunchBatch& batch, std::uintptr_t function = 1) {
     const std::uint64_t number = ++added_;
     const auto second = static_cast<std::uint32_t>(7 * number);
-    const std::array<KernelLaunch::Argument, 2> arguments{
-        {{.value = &number, .size = sizeof(number)}, {.value = &second, .size = sizeof(second)}}};
+    const std::array<std::uint64_t, 3> words{number, number, second};
     const auto blocks = static_cast<unsigned>(number % 5 + 1);
     const Ran kernel{reinterpret_cast<CUfunction>(function), number, second, blocks};
-    batch.add({.function = kernel.function, .grid = {blocks, 1, 1}, .block = {32, 1, 1}, .arguments = arguments},
+    batch.add({.function = kernel.function,
+               .grid = {blocks, 1, 1},
+               .block = {32, 1, 1},
+               .words = words,
+               .parameter_begins = parameter_begins},
               [this, kernel](const LaunchBatch::Outcome& outcome) {
                 ++told;
                 if (outcome.result == CUDA_SUCCESS) expected.push_back(kernel);
@@ -173,7 +178,7 @@ TEST_CASE("A batch of any size runs once, in its order, with what each kernel wa
       for (int count = 1; count <= static_cast<int>(LaunchBatch::max_kernels); ++count) {
         for (int i = 0; i < count; ++i) bench.add(batch);
         REQUIRE(batch.size() == static_cast<std::size_t>(count));
-        batch.launch(nullptr);
+        batch.flush(nullptr);
         REQUIRE(batch.empty());
         all += count;
         REQUIRE(bench.told == all);
@@ -191,13 +196,13 @@ TEST_CASE("A kernel by itself is a graph only where it is the one that was by it
   LaunchBatch batch(bench.driver());
   for (const std::uintptr_t function : {1U, 2U, 1U, 2U}) {
     bench.add(batch, function);
-    batch.launch(nullptr);
+    batch.flush(nullptr);
   }
   CHECK(bench.fake.single_launches == 4);
   CHECK(bench.fake.graph_launches == 0);
   for (int i = 0; i < 3; ++i) {
     bench.add(batch, 2);
-    batch.launch(nullptr);
+    batch.flush(nullptr);
   }
   CHECK(bench.fake.single_launches == 4);
   CHECK(bench.fake.graph_launches == 3);
@@ -210,7 +215,7 @@ TEST_CASE("Kernels of a stream with a priority have it in the graph, too") {
   LaunchBatch batch(bench.driver());
   batch.set_priority(-5);
   for (int i = 0; i < 4; ++i) bench.add(batch);
-  batch.launch(nullptr);
+  batch.flush(nullptr);
   REQUIRE(bench.fake.graphs.size() == 1);
   CHECK(bench.fake.graphs.front().prioritised);
   for (const auto& node : bench.fake.nodes) CHECK(node.priority == -5);
@@ -221,7 +226,7 @@ TEST_CASE("Without graphs each kernel is launched by itself") {
   LaunchBatch batch(bench.driver());
   batch.disable_graphs();
   for (int i = 0; i < 11; ++i) bench.add(batch);
-  batch.launch(nullptr);
+  batch.flush(nullptr);
   CHECK(bench.fake.graphs.empty());
   CHECK(bench.fake.single_launches == 11);
   CHECK(bench.fake.ran == bench.expected);
@@ -237,7 +242,7 @@ TEST_CASE("Whichever call of the driver fails, no kernel runs twice or out of or
       batch.set_priority(-1);
       for (const int count : {1, 2, 1, 7, 16, 3, 16, 1, 2}) {
         for (int i = 0; i < count; ++i) bench.add(batch, i % 3 == 0 ? 1 : 2);
-        batch.launch(nullptr);
+        batch.flush(nullptr);
         added += count;
       }
     }
@@ -257,16 +262,15 @@ TEST_CASE("Whichever call of the driver fails, no kernel runs twice or out of or
 TEST_CASE("Who is told of a launch may add the next one") {
   Bench bench;
   LaunchBatch batch(bench.driver());
-  const std::uint64_t value = 5;
-  const std::uint32_t second = 6;
-  const std::array<KernelLaunch::Argument, 2> arguments{
-      {{.value = &value, .size = sizeof(value)}, {.value = &second, .size = sizeof(second)}}};
-  batch.add({.function = reinterpret_cast<CUfunction>(std::uintptr_t{1}), .arguments = arguments},
+  const std::array<std::uint64_t, 3> words{5, 5, 6};
+  batch.add({.function = reinterpret_cast<CUfunction>(std::uintptr_t{1}),
+             .words = words,
+             .parameter_begins = parameter_begins},
             [&](const LaunchBatch::Outcome&) { bench.add(batch); });
-  batch.launch(nullptr);
+  batch.flush(nullptr);
   CHECK(batch.size() == 1);
   CHECK(bench.fake.ran.size() == 1);
-  batch.launch(nullptr);
+  batch.flush(nullptr);
   REQUIRE(bench.fake.ran.size() == 2);
   CHECK(bench.fake.ran.back() == bench.expected.back());
 }

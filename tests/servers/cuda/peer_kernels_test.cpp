@@ -92,8 +92,8 @@ class RanksOfOneGpu {
     const PeerKernels::Count count{counters_.address() + 4 * rank, ++counted_};
     kernels_.launch(algorithm, rank, calls, launched, count, [&](const KernelLaunch& kernel) {
       std::vector<void*> values;
-      for (const KernelLaunch::Argument& argument : kernel.arguments)
-        values.push_back(const_cast<void*>(argument.value));
+      for (const std::uint32_t begin : kernel.parameter_begins)
+        values.push_back(const_cast<std::uint64_t*>(&kernel.words[begin]));
       const CUlaunchConfig config =
           launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank].get());
       COX_CUDA_TRY(launch(&config, kernel.function, values.data(), nullptr));

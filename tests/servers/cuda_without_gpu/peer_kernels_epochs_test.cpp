@@ -41,8 +41,8 @@ class Ranks {
       const CUdeviceptr counter = reinterpret_cast<CUdeviceptr>(out(rank) + most);
       kernels_.launch(way, rank, {call}, launched_[rank], {counter, ++counted_}, [&](const KernelLaunch& kernel) {
         std::vector<void*> values;
-        for (const KernelLaunch::Argument& argument : kernel.arguments)
-          values.push_back(const_cast<void*>(argument.value));
+        for (const std::uint32_t begin : kernel.parameter_begins)
+          values.push_back(const_cast<std::uint64_t*>(&kernel.words[begin]));
         const CUlaunchConfig config =
             launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank].get());
         COX_CUDA_TRY(launch(&config, kernel.function, values.data(), nullptr));

@@ -55,10 +55,10 @@ class PreparingServer : public HostServer {
         host->layout_policy});
     return ours;
   }
-  void launch(PreparedKernel kernel, const CubeCount& count, KernelArguments arguments, ExecutionMode mode,
+  void launch(PreparedKernel kernel, const CubeCount& count, const LaunchArguments& arguments, ExecutionMode mode,
               const Caller& caller, SubmitMode when) {
     kernel.record().add("launch");
-    HostServer::launch(kernel, count, std::move(arguments), mode, caller, when);
+    HostServer::launch(kernel, count, arguments, mode, caller, when);
   }
 };
 
