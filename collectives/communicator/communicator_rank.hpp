@@ -14,8 +14,8 @@
 
 namespace cox {
 
-/// One rank of a communicator, equivalent to an ncclComm_t. Holds the rank's data and submits its operations; a derived
-/// class of each kind of device launches them. Device thread only.
+/// One rank of a communicator, equivalent to an ncclComm_t. Holds what is known of the rank; a derived class of each
+/// kind of device submits its operations. Any thread.
 class CommunicatorRank {
  public:
   /// `number`: the sequence that it takes part in. `devices`: of that sequence: all of the communicator, or the two of

@@ -8,7 +8,7 @@ namespace {
 
 bool has_ended(const NcclOperation& operation) noexcept {
   return std::ranges::all_of(operation.ranks, [](const NcclOperation::RankState& rank) {
-    return rank.completed || (rank.launch != nullptr && rank.launch->completion->reached());
+    return rank.completed || (rank.completion != nullptr && rank.completion->reached());
   });
 }
 
@@ -38,7 +38,7 @@ InFlightOperations::CompletedBatch::~CompletedBatch() {
 }
 
 // A rank that is the first to add an operation has added all earlier operations. So operations_ stays in order.
-void InFlightOperations::add(std::size_t rank, std::span<const std::shared_ptr<NcclLaunch>> launches) {
+void InFlightOperations::add(std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches) {
   const std::size_t known = operations_.size();
   try {
     for (const auto& launch : launches)
@@ -47,10 +47,11 @@ void InFlightOperations::add(std::size_t rank, std::span<const std::shared_ptr<N
     operations_.resize(known);
     throw;
   }
-  for (const auto& launch : launches) {
+  for (auto& launch : launches) {
     const std::shared_ptr<NcclOperation> operation = std::move(launch->operation);
     operation->is_started = true;
-    operation->ranks[rank].launch = launch;
+    operation->ranks[rank].completion = launch->completion;
+    operation->ranks[rank].launch = std::move(launch);
   }
 }
 
@@ -74,8 +75,8 @@ void InFlightOperations::release_launches(std::size_t rank) noexcept {
     const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
     if (sequence > on_all) return;
     own.sequences.push_back(sequence);  // does not allocate: the constructor reserved max_batch
-    own.launches.push_back(std::exchange(operation.ranks[rank].launch, nullptr));
-    operation.ranks[rank].completed = true;
+    own.launches.push_back(std::move(operation.ranks[rank].launch));
+    operation.ranks[rank] = {.launch = nullptr, .completion = nullptr, .completed = true};
     ++own.released;
   }
 }

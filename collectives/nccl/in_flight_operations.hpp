@@ -52,9 +52,9 @@ class InFlightOperations {
   /// The oldest operation. Precondition: not empty().
   [[nodiscard]] const std::shared_ptr<NcclOperation>& front() const noexcept { return operations_.front(); }
 
-  /// Adds what the rank has launched, in that order, and takes the operations out of the launches. Throws
+  /// Adds what the rank has launched, in that order: moves the launches, and takes the operations out of them. Throws
   /// std::bad_alloc; then nothing has changed.
-  void add(std::size_t rank, std::span<const std::shared_ptr<NcclLaunch>> launches);
+  void add(std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches);
   /// Records that the rank's launches up to number `completed_before` have completed. Device thread of the rank.
   void note_completed(std::size_t rank, std::uint64_t completed_before, CompletedBatch& completed) noexcept;
   /// Polls for completed operations and moves them to `completed`. Returns whether there may be more.

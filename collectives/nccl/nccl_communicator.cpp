@@ -215,7 +215,7 @@ void NcclCommunicator::launch(const LaunchLock& lock, std::size_t rank, const Nc
   detail::launch_nccl_calls(lock.native, devices_.ordinals.size(), calls, lock.opened->scratch(rank), stream);
 }
 
-void NcclCommunicator::add(std::size_t rank, std::span<const std::shared_ptr<NcclLaunch>> launches,
+void NcclCommunicator::add(std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches,
                            std::uint64_t completed_before) {
   InFlightOperations::CompletedBatch completed(in_flight_);
   const std::lock_guard lock(mutex_);
@@ -339,8 +339,10 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
   // No lock: no other thread uses these operations while telling_ is set. No allocation: if it failed, a rank would
   // not be notified.
   for (const auto& operation : abandoned_operations_) {
-    for (const NcclOperation::RankState& rank : operation->ranks)
-      if (rank.launch != nullptr && !rank.launch->completion->reached()) rank.launch->fail(cause);
+    for (NcclOperation::RankState& rank : operation->ranks) {
+      const std::shared_ptr<NcclLaunch> launch = std::move(rank.launch);  // it may refer to this object
+      if (launch != nullptr && !rank.completion->reached()) launch->fail(cause);
+    }
   }
   for (auto& then : waiting) then();
   const std::lock_guard lock(mutex_);
@@ -383,7 +385,7 @@ bool NcclCommunicator::wait_for_launched() noexcept {
     in_flight_.poll(completed);
     if (aborted_ || in_flight_.empty()) return false;
     for (const NcclOperation::RankState& rank : in_flight_.front()->ranks)
-      if (rank.launch != nullptr && !rank.launch->completion->reached()) end = rank.launch->completion;
+      if (rank.completion != nullptr && !rank.completion->reached()) end = rank.completion;
     if (end == nullptr) changed_.wait_until(lock, soon);
   }
   if (end != nullptr) static_cast<void>(end->wait_until(soon));
@@ -451,7 +453,7 @@ bool NcclCommunicator::wait_for_abandoned() noexcept {
   const Time deadline = std::chrono::steady_clock::now() + patience_with_kernels;
   for (const auto& operation : abandoned)
     for (const NcclOperation::RankState& rank : operation->ranks)
-      if (rank.launch != nullptr && !rank.launch->completion->wait_until(deadline)) return false;
+      if (rank.completion != nullptr && !rank.completion->wait_until(deadline)) return false;
   return true;
 }
 

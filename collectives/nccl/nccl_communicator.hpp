@@ -102,11 +102,11 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] LaunchLock begin_launch(std::size_t rank) const;
   /// Launches the rank's part of an operation with NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
-  /// Adds what the rank has launched, in the sequencer's order, and takes the operations out of the launches.
-  /// `completed_before`: the rank's launches up to this number on the communicator are known to have completed. Throws
-  /// broken() if the communicator was aborted: then the launches may never complete, and they are not notified. Throws
-  /// std::system_error, std::bad_alloc: then nothing has changed.
-  void add(std::size_t rank, std::span<const std::shared_ptr<NcclLaunch>> launches, std::uint64_t completed_before);
+  /// Adds what the rank has launched, in the sequencer's order: moves the launches, and takes the operations out of
+  /// them. `completed_before`: the rank's launches up to this number on the communicator are known to have completed.
+  /// Throws broken() if the communicator was aborted: then the launches may never complete, and they are not notified.
+  /// Throws std::system_error, std::bad_alloc: then nothing has changed.
+  void add(std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches, std::uint64_t completed_before);
 
   /// Notifies all launches that have not completed, then aborts NCCL's communicators. Idempotent.
   void abort(const std::exception_ptr& cause) noexcept;

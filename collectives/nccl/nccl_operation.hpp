@@ -54,8 +54,10 @@ struct NcclOperation {
   using Time = std::chrono::steady_clock::time_point;
   /// What has become of a rank's launch.
   struct RankState {
-    std::shared_ptr<NcclLaunch> launch;  ///< Null: the rank has not launched it, or it has completed.
-    bool completed = false;
+    std::shared_ptr<NcclLaunch> launch;  ///< Null: the rank has not launched it, or need not be notified any more.
+    std::shared_ptr<DeviceEvent>
+        completion;          ///< Of the launch. Null: the rank has not launched it, or has released it.
+    bool completed = false;  ///< The launch has completed, and the rank has released it.
   };
   NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : summary(requests) {
     ranks.reserve(world_size);

@@ -107,7 +107,7 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
   }
   std::uint64_t first = 0;
   const bool open = change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
-    for (; count != 0; --count) {
+    for (; count != 0 && !submissions.empty(); --count) {
       try {
         accept(among, submissions, grants);
       } catch (...) {

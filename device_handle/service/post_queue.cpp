@@ -58,6 +58,16 @@ void PostQueue::post(Call call) {
   if (suppressed_ != this) notify();
 }
 
+void PostQueue::post(std::shared_ptr<Posted> posted) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    Posted* const last = std::exchange(last_, posted.get());
+    (last != nullptr ? last->next_ : first_) = std::move(posted);
+    has_calls_.store(true, std::memory_order_relaxed);
+  }
+  if (suppressed_ != this) notify();
+}
+
 void PostQueue::post_coalesced() noexcept {
   // Release pairs with run_calls(): a thread that sees the flag also sees what was done before the post.
   coalesced_pending_.store(true, std::memory_order_release);
@@ -71,10 +81,18 @@ bool PostQueue::run_calls() noexcept {
   // Relaxed: a thread that posts a call notifies afterwards or checks has_calls_ itself, so no call is missed.
   while (has_calls_.load(std::memory_order_relaxed)) {
     std::vector<Call> taken = std::exchange(spare_, {});
+    std::shared_ptr<Posted> posted;
     {
       const std::lock_guard lock(mutex_);
       taken.swap(calls_);
+      posted.swap(first_);
+      last_ = nullptr;
       has_calls_.exchange(false, std::memory_order_acquire);  // pairs with post_coalesced()
+    }
+    while (posted != nullptr) {
+      const std::shared_ptr<Posted> next = std::move(posted->next_);  // it may be posted again while it runs
+      posted->run_posted();
+      posted = next;
     }
     for (Call& each : taken) call(each);
     taken.clear();

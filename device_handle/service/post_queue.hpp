@@ -42,6 +42,21 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   /// Calls `call` on the device thread, in the order of the posts. If it throws, the exception becomes a TaskError of
   /// the device. Throws std::bad_alloc.
   void post(Call call);
+  /// An object whose run_posted() the device thread calls. Posting it needs no memory, so it cannot fail.
+  class Posted {
+   protected:
+    ~Posted() = default;
+
+   private:
+    friend class PostQueue;
+    /// Device thread.
+    virtual void run_posted() noexcept = 0;
+
+    std::shared_ptr<Posted> next_;
+  };
+  /// Calls posted->run_posted() on the device thread, in the order of the posts of such objects, before the calls that
+  /// are pending then. The object must not be posted again before that.
+  void post(std::shared_ptr<Posted> posted) noexcept;
   /// Posts the call that was given to set_coalesced(). All posts that arrive before that call runs are merged into one
   /// call. Does not throw.
   void post_coalesced() noexcept;
@@ -94,9 +109,11 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   std::atomic<bool> has_calls_{false};  // true: there may be calls
   std::atomic<bool> coalesced_pending_{false};
   detail::AdaptiveMutex mutex_;
-  std::vector<Call> calls_;  // guarded by mutex_
-  std::vector<Call> spare_;  // device thread: empty, with reserved capacity
-  Call coalesced_;           // device thread
+  std::vector<Call> calls_;        // guarded by mutex_, like the next two
+  std::shared_ptr<Posted> first_;  // the posted objects, a list
+  Posted* last_ = nullptr;         // null: the list is empty
+  std::vector<Call> spare_;        // device thread: empty, with reserved capacity
+  Call coalesced_;                 // device thread
 };
 
 }  // namespace cox

@@ -1,4 +1,5 @@
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace cox;
@@ -38,6 +40,38 @@ TEST_CASE("Calls are made in the order of their posts, those that calls post wit
   CHECK(made == std::vector<int>{1, 2, 3});
   CHECK_FALSE(posts->run_calls());
   CHECK(made.size() == 3);
+}
+
+TEST_CASE("Posted objects run in their order, without memory, and may be posted again while they run") {
+  struct Object final : PostQueue::Posted {
+    Object(std::vector<int>& all, int own) : made(all), number(own) {}
+    void run_posted() noexcept override {
+      made.push_back(number);
+      if (again != nullptr) posts->post(std::exchange(again, nullptr));
+    }
+    std::vector<int>& made;
+    const int number;
+    PostQueue* posts = nullptr;
+    std::shared_ptr<Object> again;
+  };
+  const auto posts = std::make_shared<PostQueue>(DeviceId{1, 0}, [] {});
+  std::vector<int> made;
+  made.reserve(8);
+  const auto first = std::make_shared<Object>(made, 1);
+  const auto second = std::make_shared<Object>(made, 2);
+  first->posts = posts.get();
+  first->again = first;
+  cox::test::allocations_until_failure = 0;
+  posts->post(first);
+  posts->post(second);
+  const bool ran = posts->run_calls();
+  const int left = std::exchange(cox::test::allocations_until_failure, -1);
+  CHECK(left == 0);  // nothing was allocated
+  CHECK(ran);
+  CHECK(made == std::vector<int>{1, 2, 1});
+  CHECK_FALSE(posts->run_calls());
+  CHECK(first.use_count() == 1);
+  CHECK(second.use_count() == 1);
 }
 
 TEST_CASE("A call that throws takes no other with it") {

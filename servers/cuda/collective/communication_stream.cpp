@@ -167,7 +167,7 @@ void CommunicationStream::note(std::span<const Launch> launches) {
   CudaTimeline& timeline = streams_.timeline(last.position.stream);
   if (timeline.in_flight() >= 64 && timeline.in_flight() % 32 < launches.size()) timeline.poll();
   streams_.poison_log()->trim(streams_);
-  launched_.clear();
+  std::vector<std::shared_ptr<NcclLaunch>> launched = std::exchange(launched_, {});
   for (const Launch& launch : launches) {
     launch->completion = launch->event;
     awaited_.clear();
@@ -175,19 +175,20 @@ void CommunicationStream::note(std::span<const Launch> launches) {
     streams_.add_events(launch->others, awaited_);
     for (const auto& awaited : awaited_) launch->dependencies.push_back(awaited);
     last_communicator_ = rank.number();
-    launched_.push_back(launch);
+    launched.push_back(launch);
   }
   last_end_ = last.event;
   const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th launch completes at begin + n
   std::exception_ptr error;
   try {
-    rank.nccl_communicator()->add(rank.rank(), launched_, std::max(timeline.completed(), begin) - begin);
+    rank.nccl_communicator()->add(rank.rank(), launched, std::max(timeline.completed(), begin) - begin);
   } catch (...) {
     error = std::current_exception();               // NCCL was aborted; launched work still has to complete
     last.event->notify([opened = last.opened] {});  // and keeps its memory until then
     rank.nccl_communicator()->abort(error);         // the launches are not watched: nothing would detect a hang
   }
-  launched_.clear();
+  launched.clear();
+  launched_ = std::move(launched);
   awaited_.clear();
   for (const Launch& launch : launches) launch->close(error, launch->event);
 }

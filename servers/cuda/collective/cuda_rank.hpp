@@ -44,7 +44,8 @@ struct CollectiveResources {
 /// One rank of a communicator on GPUs, equivalent to an ncclComm_t. The sequencer releases its operations, in the same
 /// order on all devices, and only released operations are issued. Completed operations are counted on a stream slot of
 /// the rank, like the work of a stream. Buffers therefore record collectives as they record kernels, and streams wait
-/// for both in the same way. Device thread only, but for functions marked otherwise. Its launches keep it alive.
+/// for both in the same way. Device thread only, but for the base class and functions marked otherwise. Its launches
+/// keep it alive.
 class CudaRank : public CommunicatorRank, public std::enable_shared_from_this<CudaRank> {
  public:
   /// `slot`: where the operations are counted. `resources`: shared by all ranks of the device. For the other parameters
@@ -110,8 +111,8 @@ class CudaRank : public CommunicatorRank, public std::enable_shared_from_this<Cu
   const std::shared_ptr<const CollectiveResources> resources_;
   const std::shared_ptr<NcclCommunicator> nccl_communicator_;
   const StreamSlot slot_;
-  const std::uint64_t begin_;  // operation n completes at begin_ + n
-  std::uint64_t last_;
+  const std::uint64_t begin_;                     // operation n completes at begin_ + n
+  alignas(64) std::uint64_t last_;                // this and the rest: not read by other threads
   std::array<std::uint32_t, 3> kernel_counts_{};  // by CollectiveAlgorithm
   std::map<PeerKernels::Code, bool> has_code_;    // whether PeerKernels has usable kernels, where known
   CollectiveSubmissions unsubmitted_;             // in order

@@ -68,7 +68,15 @@ CudaRankLaunch::~CudaRankLaunch() {
 
 void CudaRankLaunch::release(LaunchGrant&& grant) {
   if (grant.refusal == nullptr) return on_release(std::move(grant.operation));
-  rank->resources().posts->post([launch = shared_from_this(), refusal = grant.refusal] { launch->refuse(refusal); });
+  refusal_ = std::move(grant.refusal);
+  post();
+}
+
+void CudaRankLaunch::post() noexcept { rank->resources().posts->post(shared_from_this()); }
+
+void CudaRankLaunch::run_posted() noexcept {
+  if (refusal_ != nullptr) return refuse(refusal_);
+  on_posted();
 }
 
 void CudaRankLaunch::set_origin(CudaStream& stream, std::source_location from) {

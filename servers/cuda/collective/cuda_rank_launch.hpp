@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
+#include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
@@ -22,6 +23,7 @@ class CudaRank;
 /// CudaCollectiveLaunch and CudaTransferLaunch. May outlive the use of its rank.
 class CudaRankLaunch : public CollectiveLaunch,
                        public LoggedOperation,
+                       public PostQueue::Posted,
                        public std::enable_shared_from_this<CudaRankLaunch> {
  public:
   /// Device thread. Throws std::bad_alloc.
@@ -30,7 +32,7 @@ class CudaRankLaunch : public CollectiveLaunch,
   CudaRankLaunch& operator=(const CudaRankLaunch&) = delete;
   virtual ~CudaRankLaunch();
 
-  /// Calls on_release(), or posts refuse() to the device thread.
+  /// Calls on_release(), or has the device thread call refuse().
   void release(LaunchGrant&& grant) final;
   void cancel(const std::exception_ptr& cause) noexcept final { refuse(cause); }
   /// Takes the rank's next position. `stream`: submits the operation, at `from`. Device thread.
@@ -61,6 +63,10 @@ class CudaRankLaunch : public CollectiveLaunch,
   /// The sequencer has released the operation. `operation`: the object that rank 0 has submitted. Any thread, unless an
   /// override says otherwise; does not block.
   virtual void on_release(std::shared_ptr<void> operation) = 0;
+  /// The device thread has reached what post() asked for.
+  virtual void on_posted() noexcept {}
+  /// Has the device thread call on_posted(). Any thread.
+  void post() noexcept;
   /// Issues the launch to the driver. `target`: the stream that it was queued on. Device thread.
   virtual void issue(const IssueTarget& target) = 0;
   /// The launch will not be issued, which the other ranks must learn, since they wait for it. Device thread.
@@ -95,13 +101,15 @@ class CudaRankLaunch : public CollectiveLaunch,
   void report_rank_failure(const std::exception_ptr& error) noexcept override;
   /// A description of the operation, for error messages.
   [[nodiscard]] virtual std::string name() const = 0;
+  void run_posted() noexcept final;
   void complete_after_waits(const std::exception_ptr& error) noexcept;
 
   bool is_expected_ = true;   // a turn is reserved and has not been taken
   std::uint64_t turn_ = 0;    // the turn of the launch in the CompletionOrder; 0: none, or it has been issued
   std::uint64_t behind_ = 0;  // the completion is published after all turns up to this one
 
-  bool is_logged_ = false;  // it is in the poison log; written before other threads know the launch
+  std::exception_ptr refusal_;  // why the sequencer has refused it; written before it is posted
+  bool is_logged_ = false;      // it is in the poison log; written before other threads know the launch
   std::atomic<bool> failed_{false};
 };
 

@@ -18,7 +18,7 @@ void CudaTransferLaunch::check_ready() noexcept {
   try {
     if (ready) check_source();
   } catch (...) {  // no memory to record it: the transfer is refused
-    refusal_ = rank_failed(std::current_exception());
+    source_refusal_ = rank_failed(std::current_exception());
   }
 }
 
@@ -28,7 +28,7 @@ void CudaTransferLaunch::check_source() {
   if (place != 0 || log.is_quiet()) return;
   log.trim(rank->resources().streams);
   if (const auto refusal = memory.refusal(origin_stream->location())) {
-    refusal_ = rank_failed(refusal);
+    source_refusal_ = rank_failed(refusal);
   } else if (log.depends_on_collective(memory)) {
     admit();
     may_fail_ = true;
@@ -36,7 +36,7 @@ void CudaTransferLaunch::check_source() {
 }
 
 // If everything that the rank waits for has been issued, the device thread is not woken before the transfer completes.
-// Otherwise it queues the launch on the transfer stream.
+// Otherwise the device thread queues the launch on the transfer stream.
 void CudaTransferLaunch::on_release(std::shared_ptr<void> operation) {
   const CollectiveResources& resources = rank->resources();
   peer_copy_ = std::static_pointer_cast<PeerCopy>(std::move(operation));
@@ -46,9 +46,12 @@ void CudaTransferLaunch::on_release(std::shared_ptr<void> operation) {
     return arrive(std::move(*ready), nullptr);
   }
   reserve_slot();
-  resources.posts->post([self = shared_as<CudaTransferLaunch>()] {
-    self->queue_on(*self->rank->resources().transfer_stream, self->waits, self->room());
-  });
+  post();
+}
+
+void CudaTransferLaunch::on_posted() noexcept {
+  if (end_) return finish();
+  queue_on(*rank->resources().transfer_stream, waits, room());
 }
 
 // Arrives with an error, since the other side waits for this one. Idempotent.
@@ -56,7 +59,7 @@ void CudaTransferLaunch::abort(const std::exception_ptr& error) noexcept {
   try {
     arrive({}, error);
   } catch (...) {
-    fail(std::current_exception());
+    complete(std::current_exception(), nullptr);
   }
   retire();
 }
@@ -97,34 +100,36 @@ void CudaTransferLaunch::arrive(std::vector<std::shared_ptr<CudaEvent>> behind, 
                      .stream = place == 0 ? rank->resources().copy_stream : nullptr,
                      .events = &rank->resources().streams.events(),
                      .failure = std::move(failure),
-                     .refusal = refusal_,
+                     .refusal = source_refusal_,
                      .may_fail = may_fail_,
                      .on_completed = [self = shared_as<CudaTransferLaunch>()](const PeerCopy::End& end) {
                        if (end.event != nullptr && end.error == nullptr)
                          end.event->notify_lazily([of = self->rank, sequence = self->sequence] {
                            of->recorder()->completed(sequence, of->rank());
                          });
-                       self->rank->resources().posts->post([self, end] { self->finish(end); });
+                       self->end_ = end;
+                       self->post();
                      }});
 }
 
 // Device thread. No work that waits for the transfer has been issued yet.
-void CudaTransferLaunch::finish(const PeerCopy::End& end) noexcept {
+void CudaTransferLaunch::finish() noexcept {
+  const PeerCopy::End end = std::move(*end_);
   if (end.error != nullptr && end.is_refused) {
     rank->recorder()->failed(sequence, rank->rank(), end.error);
     return refuse(end.error);
   }
   std::exception_ptr error = end.error;
   try {
-    if (place == 1 && error == nullptr) note_received(end);
+    if (place == 1 && error == nullptr) note_received(end.may_fail);
   } catch (...) {  // no memory to record it: the transfer counts as failed
     error = std::current_exception();
   }
   complete(error, end.event);
 }
 
-void CudaTransferLaunch::note_received(const PeerCopy::End& end) {
-  if (end.may_fail) return admit();
+void CudaTransferLaunch::note_received(bool may_fail) {
+  if (may_fail) return admit();
   if (!poison_log().is_quiet())
     static_cast<void>(poison_log().admit(shared_from_this(), origin_stream->location().stream));  // it reads nothing
 }

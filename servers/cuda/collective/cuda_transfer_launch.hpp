@@ -31,18 +31,20 @@ class CudaTransferLaunch final : public CudaRankLaunch {
 
  private:
   void on_release(std::shared_ptr<void> operation) override;
+  void on_posted() noexcept override;
   void issue(const IssueTarget& target) override;
   void abort(const std::exception_ptr& error) noexcept override;
   [[nodiscard]] std::string name() const override { return "a transfer"; }
   void check_source();
-  void finish(const PeerCopy::End& end) noexcept;
-  void note_received(const PeerCopy::End& end);
+  void finish() noexcept;
+  void note_received(bool may_fail);
   [[nodiscard]] std::shared_ptr<CudaEvent> room() const;
   void arrive(std::vector<std::shared_ptr<CudaEvent>> behind, std::exception_ptr failure);
 
   std::shared_ptr<PeerCopy> peer_copy_;
-  std::exception_ptr refusal_;  // why neither side copies; the communicator stays usable
-  bool may_fail_ = false;       // the source depends on a collective in flight
+  std::optional<PeerCopy::End> end_;   // set when the copy has ended
+  std::exception_ptr source_refusal_;  // why neither side copies; the communicator stays usable
+  bool may_fail_ = false;              // the source depends on a collective in flight
   bool has_arrived_ = false;
 };
 

@@ -134,9 +134,9 @@ void CudaDevice::run_calls() noexcept {
 }
 
 void CudaDevice::submit_to_sequencer(CudaRank& rank, SubmitMode when) noexcept {
-  if (batching_ != &rank) submit_batched();
+  if (batching_.get() != &rank) submit_batched();
   if (when == SubmitMode::Immediate || rank.batch_full() || !request_batch_end()) return rank.submit_to_sequencer();
-  batching_ = &rank;
+  batching_ = rank.shared_from_this();
 }
 
 void CudaDevice::flush_launches(SubmitMode when) noexcept {

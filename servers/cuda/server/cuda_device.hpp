@@ -250,7 +250,7 @@ class CudaDevice final : private BatchHook {
   CudaTransfers transfers_;
   CudaRanks ranks_;
   EventWatch watch_;
-  CudaRank* batching_ = nullptr;  // may have prepared collectives that were not submitted to the sequencer
+  std::shared_ptr<CudaRank> batching_;  // may have prepared collectives that were not submitted to the sequencer
   const std::unique_ptr<CudaMemory> memory_;
   std::shared_ptr<CudaPinnedMemory> pinned_;  // shared with the bytes allocated from it
   std::shared_ptr<CudaPinnedMemory> results_;

@@ -173,8 +173,7 @@ void HostRank::publish_end(std::shared_ptr<HostRankLaunch> ended) noexcept {
     while (ahead_ != nullptr && ahead_->index_ == ended_ + 1) {
       last = ahead_->sequence_;
       ++ended_;
-      std::shared_ptr<HostRankLaunch> next = std::move(ahead_->next_);
-      ahead_ = std::move(next);
+      ahead_ = std::shared_ptr<HostRankLaunch>(std::move(ahead_->next_));
     }
   }
   timeline_->advance_to(begin_ + last);

@@ -70,7 +70,7 @@ class HostRankLaunch final : public CollectiveLaunch, public std::enable_shared_
   std::shared_ptr<HostStream> origin_stream_;
   std::uint64_t failure_position_ = 0;
   std::shared_ptr<FailureReports> reports_;  // of origin_stream_
-  // The steps. They refer to this launch, until it is released or cancelled.
+  // The steps, each with a reference to this launch. Moved to the streams by the release, dropped by cancel().
   std::unique_ptr<HostStream::Piece> arrive_;
   std::unique_ptr<HostStream::Piece> work_;
   std::unique_ptr<HostStream::Piece> end_;
@@ -93,8 +93,8 @@ using HostStreamList = std::vector<std::shared_ptr<HostStream>>;
 /// One rank of a communicator on host devices: what NCCL calls an ncclComm_t. Its operations run on the device's
 /// communication stream. All ranks of the device share this stream: the sequencer's order is the same on all devices.
 /// The ends of the operations are counted on a slot, like the work of a stream. So buffers record collectives as they
-/// record kernels, and streams wait for both in the same way. Device thread only, but for functions marked otherwise.
-/// Its launches keep it alive.
+/// record kernels, and streams wait for both in the same way. Device thread only, but for the base class and functions
+/// marked otherwise. Its launches keep it alive.
 class HostRank : public CommunicatorRank, public std::enable_shared_from_this<HostRank> {
  public:
   /// `slot`: where the ends of the operations are counted. The other parameters and the exceptions are those of
@@ -134,8 +134,8 @@ class HostRank : public CommunicatorRank, public std::enable_shared_from_this<Ho
   const std::shared_ptr<const HostStreamList> streams_;
   const std::uint64_t begin_;  // operation n ends at begin_ + n
   std::uint64_t last_;
-  std::uint64_t submitted_ = 0;  // the sequencer may have counted more, of an earlier HostRank
-  std::mutex ending_;
+  std::uint64_t submitted_ = 0;            // the sequencer may have counted more, of an earlier HostRank
+  alignas(64) std::mutex ending_;          // this and the rest: used by stream threads
   std::uint64_t ended_ = 0;                // launches whose end is published; guarded by ending_
   std::shared_ptr<HostRankLaunch> ahead_;  // ended before an earlier launch, sorted by index; guarded by ending_
 };

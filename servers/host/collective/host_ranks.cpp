@@ -71,6 +71,8 @@ void HostRanks::leave(std::uint64_t generation) noexcept {
     rank->wait();
   }
   if (!ranks_.empty()) DeadlineWatch<HostOperation>::of_process().recheck();
+  if (communication_streams_ == nullptr) return;
+  for (const auto& stream : *communication_streams_) stream->drain();  // another device may still have to schedule them
 }
 
 // No access to a buffer is recorded with these streams, so they need no slots.
