@@ -82,9 +82,10 @@ class BasicDeviceHandle {
       });
     });
     if (!inserted) {
-      throw CallError(CallError::Kind::AlreadyRegistered,
-                      "cannot insert a service: already_registered: " + device.to_string() + " has one of that type",
-                      site);
+      throw CallError(
+          CallError::Kind::AlreadyRegistered,
+          "cannot insert a service: already_registered: " + device.to_string() + " has a service of this type already",
+          site);
     }
     return handle;
   }

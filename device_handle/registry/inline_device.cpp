@@ -25,7 +25,8 @@ std::unique_lock<std::mutex> InlineDevice::enter() {
     const WaitScope waiting(*this);
     if (waiting.closes_cycle()) {
       throw CallError(CallError::Kind::WouldDeadlock,
-                      "call refused: would_deadlock: the thread in " + device_.to_string() + " waits for this one",
+                      "call refused: would_deadlock: the thread that runs a task of " + device_.to_string() +
+                          " waits for the calling thread",
                       std::source_location());
     }
     lock.lock();

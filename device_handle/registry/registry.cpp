@@ -234,16 +234,17 @@ std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage s
     all.changed.wait(lock);
   }
   if (all.exiting) {
-    throw CallError(CallError::Kind::Closed,
-                    "cannot open a service: closed: the process is exiting, " + device.to_string() + " stays shut",
-                    std::source_location());
+    throw CallError(
+        CallError::Kind::Closed,
+        "cannot open a service: closed: the process is exiting, " + device.to_string() + " cannot be opened again",
+        std::source_location());
   }
   if (const std::string other = detail::other_copy_in_use(); !other.empty()) {
     throw CallError(
         CallError::Kind::AlreadyRegistered,
         "cannot open a service: already_registered: " + other +
-            " has a copy of Coxswain of its own, which has opened devices of this process; two copies would "
-            "start two threads for one device. Link all with the shared libraries of Coxswain instead "
+            " contains its own copy of Coxswain, which has opened devices of this process; two copies would "
+            "start two threads for one device. Link all modules with the shared libraries of Coxswain instead "
             "(BUILD_SHARED_LIBS)");
   }
   std::shared_ptr<Device> started = Device::start(device, stage);

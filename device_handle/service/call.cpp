@@ -38,7 +38,7 @@ std::optional<CallError::Kind> find_refusal(const CallOptions& options) noexcept
 
 void throw_would_deadlock(DeviceId device, const char* reason) {
   throw CallError(CallError::Kind::WouldDeadlock,
-                  "call refused: would_deadlock: " + device.to_string() + " cannot answer: " + reason,
+                  "call refused: would_deadlock: " + device.to_string() + " cannot run the call: " + reason,
                   std::source_location());
 }
 

@@ -94,7 +94,7 @@ void watch(const std::stop_token& stop, Watcher& w) {
 
 std::string StallReport::to_string() const {
   return "a task has held " + device.to_string() + " " + cox::to_string(stage) + " for " +
-         std::to_string(held.count()) + " ms: " + task + "; " + std::to_string(waiting) + " wait behind it";
+         std::to_string(held.count()) + " ms: " + task + "; " + std::to_string(waiting) + " queued after it";
 }
 
 void set_stall_callback(std::function<void(const StallReport&)> callback) {

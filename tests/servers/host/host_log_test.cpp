@@ -80,7 +80,7 @@ TEST_CASE("A stall goes to the log where it runs, unless the program takes stall
     OpenHost host;
     std::promise<void> go;
     host.client().device_handle().submit([gone = go.get_future()](HostServer&) { gone.wait(); });
-    CHECK(told.get_future().get().find("0 wait behind it") != std::string::npos);
+    CHECK(told.get_future().get().find("0 queued after it") != std::string::npos);
     go.set_value();
   }
   reset_settings({"device_thread.stall_threshold"});
