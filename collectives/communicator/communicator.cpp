@@ -150,7 +150,7 @@ void Communicator::report_failure(const std::exception_ptr& error) noexcept {
     std::ofstream out(file, std::ios::trunc);
     out << "[" << recorders_to_json() << "]\n";
     if (!out.flush()) {
-      const std::string text = "the flight recorders cannot be written to '" + file + "'";
+      const std::string text = "cannot write the flight recorders to '" + file + "'";
       log([&] { return text; });
       if (!cox::log::enabled(LogSubsystem::Collectives, LogLevel::Error))
         std::fputs(("coxswain: " + text + "\n").c_str(), stderr);

@@ -126,7 +126,7 @@ MembershipEpoch Communicators::require_none_left(const CommunicationId& devices,
     throw CollectiveError(
         CollectiveError::Kind::Aborted,
         "no communicator " + devices.to_string() + ": " + device.to_string() + " was shut down" +
-            (away ? ", and has not been opened again" : " and opened again after this was called, and before it ran"),
+            (away ? ", and has not been opened again" : " and opened again between this call and its execution"),
         site);
   }
   return last;
@@ -183,9 +183,10 @@ void Communicators::leave_closing(DeviceId device, std::uint64_t generation) noe
 
 void Communicators::leave_abandoned(DeviceId device) noexcept {
   try {
-    const auto cause = std::make_exception_ptr(CollectiveError(
-        CollectiveError::Kind::Aborted,
-        device.to_string() + " was shut down, and abandoned, since a task held its thread", std::source_location()));
+    const auto cause = std::make_exception_ptr(
+        CollectiveError(CollectiveError::Kind::Aborted,
+                        device.to_string() + " was shut down and abandoned, because a task held its device thread",
+                        std::source_location()));
     {
       const std::lock_guard lock(mutex_);
       Member& member = members_[device];

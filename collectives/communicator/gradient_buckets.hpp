@@ -116,12 +116,14 @@ class GradientBuckets {
 
   void check(std::size_t index, const Handle& memory, const Site& site) const {
     if (index >= gradients_.size())
-      refuse("there is no gradient " + std::to_string(index) + ", only " + std::to_string(gradients_.size()), site);
+      refuse("there is no gradient " + std::to_string(index) + ": there are " + std::to_string(gradients_.size()) +
+                 ", counted from 0",
+             site);
     if (plan_.bucket_of(index) < next_ || added_[index])
       refuse("gradient " + std::to_string(index) + " has been added already", site);
     if (memory.size_in_used() != gradients_[index].bytes)
       refuse("gradient " + std::to_string(index) + " has " + std::to_string(memory.size_in_used()) +
-                 " bytes, but was said to have " + std::to_string(gradients_[index].bytes),
+                 " bytes, but was declared with " + std::to_string(gradients_[index].bytes),
              site);
   }
 

@@ -30,7 +30,8 @@ std::string load(const SharedLibrary& library, Nccl& nccl) {
   nccl.revoke = reinterpret_cast<decltype(nccl.revoke)>(library.find("ncclCommRevoke"));
   nccl.file = library.file();
   if (!missing.empty()) return library.file() + " has no " + missing;
-  if (nccl.get_version(&nccl.version) != NcclResult::Success) return library.file() + " does not say its version";
+  if (nccl.get_version(&nccl.version) != NcclResult::Success)
+    return library.file() + " does not report its version (ncclGetVersion failed)";
   if (nccl.version < oldest_nccl)
     return library.file() + " is NCCL " + nccl_version_text(nccl.version) + "; at least " +
            nccl_version_text(oldest_nccl) + " is needed";
@@ -55,10 +56,10 @@ FoundNccl open_nccl(const std::vector<std::string>& files) {
   const SharedLibrary library = SharedLibrary::open(files);
   if (!library)
     return {nullptr,
-            "there is no NCCL here for collectives between GPUs (setting collectives.nccl): " + library.error()};
+            "NCCL, which collectives between GPUs need, was not found (setting collectives.nccl): " + library.error()};
   auto nccl = std::make_unique<Nccl>();
   const std::string wrong = load(library, *nccl);
-  if (!wrong.empty()) return {nullptr, "the NCCL found cannot be used: " + wrong};
+  if (!wrong.empty()) return {nullptr, "NCCL was found, but cannot be used: " + wrong};
   log::write(LogSubsystem::Collectives, LogLevel::Debug,
              [&] { return "NCCL is " + nccl_version_text(nccl->version) + ", " + nccl->file; });
   return {nccl.release(), {}};  // never freed, as the library is never closed

@@ -43,7 +43,8 @@ void enqueue(NcclComm comm, std::size_t world_size, const NcclCall& call, void* 
     case Send:
     case Receive: break;
   }
-  throw CollectiveError(CollectiveError::Kind::Unsupported, "transfers between GPUs are peer copies, not NCCL's");
+  throw CollectiveError(CollectiveError::Kind::Unsupported,
+                        "NCCL is not used for transfers between GPUs: they are peer copies");
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ std::exception_ptr NcclCommunicator::overdue(Time now) {
   if (state_ == State::Creating) {
     const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
     if (now - creating_since_ < patience) return nullptr;
-    return error(CollectiveError::Kind::Timeout, fmt::format("NCCL has not made the communicator {} in {} ms",
+    return error(CollectiveError::Kind::Timeout, fmt::format("NCCL has not created the communicator {} after {} ms",
                                                              devices_.devices.to_string(), patience.count()));
   }
   NcclOperation& operation = *in_flight_.front();
@@ -285,13 +285,13 @@ std::exception_ptr NcclCommunicator::overdue(Time now) {
   }
   if (now - operation.arrived_since < timeout_) return nullptr;
   const CollectiveRequest& request = operation.summary.first;
-  std::string text = fmt::format("operation {}, {}, has all its ranks, but has not {} after {} ms of waiting",
+  std::string text = fmt::format("operation {}, {}, was submitted by all ranks, but has not {} after {} ms",
                                  operation.sequence.load(), to_string(operation.summary),
-                                 arrived < operation.ranks.size() ? "begun" : "ended", timeout_.count());
+                                 arrived < operation.ranks.size() ? "started" : "completed", timeout_.count());
   for (std::size_t rank = 0; rank < operation.ranks.size(); ++rank) {
     if (has_arrived(operation.ranks[rank])) continue;
     const DeviceId device = devices_.devices.devices()[rank];
-    text += fmt::format("; the work before it on {} has not ended, its device thread: {}", device.to_string(),
+    text += fmt::format("; earlier work on {} has not completed, its device thread: {}", device.to_string(),
                         device_activity(device));
   }
   return error(CollectiveError::Kind::Timeout, text, request.caller.site);

@@ -27,14 +27,16 @@ void CommunicatorSequence::number(CollectiveSubmission& submission) const {
   const std::size_t rank = submission.rank;
   if (rank >= next_.size())
     throw CollectiveError(CollectiveError::Kind::Validation,
-                          fmt::format("{} has no rank {}, only {}", name_, rank, next_.size()));
+                          fmt::format("{} has no rank {}: it has {} ranks, counted from 0", name_, rank, next_.size()));
   submission.grant.sequence = next_[rank];
   submission.device = devices_.devices()[rank];
   if (ended() || next_[rank] - first_ < max_ahead_) return;
   const auto slowest = static_cast<std::size_t>(std::ranges::min_element(next_) - next_.begin());
-  throw CallError(CallError::Kind::QueueFull,
-                  fmt::format("{} on {}: {} operations wait for {} already", submission.device.to_string(), name_,
-                              next_[rank] - first_, devices_.devices()[slowest].to_string()));
+  throw CallError(
+      CallError::Kind::QueueFull,
+      fmt::format("call refused: queue_full: {} has {} operations on {} that wait for {}, the most allowed (setting "
+                  "collectives.max_ahead)",
+                  submission.device.to_string(), next_[rank] - first_, name_, devices_.devices()[slowest].to_string()));
 }
 
 std::exception_ptr CommunicatorSequence::refusal_for(const CollectiveSubmission& submission) const {
@@ -54,7 +56,7 @@ std::exception_ptr CommunicatorSequence::refusal_for(const CollectiveSubmission&
   if (!difference) return nullptr;
   return std::make_exception_ptr(
       CollectiveError(CollectiveError::Kind::Mismatch,
-                      fmt::format("operation {} of {}: {} and {} ask for different things: {}", sequence, name_,
+                      fmt::format("operation {} of {}: {} and {} submitted different operations: {}", sequence, name_,
                                   first.device.to_string(), submission.device.to_string(), *difference),
                       site));
 }
@@ -134,15 +136,15 @@ void CommunicatorSequence::refuse_from(std::uint64_t sequence, const std::except
 }
 
 std::string CommunicatorSequence::last_of(std::size_t rank) const {
-  if (last_[rank].size == 0) return "it has submitted nothing there";
-  return fmt::format("its last there was operation {}, {}", next_[rank] - 1, to_string(last_[rank]));
+  if (last_[rank].size == 0) return "it has submitted nothing to this communicator";
+  return fmt::format("its last submission was operation {}, {}", next_[rank] - 1, to_string(last_[rank]));
 }
 
 std::string CommunicatorSequence::describe(std::uint64_t sequence) const {
   const WaitingOperation* operation = waiting(sequence);
   return fmt::format(
       "operation {} of {}, {}", sequence, name_,
-      operation != nullptr ? to_string(operation->arrived.front().requests) : "which nobody has submitted");
+      operation != nullptr ? to_string(operation->arrived.front().requests) : "which no rank has submitted");
 }
 
 }  // namespace cox::detail

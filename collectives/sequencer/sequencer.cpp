@@ -100,7 +100,7 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
                                 std::size_t count) {
   for (std::size_t prepared = 0; CollectiveSubmission & each : submissions) {
     if (prepared++ == count) break;
-    if (each.requests.empty()) throw CollectiveError(Kind::Validation, "an operation without a request");
+    if (each.requests.empty()) throw CollectiveError(Kind::Validation, "a submission contains no operation");
     each.communicator = communicator;
     each.rank = rank;
     each.why = each.failure ? describe_cause(each.failure) : std::string();
@@ -242,9 +242,10 @@ void Sequencer::leave(DeviceId device) {
     change(number, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
       const std::uint64_t next = among.next(among.devices().rank_of(device));
       among.refuse_from(next, error([&] {
-                          return CollectiveError(Kind::Aborted,
-                                                 fmt::format("{} takes nothing after operation {}: {} was shut down",
-                                                             among.name(), next - 1, device.to_string()));
+                          return CollectiveError(
+                              Kind::Aborted,
+                              fmt::format("{} accepts no submission after operation {}: {} was shut down", among.name(),
+                                          next - 1, device.to_string()));
                         }));
       communicators_->resolve_ready(among, grants);
     });

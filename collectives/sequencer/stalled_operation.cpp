@@ -23,14 +23,14 @@ StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
   const CommunicatorSequence* among = &communicator;
   StalledOperation stall{among->describe(among->oldest_sequence()), {}};
   const bool held = among->complete(*among->oldest());
-  stall.text += held ? ", had all its ranks but was held back for " : ", did not have all its ranks after ";
+  stall.text += held ? ", was submitted by all ranks but held back for " : ", was not submitted by all ranks within ";
   stall.text += fmt::format("{} ms", waited.count());
   // Terminates: wait cycles are refused.
   while (among->oldest() != nullptr && among->complete(*among->oldest())) {
     const auto hold = communicators.hold(*among->oldest());
     if (!hold) break;
     among = communicators.find(hold->dependency.communicator);
-    stall.text += fmt::format("; there {} waits for {}", hold->submission->device.to_string(),
+    stall.text += fmt::format("; its rank on {} waits for {}", hold->submission->device.to_string(),
                               among->describe(hold->dependency.sequence));
     if (among->oldest_sequence() < hold->dependency.sequence)
       stall.text += ", which comes after " + among->describe(among->oldest_sequence());

@@ -83,14 +83,14 @@ class RingSearch {
     std::vector<const Step*> ring{&steps_[last]};
     while (ring.back()->waits != &closing_) ring.push_back(&steps_[ring.back()->before]);
     std::ranges::reverse(ring);
-    std::string text = "operations would wait for each other for ever: " + name(closing_);
+    std::string text = "operations would wait for each other forever: " + name(closing_);
     for (std::size_t i = 0; i < ring.size(); ++i) {
       const bool closes = i + 1 == ring.size();
       const CollectiveSubmission& next = closes ? closing_ : *ring[i + 1]->waits;
       text += i == 0 ? " waits for " : ", which waits for ";
       if (ring[i]->dependency.sequence != next.grant.sequence)
         text += communicator_of(next).describe(ring[i]->dependency.sequence) + ", which comes after ";
-      text += closes ? "the first of them" : name(next);
+      text += closes ? "the first operation" : name(next);
     }
     return text;
   }

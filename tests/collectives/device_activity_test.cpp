@@ -21,7 +21,7 @@ struct Idle {
 }  // namespace
 
 TEST_CASE("What a device thread does is told with its task and what waits behind it") {
-  CHECK(device_activity(watched) == "it is not open");
+  CHECK(device_activity(watched) == "the device is not open");
   const auto handle = DeviceHandle<Idle>::get(watched);
   handle.submit_blocking([](Idle&) {});
   std::promise<void> entered;

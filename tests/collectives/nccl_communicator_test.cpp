@@ -476,8 +476,9 @@ TEST_CASE("An operation that does not begin on a rank, or does not end, is overd
   for (const auto& part : operation.parts) {
     REQUIRE(part.failure_count == 1);
     CHECK(kind_of(part.error) == CollectiveError::Kind::Timeout);
-    CHECK_THAT(text_of(part.error), ContainsSubstring(begins ? "has not ended after 50 ms" : "has not begun after"));
-    if (!begins) CHECK_THAT(text_of(part.error), ContainsSubstring("the work before it on host:1"));
+    CHECK_THAT(text_of(part.error),
+               ContainsSubstring(begins ? "has not completed after 50 ms" : "has not started after"));
+    if (!begins) CHECK_THAT(text_of(part.error), ContainsSubstring("earlier work on host:1"));
   }
   CHECK(bench.count(Kind::Abort) == ranks);
   CHECK(bench.misuse().empty());
@@ -594,7 +595,7 @@ TEST_CASE("L10 L12: NCCL that does not come back from making a communicator is g
   CHECK(told);
   CHECK(bench.nccl->created());
   CHECK(bench.quiet.use_count() == 1);
-  CHECK_THAT(text_of(bench.nccl->broken()), ContainsSubstring("has not made the communicator"));
+  CHECK_THAT(text_of(bench.nccl->broken()), ContainsSubstring("has not created the communicator"));
   CHECK(kind_of(bench.nccl->broken()) == CollectiveError::Kind::Timeout);
   CHECK_THROWS_AS(static_cast<void>(bench.nccl->begin_launch(0)), CollectiveError);
   CHECK(bench.wait_until_destroyed());  // a device can be shut down

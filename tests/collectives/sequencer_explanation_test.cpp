@@ -36,7 +36,7 @@ TEST_CASE("L15: an operation that misses ranks is explained once, when a thread 
   awaited = {device(2), device(0)};
   CHECK(sequencer.expire(start + 1499ms) == start + 1h);
   REQUIRE(texts.size() == 1);
-  CHECK(mentions(texts[0], {"a thread waits for host:0", "did not have all its ranks after 1499 ms",
+  CHECK(mentions(texts[0], {"a thread waits for host:0", "was not submitted by all ranks within 1499 ms",
                             "host:1 is missing", "must submit for all of them before it waits for one"}));
   sequencer.expire(start + 2s);
   CHECK(texts.size() == 1);

@@ -108,10 +108,10 @@ TEST_CASE("L10: a rank that does not arrive is named, with its last operation an
   CHECK(t.a.refusal() == Kind::Timeout);
   CHECK(t.b.refusal() == Kind::Timeout);
   const std::string text = t.a.text();
-  CHECK(
-      mentions(text, {"operation 2", "3600000 ms", "of 9 f32", line_of(missed),
-                      "host:2 is missing, its last there was operation 1", "of 7 f32", "its device thread: busy with 2",
-                      "host:3 is missing, it has submitted nothing there", "busy with 3"}));
+  CHECK(mentions(
+      text, {"operation 2", "3600000 ms", "of 9 f32", line_of(missed),
+             "host:2 is missing, its last submission was operation 1", "of 7 f32", "its device thread: busy with 2",
+             "host:3 is missing, it has submitted nothing to this communicator", "busy with 3"}));
   CHECK_FALSE(mentions(text, {"host:1 is missing"}));
 
   CHECK(message_of([&] { std::rethrow_exception(t.sequencer.broken(four)); }) == text);

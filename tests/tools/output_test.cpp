@@ -162,5 +162,5 @@ TEST_CASE("Trace and dump files that cannot be written are named on standard err
   const Shell dump = Shell::run(
       "COX_COLLECTIVES_DUMP_FILE=/nowhere/dump $COX stress --devices host:2 --clients 2 --payload 64:4KiB "
       "--operations 200 --mix all_reduce=1 --fault mismatch=0.2 --quiet");
-  CHECK_THAT(dump.output, ContainsSubstring("coxswain: the flight recorders cannot be written to '/nowhere/dump'\n"));
+  CHECK_THAT(dump.output, ContainsSubstring("coxswain: cannot write the flight recorders to '/nowhere/dump'\n"));
 }

@@ -113,7 +113,7 @@ TEST_CASE("A mismatch must name the device that differs and another") {
   const std::string a = "host:0";
   const std::string b = "host:1";
   CheckBench named(Fault::Mismatch);
-  CHECK(named.check(CheckBench::both(error(Kind::Mismatch, a + " and " + b + " ask for different things"))) == 2);
+  CHECK(named.check(CheckBench::both(error(Kind::Mismatch, a + " and " + b + " submitted different operations"))) == 2);
   CHECK(named.found().empty());
   CheckBench unnamed(Fault::Mismatch);
   unnamed.check(CheckBench::both(error(Kind::Mismatch, "communicator 1 {" + a + ", " + b + "}: they differ")));

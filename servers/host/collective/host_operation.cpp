@@ -150,11 +150,11 @@ std::string HostOperation::overdue_text() const {
     came = has_arrived_;
     sequence = sequence_;
   }
-  std::string text = fmt::format("operation {}, {}, has all its ranks, but has not begun after {} ms of waiting",
+  std::string text = fmt::format("operation {}, {}, was submitted by all ranks, but has not started after {} ms",
                                  sequence, to_string(requests_), timeout_.count());
   for (std::size_t place = 0; place < came.size(); ++place)
     if (!came[place])
-      text += fmt::format("; the work before it on {} has not ended, its device thread: {}", places_[place].to_string(),
+      text += fmt::format("; earlier work on {} has not completed, its device thread: {}", places_[place].to_string(),
                           device_activity(places_[place]));
   return text;
 }

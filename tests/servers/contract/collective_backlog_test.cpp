@@ -128,7 +128,7 @@ TEMPLATE_TEST_CASE("H10 L10: a rank whose stream does not come ends the whole ba
     REQUIRE(failures.size() == backlog);
     for (const Failure& failure : failures) {
       REQUIRE(failure.kind == Kind::Timeout);
-      REQUIRE(mentions(failure.what, {"has not begun", fleet.devices()[1].to_string() + " has not ended"}));
+      REQUIRE(mentions(failure.what, {"has not started", fleet.devices()[1].to_string() + " has not completed"}));
     }
   }
 }

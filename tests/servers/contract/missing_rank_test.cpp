@@ -77,9 +77,9 @@ TEMPLATE_TEST_CASE("L10 F16: a missing rank is named, with its last operation an
   REQUIRE(failures[0].site.line() == site.line());
   INFO(failures[0].what);
   REQUIRE(mentions(failures[0].what,
-                   {"operation 3 of", "did not have all its ranks after 200 ms", devices[1].to_string() + " is missing",
-                    "operation 2, all_reduce (max) of 7 i32 at " + line(last), "in task load the batch", line(held_up),
-                    "3 queued behind it"}));
+                   {"operation 3 of", "was not submitted by all ranks within 200 ms",
+                    devices[1].to_string() + " is missing", "operation 2, all_reduce (max) of 7 i32 at " + line(last),
+                    "in task load the batch", line(held_up), "3 queued after it"}));
   REQUIRE_FALSE(mentions(failures[0].what, {devices[0].to_string() + " is missing"}));
 
   const auto renewed = Clock::now();
@@ -164,8 +164,8 @@ TEMPLATE_TEST_CASE("L10: a rank whose stream does not come to it is named, and n
     INFO(failures.at(0).what);
     REQUIRE(failures.size() == 2);
     REQUIRE(failures[0].kind == Kind::Timeout);
-    REQUIRE(mentions(failures[0].what, {"has not begun after 200 ms",
-                                        "the work before it on " + fleet.devices()[1].to_string() + " has not ended"}));
+    REQUIRE(mentions(failures[0].what, {"has not started after 200 ms",
+                                        "earlier work on " + fleet.devices()[1].to_string() + " has not completed"}));
     REQUIRE_FALSE(mentions(failures[0].what, {fleet.devices()[0].to_string()}));
     REQUIRE(read_accepted(fleet[rank], data[rank]) == numbers_of(rank, 1000));
     fleet[rank].write(data[rank], Bytes::copy_of(numbers_of(7, 1000)));  // may be used at once
@@ -196,7 +196,7 @@ TEMPLATE_TEST_CASE("L10: a sender whose stream does not come to it is named, and
   const Handle received = fleet[0].to_client(to_device(fleet[0], numbers_of(1, 10)), fleet[1], ElementType::I32);
   const auto failures = failures_of(fleet[1]);
   REQUIRE(kinds_of(failures) == std::vector{Kind::Timeout});
-  REQUIRE(mentions(failures[0].what, {"the work before it on " + fleet.devices()[0].to_string()}));
+  REQUIRE(mentions(failures[0].what, {"earlier work on " + fleet.devices()[0].to_string()}));
   hold.open();
   REQUIRE(kinds_of(failures_of(fleet[0])) == std::vector{Kind::Timeout});
 }
