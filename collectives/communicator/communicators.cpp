@@ -125,7 +125,7 @@ MembershipEpoch Communicators::require_none_left(const CommunicationId& devices,
     if (!away && call_epoch >= found->second.left_epoch) continue;
     throw CollectiveError(
         CollectiveError::Kind::Aborted,
-        "no communicator " + devices.to_string() + ": " + device.to_string() + " was shut down" +
+        "communicator " + devices.to_string() + " refused: " + device.to_string() + " was shut down" +
             (away ? ", and has not been opened again" : " and opened again between this call and its execution"),
         site);
   }

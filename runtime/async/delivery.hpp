@@ -112,7 +112,7 @@ class Delivery final : public PendingHandler {
 
   static std::exception_ptr cancellation() {
     return std::make_exception_ptr(CallError(
-        CallError::Kind::Cancelled, "the wait was cancelled; the operation goes on, and its result is dropped"));
+        CallError::Kind::Cancelled, "the wait was cancelled; the operation continues, and its result is discarded"));
   }
 
   std::optional<Handler> handler_;

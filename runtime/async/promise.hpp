@@ -84,7 +84,7 @@ class Promise {
     if (state == nullptr) return;
     std::exception_ptr error;
     try {
-      throw CallError(CallError::Kind::Closed, "the operation was discarded unrun: its device was closed",
+      throw CallError(CallError::Kind::Closed, "the operation was discarded before it ran: its device was shut down",
                       std::source_location());
     } catch (...) {  // or std::bad_alloc, which completes the future as well
       error = std::current_exception();

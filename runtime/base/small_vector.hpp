@@ -126,7 +126,8 @@ class SmallVector {
   }
 
   void grow(std::size_t count) {
-    if (count > std::numeric_limits<std::uint32_t>::max()) throw std::length_error("more elements than it can have");
+    if (count > std::numeric_limits<std::uint32_t>::max())
+      throw std::length_error("a SmallVector cannot have more than 2^32 - 1 elements");
     T* bigger = std::allocator<T>{}.allocate(count);
     std::uninitialized_move_n(data_, size_, bigger);
     std::destroy_n(data_, size_);

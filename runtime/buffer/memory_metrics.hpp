@@ -12,9 +12,9 @@ inline void add_memory_metrics(metrics::MetricSet& set, const metrics::Labels& l
   const auto gauge = [&](const char* name, const char* help, auto value) {
     set.gauge(name, help, labels, static_cast<double>(value));
   };
-  gauge("cox_memory_allocations", "Allocations alive.", usage.number_allocs);
-  gauge("cox_memory_in_use_bytes", "Bytes in use, as asked for.", usage.bytes_in_use);
-  gauge("cox_memory_padding_bytes", "Bytes in use beyond that, for alignment.", usage.bytes_padding);
+  gauge("cox_memory_allocations", "Live allocations.", usage.number_allocs);
+  gauge("cox_memory_in_use_bytes", "Bytes in use, as requested.", usage.bytes_in_use);
+  gauge("cox_memory_padding_bytes", "Bytes in use in addition to those requested, for alignment.", usage.bytes_padding);
   gauge("cox_memory_reserved_bytes", "Bytes taken from the device.", usage.bytes_reserved);
   gauge("cox_memory_peak_in_use_bytes", "Highest bytes in use so far.", usage.peak_bytes_in_use);
   gauge("cox_memory_peak_reserved_bytes", "Highest bytes taken from the device so far.", usage.peak_bytes_reserved);

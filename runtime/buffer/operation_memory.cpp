@@ -10,12 +10,13 @@ namespace cox {
 IoError poisoned_error(std::uint64_t memory, const Location& location, const MemoryFailure& failure,
                        std::source_location site) {
   const bool unchanged = failure.contents == MemoryFailure::Contents::Unchanged;
-  return {IoError::Kind::Poisoned,
-          "memory " + (memory == 0 ? "" : std::to_string(memory) + " ") + "was used on " + location.to_string() +
-              ", but what should have written it " +
-              (unchanged ? "was not done, so that it is unchanged: " : "failed, so that its contents are undefined: ") +
-              describe_cause(failure.cause),
-          site, failure.cause};
+  return {
+      IoError::Kind::Poisoned,
+      "memory " + (memory == 0 ? "" : std::to_string(memory) + " ") + "was used on " + location.to_string() +
+          ", but the operation that should have written it " +
+          (unchanged ? "was not executed, so the memory is unchanged: " : "failed, so its contents are undefined: ") +
+          describe_cause(failure.cause),
+      site, failure.cause};
 }
 
 OperationMemory::OperationMemory(const BufferUses& uses, std::source_location site) : site_(site) {

@@ -26,7 +26,7 @@ void refuse_window(const MemoryWindow& window, const MemoryOwner& owner, const C
   const MemoryOwner& actual = window.memory.owner();
   if (actual.device != owner.device) refuse(IoError::Kind::WrongDevice, "it belongs to " + actual.device.to_string());
   if (actual.generation != owner.generation)
-    refuse(IoError::Kind::StaleHandle, "it is from before a shutdown of its device, which freed it");
+    refuse(IoError::Kind::StaleHandle, "it was allocated before a shutdown of its device, which freed it");
   const MemoryState& state = window.memory.state();
   if (state.failure)
     refuse(IoError::Kind::AllocationFailed, "its allocation failed: " + describe_cause(state.failure), state.failure);
@@ -35,9 +35,8 @@ void refuse_window(const MemoryWindow& window, const MemoryOwner& owner, const C
   const std::size_t bytes = static_cast<const DeviceBuffer&>(*state.resource).size();
   const std::size_t size = window.size_in_used.value_or(bytes - std::min(window.offset_start, bytes));
   throw IoError(IoError::Kind::OutOfBounds,
-                describe_use(window, owner, caller) + ", but a window of " + format_byte_count(size) +
-                    " behind its first " + format_byte_count(window.offset_start) + " is not within its " +
-                    format_byte_count(bytes),
+                describe_use(window, owner, caller) + ", but a window of " + format_byte_count(size) + " at offset " +
+                    format_byte_count(window.offset_start) + " exceeds its size of " + format_byte_count(bytes),
                 caller.site);
 }
 

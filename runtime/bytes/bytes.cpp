@@ -50,8 +50,9 @@ Bytes Bytes::copy_of(std::span<const std::byte> data) {
 Bytes Bytes::from_file(std::string path, std::uint64_t offset, std::size_t size) {
   constexpr std::uint64_t longest = INT64_MAX;  // maximum size of a file
   if (offset > longest || size > longest - offset)
-    throw IoError(IoError::Kind::OutOfBounds, "no file reaches to " + format_byte_count(size) + " at offset " +
-                                                  std::to_string(offset) + ", as asked for of '" + path + "'");
+    throw IoError(IoError::Kind::OutOfBounds, "cannot use " + format_byte_count(size) + " at offset " +
+                                                  std::to_string(offset) + " of '" + path +
+                                                  "': no file can be that large");
   auto content = std::make_shared<const detail::FileContent>(std::move(path), offset);
   return from_allocation(std::make_unique<LazyAllocation>(AllocationProperty::File, std::move(content), 0, size));
 }
@@ -88,9 +89,11 @@ std::byte* Bytes::exclusive(AccessPolicy policy) {
   if (size_ == 0) return resident();
   if (std::byte* const start = writable()) return start;
   if (policy == AccessPolicy::ZeroCopy)
-    throw IoError(IoError::Kind::WouldCopy, "writing to " + format_byte_count(size_) +
-                                                (is_resident() ? " that are shared or read-only would copy them first"
-                                                               : " that are not in memory would read them first"));
+    throw IoError(
+        IoError::Kind::WouldCopy,
+        "writing to " + format_byte_count(size_) +
+            (is_resident() ? " that are shared or read-only would copy them first, which AccessPolicy::ZeroCopy forbids"
+                           : " that are not in memory would read them first, which AccessPolicy::ZeroCopy forbids"));
   copy().swap(*this);
   return data_;
 }
@@ -154,24 +157,26 @@ void Bytes::append(std::span<const std::byte> more) {
 void Bytes::require_resident() const {
   if (!is_resident())
     throw IoError(IoError::Kind::WouldCopy,
-                  "looking at " + format_byte_count(size_) + " that are not in memory would read them first");
+                  "direct access to " + format_byte_count(size_) +
+                      " that are not in memory would read them first, which AccessPolicy::ZeroCopy forbids");
 }
 
 void Bytes::require_range(std::size_t offset, std::size_t size) const {
   if (offset > size_ || size > size_ - offset)
     throw IoError(IoError::Kind::OutOfBounds, format_byte_count(size) + " at offset " + std::to_string(offset) +
-                                                  " reach beyond the " + format_byte_count(size_) + " there are");
+                                                  " exceed the size of " + format_byte_count(size_));
 }
 
 void Bytes::require_whole_elements(std::size_t size) const {
   if (size_ % size != 0)
     throw IoError(IoError::Kind::ElementSize,
-                  format_byte_count(size_) + " are no whole number of elements of " + format_byte_count(size));
+                  format_byte_count(size_) + " are not a whole number of elements of " + format_byte_count(size));
 }
 
 void Bytes::require_aligned(const std::byte* data, std::size_t multiple) {
   if (reinterpret_cast<std::uintptr_t>(data) % multiple != 0)
-    throw IoError(IoError::Kind::ElementSize, "the bytes do not start at a multiple of " + format_byte_count(multiple));
+    throw IoError(IoError::Kind::ElementSize,
+                  "the bytes start at an address that is not a multiple of " + format_byte_count(multiple));
 }
 
 BytesReader::BytesReader(const Bytes& bytes)

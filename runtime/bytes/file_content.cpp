@@ -41,7 +41,7 @@ IoError too_short(const std::string& path, std::uint64_t offset, std::size_t siz
   struct stat facts{};
   const std::string had = ::fstat(file, &facts) == 0 && facts.st_size >= 0
                               ? "has " + format_byte_count(static_cast<std::size_t>(facts.st_size))
-                              : "ends before";
+                              : "ends before that offset";
   return {IoError::Kind::FileTooShort, cannot_read(path, offset, size) + "the file " + had};
 }
 

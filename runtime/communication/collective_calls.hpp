@@ -240,7 +240,9 @@ class CollectiveCalls {
     const std::size_t size = element_size(type);
     if (exactly ? bytes == size : bytes % size == 0) return;
     throw CollectiveError(CollectiveError::Kind::Validation,
-                          "no transfer: " + std::to_string(bytes) + " bytes are no " + std::string(to_string(type)),
+                          "transfer refused: " + std::to_string(bytes) +
+                              (exactly ? " bytes are not one " : " bytes are not a whole number of ") +
+                              std::string(to_string(type)),
                           site);
   }
   void require_supported(const Site& site) const {

@@ -88,10 +88,10 @@ void CollectiveGroup::add(CollectiveRequest request, const Handle* source, const
     const std::size_t all = elements(request, side.name, side.handle->size_in_used());
     require_aligned(request, side.name, *side.handle);
     if (all % side.times != 0)
-      refuse(request, fmt::format("its {} has {} elements, which is no equal part for each of {} ranks", side.name, all,
-                                  side.times));
+      refuse(request, fmt::format("its {} has {} elements, which cannot be divided equally among {} ranks", side.name,
+                                  all, side.times));
     if (count && *count != all / side.times)
-      refuse(request, fmt::format("its source is {} bytes and its destination {} bytes, which do not go together",
+      refuse(request, fmt::format("its source has {} bytes and its destination {} bytes, which do not match",
                                   source->size_in_used(), destination->size_in_used()));
     count = all / side.times;
   }
@@ -107,10 +107,10 @@ void CollectiveGroup::add_transfer(CollectiveOperation operation, Binding memory
   CollectiveRequest request{
       .operation = operation, .element_type = type, .root = devices_.rank_of(other, caller_.site), .caller = caller_};
   if (request.root == rank_) refuse(request, "a device does not need a transfer to itself");
-  if (!memory.memory) refuse(request, "it has no memory");
+  if (!memory.memory) refuse(request, "its handle has no memory");
   const std::size_t bytes = rows ? rows->size() : memory.size_in_used();
   if (rows && rows->row_bytes % element_size(type) != 0)
-    refuse(request, fmt::format("its rows of {} bytes are no whole number of {}", rows->row_bytes, to_string(type)));
+    refuse(request, fmt::format("its rows of {} bytes are not a whole number of {}", rows->row_bytes, to_string(type)));
   request.count = elements(request, "memory", bytes);
   CollectiveCall call{.request = request, .rows = rows.value_or(CopyPlan{})};
   (operation == Send ? call.source : call.destination) = std::move(memory);
@@ -119,14 +119,14 @@ void CollectiveGroup::add_transfer(CollectiveOperation operation, Binding memory
 
 void CollectiveGroup::append(CollectiveCall call) {
   if (!calls_.empty() && (is_transfer(call.request.operation) || is_transfer(calls_.front().request.operation)))
-    refuse(call.request, "a transfer stands alone, not in a group");
+    refuse(call.request, "a transfer cannot be part of a group");
   calls_.push_back(std::move(call));
 }
 
 std::size_t CollectiveGroup::elements(const CollectiveRequest& request, const char* which, std::size_t bytes) const {
   const std::size_t size = element_size(request.element_type);
   if (bytes % size != 0)
-    refuse(request, fmt::format("the {} bytes of its {} are no whole number of {}", bytes, which,
+    refuse(request, fmt::format("the {} bytes of its {} are not a whole number of {}", bytes, which,
                                 to_string(request.element_type)));
   return bytes / size;
 }
@@ -157,7 +157,7 @@ void CollectiveGroup::check_overlap(const CollectiveRequest& request, const Hand
 void CollectiveGroup::refuse(const CollectiveRequest& request, const std::string& why) const {
   throw CollectiveError(
       CollectiveError::Kind::Validation,
-      fmt::format("no {} on {}: {}", to_string(request.operation), devices_.devices()[rank_].to_string(), why),
+      fmt::format("{} on {} refused: {}", to_string(request.operation), devices_.devices()[rank_].to_string(), why),
       caller_.site);
 }
 

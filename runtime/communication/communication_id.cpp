@@ -9,7 +9,7 @@ namespace cox {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why, const std::source_location& site) {
-  throw CollectiveError(CollectiveError::Kind::Validation, "no communicator: " + why, site);
+  throw CollectiveError(CollectiveError::Kind::Validation, "communicator refused: " + why, site);
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ class Settings {
   [[nodiscard]] T get(std::string_view key) const {
     const Setting& setting = find_setting(key);
     if (const T* const value = std::get_if<T>(&this->value(setting))) return *value;
-    throw ConfigError(ConfigError::Kind::Malformed,
-                      std::string(key) + " was asked for as another type than it has: " + expectation(setting));
+    throw ConfigError(
+        ConfigError::Kind::Malformed,
+        std::string(key) + " was requested as another type than its own; expected " + expectation(setting));
   }
   /// Whether the value comes from a source other than the default. Throws ConfigError UnknownKey.
   [[nodiscard]] bool given(std::string_view key) const;

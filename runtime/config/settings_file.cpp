@@ -36,7 +36,7 @@ SettingsFile read(const std::string& name, const std::string& whence) {
   if (std::filesystem::is_directory(status)) throw refuse("it is a directory");
   // Reading a pipe would block until it has a writer, and some devices never end.
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw refuse("it is no regular file");
+    throw refuse("it is not a regular file");
   errno = 0;
   std::ifstream file(name, std::ios::binary);
   if (!file) throw refuse(std::generic_category().message(errno));

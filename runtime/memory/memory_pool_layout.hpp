@@ -33,7 +33,7 @@ inline void require_valid(const MemoryPoolLayout& layout, const Location& locati
   if (layout.slack > 1000)
     throw ServerError(ServerError::Kind::Validation,
                       "a memory pool layout for " + location.to_string() + " has a slack of " +
-                          std::to_string(layout.slack) + " per mille; at most 1000 make sense",
+                          std::to_string(layout.slack) + " per mille; the maximum is 1000",
                       site);
 }
 

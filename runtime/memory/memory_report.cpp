@@ -73,7 +73,7 @@ std::string to_string(const MemoryReport& report) {
     text += ", capacity " + format_byte_count(report.capacity);
   text += "; free " + format_byte_count(report.free) + ", the largest piece " + format_byte_count(report.largest_free) +
           " (fragmentation " + std::to_string(std::lround(100.0 * report.fragmentation())) + " %)";
-  if (report.waiting != 0) text += ", " + format_byte_count(report.waiting) + " of it waiting for streams";
+  if (report.waiting != 0) text += ", " + format_byte_count(report.waiting) + " of the free memory waits for streams";
   if (!report.by_label.empty()) text += "; biggest owners: " + biggest_owners(report.by_label);
   return text;
 }
@@ -83,7 +83,7 @@ IoError allocation_error(const Location& location, std::size_t size, const Memor
   const IoError::Sizes sizes{
       .requested = size, .in_use = report.usage.bytes_in_use + report.usage.bytes_padding, .capacity = report.capacity};
   log::write(LogSubsystem::Memory, LogLevel::Info, [&] {
-    return "no room for " + format_byte_count(size) + " on " + location.to_string() + ": " + to_string(report);
+    return "cannot allocate " + format_byte_count(size) + " on " + location.to_string() + ": " + to_string(report);
   });
   if (size > report.capacity) return IoError::buffer_too_big(location, sizes, site);
   return IoError::out_of_memory(location, sizes, site, to_string(report));

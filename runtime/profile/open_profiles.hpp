@@ -32,7 +32,7 @@ class OpenProfiles {
     if (open_.size() >= capacity_)
       throw ProfileError(ProfileError::Kind::Unknown,
                          std::to_string(capacity_) + " profiles are open on " + location_.to_string() +
-                             ", no more may be: end some first",
+                             ", the most allowed: end some first",
                          site);
     const ProfilingToken token = ProfilingToken::next();
     open_.push_back({token, std::move(position), nullptr});
@@ -51,7 +51,7 @@ class OpenProfiles {
     if (found == open_.rend())
       throw ProfileError(ProfileError::Kind::NotRegistered,
                          "profile " + std::to_string(token.value) + " is not open on " + location_.to_string() +
-                             ": it never began there, or has ended",
+                             ": it was not begun on this stream, or has already ended",
                          site);
     Entry entry = std::move(*found);
     open_.erase(std::prev(found.base()));

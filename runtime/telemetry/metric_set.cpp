@@ -8,7 +8,8 @@ void MetricSet::add(Family::Kind kind, std::string_view name, std::string_view h
   auto found = families_.find(name);
   if (found == families_.end())
     found = families_.try_emplace(std::string(name), Family{kind, std::string(help), {}}).first;
-  if (found->second.kind != kind) throw std::logic_error("the metric " + std::string(name) + " is of two kinds");
+  if (found->second.kind != kind)
+    throw std::logic_error("the metric " + std::string(name) + " was added as two different kinds");
   found->second.values.push_back(std::move(value));
 }
 

@@ -38,26 +38,28 @@ Labels with(Labels labels, const char* name, const char* value) {
 
 void add_tasks(MetricSet& set, const Labels& labels, const Statistics& statistics) {
   const auto number = [](std::uint64_t count) { return static_cast<double>(count); };
-  set.counter("cox_tasks_accepted_total", "Tasks handed over to a device thread.", labels, number(statistics.accepted));
+  set.counter("cox_tasks_accepted_total", "Tasks accepted by a device thread.", labels, number(statistics.accepted));
   const std::pair<const char*, std::uint64_t> outcomes[] = {{"completed", statistics.completed},
                                                             {"failed", statistics.failed},
                                                             {"cancelled", statistics.cancelled},
                                                             {"expired", statistics.expired}};
   for (const auto& [outcome, count] : outcomes) {
-    set.counter("cox_tasks_ended_total", "Tasks that came to an end, by how.", with(labels, "outcome", outcome),
+    set.counter("cox_tasks_ended_total", "Tasks that ended, by outcome.", with(labels, "outcome", outcome),
                 number(count));
   }
-  set.gauge("cox_tasks_queued", "Tasks accepted and not ended.", labels, number(statistics.depth));
-  set.gauge("cox_queue_bytes", "Memory of the queue, in use and kept for use.", labels, number(statistics.queue_bytes));
+  set.gauge("cox_tasks_queued", "Tasks accepted that have not ended.", labels, number(statistics.depth));
+  set.gauge("cox_queue_bytes", "Memory of the queue, in use and kept for reuse.", labels,
+            number(statistics.queue_bytes));
   set.histogram("cox_task_wait_seconds", "Time from submission to start.", labels, statistics.wait);
   set.histogram("cox_task_run_seconds", "Time from start to end.", labels, statistics.run);
 }
 
 void add_threads(MetricSet& set, const Labels& labels, const Statistics& statistics) {
   const auto number = [](std::uint64_t count) { return static_cast<double>(count); };
-  set.counter("cox_device_thread_parks_total", "Times the thread looked for sleep.", labels, number(statistics.parks));
-  set.counter("cox_device_thread_wakes_total", "Times it was woken.", labels, number(statistics.wakes));
-  set.counter("cox_device_thread_stalls_total", "Tasks reported for holding the thread too long.", labels,
+  set.counter("cox_device_thread_parks_total", "Times the device thread prepared to sleep.", labels,
+              number(statistics.parks));
+  set.counter("cox_device_thread_wakes_total", "Times the device thread was woken.", labels, number(statistics.wakes));
+  set.counter("cox_device_thread_stalls_total", "Tasks reported because they held the device thread too long.", labels,
               number(statistics.stalls));
 }
 

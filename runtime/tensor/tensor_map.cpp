@@ -46,8 +46,8 @@ class Validation {
   }
   void count(const std::string& what, std::size_t given, std::size_t needed) const {
     if (given != needed)
-      fail(std::to_string(given) + " " + what + " are given where rank " + std::to_string(map_.shape.size()) + " has " +
-           std::to_string(needed));
+      fail(std::to_string(given) + " " + what + " are given, but rank " + std::to_string(map_.shape.size()) +
+           " needs " + std::to_string(needed));
   }
   static std::string dimension(std::size_t i) { return "dimension " + std::to_string(i); }
 

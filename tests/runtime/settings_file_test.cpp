@@ -76,7 +76,7 @@ TEST_CASE("A settings file that is named and cannot be read is refused") {
   CHECK(refusal("/nowhere/cox.toml") ==
         "the settings file \"/nowhere/cox.toml\" (environment COX_CONFIG) cannot be read: No such file or directory");
   CHECK_THAT(refusal("/"), Catch::Matchers::ContainsSubstring("it is a directory"));
-  CHECK_THAT(refusal("/dev/zero"), Catch::Matchers::ContainsSubstring("it is no regular file"));
+  CHECK_THAT(refusal("/dev/zero"), Catch::Matchers::ContainsSubstring("it is not a regular file"));
   const TemporaryFile large(std::string((std::size_t{1} << 20U) + 1, '\n'));
   CHECK_THAT(refusal(large.path()), Catch::Matchers::ContainsSubstring("it is larger than 1.05 MB"));
   CHECK_THAT(refusal(""), Catch::Matchers::ContainsSubstring("the settings file \"\""));
@@ -118,7 +118,7 @@ TEST_CASE("A pipe named coxswain.toml is refused instead of waited for, and /dev
   const EmptyDirectory here;
   REQUIRE(::mkfifo("coxswain.toml", 0600) == 0);
   CHECK(message_of([] { (void)read_settings_file({}); }) ==
-        "the settings file \"coxswain.toml\" cannot be read: it is no regular file");
+        "the settings file \"coxswain.toml\" cannot be read: it is not a regular file");
   const auto file = read_settings_file({{"COX_CONFIG", "/dev/null"}});
   REQUIRE(file);
   CHECK(file->text.empty());

@@ -80,11 +80,11 @@ TEST_CASE("Extents and strides of a tensor map are in range, and there are as ma
         "tensor map: the stride of dimension 1 is 264 B, and must be a multiple of 16 B");
   CHECK(of_tiled([](Map& map) { map.strides[0] = std::uint64_t{1} << 40U; }) ==
         "tensor map: the stride in bytes of dimension 0 is 1099511627776, and must be from 0 to 1099511627775");
-  CHECK(of_tiled([](Map& map) { map.strides.pop_back(); }) == "tensor map: 1 strides are given where rank 3 has 2");
+  CHECK(of_tiled([](Map& map) { map.strides.pop_back(); }) == "tensor map: 1 strides are given, but rank 3 needs 2");
   CHECK(of_tiled([](Map& map) { map.element_strides = {1, 9, 1}; }) ==
         "tensor map: the element stride of dimension 1 is 9, and must be from 1 to 8");
   CHECK(of_tiled([](Map& map) { map.element_strides = {1}; }) ==
-        "tensor map: 1 element strides are given where rank 3 has 3");
+        "tensor map: 1 element strides are given, but rank 3 needs 3");
 }
 
 TEST_CASE("The tile of a tensor map has 1 to 256 elements each way and rows of whole chunks") {
@@ -93,7 +93,7 @@ TEST_CASE("The tile of a tensor map has 1 to 256 elements each way and rows of w
   CHECK(of_tiled([](Map& map) { tile(map).tile[1] = 0; }) ==
         "tensor map: the tile's extent along dimension 1 is 0, and must be from 1 to 256");
   CHECK(of_tiled([](Map& map) { tile(map).tile.pop_back(); }) ==
-        "tensor map: 2 tile extents are given where rank 3 has 3");
+        "tensor map: 2 tile extents are given, but rank 3 needs 3");
   CHECK(of_tiled([](Map& map) { tile(map).tile[2] = 3; }) ==
         "tensor map: a row of the tile has 12 B, and must have a multiple of 16 B");
   CHECK(of_tiled([](Map& map) { map.swizzle = TensorMapSwizzle::Bytes64; }) ==
@@ -108,7 +108,7 @@ TEST_CASE("The box of pixels of an im2col tensor map is in the range of its rank
   CHECK(of_im2col([](Map& map) { columns(map).upper_corner[0] = -11; }) ==
         "tensor map: the box of pixels is empty along dimension 1");
   CHECK(of_im2col([](Map& map) { columns(map).lower_corner.pop_back(); }) ==
-        "tensor map: 1 lower corner offsets are given where rank 4 has 2");
+        "tensor map: 1 lower corner offsets are given, but rank 4 needs 2");
   CHECK(of_im2col([](Map& map) { columns(map).channels_per_pixel = 257; }) ==
         "tensor map: channels_per_pixel is 257, and must be from 1 to 256");
   CHECK(of_im2col([](Map& map) { columns(map).pixels_per_column = 1025; }) ==

@@ -123,7 +123,7 @@ TEST_CASE("A mismatch must name the device that differs and another") {
 TEST_CASE("A shutdown explains typed errors of what it hit, not wrong values, and no other errors") {
   CheckBench typed;
   typed.round->shaken = true;
-  CHECK(typed.check(CheckBench::both(error(Kind::Aborted, "no communicator: host:1 was shut down"))) == 2);
+  CHECK(typed.check(CheckBench::both(error(Kind::Aborted, "communicator refused: host:1 was shut down"))) == 2);
   CHECK(typed.found().empty());
   for (const auto& untold : {error(Kind::Aborted, "host:7 was shut down"), error(Kind::Timeout, "host:1 was shut down"),
                              error(Kind::RankFailed, "host:1 was shut down")}) {

@@ -52,7 +52,7 @@ void require_devices(const CommunicationId& devices) {
   const std::size_t count = enumerate_cuda_devices().size();
   if (last.type == cuda_device_type && last.index < count) return;
   throw CollectiveError(CollectiveError::Kind::Validation,
-                        "no communicator " + devices.to_string() + ": there are " + std::to_string(count) +
+                        "communicator " + devices.to_string() + " refused: there are " + std::to_string(count) +
                             " CUDA devices, counted from 0",
                         std::source_location());
 }

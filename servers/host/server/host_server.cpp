@@ -43,7 +43,7 @@ void require_host_devices(const CommunicationId& devices) {
   const DeviceId last = devices.devices().back();  // the one with the highest index, since all have one type
   if (last.type == host_device_type && last.index < host_device_count()) return;
   throw CollectiveError(CollectiveError::Kind::Validation,
-                        "no communicator " + devices.to_string() + ": there are " +
+                        "communicator " + devices.to_string() + " refused: there are " +
                             std::to_string(host_device_count()) + " host devices, counted from 0",
                         std::source_location());
 }

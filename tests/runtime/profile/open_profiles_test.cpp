@@ -94,7 +94,7 @@ TEST_CASE("A profile that never began or has ended is not registered, and the ot
   REQUIRE(kind_of<ProfileError>([&] { (void)close(profiles, {}); }) == ProfileError::Kind::NotRegistered);
   REQUIRE(message_of([&] { (void)close(profiles, ended); }) ==
           "profile " + std::to_string(ended.value) +
-              " is not open on host:1, stream 7: it never began there, or has ended");
+              " is not open on host:1, stream 7: it was not begun on this stream, or has already ended");
   REQUIRE(close(profiles, token) == 1);
 }
 

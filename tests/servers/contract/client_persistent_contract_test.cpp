@@ -264,6 +264,6 @@ TEMPLATE_TEST_CASE("A layout of memory pools that makes no sense is refused with
   OpenDevice<TestType> device(small<TestType>);
   const auto install = [&] { device.client().install_memory_pools({.capacity = 4096, .slack = 1001}); };
   CHECK(kind_of<ServerError>(install) == ServerError::Kind::Validation);
-  CHECK(mentions(message_of(install), {device.name(), "1001 per mille", "at most 1000"}));
+  CHECK(mentions(message_of(install), {device.name(), "1001 per mille", "maximum is 1000"}));
   CHECK(device.client().memory_report().capacity == capacity<TestType>);
 }

@@ -66,14 +66,14 @@ TEMPLATE_TEST_CASE("Operations that make no sense are refused, and leave nothing
   require_refused([&] { client.all_reduce(data, data, ElementType::Bool, all); }, {"bool", "cannot be reduced"});
   require_refused([&] { client.reduce_scatter(data, small, ElementType::Bool, all); }, {"cannot be reduced"});
   require_refused([&] { client.all_reduce(data, small, i32, all); }, {"400 bytes", "396 bytes"});
-  require_refused([&] { client.all_reduce(odd, odd, i32, all); }, {"398 bytes", "no whole number of i32"});
+  require_refused([&] { client.all_reduce(odd, odd, i32, all); }, {"398 bytes", "not a whole number of i32"});
   require_refused([&] { client.all_reduce(data.offset_start(2).offset_end(2), data, i32, all); },
                   {"source begins 2 bytes", "not aligned for i32 of 4 bytes"});
   require_refused([&] { client.all_gather(small.offset_end(392), data.offset_start(1).offset_end(387), i32, all); },
                   {"destination begins 1 bytes", "not aligned"});
   require_refused([&] { client.all_reduce(data, Handle(), i32, all); }, {"destination has no memory"});
-  require_refused([&] { client.all_gather(data, data, i32, all); }, {"no equal part for each of 3 ranks"});
-  require_refused([&] { client.all_to_all(data, data, i32, all); }, {"no equal part"});
+  require_refused([&] { client.all_gather(data, data, i32, all); }, {"cannot be divided equally among 3 ranks"});
+  require_refused([&] { client.all_to_all(data, data, i32, all); }, {"cannot be divided equally"});
   require_refused([&] { client.all_reduce(data.offset_end(40), data.offset_start(40), i32, all); }, {"overlap"});
   require_refused([&] { client.broadcast(data, data, i32, all, {.type = devices[0].type, .index = 900}); },
                   {":900", "is not in"});
@@ -85,7 +85,7 @@ TEMPLATE_TEST_CASE("Operations that make no sense are refused, and leave nothing
           group.barrier();
         });
       },
-      {"stands alone"});
+      {"cannot be part of a group"});
   struct Stop {};
   REQUIRE_THROWS_AS(client.collective_group(all,
                                             [&](CollectiveGroup& group) {
