@@ -89,13 +89,13 @@ TEST_CASE("Of a good machine there is nothing but good to say") {
 
 TEST_CASE("Without a driver that is all that is said of GPUs and their libraries") {
   Facts facts = good_machine();
-  facts.driver = {.found = false, .version = 0, .error = "there is no CUDA driver here"};
+  facts.driver = {.found = false, .version = 0, .error = "no CUDA driver was found"};
   facts.gpus.clear();
   facts.peers.clear();
   facts.nvrtc.found = false;
   facts.nccl.found = false;
   CHECK(finding(facts, "driver").severity == Severity::Wrong);
-  CHECK(finding(facts, "driver").text == "there is no CUDA driver here");
+  CHECK(finding(facts, "driver").text == "no CUDA driver was found");
   const Findings findings = check(facts);
   CHECK(std::ranges::count(findings, Severity::Ok, &Finding::severity) == std::ssize(findings) - 1);
   for (const char* subject : {"NVRTC", "NCCL", "peers", "cuda:0"})

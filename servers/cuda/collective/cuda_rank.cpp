@@ -62,8 +62,10 @@ void CudaRank::close() noexcept {
 void CudaRank::submit(CollectiveSubmission submission) {
   if (unsubmitted_.size() >= most_put_off &&
       unsubmitted_.size() / most_put_off >= settings().get<std::uint64_t>("collectives.max_ahead"))
-    throw CallError(CallError::Kind::QueueFull, device().to_string() + ": " + std::to_string(unsubmitted_.size()) +
-                                                    " operations wait for their communicator to be made already");
+    throw CallError(CallError::Kind::QueueFull,
+                    "call refused: queue_full: " + device().to_string() + " has " +
+                        std::to_string(unsubmitted_.size()) +
+                        " operations that wait for the creation of their communicator (setting collectives.max_ahead)");
   submission.on_launch_thread = nccl_communicator_ != nullptr;
   unsubmitted_.push_back(std::move(submission));
   if (!rest_) rest_.emplace(PendingCollectives::Call::continuation(pending_));
@@ -178,11 +180,12 @@ std::exception_ptr CudaRank::refusal_for(const CollectiveRequests& requests, Col
     if (nccl_reduces(request.element_type, version) && !PeerKernels::is_needed(request)) continue;
     const std::string why =
         nccl_type(request.element_type) && !nccl_reduces(request.element_type, version)
-            ? "NCCL " + nccl_version_text(version) + " does not reduce them, 2.24 does"
-            : "NCCL does not reduce them (exactly), and what does needs GPUs that reach each other's memory, the "
-              "setting collectives.peer_memory, and a group of nothing else";
+            ? "NCCL " + nccl_version_text(version) + " does not reduce elements of this type, 2.24 does"
+            : "NCCL does not do this reduction, or not exactly; kernels in peer memory do it if all GPUs can access "
+              "each other's memory, collectives.peer_memory is true, and the group contains no operation of another "
+              "kind";
     return std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Unsupported,
-                                                   "no " + to_string(request) + " between these GPUs: " + why,
+                                                   to_string(request) + " refused between these GPUs: " + why,
                                                    request.caller.site));
   }
   return nullptr;

@@ -48,7 +48,7 @@ class CudaRankLaunch::Guard {
     try {
       if (auto error = stream_->remove_errors_between(0, ~std::uint64_t{0})) return error;
       return std::make_exception_ptr(
-          CollectiveError(CollectiveError::Kind::Backend, "there was no memory to have it issued", launch_->site));
+          CollectiveError(CollectiveError::Kind::Backend, "no host memory to issue the operation", launch_->site));
     } catch (...) {
       return std::current_exception();
     }
@@ -177,10 +177,10 @@ void CudaRankLaunch::admit() {
 
 std::exception_ptr CudaRankLaunch::rank_failed(const std::exception_ptr& refusal) const noexcept {
   try {
-    return std::make_exception_ptr(CollectiveError(
-        CollectiveError::Kind::RankFailed,
-        name() + " is not done: " + rank->device().to_string() + " could not take part: " + describe_cause(refusal),
-        site, refusal));
+    return std::make_exception_ptr(CollectiveError(CollectiveError::Kind::RankFailed,
+                                                   name() + " was not executed: " + rank->device().to_string() +
+                                                       " could not take part: " + describe_cause(refusal),
+                                                   site, refusal));
   } catch (...) {
     return std::current_exception();  // no memory for the message
   }

@@ -164,7 +164,7 @@ void CudaRanks::close() noexcept {
     if (nccl->wait_until_destroyed(deadline)) continue;
     report_task_error({device_, StreamId::current(),
                        std::make_exception_ptr(CollectiveError(
-                           CollectiveError::Kind::Backend, "NCCL does not let go of a communicator with " +
+                           CollectiveError::Kind::Backend, "NCCL did not destroy in time a communicator with " +
                                                                device_.to_string() + ", which is being shut down"))});
   }
 }

@@ -54,7 +54,7 @@ class Program {
         nvrtc_.compile_program(program_, static_cast<int>(options.size()), pointers(options).data());
     const std::string log = this->log();
     if (result != NVRTC_SUCCESS) fail(result, log);
-    if (!log.empty()) log::write(LogSubsystem::Cuda, LogLevel::Info, [&] { return "NVRTC says: " + log; });
+    if (!log.empty()) log::write(LogSubsystem::Cuda, LogLevel::Info, [&] { return "NVRTC log: " + log; });
     return {image(), lowered_name()};
   }
 

@@ -23,7 +23,7 @@ void copy(const PeerRange& from, CUcontext from_context, const PeerRange& to, CU
   };
   if (!from.rows.is_linear() && !to.rows.is_linear() && from.rows.row_bytes != to.rows.row_bytes)
     throw CollectiveError(CollectiveError::Kind::Unsupported,
-                          "a transfer between tensors that are padded differently: rows of " +
+                          "transfers between tensors that are padded differently are not supported: rows of " +
                               std::to_string(from.rows.row_bytes) + " and " + std::to_string(to.rows.row_bytes) +
                               " bytes");
   CUDA_MEMCPY3D_PEER copy{};

@@ -39,8 +39,9 @@ CUdevice native_device(DeviceId device) {
   static_cast<void>(detail::driver());  // throws if there is none
   const int count = count_devices().count;
   if (device.type != cuda_device_type || device.index >= count)
-    throw CudaError(CudaError::Kind::Validation, 0,
-                    device.to_string() + " is no CUDA device; there are " + std::to_string(count));
+    throw CudaError(
+        CudaError::Kind::Validation, 0,
+        device.to_string() + " is not a CUDA device; there are " + std::to_string(count) + ", counted from 0");
   CUdevice native = 0;
   COX_CUDA_TRY(device_get(&native, device.index));
   return native;
@@ -60,7 +61,8 @@ std::string why_no_cuda() {
   const detail::FoundDriver& found = detail::find_driver();
   if (found.driver == nullptr) return found.error;
   const DeviceCount devices = count_devices();
-  if (devices.result != CUDA_SUCCESS) return "the CUDA driver counts no devices: " + detail::describe(devices.result);
+  if (devices.result != CUDA_SUCCESS)
+    return "the CUDA driver cannot count its devices: " + detail::describe(devices.result);
   return devices.count > 0 ? "" : "the CUDA driver shows no device to this process";
 }
 

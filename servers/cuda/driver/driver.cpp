@@ -55,14 +55,14 @@ std::string load(const SharedLibrary& library, Driver& driver) {
   if (result == CUDA_SUCCESS) return {};
   const char* name = nullptr;
   driver.error_name(result, &name);
-  return std::string("the CUDA driver does not start: cuInit: ") + (name != nullptr ? name : "unknown error");
+  return std::string("the CUDA driver cannot be initialized: cuInit: ") + (name != nullptr ? name : "unknown error");
 }
 
 constinit std::atomic<bool> ending{false};
 
 FoundDriver open_driver() {
   const SharedLibrary library = SharedLibrary::open(driver_files());
-  if (!library) return {nullptr, "there is no CUDA driver here: " + library.error()};
+  if (!library) return {nullptr, "no CUDA driver was found: " + library.error()};
   static Driver found;
   const std::string wrong = load(library, found);
   if (!wrong.empty()) return {nullptr, wrong};
@@ -81,7 +81,7 @@ const FoundDriver& find_driver() {
 
 void* Driver::find(const char* function, int signature) const {
   if (void* const found = cox::detail::look_up(*this, function, signature)) return found;
-  throw CudaError(CudaError::Kind::Unsupported, 0, std::string("the CUDA driver has no ") + function);
+  throw CudaError(CudaError::Kind::Unsupported, 0, std::string("the CUDA driver has no function ") + function);
 }
 
 bool process_is_ending() noexcept { return ending.load(std::memory_order_relaxed); }

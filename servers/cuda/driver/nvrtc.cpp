@@ -102,11 +102,11 @@ FoundNvrtc open_of_process() {
 FoundNvrtc open_nvrtc(const std::vector<std::string>& files, const std::string& names) {
   const SharedLibrary library = SharedLibrary::open(files);
   if (!library)
-    return {nullptr, "there is no NVRTC here to compile kernels with: " + names +
-                         " is not to be had (setting compilation.nvrtc): " + library.error()};
+    return {nullptr, "NVRTC, which compiles kernels, was not found as " + names +
+                         " (setting compilation.nvrtc): " + library.error()};
   auto nvrtc = std::make_unique<Nvrtc>();
   std::string wrong = load(library, *nvrtc);
-  if (!wrong.empty()) return {nullptr, "the NVRTC found cannot be used: " + wrong};
+  if (!wrong.empty()) return {nullptr, "NVRTC was found, but cannot be used: " + wrong};
   return {nvrtc.release(), {}};  // never freed, as the library is never closed
 }
 

@@ -47,7 +47,7 @@ const detail::LoadedKernel& CudaKernel::require_loaded(const Location& location,
   const detail::LoadedKernel* const found = loaded(location.device.index);
   const std::string what = detail::launch_name(name(), location);
   if (found == nullptr)
-    throw LaunchError(LaunchError::Kind::NullFunction, what + " has not been prepared for the device as it is open now",
+    throw LaunchError(LaunchError::Kind::NullFunction, what + " has not been prepared since the device was opened",
                       site);
   if (!found->failure) return *found;
   const std::string failed = what + ": " + describe_cause(found->failure);

@@ -54,7 +54,7 @@ void require(CUresult result, const char* call, const KernelLibrary& code, Compu
   const std::string line = code.log != nullptr ? code.log->first_line() : "";
   const std::string what = result == CUDA_ERROR_NO_BINARY_FOR_GPU
                                ? "the image has no code for a device of " + name_of(device)
-                               : "the driver does not take the image";
+                               : "the driver rejects the image";
   const auto kind =
       result == CUDA_ERROR_OUT_OF_MEMORY ? LaunchError::Kind::OutOfMemory : LaunchError::Kind::Compilation;
   throw LaunchError(kind, what + ": " + native + (line.empty() ? "" : ": " + line), site,

@@ -55,8 +55,8 @@ CUtensorMap encode_tensor_map(const TensorMapDescriptor& descriptor, CUdeviceptr
   if (const std::size_t alignment = required_alignment(descriptor); address % alignment != 0)
     throw LaunchError(LaunchError::Kind::ArgumentType,
                       "tensor map on " + location.to_string() + ": the memory begins " +
-                          std::to_string(address % alignment) + " B beyond a multiple of " + std::to_string(alignment) +
-                          " B, where it must begin",
+                          std::to_string(address % alignment) + " B after a multiple of " + std::to_string(alignment) +
+                          " B, but must begin at such a multiple",
                       site);
   const auto rank = static_cast<cuuint32_t>(descriptor.shape.size());
   const auto shape = innermost_first<cuuint64_t>(descriptor.shape);

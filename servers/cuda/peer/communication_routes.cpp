@@ -12,11 +12,11 @@ CudaRoute transfer_way(const CommunicationFacts& facts, std::size_t a, std::size
   CudaRoute route{.what = "transfers between " + facts.devices[a] + " and " + facts.devices[b], .route = {}, .why = {}};
   const CudaPeerFacts& there = facts.peers[a][b];
   if (there.access && facts.peers[b][a].access) {
-    route.route = "peer copy, from memory to memory";
-    route.why = "they reach each other's memory, over a link of rank " + std::to_string(there.rank);
+    route.route = "direct peer copy";
+    route.why = "each GPU can access the other's memory, over a link of rank " + std::to_string(there.rank);
   } else {
-    route.route = "peer copy, which the driver takes through host memory";
-    route.why = "the driver gives no direct access; cox doctor says what may hinder it";
+    route.route = "peer copy through host memory, by the driver";
+    route.why = "the driver grants no direct access; cox doctor reports likely causes";
   }
   return route;
 }
@@ -26,11 +26,11 @@ CudaRoute transfer_way(const CommunicationFacts& facts, std::size_t a, std::size
 std::optional<std::string> why_not_in_peer_memory(const CommunicationFacts& facts) {
   if (!facts.peer_memory) return "the setting collectives.peer_memory is false";
   if (facts.devices.size() > PeerKernels::max_ranks)
-    return "kernels of our own are for at most " + std::to_string(PeerKernels::max_ranks) + " GPUs";
+    return "kernels in peer memory support at most " + std::to_string(PeerKernels::max_ranks) + " GPUs";
   for (std::size_t from = 0; from < facts.devices.size(); ++from)
     for (std::size_t to = 0; to < facts.devices.size(); ++to)
       if (from != to && !facts.peers[from][to].access)
-        return facts.devices[from] + " does not reach the memory of " + facts.devices[to];
+        return facts.devices[from] + " cannot access the memory of " + facts.devices[to];
   return std::nullopt;
 }
 
@@ -46,21 +46,23 @@ std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts) {
   const std::string one_shot = std::to_string(PeerKernels::max_one_shot_bytes >> 10U) + " KiB";
   const std::string two_shots = std::to_string(PeerKernels::max_two_shots_bytes >> 20U) + " MiB";
   const std::string in_one = "all_reduce up to " + one_shot;
-  const std::string in_two = "all_reduce up to " + two_shots + ", and of groups that are no more together";
-  const std::string in_blocks = "all_gather and reduce_scatter up to " + two_shots + " in all, broadcast up to " +
+  const std::string in_two = "all_reduce up to " + two_shots + ", or of a group of at most that size in total";
+  const std::string in_blocks = "all_gather and reduce_scatter up to " + two_shots + " in total, broadcast up to " +
                                 std::to_string(PeerKernels::max_broadcast_bytes >> 20U) + " MiB";
   const std::string not_nccls = "reductions of 16-bit integers, means of integers";
   if (why_not) {
-    ways.push_back({not_nccls, "refused", "NCCL does not do them, or not exactly, and " + *why_not});
+    ways.push_back({not_nccls, "refused", "NCCL does not support them, or not exactly, and " + *why_not});
     ways.push_back({in_two, facts.nccl, *why_not});
   } else {
-    ways.push_back({not_nccls, "in peer memory, whatever their size", "NCCL does not do them, or not exactly"});
-    ways.push_back({in_one, "one shot in peer memory", "all GPUs reach each other: one meeting is sooner than NCCL"});
-    ways.push_back(
-        {in_two, "two shots in peer memory", "all GPUs reach each other: two meetings are sooner than NCCL"});
-    ways.push_back({in_blocks, "one way in peer memory", "all GPUs reach each other: so it is sooner than NCCL"});
+    ways.push_back({not_nccls, "kernels in peer memory, at any size", "NCCL does not support them, or not exactly"});
+    ways.push_back({in_one, "one-shot kernel in peer memory",
+                    "all GPUs can access each other's memory: one synchronization is faster than NCCL"});
+    ways.push_back({in_two, "two-shot kernel in peer memory",
+                    "all GPUs can access each other's memory: two synchronizations are faster than NCCL"});
+    ways.push_back({in_blocks, "kernel in peer memory",
+                    "all GPUs can access each other's memory: faster than NCCL at these sizes"});
   }
-  ways.push_back({"all other collectives, types and sizes", facts.nccl, "nothing of our own is faster"});
+  ways.push_back({"all other collectives, types and sizes", facts.nccl, "kernels in peer memory are not faster"});
   return ways;
 }
 

@@ -69,9 +69,10 @@ std::shared_ptr<void> LaunchGate::quiesce() {
   lock.unlock();
   std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });  // opens the gate on failure, too
   if (quiescent) return held;
-  throw CollectiveError(CollectiveError::Kind::Timeout,
-                        "a communicator could not be made: collectives that were under way have not been launched on "
-                        "all their devices for a minute");
+  throw CollectiveError(
+      CollectiveError::Kind::Timeout,
+      "a communicator could not be created: in-flight collectives were not launched on all their devices within "
+      "a minute");
 }
 
 void LaunchGate::open() noexcept {

@@ -183,7 +183,8 @@ std::shared_ptr<PeerKernels> PeerKernels::make(const CommunicationId& devices,
     return std::make_shared<PeerKernels>(devices.devices(), contexts);
   } catch (const std::bad_alloc&) {
     log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
-      return "no memory for small collectives of " + devices.to_string() + ": NCCL does them, which takes longer";
+      return "no memory for the peer kernels of " + devices.to_string() +
+             ": small collectives use NCCL, which is slower";
     });
     return nullptr;
   }
@@ -258,7 +259,7 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
   }
   if (failure != nullptr)
     log::write(LogSubsystem::Collectives, LogLevel::Warn,
-               [&] { return "no kernels of our own for " + to_string(request) + ": " + cox::describe(failure); });
+               [&] { return "no peer kernel for " + to_string(request) + ": " + cox::describe(failure); });
   lock.lock();
   kept_.push_back(std::move(made));
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);

@@ -58,10 +58,10 @@ const LoadedKernel& require_loaded(CudaDevice& device, const CudaKernel& kernel,
                                    const Caller& caller) {
   const LoadedKernel* const loaded = kernel.loaded(device.facts()->owner.device.index);
   if (loaded == nullptr)
-    throw LaunchError(
-        LaunchError::Kind::NullFunction,
-        launch_name(kernel.name(), stream.location()) + " was not prepared: the client does that before it launches",
-        caller.site);
+    throw LaunchError(LaunchError::Kind::NullFunction,
+                      launch_name(kernel.name(), stream.location()) +
+                          " was not prepared: a client prepares a kernel before it launches it",
+                      caller.site);
   if (loaded->failure != nullptr) std::rethrow_exception(loaded->failure);
   return *loaded;
 }
@@ -76,7 +76,7 @@ void require_limits(const Preparation& preparation) {
   require_cube_dim(launched, hardware, location, preparation.caller.site);
   if (kernel.cube_dim().unit_count() > loaded.max_threads_per_block)
     throw LaunchError::too_many_resources(launch_name(kernel.name(), location) + ", which takes " +
-                                              std::to_string(loaded.registers) + " registers a unit,",
+                                              std::to_string(loaded.registers) + " registers per unit,",
                                           {ResourceLimit::Resource::UnitsPerCube,
                                            {kernel.cube_dim().unit_count(), 0, 0},
                                            {loaded.max_threads_per_block, 0, 0}},

@@ -36,9 +36,10 @@ void require_device(DeviceId device) {
   const auto devices = enumerate_cuda_devices();
   if (std::ranges::find(devices, device) != devices.end()) return;
   if (device.type != cuda_device_type)
-    throw CallError(CallError::Kind::UnknownDevice,
-                    device.to_string() + " is no CUDA device: those have type " + std::to_string(cuda_device_type),
-                    std::source_location());
+    throw CallError(
+        CallError::Kind::UnknownDevice,
+        device.to_string() + " is not a CUDA device: CUDA devices have type " + std::to_string(cuda_device_type),
+        std::source_location());
   throw CallError(
       CallError::Kind::UnknownDevice,
       device.to_string() + " does not exist: " +
@@ -262,7 +263,7 @@ void CudaServer::install_memory_pools(const MemoryPoolLayout& layout, const Call
   throw ServerError(ServerError::Kind::Validation,
                     "memory pools cannot be installed on " + device_->location(caller).to_string() + ": " +
                         (alive != 0 ? std::to_string(alive) + " allocations are alive"
-                                    : std::string("queued work still touches memory")),
+                                    : std::string("queued work still uses memory")),
                     caller.site);
 }
 

@@ -124,7 +124,7 @@ std::exception_ptr HostOperation::rank_failed(std::size_t place, const std::exce
   try {
     return std::make_exception_ptr(
         CollectiveError(CollectiveError::Kind::RankFailed,
-                        fmt::format("{} is not done: {} could not take part: {}", to_string(requests_),
+                        fmt::format("{} was not executed: {} could not take part: {}", to_string(requests_),
                                     places_[place].to_string(), describe_cause(refusal)),
                         requests_.front().caller.site, refusal));
   } catch (...) {

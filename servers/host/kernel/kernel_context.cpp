@@ -13,10 +13,10 @@ const KernelContext::Buffer& KernelContext::require_buffer(std::size_t i, std::s
   const Buffer& given = buffers_[i];
   if (given.size % size != 0 || reinterpret_cast<std::uintptr_t>(given.data) % alignment != 0)
     throw LaunchError(LaunchError::Kind::ArgumentType, name + " of " + format_byte_count(given.size) +
-                                                           " is no whole number of aligned elements of " +
+                                                           " is not a whole number of aligned elements of " +
                                                            format_byte_count(size));
   if (!reads && given.access == Access::Read)
-    throw LaunchError(LaunchError::Kind::ArgumentType, name + " was given to be read, but the kernel writes it");
+    throw LaunchError(LaunchError::Kind::ArgumentType, name + " was passed as read-only, but the kernel writes it");
   return given;
 }
 

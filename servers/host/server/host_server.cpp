@@ -28,9 +28,10 @@ namespace {
 HostOptions options_for(DeviceId device) {
   const HostOptions options = host_options();
   if (device.type != host_device_type)
-    throw CallError(CallError::Kind::UnknownDevice,
-                    device.to_string() + " is no host device: those have type " + std::to_string(host_device_type),
-                    std::source_location());
+    throw CallError(
+        CallError::Kind::UnknownDevice,
+        device.to_string() + " is not a host device: host devices have type " + std::to_string(host_device_type),
+        std::source_location());
   if (device.index >= options.device_count)
     throw CallError(CallError::Kind::UnknownDevice,
                     device.to_string() + " does not exist: there are " + std::to_string(options.device_count) +
@@ -229,7 +230,7 @@ void HostServer::install_memory_pools(const MemoryPoolLayout& layout, const Call
   throw ServerError(ServerError::Kind::Validation,
                     "memory pools cannot be installed on " + device_->location(caller).to_string() + ": " +
                         (alive != 0 ? std::to_string(alive) + " allocations are alive"
-                                    : std::string("queued work still touches memory")),
+                                    : std::string("queued work still uses memory")),
                     caller.site);
 }
 

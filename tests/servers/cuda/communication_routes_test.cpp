@@ -26,12 +26,12 @@ TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
   const auto ways = communication_routes(facts_of(3));
   REQUIRE(ways.size() == 8);
   CHECK(ways[1].what == "transfers between cuda:0 and cuda:2");
-  CHECK_THAT(ways[1].route, ContainsSubstring("from memory to memory"));
-  CHECK_THAT(ways[3].route, ContainsSubstring("whatever their size"));
+  CHECK_THAT(ways[1].route, ContainsSubstring("direct peer copy"));
+  CHECK_THAT(ways[3].route, ContainsSubstring("at any size"));
   CHECK_THAT(ways[4].what, ContainsSubstring("64 KiB"));
-  CHECK_THAT(ways[4].route, ContainsSubstring("one shot"));
+  CHECK_THAT(ways[4].route, ContainsSubstring("one-shot"));
   CHECK_THAT(ways[5].what, ContainsSubstring("8 MiB"));
-  CHECK_THAT(ways[5].route, ContainsSubstring("two shots"));
+  CHECK_THAT(ways[5].route, ContainsSubstring("two-shot"));
   CHECK_THAT(ways[6].what, ContainsSubstring("broadcast up to 1 MiB"));
   CHECK_THAT(ways[7].route, ContainsSubstring("NCCL 2.28.9"));
 }
@@ -45,7 +45,7 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
   }
   SECTION("a pair without access") {
     facts.peers[2][1].access = false;
-    why = "cuda:2 does not reach the memory of cuda:1";
+    why = "cuda:2 cannot access the memory of cuda:1";
     CHECK_THAT(communication_routes(facts)[2].route, ContainsSubstring("through host memory"));
   }
   SECTION("too many GPUs") {

@@ -141,7 +141,7 @@ TEST_CASE("L12 The error of a fault says cause and suspects, and lists the faile
 
 TEST_CASE("A fault's line names four suspects and counts the others") {
   GpuFault fault{.code = 700, .name = "NAME", .call = "call", .suspects = {}, .when = {}};
-  CHECK_THAT(fault.to_string(), Catch::Matchers::EndsWith("suspects: none, nothing was known to be under way"));
+  CHECK_THAT(fault.to_string(), Catch::Matchers::EndsWith("suspects: none, no operation was known to be in flight"));
   fault.suspects.assign(6, scale);
   CHECK_THAT(fault.to_string(), Catch::Matchers::EndsWith("at train.cpp:31; and 2 more"));
 }
