@@ -52,7 +52,7 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"stress", "--devices", "cuda:0,x"}, "'x' is not a whole number"},
       {{"stress", "--mix", "submit"}, "'submit' is not of the form NAME=VALUE"},
       {{"stress", "--mix", "submit=-1"}, "'-1' is not a whole number"},
-      {{"stress", "--mix", "submit=1,submit=2"}, "'submit' is there twice"},
+      {{"stress", "--mix", "submit=1,submit=2"}, "'submit' is given twice"},
       {{"stress", "--mix", "submit=0,read=0"}, "nothing to do"},
       {{"stress", "--mix", "fly=1"},
        "'fly' is none of submit, blocking, exclusive, create, read, launch, tensor, graph, profile, transfer, "
@@ -85,7 +85,7 @@ TEST_CASE("A bad argument ends with code 2 and one line that says which and what
       {{"run", "--on", "1,", "--", "true"}, "--on: '' is neither an exit code from 1 to 255 nor 'signal'"},
       {{"run", "--on", "256", "--", "true"}, "--on: '256' is neither"},
       {{"run", "--on", "0", "--", "true"}, "--on: '0' is neither"},
-      {{"devices", "--", "true"}, "cox devices: '--' goes before a program, which only cox run takes"},
+      {{"devices", "--", "true"}, "cox devices: only cox run takes '--' and a program"},
       {{"devices", "--devices", "host:x"}, "cox devices: --devices: 'x' is not a whole number"},
   };
   for (const Refused& refused : cases) require_refused(refused, ExitCode::BadArguments);
@@ -99,13 +99,13 @@ TEST_CASE("A device that cannot be had ends with code 3 and one line that says w
     return;
   }
   for (const char* devices : {"cuda", "cuda:0", "cuda:0,1"}) {
-    require_refused({{"stress", "--devices", devices}, "no CUDA device can be had"}, ExitCode::NoDevice);
-    require_refused({{"devices", "--devices", devices}, "no CUDA device can be had"}, ExitCode::NoDevice);
+    require_refused({{"stress", "--devices", devices}, "no CUDA device is available"}, ExitCode::NoDevice);
+    require_refused({{"devices", "--devices", devices}, "no CUDA device is available"}, ExitCode::NoDevice);
   }
 }
 
 TEST_CASE("A bad argument is told before a device that cannot be had") {
-  require_refused({{"devices", "--devices", "cuda:1,1"}, "'1' is there twice"}, ExitCode::BadArguments);
+  require_refused({{"devices", "--devices", "cuda:1,1"}, "'1' is given twice"}, ExitCode::BadArguments);
   require_refused({{"stress", "--devices", "cuda", "--mix", "fly=1"}, "'fly'"}, ExitCode::BadArguments);
 }
 

@@ -89,7 +89,7 @@ TEST_CASE("Two results in one file are refused") {
   const Command command =
       Command::run({"stress", "--devices", "host:1", "--json", path, "--metrics", folder.path() + "/./result"});
   CHECK(command.code == ExitCode::BadArguments);
-  CHECK(command.err == "cox stress: --json and --metrics: both are to be written to '" + path + "'\n");
+  CHECK(command.err == "cox stress: --json and --metrics: both name the file '" + path + "'\n");
 }
 
 TEST_CASE("Every command gives its result on standard output alone with --json -") {

@@ -49,7 +49,7 @@ TEST_CASE("The verdict on what the process could not get speaks of no law") {
                                .expected = "the stream is healthy",
                                .got = "out of host memory: the process could not get 4 B"});
   CHECK(verdict(report) ==
-        "stopped: this process cannot get what the run needs; that says nothing of the laws\n"
+        "stopped: this process cannot get a resource that the run needs; the laws were not judged\n"
         "  got:      out of host memory: the process could not get 4 B\n");
   CHECK_FALSE(report.ok());
 }

@@ -124,7 +124,7 @@ TEST_CASE("L10: a round that does not end is reported with its operation and dev
   REQUIRE(violation.has_value());
   CHECK(violation->law == Law::Deadlock);
   CHECK(violation->expected.find("all_reduce of {host:") == 0);
-  CHECK(violation->got.find("ranks were not called yet") != std::string::npos);
+  CHECK(violation->got.find("ranks have not been called yet") != std::string::npos);
   bench.call_all();
   static_cast<void>(bench.book.ended(*round));
   CHECK_FALSE(bench.book.overdue(std::chrono::seconds(0)).has_value());

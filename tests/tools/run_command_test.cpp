@@ -133,8 +133,8 @@ TEST_CASE("cox run gives up when the limit of restarts is reached, and says so")
   const Command command = run_script("echo >> $OUT; exit 86", {"--restarts", "3", "--within", "2min"});
   CHECK(code_of(command) == 86);
   CHECK(lines_of(content(out)) == 4);
-  CHECK_THAT(command.err, ContainsSubstring("restart 3 in 1ms") &&
-                              ContainsSubstring("not started again: the limit is 3 within 2min\n"));
+  CHECK_THAT(command.err,
+             ContainsSubstring("restart 3 in 1ms") && ContainsSubstring("not restarted: the limit is 3 within 2min\n"));
   CHECK(code_of(run_script("exit 86", {"--restarts", "0"})) == 86);
 }
 

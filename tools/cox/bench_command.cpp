@@ -46,7 +46,7 @@ std::vector<BenchCase> cases_on(const std::vector<DeviceId>& devices) {
   try {
     for (const DeviceId device : devices) clients.push_back(Client::load(device));
   } catch (const std::exception& error) {
-    throw DeviceUnavailable(std::string("a device cannot be had: ") + error.what());
+    throw DeviceUnavailable(std::string("a device cannot be opened: ") + error.what());
   }
   std::vector<BenchCase> cases;
   const auto add = [&cases](std::vector<BenchCase> more) {
@@ -67,10 +67,10 @@ std::vector<BenchCase> cases_on_devices(const std::vector<DeviceId>& devices) {
 }  // namespace
 
 BenchCommand::BenchCommand(CLI::App& app)
-    : command_(*app.add_subcommand("bench", "Measure what the calls cost on the devices")) {
+    : command_(*app.add_subcommand("bench", "Measure the cost of client calls on devices")) {
   command_.add_option("--devices", devices_, "host, host:COUNT, cuda or cuda:INDEX,INDEX")->capture_default_str();
-  command_.add_option("--seconds", seconds_, "For all cases together (default: 10)");
-  command_.add_option("--filter", filter_, "Only cases whose name has this text in it");
+  command_.add_option("--seconds", seconds_, "Seconds for all cases together (default: 10)");
+  command_.add_option("--filter", filter_, "Measure only cases whose name contains this text");
   command_.add_option("--json", json_, "Write the result to this file; -: to standard output, instead of the table");
 }
 

@@ -143,7 +143,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
       throw ArgumentError("a subcommand is needed: bench, config, devices, doctor, run or stress; see cox --help");
     // The settings are for the program that `cox run` starts. They are not applied to this process.
     if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, err);
-    if (mark != arguments.end()) throw ArgumentError("'--' goes before a program, which only cox run takes");
+    if (mark != arguments.end()) throw ArgumentError("only cox run takes '--' and a program");
     // Read the settings first, so that every command reports invalid settings in the same way. Commands that only show
     // information write no log and no trace.
     const bool only_shows = config.chosen() || devices.chosen() || doctor.chosen();

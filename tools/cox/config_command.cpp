@@ -74,8 +74,8 @@ std::string json(const Settings& settings) {
 }  // namespace
 
 ConfigCommand::ConfigCommand(CLI::App& app)
-    : command_(*app.add_subcommand("config", "Show the settings in force and where each comes from")) {
-  command_.add_option("--json", json_, "Write them to this file; -: to standard output, instead of the table");
+    : command_(*app.add_subcommand("config", "Show the value of every setting, and its source")) {
+  command_.add_option("--json", json_, "Write the settings to this file; -: to standard output, instead of the table");
 }
 
 bool ConfigCommand::chosen() const { return command_.parsed(); }

@@ -30,7 +30,7 @@ std::vector<DeviceId> listed_cuda_devices(std::string_view option, std::string_v
     const std::uint64_t index = parse_count(option, part, 0, std::numeric_limits<std::uint16_t>::max());
     const DeviceId device{cuda_device_type, static_cast<std::uint16_t>(index)};
     if (std::ranges::find(devices, device) != devices.end())
-      throw ArgumentError(std::string(option) + ": '" + std::string(part) + "' is there twice");
+      throw ArgumentError(std::string(option) + ": '" + std::string(part) + "' is given twice");
     devices.push_back(device);
     begin = end + 1;
   }
@@ -62,7 +62,7 @@ std::vector<DeviceId> parse_devices(std::string_view option, std::string_view te
     std::vector<DeviceId> devices = HostServer::enumerate_devices(host_device_type);
     if (devices.size() > max_host_devices)
       throw ArgumentError("host.devices is " + std::to_string(devices.size()) + "; cox opens at most " +
-                          std::to_string(max_host_devices) + ": " + std::string(option) + " host:COUNT");
+                          std::to_string(max_host_devices) + ": use " + std::string(option) + " host:COUNT");
     return devices;
   }
   if (kind == "cuda") {
@@ -80,12 +80,12 @@ std::vector<DeviceId> cuda_devices() { return enumerate_cuda_devices(); }
 
 std::string cuda_unavailable_reason() {
   const std::string why = why_no_cuda();
-  return why.empty() ? why : "no CUDA device can be had: " + why;
+  return why.empty() ? why : "no CUDA device is available: " + why;
 }
 #else
 std::vector<DeviceId> cuda_devices() { return {}; }
 
-std::string cuda_unavailable_reason() { return "no CUDA device can be had: this build has no CUDA server"; }
+std::string cuda_unavailable_reason() { return "no CUDA device is available: this build has no CUDA server"; }
 #endif
 
 }  // namespace cox::tools

@@ -74,7 +74,7 @@ Row inspect(DeviceId device) {
     return inspect_host(device);
   } catch (const std::exception& error) {
     shutdown_all();
-    throw DeviceUnavailable("device " + device_name(device) + " cannot be had: " + error.what());
+    throw DeviceUnavailable("device " + device_name(device) + " cannot be opened: " + error.what());
   }
 }
 
@@ -111,7 +111,7 @@ std::vector<CudaRoute> routes_between(const std::vector<DeviceId>& devices) {
 void write_routes(const std::vector<CudaRoute>& ways, std::ostream& out) {
   out << "\n";
   if (ways.empty())
-    out << "no two GPUs; between host devices: copies and collectives in memory, by the device threads\n";
+    out << "fewer than two GPUs; between host devices: copies and collectives in memory, by the device threads\n";
   for (const CudaRoute& way : ways) out << way.what << ": " << way.route << "\n    " << way.why << "\n";
 }
 
@@ -133,12 +133,16 @@ Json devices_json(const std::vector<Row>& rows) {
 
 }  // namespace
 
-DevicesCommand::DevicesCommand(CLI::App& app) : command_(*app.add_subcommand("devices", "Show the devices")) {
-  command_.add_option("--devices", devices_, "Only these: host, host:COUNT, cuda, cuda:INDEX,INDEX");
+DevicesCommand::DevicesCommand(CLI::App& app)
+    : command_(*app.add_subcommand("devices", "Show the devices and their properties")) {
+  command_.add_option("--devices", devices_, "Show only these: host, host:COUNT, cuda, cuda:INDEX,INDEX");
   json_given_ =
-      command_.add_option("--json", json_, "As JSON instead of the table; with a file: to that, beside the table")
+      command_
+          .add_option(
+              "--json", json_,
+              "Write JSON instead of the table; with a file name: write it to that file, in addition to the table")
           ->expected(0, 1);
-  command_.add_flag("--explain", explain_, "Also which way data goes between them, and why");
+  command_.add_flag("--explain", explain_, "Also show which route data takes between the devices, and why");
 }
 
 bool DevicesCommand::chosen() const { return command_.parsed(); }

@@ -10,7 +10,7 @@
 namespace cox::tools {
 
 DoctorCommand::DoctorCommand(CLI::App& app)
-    : command_(*app.add_subcommand("doctor", "Look for what is wrong with the machine, and say how to mend it")) {
+    : command_(*app.add_subcommand("doctor", "Check the machine for problems, and show how to fix them")) {
   command_.add_option("--json", json_, "Write the findings to this file; -: to standard output, instead of the table");
 }
 

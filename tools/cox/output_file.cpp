@@ -143,8 +143,7 @@ void require_different_files(const std::vector<std::pair<std::string_view, std::
       const auto& [option, path] = options[i];
       const auto& [other, other_path] = options[j];
       if (path.empty() || other_path.empty() || !are_the_same(path, other_path)) continue;
-      throw ArgumentError(std::string(option) + " and " + std::string(other) + ": both are to be written to '" + path +
-                          "'");
+      throw ArgumentError(std::string(option) + " and " + std::string(other) + ": both name the file '" + path + "'");
     }
   }
 }

@@ -18,16 +18,18 @@ constexpr std::uint64_t max_restarts = 1'000'000;
 }  // namespace
 
 RunCommand::RunCommand(CLI::App& app)
-    : command_(*app.add_subcommand("run", "Run a program, and again after a GPU fault: cox run -- PROGRAM ARGUMENTS")) {
-  command_.add_option("--restarts", restarts_, "Start it again this often at most, within --within")
+    : command_(
+          *app.add_subcommand("run", "Run a program, and restart it after a GPU fault: cox run -- PROGRAM ARGUMENTS")) {
+  command_.add_option("--restarts", restarts_, "Largest number of restarts within the time window --within")
       ->capture_default_str();
-  command_.add_option("--within", within_, "The time that --restarts counts in")->capture_default_str();
-  command_.add_option("--backoff", backoff_, "Wait this long before a restart; twice as long before the next")
+  command_.add_option("--within", within_, "Time window in which restarts are counted")->capture_default_str();
+  command_.add_option("--backoff", backoff_, "Wait before the first restart; doubled for each further one")
       ->capture_default_str();
   command_
-      .add_option("--backoff-max", backoff_max_, "Wait this long at most; after a run as long as this, --backoff anew")
+      .add_option("--backoff-max", backoff_max_,
+                  "Longest wait before a restart; after a run of at least this time, the wait is --backoff again")
       ->capture_default_str();
-  command_.add_option("--on", on_, "Start it again after these, too: CODE,CODE,signal");
+  command_.add_option("--on", on_, "Also restart after these exit codes, or after any signal: CODE,CODE,signal");
 }
 
 bool RunCommand::chosen() const { return command_.parsed(); }

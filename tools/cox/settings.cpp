@@ -26,7 +26,7 @@ std::vector<Setting> parse_settings(std::string_view option, std::string_view te
       refuse(option, part, "of the form NAME=VALUE");
     const Setting setting{part.substr(0, equals), part.substr(equals + 1)};
     if (std::any_of(settings.begin(), settings.end(), [&](const Setting& s) { return s.name == setting.name; }))
-      throw ArgumentError(std::string(option) + ": '" + std::string(setting.name) + "' is there twice");
+      throw ArgumentError(std::string(option) + ": '" + std::string(setting.name) + "' is given twice");
     settings.push_back(setting);
     begin = end + 1;
   }

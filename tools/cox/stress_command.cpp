@@ -88,12 +88,14 @@ std::string standard_recorder_file() {
 void require_suitable_settings(const stress::Options& options) {
   const Settings now = settings();
   if (now.get<QueuePolicy>("device_thread.queue_policy") == QueuePolicy::Fail)
-    refuse_setting("device_thread.queue_policy", "the clients need block, they do not repeat calls that were refused");
+    refuse_setting("device_thread.queue_policy",
+                   "cox stress needs block, because its clients do not repeat refused calls");
   if (options.devices.size() < 2) return;
   const std::uint64_t rounds = stress::RoundBook::most_rounds(options.clients);
   if (now.get<std::uint64_t>("collectives.max_ahead") < rounds)
     refuse_setting("collectives.max_ahead", "with " + std::to_string(options.clients) + " clients a device may be " +
-                                                std::to_string(rounds) + " operations ahead of another");
+                                                std::to_string(rounds) +
+                                                " operations ahead of another; at least that value is needed");
   // Each rank of each communicator allocates memory for this many entries.
   constexpr std::uint64_t bytes_of_entry = 256;
   constexpr std::uint64_t most_communicators = 32;
@@ -116,30 +118,32 @@ std::uint64_t random_seed() {
 }  // namespace
 
 StressCommand::StressCommand(CLI::App& app)
-    : command_(*app.add_subcommand("stress", "Run devices hard and check that every law holds")) {
+    : command_(*app.add_subcommand("stress", "Run random work on devices, and check that every law holds")) {
   command_.add_option("--devices", devices_, "host, host:COUNT, cuda or cuda:INDEX,INDEX")->capture_default_str();
   auto* seconds = command_.add_option("--seconds", seconds_, "Stop after this time (default: 10)");
-  command_.add_option("--operations", operations_, "Stop after so many operations of all clients together")
+  command_.add_option("--operations", operations_, "Stop after this number of operations of all clients together")
       ->excludes(seconds);
-  command_.add_option("--clients", clients_, "Client threads")->capture_default_str();
-  command_.add_option("--seed", seed_, "Of everything that is chosen (default: by chance, and shown)");
+  command_.add_option("--clients", clients_, "Number of client threads")->capture_default_str();
+  command_.add_option("--seed", seed_, "Seed of all random choices (default: random, and printed)");
   command_.add_option("--mix", mix_,
-                      "How often each is done (default: "
+                      "Relative frequency of each operation (default: "
                       "submit=40,blocking=10,exclusive=2,create=10,read=10,launch=20,tensor=5,graph=3,profile=2, and "
                       "with two devices or more transfer=3,all_reduce=5,all_gather=1,reduce_scatter=1,broadcast=1,"
                       "all_to_all=1)");
-  command_.add_option("--payload", payload_, "Bytes of a buffer, SMALLEST:LARGEST (default: 64:1MiB)");
-  command_.add_option("--fault", fault_,
-                      "How often what goes wrong, such as throw=0.001,cancel=0.001,expire=0.001; of collectives also "
-                      "stall, missing, mismatch, shutdown, leave, poison");
+  command_.add_option("--payload", payload_, "Range of the sizes of buffers, SMALLEST:LARGEST (default: 64:1MiB)");
+  command_.add_option(
+      "--fault", fault_,
+      "Probability of each injected fault, such as throw=0.001,cancel=0.001,expire=0.001; for collectives also "
+      "stall, missing, mismatch, shutdown, leave, poison");
   command_.add_option("--json", json_, "Write the result to this file; -: to standard output, instead of the table");
-  command_.add_option("--trace", trace_, "Write the end of the run to this file, for ui.perfetto.dev");
+  command_.add_option("--trace", trace_, "Write a trace of the end of the run to this file, for ui.perfetto.dev");
   command_.add_option("--metrics", metrics_,
                       "Write the metrics at the end of the run to this file, as Prometheus text");
-  command_.add_option("--flight-recorder", flight_recorder_,
-                      "Where the last operations of each communicator are written, as JSON, at SIGUSR1 and at a "
-                      "violation (default: a file in the folder for temporary files, which is then named)");
-  command_.add_flag("--quiet", quiet_, "No progress and no table");
+  command_.add_option(
+      "--flight-recorder", flight_recorder_,
+      "Write the last operations of each communicator to this file, as JSON, at SIGUSR1 and at a violation "
+      "(default: a file in the folder for temporary files; its name is printed)");
+  command_.add_flag("--quiet", quiet_, "Print no progress and no table");
 }
 
 bool StressCommand::chosen() const { return command_.parsed(); }
@@ -169,7 +173,7 @@ void StressCommand::require_output_files() const {
       {"--json", json_}, {"--trace", trace_}, {"--metrics", metrics_}, {"--flight-recorder", flight_recorder_}};
   for (const auto& [option, path] : files) {
     if (path == standard_output && option != "--json")
-      throw ArgumentError(std::string(option) + ": a file is needed; only --json goes to standard output");
+      throw ArgumentError(std::string(option) + ": a file is needed; only --json can be written to standard output");
     if (!path.empty() && path != standard_output) require_writable(option, path);
   }
   require_different_files(files);

@@ -34,17 +34,19 @@ Judgement max_connections(std::string_view value, const Facts&) {
   int queues = usual;
   std::from_chars(value.data(), value.data() + value.size(), queues);
   if (queues >= usual) return {};
-  return {Severity::Warning, "streams share so few hardware queues that they wait for one another", "unset it, or 32"};
+  return {Severity::Warning, "streams share so few hardware queues that they wait for one another",
+          "unset it, or set it to 32"};
 }
 
 Judgement nccl_debug(std::string_view value, const Facts&) {
   if (value != "TRACE") return {};
-  return {Severity::Warning, "NCCL writes a line for each call, which costs more than the calls", "WARN, or INFO"};
+  return {Severity::Warning, "NCCL writes a line for each call, which costs more than the calls",
+          "set it to WARN or INFO"};
 }
 
 Judgement nccl_peer(std::string_view value, const Facts&) {
   if (!is_on(value)) return {};
-  return {Severity::Warning, "NCCL goes through host memory", "unset it"};
+  return {Severity::Warning, "NCCL transfers data through host memory", "unset it"};
 }
 
 Judgement shown(std::string_view, const Facts&) { return {}; }

@@ -19,9 +19,11 @@ std::string describe(const CudaDeviceFacts& gpu) {
 Finding gpu(std::size_t index, const CudaDeviceFacts& facts) {
   const std::string text = describe(facts);
   const std::string fix = "nvidia-smi -i " + facts.bus_id + " -c DEFAULT";
-  if (facts.use == Use::Nobody) return {Severity::Wrong, name_of(index), text + ": it lets nobody in", fix};
+  if (facts.use == Use::Nobody)
+    return {Severity::Wrong, name_of(index), text + ": no process may use it (compute mode PROHIBITED)", fix};
   if (facts.use == Use::OneProcess)
-    return {Severity::Warning, name_of(index), text + ": one process at a time has it, a second is refused", fix};
+    return {Severity::Warning, name_of(index),
+            text + ": only one process at a time may use it (compute mode EXCLUSIVE_PROCESS)", fix};
   return {Severity::Ok, name_of(index), text, ""};
 }
 
@@ -44,10 +46,10 @@ void check_gpus(const Facts& facts, Findings& findings) {
   if (facts.gpus.size() < 2) return;
   const std::string pairs = unreachable(facts);
   if (pairs.empty()) {
-    findings.push_back({Severity::Ok, "peers", "every GPU reaches the memory of every other", ""});
+    findings.push_back({Severity::Ok, "peers", "every GPU can access the memory of every other", ""});
   } else {
-    findings.push_back({Severity::Warning, "peers", "no direct access, so that copies go through the host: " + pairs,
-                        "see nvidia-smi topo -p2p r; switch PCI ACS and the IOMMU off, or give the virtual machine "
+    findings.push_back({Severity::Warning, "peers", "no direct access, so copies go through host memory: " + pairs,
+                        "run nvidia-smi topo -p2p r; turn off PCI ACS and the IOMMU, or give the virtual machine "
                         "GPUs of one NVLink domain"});
   }
 }

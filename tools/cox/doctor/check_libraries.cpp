@@ -17,7 +17,7 @@ Finding driver(const Facts& facts) {
             "install NVIDIA's driver 550 or newer (CUDA 12.4); start a container with its GPUs (--gpus all)"};
   if (facts.gpus.empty())
     return {Severity::Wrong, "driver", cuda_version(facts.driver.version) + ", but it shows no device to this process",
-            "see whether nvidia-smi lists GPUs, and what CUDA_VISIBLE_DEVICES hides"};
+            "check whether nvidia-smi lists GPUs, and whether CUDA_VISIBLE_DEVICES hides them"};
   return {Severity::Ok, "driver", cuda_version(facts.driver.version), ""};
 }
 
@@ -27,7 +27,7 @@ Finding nvrtc(const Facts& facts) {
             "install the CUDA toolkit's libnvrtc, or the Python wheel nvidia-cuda-nvrtc"};
   if (facts.driver.found && facts.nvrtc.version / 1000 > facts.driver.version / 1000)
     return {Severity::Wrong, "NVRTC",
-            cuda_version(facts.nvrtc.version) + ": what it compiles is too new for the driver (" +
+            cuda_version(facts.nvrtc.version) + ": the code that it generates is too new for the driver (" +
                 cuda_version(facts.driver.version) + ")",
             "install NVRTC of the driver's major version, or a newer driver"};
   return {Severity::Ok, "NVRTC", cuda_version(facts.nvrtc.version), ""};

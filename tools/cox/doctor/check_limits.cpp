@@ -17,7 +17,7 @@ Finding open_files(const LimitFacts& limits) {
   if (!limits.open_files) return {Severity::Ok, "open files", "unlimited", ""};
   const std::string text = std::to_string(*limits.open_files);
   if (*limits.open_files >= enough_files) return {Severity::Ok, "open files", text, ""};
-  return {Severity::Warning, "open files", text + ": the driver and NCCL open some for each pair of GPUs",
+  return {Severity::Warning, "open files", text + ": the driver and NCCL open several for each pair of GPUs",
           "ulimit -n 65536"};
 }
 
@@ -33,7 +33,8 @@ Finding locked_memory(const LimitFacts& limits) {
 Finding address_space(const Facts& facts) {
   if (!facts.limits.address_space) return {Severity::Ok, "address space", "unlimited", ""};
   return {facts.gpus.empty() ? Severity::Warning : Severity::Wrong, "address space",
-          bytes(facts.limits.address_space) + ": the driver and the memory pools reserve several times what GPUs have",
+          bytes(facts.limits.address_space) +
+              ": the driver and the memory pools reserve several times the memory of the GPUs",
           "ulimit -v unlimited"};
 }
 
@@ -41,7 +42,7 @@ std::string cores_text(const LimitFacts& limits) {
   std::string text = std::to_string(limits.usable_cores) + " of " + std::to_string(limits.cores);
   if (limits.core_quota) {
     const auto tenths = static_cast<std::uint64_t>(*limits.core_quota * 10);
-    text += ", the time of " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+    text += ", CPU quota of " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
   }
   return text;
 }
@@ -54,12 +55,12 @@ Finding cores(const Facts& facts) {
   if (std::min(usable, limits.core_quota.value_or(usable)) >= wanted) return {Severity::Ok, "cores", text, ""};
   return {Severity::Warning, "cores",
           text + ": too few for the threads of " + std::to_string(facts.gpus.size()) + " GPUs",
-          "give the process two cores for each GPU: its cpuset, the container's --cpus"};
+          "give the process two cores for each GPU (cpuset, or the container's --cpus)"};
 }
 
 Finding shared_memory(const Facts& facts) {
   const auto& size = facts.limits.shared_memory;
-  const std::string text = size ? format_byte_count(*size) : "not there";
+  const std::string text = size ? format_byte_count(*size) : "not mounted";
   if (facts.gpus.size() < 2 || (size && *size >= gibibyte)) return {Severity::Ok, "/dev/shm", text, ""};
   return {Severity::Warning, "/dev/shm", text + ": too small for NCCL where GPUs have no direct access",
           "mount -o remount,size=8G /dev/shm; for a container --shm-size=8g"};

@@ -17,12 +17,13 @@ struct BadVersions {
 
 // The last two entries are from NVIDIA's release notes.
 constexpr std::array bad_versions{
-    BadVersions{0, 21402, Where::Everywhere, "it is not used: 2.14.3 is the oldest that is"},
-    BadVersions{21801, 21802, Where::Everywhere,
-                "over several nodes its LL128 protocol can corrupt data, where a network card shares a PCI switch with "
-                "one GPU only (HGX H100), and so can IB SHARP with several GPUs in a process; 2.18.3 has it mended"},
+    BadVersions{0, 21402, Where::Everywhere, "too old: Coxswain needs 2.14.3 or newer"},
+    BadVersions{
+        21801, 21802, Where::Everywhere,
+        "over several nodes, data can be corrupted: by the LL128 protocol where a network card shares a PCI switch "
+        "with one GPU only (HGX H100), and by IB SHARP with several GPUs in a process; fixed in 2.18.3"},
     BadVersions{0, 22902, Where::OnArm,
-                "on ARM, compiled with a gcc older than 10, it can hang for good; 2.29.3 has it mended"},
+                "on ARM, if compiled with a gcc older than 10, it can hang forever; fixed in 2.29.3"},
 };
 
 }  // namespace

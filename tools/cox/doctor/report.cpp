@@ -79,8 +79,7 @@ void write_doctor_table(const Facts& facts, const Findings& findings, std::ostre
     if (!finding.fix.empty()) out << std::setw(severity_width + width) << "" << "fix: " << finding.fix << "\n";
   }
   if (facts.peers.size() > 1) write_peers(facts, out);
-  out << "\n"
-      << count(findings, Severity::Wrong) << " wrong, " << count(findings, Severity::Warning) << " to be warned of\n";
+  out << "\n" << count(findings, Severity::Wrong) << " wrong, " << count(findings, Severity::Warning) << " warnings\n";
 }
 
 std::string doctor_json(const Facts& facts, const Findings& findings) {

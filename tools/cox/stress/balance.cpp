@@ -19,7 +19,7 @@ void check_balance(Truth& truth, std::size_t device, const Tally& expected, cons
           {.law = Law::Conservation, .expected = std::move(what), .got = std::move(got), .device = seen.id});
   };
   const std::uint64_t ended = counted.completed + counted.failed + counted.cancelled + counted.expired;
-  require(counted.accepted == ended, counts("the device at rest has ended all it accepted:", counted.accepted),
+  require(counted.accepted == ended, counts("all accepted tasks ended when the device was idle:", counted.accepted),
           std::to_string(ended) + " ended: " + counts("completed", counted.completed) + ", " +
               counts("failed", counted.failed) + ", " + counts("cancelled", counted.cancelled) + ", " +
               counts("expired", counted.expired));

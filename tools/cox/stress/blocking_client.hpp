@@ -83,7 +83,7 @@ class BlockingClient {
       got = fault.is(ticket.client, ticket.sequence) ? "" : fault.what();
     }
     book_.accepted(ticket);
-    if (!got.empty()) violated(Law::Isolation, ticket, "its injected fault comes to the caller", got);
+    if (!got.empty()) violated(Law::Isolation, ticket, "the caller gets the injected fault", got);
     check_after_call(book_, ticket);
     return time;
   }

@@ -270,7 +270,8 @@ std::uint64_t DataClient<Compute>::profile(const Plan& plan) {
   const std::uint64_t time = stopwatch.elapsed();
   if (random.below(2) == 0) return time;  // dropped at any time
   if (duration.get().duration() < std::chrono::nanoseconds::zero())
-    book_.truth().violated(Law::Data, ticket(plan, index), "a profile takes time", "it took less than none");
+    book_.truth().violated(Law::Data, ticket(plan, index), "the duration of a profile is not negative",
+                           "it is negative");
   return time;
 }
 

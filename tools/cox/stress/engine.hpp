@@ -157,7 +157,7 @@ void Engine<Backend>::open() {
       devices_.add(Handle::insert(device, OrderAuditor(truth_, i)), std::move(compute));
     } catch (const std::exception& error) {
       shutdown_all();
-      throw tools::DeviceUnavailable("device " + tools::device_name(device) + " cannot be had: " + error.what());
+      throw tools::DeviceUnavailable("device " + tools::device_name(device) + " cannot be opened: " + error.what());
     }
     exchanges_.emplace_back(std::size_t{options_.clients});
   }

@@ -52,8 +52,8 @@ class ExclusiveClient {
     }
     book_.accepted(inner);
     if (!got.empty())
-      book_.truth().violated(Law::Isolation, outer,
-                             throws ? "its injected fault comes to the caller" : "the call returns", got);
+      book_.truth().violated(Law::Isolation, outer, throws ? "the caller gets the injected fault" : "the call returns",
+                             got);
     check_after_call(book_, outer);
     return time;
   }

@@ -63,8 +63,8 @@ void Monitor::report_stuck(std::uint32_t client) {
   const std::uint64_t number = activity.operations.load(std::memory_order_relaxed);
   truth_.violations().add(
       {.law = Law::Promptness,
-       .expected = std::string(to_string(activity.operation.load(std::memory_order_relaxed))) + " is answered",
-       .got = "no answer for " + std::to_string(options_.patience.count()) + " s",
+       .expected = std::string(to_string(activity.operation.load(std::memory_order_relaxed))) + " completes",
+       .got = "it has not completed for " + std::to_string(options_.patience.count()) + " s",
        .client = client,
        .device = truth_.device(activity.device.load(std::memory_order_relaxed)).id,
        .stream = truth_.streams(client)[0].value,

@@ -36,7 +36,7 @@ void OrderAuditor::check_order(const Ticket& ticket) {
                      "that one has already run");
   } else if (ran < ticket.after) {
     truth_->violated(Law::Order, ticket, to_string(ticket.after) + " of the same client, submitted earlier, has run",
-                     "of that client only " + to_string(ran) + " and what was before it have");
+                     "of that client, only operations up to " + to_string(ran) + " have run");
   }
   if (ran < ticket.sequence) ran = ticket.sequence;
 
@@ -46,7 +46,7 @@ void OrderAuditor::check_order(const Ticket& ticket) {
     truth_->violated(
         Law::Order, ticket,
         to_string(ticket.foreign) + " of " + other + " has run: its call had returned before this one began",
-        "of " + other + " only " + to_string(foreign) + " and what was before it have");
+        "of " + other + ", only operations up to " + to_string(foreign) + " have run");
   }
 }
 
@@ -62,14 +62,14 @@ void OrderAuditor::check_surroundings(const Ticket& ticket) {
   const bool again = before.client == ticket.client && before.sequence == ticket.sequence;
   if (!again && device.lanes[before.client].destroyed.load(std::memory_order_relaxed) < before.sequence.value) {
     truth_->violated(Law::Lifetime, before, "the closure is destroyed right after it ran",
-                     "the next one runs and it is still there");
+                     "it still exists while the next one runs");
   }
   if (!device.thrown.sequence.none()) report_lost_error(*truth_, std::exchange(device.thrown, Ticket{}));
 }
 
 void OrderAuditor::on_task_error(const std::exception_ptr& error, StreamId stream) {
   const Ticket thrown = std::exchange(truth_->device(device_).thrown, Ticket{});
-  const std::string expected = thrown.sequence.none() ? "no error" : "its injected fault comes to the error sink";
+  const std::string expected = thrown.sequence.none() ? "no error" : "the error sink gets the injected fault";
   Ticket about = thrown;
   about.device = static_cast<std::uint8_t>(device_);
   try {
@@ -82,13 +82,12 @@ void OrderAuditor::on_task_error(const std::exception_ptr& error, StreamId strea
   }
   const StreamId own = truth_->streams(thrown.client)[thrown.stream];
   if (!thrown.sequence.none() && stream != own)
-    truth_->violated(Law::Identity, thrown, "the sink is told stream " + std::to_string(own.number()),
+    truth_->violated(Law::Identity, thrown, "the error sink gets stream " + std::to_string(own.number()),
                      std::to_string(stream.number()));
 }
 
 void report_lost_error(Truth& truth, const Ticket& ticket) {
-  truth.violated(Law::Isolation, ticket, "the exception of the task comes to the service's error sink",
-                 "it came nowhere");
+  truth.violated(Law::Isolation, ticket, "the service's error sink gets the exception of the task", "it was lost");
 }
 
 }  // namespace cox::stress

@@ -31,7 +31,7 @@ inline void check_after_call(TicketBook& book, const Ticket& ticket) {
     book.truth().violated(Law::Lifetime, ticket, "the closure is destroyed before its caller wakes",
                           "it is still there");
   if (StreamId::current() != book.truth().streams(book.client())[0])
-    book.truth().violated(Law::Identity, ticket, "the call leaves the caller's StreamId alone", "it changed");
+    book.truth().violated(Law::Identity, ticket, "the call does not change the caller's StreamId", "it changed");
 }
 
 }  // namespace cox::stress

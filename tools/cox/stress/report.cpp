@@ -45,7 +45,7 @@ std::string faults(const Report& report) {
     text += (text.empty() ? "faults: " : ", ") + std::string(fault_names[i]) + " " + std::to_string(report.faults[i]);
   }
   if (report.explained_errors > 0)
-    text += "; errors of collectives that they explain: " + std::to_string(report.explained_errors);
+    text += "; errors of collectives that these faults explain: " + std::to_string(report.explained_errors);
   return text.empty() ? text : text + "\n";
 }
 
@@ -64,7 +64,7 @@ std::string table(const Report& report) {
           std::to_string(s.expired) + "\n";
   text += faults(report);
   if (report.without_pinned_memory > 0)
-    text += "copies without page-locked memory, as host.pinned_memory is small: " +
+    text += "copies without page-locked memory, because host.pinned_memory is small: " +
             std::to_string(report.without_pinned_memory) + "\n";
   text += formatted("%.1f s, %u clients, ", report.seconds, report.clients) + device_names(report.devices) +
           "\npeak memory " + tools::short_byte_count(report.peak_rss_bytes) + ", seed " + std::to_string(report.seed) +
@@ -84,7 +84,7 @@ std::string Report::shortage() const {
 std::string verdict(const Report& report, const std::string& flight_recorder) {
   if (report.ok()) return "ok\n";
   if (const std::string shortage = report.shortage(); !shortage.empty())
-    return "stopped: this process cannot get what the run needs; that says nothing of the laws\n  got:      " +
+    return "stopped: this process cannot get a resource that the run needs; the laws were not judged\n  got:      " +
            clipped(shortage) + "\n";
   std::string text = to_string(report.violations.front());
   if (!flight_recorder.empty()) text += "  recorder: " + flight_recorder + "\n";

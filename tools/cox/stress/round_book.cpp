@@ -244,9 +244,9 @@ std::optional<Violation> RoundBook::overdue(std::chrono::steady_clock::duration 
     oldest = open_.front();
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience).count();
-  std::string got = "hang: it has not for " + std::to_string(seconds) + " s";
+  std::string got = "hang: it has not ended for " + std::to_string(seconds) + " s";
   if (const std::size_t left = oldest->calls_left.load(std::memory_order_relaxed); left > 0)
-    got += ", and " + std::to_string(left) + " ranks were not called yet";
+    got += ", and " + std::to_string(left) + " ranks have not been called yet";
   return Violation{
       .law = Law::Deadlock,
       .expected = std::string(to_string(oldest->operation)) + " of " + oldest->line->group->id.to_string() + " ends",

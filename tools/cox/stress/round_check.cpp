@@ -163,9 +163,11 @@ class RoundCheck {
       const std::exception_ptr& cause = one != nullptr ? one : outcome.dependent_error;
       if (round_.fault == Fault::Poison && is_of_fault(cause, round_.ticket.client, round_.ticket.sequence)) return;
       if (!explains(cause))
-        violated(Law::Poison, rank, "what depends on it: " + expectation(), describe(outcome.dependent_error));
+        violated(Law::Poison, rank, "a kernel that depends on the result: " + expectation(),
+                 describe(outcome.dependent_error));
     } else if (!outcome.dependent.empty()) {
-      if (must_fail()) return violated(Law::Poison, rank, "what depends on it: " + expectation(), "no error");
+      if (must_fail())
+        return violated(Law::Poison, rank, "a kernel that depends on the result: " + expectation(), "no error");
       compare(rank, 0, values_of(0).result_of(rank), outcome.dependent.front().span());
     }
   }
@@ -202,7 +204,7 @@ class RoundCheck {
     violated(Law::Data, rank,
              std::string(to_string(about.operation)) + " of " + std::to_string(about.count) + " " +
                  std::string(to_string(about.type)) + " of " + round_.line->group->id.to_string() +
-                 " is what it is on the CPU",
+                 " equals the result computed on the CPU",
              "element " + std::to_string(offset / element_size(about.type)) + " of " +
                  std::to_string(expected.size() / element_size(about.type)) + " differs");
   }

@@ -10,7 +10,7 @@ namespace cox::tools {
 PrivateFolder::PrivateFolder() {
   std::string name = std::filesystem::temp_directory_path() / "cox-run-XXXXXX";
   if (mkdtemp(name.data()) == nullptr)
-    throw std::system_error(errno, std::generic_category(), "a temporary folder, " + name);
+    throw std::system_error(errno, std::generic_category(), "cannot create the temporary folder " + name);
   path_ = name;
 }
 

@@ -43,7 +43,7 @@ int Supervisor::run() try {
     const auto delay = policy_.restart(ended, ended - began);
     const std::string limit = std::to_string(limits_.restarts) + " within " + format_duration(limits_.within);
     if (!delay) {
-      report_end(end, "not started again: the limit is " + limit);
+      report_end(end, "not restarted: the limit is " + limit);
       return end.exit_code();
     }
     report_end(
