@@ -148,7 +148,7 @@ inline Sample missing_rank() {
     }
   }
   const auto end = std::chrono::steady_clock::now();
-  if (told != 3) throw std::runtime_error("not all ranks were told that one is missing");
+  if (told != 3) throw std::runtime_error("not all ranks were notified that one is missing");
   hosts.clients[0].ensure_init_collective(hosts.devices);
   for (std::size_t rank = 0; rank < 4; ++rank) ask(rank);
   hosts.sync();

@@ -23,7 +23,7 @@ std::string size_name(std::size_t bytes) {
 void add_all_reduce(Suite& suite, std::size_t bytes, std::size_t times) {
   suite.add({.figure = bytes == 64U << 20U ? "F18" : "all_reduce",
              .name = "all_reduce of " + size_name(bytes) + " f32 over 4 host devices",
-             .metrics = {{"asked for and waited for", "ms"}},
+             .metrics = {{"submit and wait", "ms"}},
              .contenders = {{"all_reduce", [=] { return all_reduce(ranks, bytes, times); }},
                             {"copy", [=] { return copy_as_many_bytes(ranks, bytes, times); },
                              "memcpy of the bytes that must move, on all processors; F18: at least 0.60 times ours"},
@@ -35,9 +35,9 @@ void add_many(Suite& suite, std::size_t times) {
   const auto many = [=](Batch batch) { return [=] { return all_reduce_many(batch, 64, 64 << 10, times); }; };
   suite.add({.figure = "F15",
              .name = "all_reduce of 64 tensors of 64 KiB over 4 host devices",
-             .metrics = {{"asked for and waited for", "ms"}},
+             .metrics = {{"submit and wait", "ms"}},
              .contenders = {{"all_reduce", many(Batch::Grouped), "host devices, as one group"},
-                            {"one_buffer", many(Batch::Packed), "host devices, the tensors one behind the other"},
+                            {"one_buffer", many(Batch::Packed), "host devices, the tensors in one buffer"},
                             {"one_by_one", many(Batch::OneByOne), "host devices, each on its own"}}});
 }
 
@@ -48,14 +48,14 @@ int main(int argc, char** argv) {
   [[maybe_unused]] bool gpu_required = false;
   [[maybe_unused]] std::size_t gpus = 0;
   [[maybe_unused]] std::string nccl_tests;
-  const Options options =
-      parse_options(argc, argv, "What collectives between host devices cost.", [&]([[maybe_unused]] CLI::App& app) {
+  const Options options = parse_options(
+      argc, argv, "Measures the cost of collectives between host devices.", [&]([[maybe_unused]] CLI::App& app) {
 #ifdef COX_HAS_CUDA
-        app.add_flag("--cuda", cuda, "between GPUs instead, beside NCCL alone");
-        app.add_option("--gpus", gpus, "with --cuda: how many; all there are if not given");
+        app.add_flag("--cuda", cuda, "measure between GPUs instead, compared with NCCL alone");
+        app.add_option("--gpus", gpus, "with --cuda: number of GPUs (default: all)");
         app.add_option("--nccl-tests", nccl_tests,
-                       "with --cuda: the folder of nccl-tests' programs, to be measured, too");
-        app.add_flag("--require-gpu", gpu_required, "with --cuda: exit with 3 where there is no GPU");
+                       "with --cuda: folder of the programs of nccl-tests, which are then measured as well");
+        app.add_flag("--require-gpu", gpu_required, "with --cuda: exit with 3 if there is no GPU");
 #endif
       });
 #ifdef COX_HAS_CUDA
@@ -68,8 +68,8 @@ int main(int argc, char** argv) {
     add_all_reduce(suite, bytes, bytes >= (1U << 25U) ? (options.quick ? 5U : 20U) : (options.quick ? 200U : 2000U));
   add_many(suite, options.quick ? 20 : 200);
   suite.add({.figure = "F16",
-             .name = "one of four ranks does not come",
-             .metrics = {{"told after the deadline", "ms"}, {"usable again after", "ms"}},
+             .name = "one of four ranks does not submit",
+             .metrics = {{"notified after the deadline", "ms"}, {"usable again after", "ms"}},
              .contenders = {{"all_reduce", [] { return missing_rank(); }}}});
   return suite.run();
 }

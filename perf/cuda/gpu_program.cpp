@@ -25,7 +25,7 @@ int gpu_program(int argc, char** argv, const std::string& about, const MoreOptio
                 const std::function<int(const Options&)>& body) {
   bool required = false;
   const Options options = parse_options(argc, argv, about, [&](CLI::App& app) {
-    app.add_flag("--require-gpu", required, "exit with 3 where there is no GPU");
+    app.add_flag("--require-gpu", required, "exit with 3 if there is no GPU");
     if (more) more(app);
   });
   return with_gpu(options, required, body);

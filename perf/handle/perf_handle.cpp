@@ -10,7 +10,8 @@
 
 int main(int argc, char** argv) {
   using namespace cox::perf;
-  const Options options = parse_options(argc, argv, "What DeviceHandle costs its clients, beside the alternatives.");
+  const Options options =
+      parse_options(argc, argv, "Measures what DeviceHandle costs its clients, compared with alternatives.");
   Suite suite(options, "device_handle");
 
   const Named<HandleLane> ours{"device_handle"};

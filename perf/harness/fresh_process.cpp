@@ -29,7 +29,7 @@ std::vector<double> numbers_from_program(std::vector<std::string> words) {
   argv.push_back(nullptr);
 
   int ends[2];
-  if (pipe(ends) != 0) throw std::runtime_error("no pipe to a fresh process");
+  if (pipe(ends) != 0) throw std::runtime_error("cannot create a pipe to a new process");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);

@@ -9,11 +9,11 @@ namespace cox::perf {
 Options parse_options(int argc, char** argv, const std::string& about, const MoreOptions& more) {
   Options options;
   CLI::App app{about};
-  app.add_flag("--quick", options.quick, "a tenth of the work and three rounds");
+  app.add_flag("--quick", options.quick, "do a tenth of the work, in three rounds");
   app.add_flag("--list", options.list, "print cases and contenders, measure nothing");
   app.add_option("--filter", options.filter, "regular expression over \"FIGURE CASE\"");
   app.add_option("--contenders", options.contenders, "regular expression over contender names (ours always runs)");
-  app.add_option("--ours", options.ours, "the contender that the others are divided by");
+  app.add_option("--ours", options.ours, "the contender that the ratios are relative to");
   app.add_option("--json", options.json, "write the rows to this file");
   app.add_option("--rounds", options.rounds, "rounds, interleaved over all contenders (7; 3 with --quick)");
   app.add_option("--seed", options.seed, "seed of the order within each round");

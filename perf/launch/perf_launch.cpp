@@ -174,9 +174,10 @@ int measure(const Options& options, const std::string& python) {
 int main(int argc, char** argv) {
   std::string python;
   return gpu_program(
-      argc, argv, "What launches on a GPU cost, beside the driver's own calls.",
+      argc, argv, "Measures the cost of launches on a GPU, compared with the driver's own calls.",
       [&](CLI::App& app) {
-        app.add_option("--torch", python, "Python with torch, to measure beside; run this from the repository's root");
+        app.add_option("--torch", python,
+                       "Python with torch, which is then measured as well; run this from the repository's root");
       },
       [&](const Options& options) { return measure(options, python); });
 }

@@ -27,7 +27,8 @@ void add_pairs(Suite& suite, std::size_t live, bool quick) {
              .contenders = {{"memory_pool", [=] { return pairs<PoolUnderTest>(live, count); }},
                             {"malloc", [=] { return pairs<HeapUnderTest>(live, count); }, "no stream order"},
                             {"pmr_pool", [=] { return pairs<PmrUnderTest>(live, count); }, "no stream order"},
-                            {"nothing", [=] { return pairs<NothingUnderTest>(live, count); }, "the program that asks"}},
+                            {"nothing", [=] { return pairs<NothingUnderTest>(live, count); },
+                             "the cost of the calling program alone"}},
              .max_rounds = live >= 1'000'000 ? 3U : ~0U});
 }
 
@@ -50,12 +51,12 @@ int main(int argc, char** argv) {
   std::vector<std::string> files;
   [[maybe_unused]] bool cuda = false;
   [[maybe_unused]] bool gpu_required = false;
-  const Options options =
-      parse_options(argc, argv, "What device memory costs, on memory of this process.", [&](CLI::App& app) {
+  const Options options = parse_options(
+      argc, argv, "Measures the cost of device memory management, on memory of this process.", [&](CLI::App& app) {
         app.add_option("--trace", files, "replay this trace only, plain or gzipped; may be repeated");
 #ifdef COX_HAS_CUDA
-        app.add_flag("--cuda", cuda, "on memory of the first GPU instead");
-        app.add_flag("--require-gpu", gpu_required, "with --cuda: exit with 3 where there is no GPU");
+        app.add_flag("--cuda", cuda, "use memory of the first GPU instead");
+        app.add_flag("--require-gpu", gpu_required, "with --cuda: exit with 3 if there is no GPU");
 #endif
       });
   std::vector<AllocationTrace> traces;

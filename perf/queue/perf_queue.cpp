@@ -12,7 +12,7 @@
 
 int main(int argc, char** argv) {
   using namespace cox::perf;
-  const Options options = parse_options(argc, argv, "Ways to hand closures to one thread, side by side.");
+  const Options options = parse_options(argc, argv, "Compares queues that pass closures to one thread.");
   Suite suite(options, "mailbox");
   LaneCases cases(suite, options.quick,                                               //
                   Named<MailboxLane>{"mailbox"},                                      //

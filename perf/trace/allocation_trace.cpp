@@ -78,8 +78,9 @@ AllocationTrace read_trace(const std::string& path) {
   std::array<char, 256> text{};
   for (std::size_t number = 1; gzgets(file.get(), text.data(), static_cast<int>(text.size())) != nullptr; ++number) {
     if (!reader.line(text.data())) {
-      throw std::runtime_error(path + ":" + std::to_string(number) +
-                               ": neither \"a ID BYTES STREAM\" of a new ID nor \"f ID\" of one alive");
+      throw std::runtime_error(
+          path + ":" + std::to_string(number) +
+          ": expected \"a ID BYTES STREAM\" with a new ID, or \"f ID\" with the ID of a live allocation");
     }
   }
   int error = Z_OK;

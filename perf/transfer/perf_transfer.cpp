@@ -164,7 +164,7 @@ class TransferCases {
     const std::chrono::milliseconds duration(quick_ ? 300 : 1500);
     const auto b = buffers_;
     suite_.add({.figure = "F11",
-                .name = "the device thread answers, during " + std::move(during),
+                .name = "a call to the device thread, during " + std::move(during),
                 .metrics = {{"p50", "us"}, {"p99", "us"}, {"longest", "us"}},
                 .contenders = {{"coxswain", [=] { return answers_during(b->gpu().client(), duration, transfer); }},
                                {"no_transfer",
@@ -216,6 +216,7 @@ int measure(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return gpu_program(argc, argv, "What transfers to, from and between GPUs cost, beside the driver's own calls.", {},
-                     measure);
+  return gpu_program(argc, argv,
+                     "Measures the cost of transfers to, from and between GPUs, compared with the driver's own calls.",
+                     {}, measure);
 }

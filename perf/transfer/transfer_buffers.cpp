@@ -24,7 +24,7 @@ Bytes TransferBuffers::staged(std::size_t bytes) {
   if (staged_.empty()) {
     Bytes found = std::move(gpu_.client().reserve_staging({&largest_, 1}).front());
     if (found.property() != AllocationProperty::Pinned)
-      throw std::runtime_error("there is no page-locked memory of " + std::to_string(largest_) + " bytes");
+      throw std::runtime_error("cannot allocate page-locked memory of " + std::to_string(largest_) + " bytes");
     staged_ = filled(std::move(found), 2);
   }
   return std::as_const(staged_).slice(0, bytes);

@@ -226,7 +226,7 @@ class CollectiveCases {
          .contenders = {{"coxswain", [=, this] { return sample(count, {grouped, finish()}); }, "as one group"},
                         {"one_by_one", [=, this] { return sample(most_ahead / tensors, {one_by_one, finish()}); }},
                         {"one_buffer", [=, this] { return sample(count, all_reduce(tensors * bytes, false)); },
-                         "the tensors one behind the other; F15: ours at most 1.3 times its time"}}});
+                         "the tensors in one buffer; F15: ours at most 1.3 times its time"}}});
   }
 
   void add_transfer(std::size_t bytes) {
@@ -335,7 +335,7 @@ Sample missing_rank(std::size_t ranks) {
     }
   }
   const auto end = std::chrono::steady_clock::now();
-  if (told + 1 != ranks) throw std::runtime_error("not all ranks were told that one is missing");
+  if (told + 1 != ranks) throw std::runtime_error("not all ranks were notified that one is missing");
   gpus.clients[0].ensure_init_collective(gpus.devices);
   for (std::size_t rank = 0; rank < ranks; ++rank) ask(rank);
   for (std::size_t rank = 0; rank < ranks; ++rank) settle(rank);
@@ -350,7 +350,9 @@ int measure_cuda_collectives(Options options, const CudaCollectives& measured) {
   const std::size_t there = enumerate_cuda_devices().size();
   if (ranks == 0) ranks = there;
   if (ranks < 2 || ranks > there) {
-    std::fprintf(stderr, "nothing is measured: collectives take two GPUs or more, of the %zu there are\n", there);
+    std::fprintf(stderr,
+                 "nothing is measured: %zu GPUs are requested, there are %zu, and collectives need at least two\n",
+                 ranks, there);
     return ranks > there ? 2 : 0;
   }
   if (detail::find_nccl().nccl == nullptr) {
@@ -372,8 +374,8 @@ int measure_cuda_collectives(Options options, const CudaCollectives& measured) {
   for (const std::size_t bytes : {32 * kibibyte, 512 * kibibyte, mebibyte, 2 * mebibyte, 8 * mebibyte})
     cases.add_blocks(bytes);
   suite.add({.figure = "F16",
-             .name = "one of " + std::to_string(ranks) + " ranks does not come",
-             .metrics = {{"told after the deadline", "ms"}, {"usable again after", "ms"}},
+             .name = "one of " + std::to_string(ranks) + " ranks does not submit",
+             .metrics = {{"notified after the deadline", "ms"}, {"usable again after", "ms"}},
              .contenders = {{"coxswain", [=] { return missing_rank(ranks); }}},
              .fresh_process = true});  // it shuts the devices down
   return suite.run();
