@@ -93,7 +93,7 @@ void watch(const std::stop_token& stop, Watcher& w) {
 }  // namespace
 
 std::string StallReport::to_string() const {
-  return "a task has held " + device.to_string() + " " + cox::to_string(stage) + " for " +
+  return "a task has held the device thread of " + device.to_string() + " (" + cox::to_string(stage) + ") for " +
          std::to_string(held.count()) + " ms: " + task + "; " + std::to_string(waiting) + " queued after it";
 }
 

@@ -43,7 +43,7 @@ def measure(rank, world, rounds, quick):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gpus", type=int, default=0, help="how many; all there are if not given")
+    parser.add_argument("--gpus", type=int, default=0, help="number of GPUs (default: all)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a quarter of the work")
     options = parser.parse_args()

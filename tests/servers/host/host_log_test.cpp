@@ -71,7 +71,7 @@ TEST_CASE("At level debug the log tells of settings that are given, and of devic
 TEST_CASE("A stall goes to the log where it runs, unless the program takes stalls itself") {
   std::promise<std::string> told;
   AllLines lines([&, once = false](std::string_view text) mutable {
-    if (text.find("a task has held host:0") == std::string_view::npos || once) return;
+    if (text.find("a task has held the device thread of host:0") == std::string_view::npos || once) return;
     once = true;
     told.set_value(std::string(text));
   });

@@ -44,7 +44,7 @@ class ExclusiveClient {
       time = stopwatch.elapsed();
       if (throws) got = "the call returned";
       if (ran != calls)
-        book_.truth().violated(Law::Exclusion, outer, std::to_string(calls) + " closures run, all of them its own",
+        book_.truth().violated(Law::Exclusion, outer, std::to_string(calls) + " closures run, all of the same client",
                                std::to_string(ran) + " ran");
     } catch (const InjectedFault& fault) {
       time = stopwatch.elapsed();
