@@ -27,13 +27,14 @@ constinit std::atomic<Communicators*> made_of_process{nullptr};
 
 Communicators* made_now() noexcept { return made_of_process.load(std::memory_order_acquire); }
 
-struct Arrivals {
+/// Devices whose servers were in service before the object of the process was created.
+struct EarlyMembers {
   std::mutex mutex;
-  std::vector<std::pair<DeviceId, std::uint64_t>> before_groups;  // guarded by mutex
+  std::vector<std::pair<DeviceId, std::uint64_t>> all;  // guarded by mutex
 
-  static Arrivals& of_process() {
-    static auto& submissions = *new Arrivals;
-    return submissions;
+  static EarlyMembers& of_process() {
+    static auto& members = *new EarlyMembers;
+    return members;
   }
 };
 
@@ -65,9 +66,9 @@ Communicators& Communicators::of_process() {
   static auto& communicators = []() -> Communicators& {
     auto* const made = new Communicators(options_of_process());
     {
-      Arrivals& submissions = Arrivals::of_process();
-      const std::lock_guard lock(submissions.mutex);
-      for (const auto& [device, generation] : submissions.before_groups) made->join(device, generation);
+      EarlyMembers& members = EarlyMembers::of_process();
+      const std::lock_guard lock(members.mutex);
+      for (const auto& [device, generation] : members.all) made->join(device, generation);
       made_of_process.store(made, std::memory_order_release);
     }
     static constexpr PendingCollectives::Listener listener{
@@ -82,10 +83,10 @@ Communicators& Communicators::of_process() {
 
 void Communicators::join_in_process(DeviceId device, std::uint64_t generation) {
   PendingCollectives::for_device(device).open(generation);
-  Arrivals& submissions = Arrivals::of_process();
-  const std::lock_guard lock(submissions.mutex);
+  EarlyMembers& members = EarlyMembers::of_process();
+  const std::lock_guard lock(members.mutex);
   if (Communicators* const made = made_now()) return made->join(device, generation);
-  submissions.before_groups.emplace_back(device, generation);
+  members.all.emplace_back(device, generation);
 }
 
 std::shared_ptr<Communicator> Communicators::find_or_open(const CommunicationId& devices, MembershipEpoch call_epoch,

@@ -495,8 +495,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                      const Site& site) const {
     const auto post = [&]<class Arguments>(std::type_identity<Arguments>, auto&& launch_count) {
       const auto make = [&] {
-        return [kernel = Kernel(std::forward<K>(kernel)), count = std::move(launch_count), mode, site,
-                arguments = Arguments(std::move(arguments))](Server& server) mutable {
+        return [kernel = Kernel(std::forward<K>(kernel)), count = std::forward<decltype(launch_count)>(launch_count),
+                mode, site, arguments = Arguments(std::move(arguments))](Server& server) mutable {
           launch_on_server(server, std::move(kernel), count, arguments.view(), mode, site);
         };
       };

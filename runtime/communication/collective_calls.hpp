@@ -54,7 +54,7 @@ class CollectiveCalls {
   void ensure_init_collective(const CommunicationId& devices, Site site = Site::current()) const {
     require_communication(devices, site);
     if constexpr (communicates)
-      static_cast<void>(find_group([&] { return Server::renew_communicator(devices); }, site));
+      static_cast<void>(find_communicator([&] { return Server::renew_communicator(devices); }, site));
   }
 
   /// Aborts the communicator: all operations that wait for its ranks, and all that are submitted later, on every
@@ -64,7 +64,7 @@ class CollectiveCalls {
   void abort_collective(const CommunicationId& devices, const std::exception_ptr& cause,
                         Site site = Site::current()) const {
     require_communication(devices, site);
-    if constexpr (communicates) group_of(devices, site)->abort(cause);
+    if constexpr (communicates) communicator_of(devices, site)->abort(cause);
   }
 
   /// See CollectiveGroup for the meaning of each operation, and for when it may be in place.
@@ -106,7 +106,7 @@ class CollectiveCalls {
     if constexpr (communicates) {
       CollectiveGroup group(devices, client().device_id(), Caller{client().stream_id(), site});
       std::forward<F>(f)(group);
-      if (!group.empty()) communicate(group_of(devices, site), std::move(group), site);
+      if (!group.empty()) communicate(communicator_of(devices, site), std::move(group), site);
     }
   }
 
@@ -181,13 +181,13 @@ class CollectiveCalls {
 
   [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
 
-  [[nodiscard]] auto group_of(const CommunicationId& devices, const Site& site) const {
-    return find_group([&] { return Server::communicator(devices); }, site);
+  [[nodiscard]] auto communicator_of(const CommunicationId& devices, const Site& site) const {
+    return find_communicator([&] { return Server::communicator(devices); }, site);
   }
   // Returns find(). If several devices were shut down, the client's own takes precedence: CallError Closed. An error
   // that `find` throws without a line, since it does not know the caller, is rethrown with `site`.
   template <class Find>
-  [[nodiscard]] auto find_group(const Find& find, const Site& site) const {
+  [[nodiscard]] auto find_communicator(const Find& find, const Site& site) const {
     try {
       return find();
     } catch (const CollectiveError& error) {
@@ -214,25 +214,25 @@ class CollectiveCalls {
     CollectiveGroup receives(devices, destination.device_id(), Caller{destination.stream_id(), site});
     std::forward<Send>(send)(sends);
     std::forward<Receive>(receive)(receives);
-    const auto group = group_of(devices, site);
+    const auto communicator = communicator_of(devices, site);
     client().submit(site, "to_client", [](Server&, const Caller&) {});  // blocks for room here, not under the lock
-    const std::lock_guard together(group->pairing());
+    const std::lock_guard together(communicator->pairing());
     const detail::ExceedCapacity exceed;
-    communicate(group, std::move(sends), site);
+    communicate(communicator, std::move(sends), site);
     try {
-      destination.communicate(group, std::move(receives), site);
+      destination.communicate(communicator, std::move(receives), site);
     } catch (...) {
-      group->abort(std::current_exception());
+      communicator->abort(std::current_exception());
       throw;
     }
   }
 
-  template <class Group>
-  void communicate(std::shared_ptr<Group> group, CollectiveGroup calls, const Site& site) const {
+  template <class Communicator>
+  void communicate(std::shared_ptr<Communicator> communicator, CollectiveGroup calls, const Site& site) const {
     client().submit(site, "collective",
-                    [group = std::move(group), calls = std::move(calls).take_calls(),
+                    [communicator = std::move(communicator), calls = std::move(calls).take_calls(),
                      pending = client().pending_collective()](Server& server, const Caller& caller) mutable {
-                      server.communicate(std::move(group), std::move(calls), caller, SubmitMode::Batched);
+                      server.communicate(std::move(communicator), std::move(calls), caller, SubmitMode::Batched);
                     });
   }
 

@@ -46,7 +46,10 @@ class LetGoBench {
     }
   }
   /// All that was begun, but for what was before.
-  void launch(std::size_t rank, std::size_t before = 0) { in_flight.add(rank, prepare(rank, before)); }
+  void launch(std::size_t rank, std::size_t before = 0) {
+    std::vector<std::shared_ptr<NcclLaunch>> launched = prepare(rank, before);
+    in_flight.add(rank, launched);
+  }
   std::vector<std::shared_ptr<NcclLaunch>> prepare(std::size_t rank, std::size_t before = 0) {
     std::vector<std::shared_ptr<NcclLaunch>> launched;
     for (std::size_t i = before; i < held.size(); ++i) {
@@ -182,7 +185,7 @@ TEST_CASE("Parts that there is no memory for have not been added") {
     REQUIRE(k < 100);
     LetGoBench bench;
     bench.begin(300);
-    const std::vector<std::shared_ptr<NcclLaunch>> launched = bench.prepare(1);
+    std::vector<std::shared_ptr<NcclLaunch>> launched = bench.prepare(1);
     bool added = true;
     cox::test::allocations_until_failure = k;
     try {

@@ -303,7 +303,7 @@ TEST_CASE("What a rank has launched before it closes is launched by the others a
     const NcclCommunicator::LaunchLock launching = bench.nccl->begin_launch(1);
     bench.nccl->close();
     bench.nccl->launch(launching, 1, {{.request = {.count = 4}}}, nullptr);
-    const std::shared_ptr<NcclLaunch> launched = operation.launched(1);
+    std::shared_ptr<NcclLaunch> launched = operation.launched(1);
     bench.nccl->add(1, {&launched, 1}, 0);
     REQUIRE(bench.launch(operation, 2));
   }

@@ -8,7 +8,6 @@
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <thread>
 #include <utility>

@@ -13,9 +13,9 @@ void HostRankLaunch::prepare(std::uint64_t index, const CollectiveRequests& requ
   origin_stream_ = stream.shared_from_this();
   failure_position_ = stream.failure_position();
   reports_ = stream.reports;
-  const char* const name = to_string(request.operation).data();
   const auto step = [&](auto&& run) {
-    return HostStream::make_piece({}, [launch = shared_from_this(), run] { run(*launch); }, name);
+    return HostStream::make_piece(
+        {}, [launch = shared_from_this(), run] { run(*launch); }, to_string(request.operation).data());
   };
   try {
     arrive_ = step([](HostRankLaunch& launch) { launch.arrive(); });
@@ -42,10 +42,9 @@ void HostRankLaunch::release(LaunchGrant&& grant) noexcept {
   sequence_ = grant.sequence;
   refusal_ = grant.refusal;
   if (refusal_ != nullptr) {
-    arrive_.reset();
-    work_.reset();
-    help_.clear();
-    return communication.queue(std::move(end_));
+    std::unique_ptr<HostStream::Piece> end = std::move(end_);
+    cancel(nullptr);
+    return communication.queue(std::move(end));
   }
   operation_ = std::static_pointer_cast<HostOperation>(std::move(grant.operation));
   operation_->open(sequence_);

@@ -6,7 +6,6 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/host/collective/host_operation.hpp>
 
-#include <array>
 #include <exception>
 #include <limits>
 #include <utility>
@@ -19,11 +18,10 @@ HostRank& HostRanks::find_or_create(const std::shared_ptr<Communicator>& communi
   Communicator::Ranks ranks = communicator->ranks_of(device_, request);
   if (const auto found = ranks_.find(ranks.number); found != ranks_.end()) return *found->second;
   reap();
-  std::shared_ptr<const HostStreamList> streams = communication_streams();
   const HostStreams::TakenSlot slot = streams_.acquire_slot();
   try {
     auto made = std::make_shared<HostRank>(communicator, ranks.number, std::move(ranks.devices), device_, slot,
-                                           std::move(streams));
+                                           communication_streams());
     return *ranks_.emplace(ranks.number, std::move(made)).first->second;
   } catch (...) {
     streams_.release_slot(slot.slot);
