@@ -186,7 +186,8 @@ GraphId HostDevice::end_capture(HostStream& stream, const Caller& caller) {
   return id;
 }
 
-// If a replay failed, the parts before the failure have succeeded. Their writes are poisoned here.
+// Queues the last piece of a replay of several parts. If a part has failed by then, the piece poisons everything that
+// the replay writes: the parts before the failed one have succeeded and have not poisoned their writes.
 void HostDevice::poison_if_failed(HostStream& stream, const std::shared_ptr<HostGraph>& graph,
                                   const std::shared_ptr<std::exception_ptr>& failed, const Caller& caller) {
   BufferUses written;
@@ -212,9 +213,15 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   const auto graph = found->second.graph;
   // A replay is one operation (L14): when a part of it fails, the later parts are not run, and all memory that the
   // replay should have written is poisoned.
-  const auto failed = std::make_shared<std::exception_ptr>();  // accessed by one part at a time
+  std::shared_ptr<std::exception_ptr> failed;  // accessed by one part at a time
+  std::exception_ptr refusal;                  // why a part could not be queued
+  try {
+    failed = std::make_shared<std::exception_ptr>();
+  } catch (...) {
+    refusal = std::current_exception();
+  }
   for (HostGraph::Part& part : graph->parts()) {
-    if (!part.steps.empty()) {
+    if (!part.steps.empty() && refusal == nullptr) {
       try {
         submit(
             stream, part.uses,
@@ -223,8 +230,7 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
             },
             "replay");
       } catch (...) {
-        stream.fail(std::current_exception());
-        poison(part.uses, std::current_exception(), caller);
+        refusal = std::current_exception();
       }
     }
     try {
@@ -233,7 +239,14 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
       stream.fail(std::current_exception());
     }
   }
-  if (graph->parts().size() > 1) poison_if_failed(stream, graph, failed, caller);
+  try {
+    if (refusal == nullptr && graph->parts().size() > 1) poison_if_failed(stream, graph, failed, caller);
+  } catch (...) {
+    refusal = std::current_exception();
+  }
+  if (refusal == nullptr) return;
+  stream.fail(refusal);
+  for (const HostGraph::Part& part : graph->parts()) poison(part.uses, refusal, caller);
 }
 
 }  // namespace cox::detail
