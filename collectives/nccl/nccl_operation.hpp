@@ -31,8 +31,8 @@ enum class CollectiveAlgorithm : std::uint8_t { Nccl, OneShot, TwoShots };
 
 struct NcclOperation;
 
-/// A rank's launch as NCCL's communicators see it. `completion` and `dependencies` are set once, before the launch is
-/// passed to NcclCommunicator::add().
+/// The part of a rank's launch that NcclCommunicator uses. `completion` and `dependencies` are set once, before the
+/// launch is passed to NcclCommunicator::add().
 class NcclLaunch {
  public:
   /// The operation has failed before the rank's launch has completed. Called at most once, on any thread; must not

@@ -83,9 +83,9 @@ bool Sequencer::change(CommunicatorNumber communicator, const Change& change) {
   std::unique_lock lock(mutex_);
   CommunicatorSequence* among = communicators_->find(communicator);
   if (among == nullptr) return false;
-  CollectiveSubmissions answers;
-  change(*among, answers);
-  enqueue(answers);
+  CollectiveSubmissions grants;
+  change(*among, grants);
+  enqueue(grants);
   drain_queues(lock);
   return true;
 }

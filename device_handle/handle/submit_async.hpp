@@ -61,8 +61,8 @@ void post_error(Handler&& handler, std::exception_ptr error) {
 /// An asynchronous call: the body, the completion handler and, later, the result, in one allocation. So the result is
 /// not moved, and between the end of the body and the handler only the executor's post can fail.
 ///
-///     queued --run--> body has run --.
-///       |`---discard, refuse---------+--post--> the handler runs on its executor, with the submitter's StreamId
+///     queued --run--> body has run --------------------+--post--> the handler runs on its executor,
+///     queued --discard, refuse--> body destroyed unrun-'          with the submitter's StreamId
 template <class Body, class Handler>
 class AsyncCall final : public PendingHandler {
  public:

@@ -271,7 +271,8 @@ class Lane {
   atomic<std::uint32_t> busy{0};
   /// Closures that the owner may push before it must acquire more credits; see Mailbox.
   std::uint32_t credits = 0;
-  /// The lane is released to the mailbox at the end of the push.
+  /// True: the lane was acquired for one push only (a thread that is ending keeps no lane), and returns to the mailbox
+  /// at the end of that push.
   bool on_loan = false;
 
   // Read by the producer at every push. Rarely written: when the consumer starts or stops attending to the lane, and

@@ -153,7 +153,8 @@ class BasicMailbox {
     return object;
   }
 
-  /// Enqueues the task that was built, after everything that any thread pushed before (L1).
+  /// Enqueues the task that was built, after everything that any thread pushed before (L1). Wakes the consumer if it
+  /// sleeps.
   [[gnu::always_inline]] PushResult commit(Lane& lane, const TaskOps& ops, std::uint64_t stream) noexcept {
     lane.publish(ops, stream, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
     --lane.credits;
@@ -401,7 +402,8 @@ class BasicMailbox {
     }
   }
 
-  // Completes a push that is published, on the slow path.
+  // Completes a push that is published, on the slow path. The consumer sleeps only while no lane is attended, so a push
+  // to an attended lane need not wake it.
   [[gnu::noinline]] PushResult end_push(Lane& lane) noexcept {
     PushResult result = PushResult::Queued;
     if (lane.attended.load(std::memory_order_relaxed) == 0) result = arrive(lane);
@@ -529,6 +531,7 @@ class BasicMailbox {
 
   // -- waking
 
+  // Adds the lane to the list of lanes that the consumer does not attend, and wakes the consumer if it sleeps.
   PushResult arrive(Lane& lane) noexcept {
     if (lane.arrived.exchange(1, std::memory_order_seq_cst) == 0) {
       std::uintptr_t word = arrivals_.load(std::memory_order_relaxed);

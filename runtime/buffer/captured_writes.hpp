@@ -11,8 +11,9 @@
 
 namespace cox {
 
-/// The buffers that unfinished captures write. Their content is defined only when the graph has run. Until the capture
-/// ends, a stream may use them only if it is capturing as well, since replays are ordered. Device thread only.
+/// The buffers that captures in progress write. Their contents are undefined until the graph has been replayed. Until
+/// the capture ends, only streams that are capturing too may use them: what they record runs in replays, and replays
+/// that use the same buffer are ordered. Device thread only.
 class CapturedWrites {
  public:
   /// Whether no capture writes any buffer.

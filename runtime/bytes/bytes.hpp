@@ -104,7 +104,8 @@ class Bytes {
   }
   /// Whether the content is in memory: const accesses then neither block nor throw.
   [[nodiscard]] bool is_resident() const noexcept { return size_ == 0 || resident() != nullptr; }
-  /// The size up to which append works in place; size() if the next write copies.
+  /// The largest size to which append() grows in place. Equals size() if the memory cannot be written in place, so that
+  /// the next write copies it.
   [[nodiscard]] std::size_t capacity() const noexcept;
 
   // Content

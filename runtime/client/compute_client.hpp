@@ -85,7 +85,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   [[nodiscard]] VectorSizes io_optimized_vector_sizes(std::size_t elem_size, Site site = Site::current()) const {
     return cox::io_optimized_vector_sizes(utilities_->properties.hardware, elem_size, site);
   }
-  /// Whether calls run on the caller's thread.
+  /// Whether calls run on the calling thread (InlineDeviceHandle) and not on a device thread.
   [[nodiscard]] static constexpr bool is_blocking() noexcept { return HandleTemplate<Server>::is_blocking(); }
   /// The handle of the device thread, for its statistics and for other services.
   [[nodiscard]] const HandleTemplate<Server>& device_handle() const noexcept { return device_; }

@@ -61,8 +61,8 @@ class PendingCollectives {
   void close() noexcept;
 
  private:
-  // All operations here are seq_cst: of the thread that ends the last call and the thread that calls close(), at least
-  // one sees the store of the other.
+  // All operations here are seq_cst. The thread that ends the last call and the thread that calls close() each store,
+  // then load what the other one stores; at least one of them sees the other's store.
   void end() noexcept {
     ended_.fetch_add(1, std::memory_order_seq_cst);
     if (closing_.load(std::memory_order_seq_cst) != 0) [[unlikely]]

@@ -165,7 +165,8 @@ class KernelArguments::Compact {
     return arguments.words_.size() <= max_words && arguments.tensor_maps_.empty();
   }
 
-  /// Takes over the words and their references. Precondition: fits(arguments).
+  /// Moves the words out of `arguments`, with the references to memory that the buffers' words hold; the destructor
+  /// drops these. Precondition: fits(arguments).
   explicit Compact(KernelArguments&& arguments) noexcept
       : size_(static_cast<std::uint8_t>(arguments.words_.size())),
         buffer_words_(static_cast<std::uint8_t>(std::exchange(arguments.buffer_words_, 0))),

@@ -118,8 +118,8 @@ class BlockMap {
     if (table_[id].size > size) list.insert(table_, split(id, size));
   }
 
-  /// Frees an unlisted block and caches it without merging it with its neighbours. `position`: the position on `owner`
-  /// at which the last use of the block has completed.
+  /// Frees an unlisted block and caches it without merging it with its neighbours. `position`: when the stream `owner`
+  /// reaches it, the last use of the block has completed.
   void cache(MemoryBlockId id, StreamSlot owner, std::uint64_t position) noexcept {
     MemoryBlock& block = table_[id];
     block.state = State::Cached;
@@ -139,8 +139,8 @@ class BlockMap {
 
   // ---- changing the state or the owner of a block
 
-  /// Makes an unlisted block free for `owner`. `position`: the position on `owner` at which the last use of the block
-  /// has completed.
+  /// Makes an unlisted block free for `owner`. `position`: when the stream `owner` reaches it, the last use of the
+  /// block has completed.
   void make_free(MemoryBlockId id, StreamSlot owner, std::uint64_t position) noexcept {
     table_[id].state = State::Free;
     table_[id].owner = owner;

@@ -38,9 +38,9 @@ class Profiler {
   /// Lines appear in the order in which durations complete, which may differ from the order of the work.
   void record(std::string name, ProfileDuration duration);
 
-  /// The durations completed since the last summarise(), as a table with the columns Name | Duration | Num Computed |
-  /// Ratio: the longest total first, then a row for the total and, if durations were left out, a row with their number.
-  /// Empty if there are none.
+  /// The durations completed since the last summarise(): one row for each name, largest sum first, with the columns
+  /// Name | Duration | Num Computed | Ratio. Then a row with the sum over all names and, if durations were left out
+  /// (Limits), a row with their number. Empty if there are none.
   [[nodiscard]] std::string table() const;
   /// Logs the table and begins a new one. Pending durations are added to the new table. For sync().
   void summarise() noexcept;

@@ -57,7 +57,7 @@ class CudaRank : public CommunicatorRank, public std::enable_shared_from_this<Cu
   void close() noexcept;
 
   [[nodiscard]] DeviceId device() const noexcept { return devices().devices()[rank()]; }  ///< Any thread.
-  /// Any thread; what it refers to may be for the device thread only.
+  /// Any thread may call this. Some of the objects that it points to are for the device thread only.
   [[nodiscard]] const CollectiveResources& resources() const noexcept { return *resources_; }
   /// NCCL's communicators; null if the operations are transfers. Any thread.
   [[nodiscard]] const std::shared_ptr<NcclCommunicator>& nccl_communicator() const noexcept {

@@ -29,9 +29,9 @@ class CudaDevice;
 struct CudaResource {
   std::uint64_t address = 0;  ///< a CUdeviceptr
   std::size_t size = 0;       ///< bytes
-  /// The CUstream that carries the caller's stream, in the device's primary context. Other streams may share it. Work
-  /// issued on it runs after all work that the caller's stream was given before get_resource() or flush(), including
-  /// sync_collective().
+  /// The CUstream on which the caller's stream runs, in the device's primary context. Other streams may share it. Work
+  /// enqueued on it runs after all work given to the caller's stream before get_resource(), sync_collective() included.
+  /// To run it after work that is given later, call flush() first.
   void* stream = nullptr;
 };
 

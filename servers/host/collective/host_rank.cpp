@@ -99,9 +99,9 @@ void HostRankLaunch::end() noexcept {
   note_end();
 }
 
-// Later accesses to the memory wait for this end only, so it must not be published before all earlier accesses have
-// completed. The communication stream cannot wait for these: they may depend on operations that are queued on that
-// stream later.
+// Ends a refused operation. Later accesses to its memory wait for its end only, so the end is published after all
+// earlier accesses (`waits`) have completed. The communication stream must not wait for those: they may depend on
+// operations that are queued on that stream later.
 void HostRankLaunch::complete_after_waits() noexcept {
   while (!waits.empty()) {
     awaited_ = std::move(waits.back());

@@ -102,9 +102,9 @@ class HostRank : public CommunicatorRank, public std::enable_shared_from_this<Ho
   HostRank(std::shared_ptr<Communicator> communicator, CommunicatorNumber number, CommunicationId devices,
            DeviceId device, HostStreams::TakenSlot slot, std::shared_ptr<const HostStreamList> streams);
 
-  /// Submits the rank's next operation on behalf of `stream`; its failures join the errors of that stream.
-  /// `submission`: without its launch. Returns the position of the end. Throws as Sequencer::submit, and
-  /// std::bad_alloc; then nothing was submitted.
+  /// Submits the rank's next operation for `stream`; failures of the operation are added to the errors of that stream.
+  /// `submission.launch` must be empty: `launch` is passed separately. Returns the position at which the operation
+  /// ends. Throws as Sequencer::submit, and std::bad_alloc; then nothing was submitted.
   StreamPosition submit(CollectiveSubmission submission, const std::shared_ptr<HostRankLaunch>& launch,
                         HostStream& stream);
 

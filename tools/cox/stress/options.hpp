@@ -13,7 +13,8 @@
 
 namespace cox::stress {
 
-/// The reductions whose results on the devices are equal to those that the CPU recomputes.
+/// Which reductions a run uses: those whose results on the devices equal those that the CPU recomputes, for each way in
+/// which the devices may reduce.
 enum class Reductions : std::uint8_t {
   All,
   /// All but means of floats over a number of ranks that is not a power of two, which multiply by its inverse. 16-bit
