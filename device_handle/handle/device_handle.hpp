@@ -155,12 +155,12 @@ class BasicDeviceHandle {
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CompletionToken&& token) const {
-    return initiate_async(std::forward<F>(f), token);
+    return initiate_async(std::forward<F>(f), std::forward<CompletionToken>(token));
   }
   template <class F, class CompletionToken>
     requires std::invocable<std::decay_t<F>&, S&>
   auto submit_async(F&& f, CallOptions options, CompletionToken&& token) const {
-    return initiate_async(std::forward<F>(f), token, std::move(options));
+    return initiate_async(std::forward<F>(f), std::forward<CompletionToken>(token), std::move(options));
   }
 
   /// Occupies the device thread: `f()` runs on it, and calls that `f` makes to services of the same thread run inline,
@@ -314,7 +314,7 @@ class BasicDeviceHandle {
   }
 
   template <class F, class CompletionToken, class... Options>
-  auto initiate_async(F&& f, CompletionToken& token, Options... options) const {
+  auto initiate_async(F&& f, CompletionToken&& token, Options... options) const {
     throw_if_forked(device_id());  // a forked child has no executor threads to complete a token
     return detail::initiate<std::invoke_result_t<std::decay_t<F>&, S&>>(
         [self = *this, body = service_body(std::forward<F>(f)),
@@ -323,7 +323,7 @@ class BasicDeviceHandle {
           detail::start_async<Device>(std::move(body), std::forward<Handler>(handler), self.device_id(), post,
                                       options...);
         },
-        token);
+        std::forward<CompletionToken>(token));
   }
 
   // Refuses a call made by the destructor of a service that is destroyed after S.

@@ -32,7 +32,7 @@ struct AsyncSignature<void> {
 
 /// Starts an asynchronous operation: calls `start(handler)`, at once or when the token initiates it.
 template <class R, class Start, class CompletionToken>
-auto initiate(Start&& start, CompletionToken& token) {
+auto initiate(Start&& start, CompletionToken&& token) {
   return boost::asio::async_initiate<CompletionToken, typename AsyncSignature<R>::type>(
       [start = std::forward<Start>(start)](auto&& handler) mutable { start(std::forward<decltype(handler)>(handler)); },
       token);

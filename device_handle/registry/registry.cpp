@@ -88,25 +88,30 @@ Devices& devices() {
   return instance;
 }
 
+/// The devices that a shutdown has taken out of service.
+struct Closing {
+  std::vector<std::shared_ptr<DeviceBase>> devices;
+  std::vector<std::shared_ptr<DeviceThread>> threads;  // those of `devices` that have a thread
+  std::vector<std::shared_ptr<DeviceThread>> late;     // the same; see DeviceThread::join()
+};
+
 // Takes the matching devices out of service, except those that the calling thread is inside and those that another
-// shutdown has taken.
+// shutdown has taken. Nothing that follows in the shutdown needs memory: a device must not stay closing for ever.
 template <class Matches>
-std::vector<std::shared_ptr<DeviceBase>> mark_closing(Devices& all, const Matches& matches) {
-  std::vector<std::shared_ptr<DeviceBase>> closing;
+Closing mark_closing(Devices& all, const Matches& matches) {
+  Closing closing;
+  closing.devices.reserve(all.open.size());
+  closing.threads.reserve(all.open.size());
+  closing.late.reserve(all.open.size());
   for (auto& [key, entry] : all.open) {
-    if (!matches(key.device) || entry.device->on_this_thread()) continue;
-    if (!std::exchange(entry.closing, true)) closing.push_back(entry.device);
+    if (!matches(key.device) || entry.device->on_this_thread() || std::exchange(entry.closing, true)) continue;
+    closing.devices.push_back(entry.device);
+    if (auto thread = std::dynamic_pointer_cast<DeviceThread>(entry.device)) {
+      closing.late.push_back(thread);
+      closing.threads.push_back(std::move(thread));
+    }
   }
   return closing;
-}
-
-template <class Device>
-std::vector<std::shared_ptr<Device>> of_kind(const std::vector<std::shared_ptr<DeviceBase>>& devices) {
-  std::vector<std::shared_ptr<Device>> found;
-  for (const auto& each : devices) {
-    if (auto device = std::dynamic_pointer_cast<Device>(each)) found.push_back(std::move(device));
-  }
-  return found;
 }
 
 // The nodes that a shutdown of the matching devices waits for, except those that the calling thread is inside.
@@ -135,7 +140,7 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   // Destroyed without the lock. Another shutdown may remove a target from the registry while this one waits for it, but
   // the target must outlive the edges of the wait graph.
   std::vector<std::shared_ptr<WaitNode>> targets;
-  std::vector<std::shared_ptr<DeviceBase>> closing;
+  Closing closing;
   std::unique_lock lock(all.mutex);
   throw_if_forked({});
   for (const auto& [key, entry] : all.open) {
@@ -153,20 +158,23 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
   closing = mark_closing(all, matches);
   lock.unlock();
 
-  const auto threads = of_kind<DeviceThread>(closing);
-  for (const auto& device : closing) device->close();
+  const auto& threads = closing.threads;
+  for (const auto& device : closing.devices) device->close();
   const ShutdownListener* const listener = shutdown_listener.load(std::memory_order_acquire);
   if (listener != nullptr)
     for (const auto& thread : threads) listener->closing(thread->device());
-  ShutdownOutcome worst = DeviceThread::join(threads, deadline);
-  for (const auto& device : of_kind<InlineDevice>(closing)) worst = std::max(worst, device->join(deadline));
+  ShutdownOutcome worst = DeviceThread::join(std::move(closing.late), threads, deadline);
+  for (const auto& device : closing.devices)
+    if (auto* const inline_device = dynamic_cast<InlineDevice*>(device.get()))
+      worst = std::max(worst, inline_device->join(deadline));
 
   if (listener != nullptr)
     for (const auto& thread : threads)
       if (thread->abandoned()) listener->abandoned(thread->device());
 
   lock.lock();
-  std::erase_if(all.open, [&](const auto& entry) { return std::ranges::count(closing, entry.second.device) != 0; });
+  std::erase_if(all.open,
+                [&](const auto& entry) { return std::ranges::count(closing.devices, entry.second.device) != 0; });
   all.changed.notify_all();
   lock.unlock();
   // A stall callback may be in a shutdown of the same devices, which continues only after they are removed from the

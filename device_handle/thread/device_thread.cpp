@@ -136,16 +136,14 @@ void DeviceThread::wait_for_space(const CallOptions& options) {
   mailbox_.wait_for_space(until);
 }
 
-ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> threads, Clock::time_point deadline) {
-  std::vector<DeviceThread*> late;
-  for (const auto& thread : threads) {
-    if (!thread->ended_.wait_until(deadline)) late.push_back(thread.get());
-  }
+ShutdownOutcome DeviceThread::join(std::vector<std::shared_ptr<DeviceThread>> late,
+                                   std::span<const std::shared_ptr<DeviceThread>> threads, Clock::time_point deadline) {
+  std::erase_if(late, [&](const auto& thread) { return thread->ended_.wait_until(deadline); });
   ShutdownOutcome outcome = late.empty() ? ShutdownOutcome::Drained : ShutdownOutcome::Discarded;
-  for (DeviceThread* const thread : late) thread->take_over_.discard_rest(thread->running());
+  for (const auto& thread : late) thread->take_over_.discard_rest(thread->running());
   // All at the same time: a stuck thread does not reduce the time of the others.
   while (!late.empty()) {
-    std::erase_if(late, [&](DeviceThread* thread) {
+    std::erase_if(late, [&](const auto& thread) {
       if (thread->ended_.done()) return true;
       if (!thread->take_over_if_stuck()) return false;
       outcome = ShutdownOutcome::Abandoned;
@@ -177,8 +175,8 @@ Statistics DeviceThread::statistics() const {
 
 DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, const PostOptions& options) {
   WhenFull when_full = options.when_full;
-  if (when_full == WhenFull::Block && (HeldNode::any_held() || detail::ExceedCapacity::active()))
-    when_full = WhenFull::Overcommit;
+  if (when_full == WhenFull::Block && detail::ExceedCapacity::active()) when_full = WhenFull::OvercommitAlways;
+  if (when_full == WhenFull::Block && HeldNode::any_held()) when_full = WhenFull::Overcommit;
   const bool limited =
       options.call != nullptr && when_full == WhenFull::Block && options_.queue_policy == QueuePolicy::Block;
   return detail::at_site(options.site, [&]() -> Reservation {

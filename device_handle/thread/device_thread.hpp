@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -79,8 +80,9 @@ class DeviceThread final : public DeviceBase {
   /// Called after close() of each of the threads. Waits until the threads have ended. From `deadline` on, makes them
   /// discard the tasks that have not started, and takes over from threads that are stuck. Returns the worst outcome.
   /// Called once per thread, and not on one of them. Blocks until one second after `deadline` at most, if all are
-  /// stuck, however many there are.
-  static ShutdownOutcome join(std::vector<std::shared_ptr<DeviceThread>> threads,
+  /// stuck, however many there are. `late`: the same threads, in a vector that it can use, so that it needs no memory.
+  static ShutdownOutcome join(std::vector<std::shared_ptr<DeviceThread>> late,
+                              std::span<const std::shared_ptr<DeviceThread>> threads,
                               std::chrono::steady_clock::time_point deadline);
 
   // ---- this device thread --------------------------------------------------------------------------------------

@@ -12,7 +12,10 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <atomic>
+#include <exception>
 #include <future>
+#include <memory>
 #include <stdexcept>
 
 using namespace contract;
@@ -50,6 +53,22 @@ TEMPLATE_TEST_CASE("submit_async: a callback gets its answer off the device thre
   const auto [thread, id] = seen.get_future().get();
   CHECK(thread != device_thread);
   CHECK(id == stream);
+}
+
+TEMPLATE_TEST_CASE("submit_async: a handler that is an lvalue is copied and may be used again", "[contract]", Threaded,
+                   Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  const auto sum = std::make_shared<std::atomic<int>>(0);
+  const auto calls = std::make_shared<std::atomic<int>>(0);
+  auto handler = [sum, calls](const std::exception_ptr&, int value) {
+    *sum += value;
+    ++*calls;
+  };
+  handle.submit_async([](Alpha&) { return 1; }, handler);
+  handle.submit_async([](Alpha&) { return 2; }, {}, handler);
+  REQUIRE(eventually([&] { return *calls == 2; }));
+  CHECK(*sum == 3);
 }
 
 TEMPLATE_TEST_CASE("submit_async: the handler runs on its own executor", "[contract]", Threaded, Inline) {

@@ -2,8 +2,10 @@
 
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <array>
+#include <new>
 
 using namespace contract;
 using cox::ShutdownOutcome;
@@ -45,6 +47,30 @@ TEST_CASE("L4: from the moment a shutdown begins calls throw closed, although a 
   CHECK(outcome == ShutdownOutcome::Drained);
   CHECK(queued_ran);
   CHECK(conserved(handle.statistics()));
+}
+
+TEST_CASE("L13: a shutdown that there is no memory for can be repeated, and ends the devices then", "[shutdown]") {
+  for (int k = 0;; ++k) {
+    REQUIRE(k < 100);
+    const TestDevice device;
+    auto handle = cox::DeviceHandle<Alpha>::get(device);
+    auto inline_handle = cox::InlineDeviceHandle<Alpha>::get(device);
+    handle.submit([](Alpha&) {});
+    bool failed = false;
+    cox::test::allocations_until_failure = k;
+    try {
+      device.close();
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+    cox::test::allocations_until_failure = -1;
+    CHECK(device.close() == ShutdownOutcome::Drained);
+    CHECK(kind_of([&] { handle.submit([](Alpha&) {}); }) == Kind::Closed);
+    CHECK(kind_of([&] { inline_handle.submit([](Alpha&) {}); }) == Kind::Closed);
+    auto again = cox::DeviceHandle<Alpha>::get(device);  // would wait for ever for a device that stays closing
+    again.submit_blocking([](Alpha&) {});
+    if (!failed) return;
+  }
 }
 
 TEST_CASE("L2: a shutdown with 1,000 blocked callers answers all of them", "[shutdown]") {

@@ -192,14 +192,14 @@ std::exception_ptr CudaRank::refusal_for(const CollectiveRequests& requests, Col
 }
 
 UniqueFunction<void()> CudaRank::make_retry() {
-  return [posts = resources_->posts, weak = weak_from_this()] {
-    posts->post([weak] {
-      const std::shared_ptr<CudaRank> rank = weak.lock();
-      if (rank == nullptr) return;
-      rank->retry_pending_ = false;
-      rank->submit_to_sequencer();
-    });
+  return [weak = weak_from_this()] {
+    if (const std::shared_ptr<CudaRank> rank = weak.lock()) rank->resources().posts->post(rank);
   };
+}
+
+void CudaRank::run_posted() noexcept {
+  retry_pending_ = false;
+  submit_to_sequencer();
 }
 
 // The sequencer refused the operation because the rank is too far ahead. The other ranks may also have operations that
@@ -208,8 +208,7 @@ bool CudaRank::wait_for_others() {
   const auto now = std::chrono::steady_clock::now();
   if (!ahead_since_) ahead_since_ = now;
   if (now - *ahead_since_ > patience_with_others) return false;
-  make_retry()();
-  retry_pending_ = true;
+  if (!std::exchange(retry_pending_, true)) resources_->posts->post(shared_from_this());
   return true;
 }
 

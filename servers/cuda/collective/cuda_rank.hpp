@@ -46,7 +46,7 @@ struct CollectiveResources {
 /// the rank, like the work of a stream. Buffers therefore record collectives as they record kernels, and streams wait
 /// for both in the same way. Device thread only, but for the base class and functions marked otherwise. Its launches
 /// keep it alive.
-class CudaRank : public CommunicatorRank, public std::enable_shared_from_this<CudaRank> {
+class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::enable_shared_from_this<CudaRank> {
  public:
   /// `slot`: where the operations are counted. `resources`: shared by all ranks of the device. For the other parameters
   /// and the exceptions see CommunicatorRank.
@@ -107,6 +107,7 @@ class CudaRank : public CommunicatorRank, public std::enable_shared_from_this<Cu
   [[nodiscard]] bool wait_for_others();
   [[nodiscard]] std::exception_ptr abort_all_ranks() noexcept;
   [[nodiscard]] UniqueFunction<void()> make_retry();
+  void run_posted() noexcept override;
 
   const std::shared_ptr<const CollectiveResources> resources_;
   const std::shared_ptr<NcclCommunicator> nccl_communicator_;

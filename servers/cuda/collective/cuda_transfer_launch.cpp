@@ -103,13 +103,19 @@ void CudaTransferLaunch::arrive(std::vector<std::shared_ptr<CudaEvent>> behind, 
                      .refusal = source_refusal_,
                      .may_fail = may_fail_,
                      .on_completed = [self = shared_as<CudaTransferLaunch>()](const PeerCopy::End& end) {
-                       if (end.event != nullptr && end.error == nullptr)
-                         end.event->notify_lazily([of = self->rank, sequence = self->sequence] {
-                           of->recorder()->completed(sequence, of->rank());
-                         });
                        self->end_ = end;
+                       self->record_completion();
                        self->post();
                      }});
+}
+
+// For the flight recorder alone. Any thread.
+void CudaTransferLaunch::record_completion() const noexcept {
+  if (end_->event == nullptr || end_->error != nullptr) return;
+  try {
+    end_->event->notify_lazily([of = rank, sequence = sequence] { of->recorder()->completed(sequence, of->rank()); });
+  } catch (...) {  // no memory, or no thread to poll: the recorder shows the transfer as started
+  }
 }
 
 // Device thread. No work that waits for the transfer has been issued yet.

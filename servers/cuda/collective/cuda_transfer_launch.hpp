@@ -36,6 +36,7 @@ class CudaTransferLaunch final : public CudaRankLaunch {
   void abort(const std::exception_ptr& error) noexcept override;
   [[nodiscard]] std::string name() const override { return "a transfer"; }
   void check_source();
+  void record_completion() const noexcept;
   void finish() noexcept;
   void note_received(bool may_fail);
   [[nodiscard]] std::shared_ptr<CudaEvent> room() const;

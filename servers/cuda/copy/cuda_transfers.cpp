@@ -26,6 +26,16 @@ std::exception_ptr failed_upload(const std::exception_ptr& error, const Location
 
 }  // namespace
 
+/// Posted when a transfer has completed.
+struct CudaTransfers::Ended final : PostQueue::Posted {
+  Ended(CudaTransfers& transfers, StreamSlot at) noexcept : owner(transfers), slot(at) {}
+  void run_posted() noexcept override { owner.end(slot, std::move(event)); }
+
+  CudaTransfers& owner;
+  const StreamSlot slot;
+  std::shared_ptr<CudaEvent> event;
+};
+
 // A slot whose last transfer is complete, otherwise a new one.
 StreamSlot CudaTransfers::next_slot() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -45,9 +55,13 @@ StreamSlot CudaTransfers::next_slot() {
 
 StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task) {
   const StreamSlot slot = next_slot();
-  task.on_completed = [this, slot, posts = posts_, done = std::move(task.on_completed)](
+  auto ended = std::make_shared<Ended>(*this, slot);
+  task.on_completed = [this, ended = std::move(ended), posts = posts_, done = std::move(task.on_completed)](
                           CopyTask& ending, std::exception_ptr error, std::shared_ptr<CudaEvent> end) mutable {
-    const auto note_end = [&] { posts->post([this, slot, end] { this->end(slot, end); }); };
+    const auto note_end = [&] {
+      ended->event = end;
+      posts->post(std::move(ended));
+    };
     check_memory(ending, error);
     // Download: post the end before done(), so that a client which has the bytes finds the memory no longer in use.
     // Upload: post the end after done(), so that a thread that waits for the end finds the failure.
@@ -112,7 +126,7 @@ void CudaTransfers::fail(Waiting transfer, const std::exception_ptr& error) noex
   }
 }
 
-void CudaTransfers::end(StreamSlot slot, std::shared_ptr<CudaEvent> event) {
+void CudaTransfers::end(StreamSlot slot, std::shared_ptr<CudaEvent> event) noexcept {
   CudaTimeline& timeline = streams_.timeline(slot);
   timeline.end(timeline.submitted(), std::move(event));  // each slot has one transfer at a time
   --in_flight_;

@@ -42,8 +42,10 @@ class CudaTransfers {
     StreamPositions waits;
     CopyTask task;
   };
+  struct Ended;
+
   /// Records the end of the transfer of that slot. Device thread.
-  void end(StreamSlot slot, std::shared_ptr<CudaEvent> event);
+  void end(StreamSlot slot, std::shared_ptr<CudaEvent> event) noexcept;
   void check_memory(const CopyTask& task, std::exception_ptr& error) const noexcept;
   void start(const StreamPositions& waits, CopyTask&& task);
   void fail(Waiting transfer, const std::exception_ptr& error) noexcept;

@@ -38,7 +38,11 @@ std::vector<std::size_t> parameter_sizes(CUfunction function) {
   std::vector<std::size_t> sizes;
   std::size_t offset = 0;
   std::size_t size = 0;
-  while (driver().function_parameter(function, sizes.size(), &offset, &size) == CUDA_SUCCESS) sizes.push_back(size);
+  CUresult result = CUDA_SUCCESS;
+  while ((result = driver().function_parameter(function, sizes.size(), &offset, &size)) == CUDA_SUCCESS)
+    sizes.push_back(size);
+  if (result != CUDA_ERROR_INVALID_VALUE)  // which says that there is no such parameter
+    throw_cuda_error(result, "function_parameter", std::source_location::current());
   return sizes;
 }
 
