@@ -214,36 +214,32 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   // A replay is one operation (L14): when a part of it fails, the later parts are not run, and all memory that the
   // replay should have written is poisoned.
   std::shared_ptr<std::exception_ptr> failed;  // accessed by one part at a time
-  std::exception_ptr refusal;                  // why a part could not be queued
-  try {
-    failed = std::make_shared<std::exception_ptr>();
-  } catch (...) {
-    refusal = std::current_exception();
-  }
+  std::exception_ptr refusal;                  // why a part could not be queued: then no later one is
+  const auto attempt = [&](auto&& queue) {
+    try {
+      if (refusal == nullptr) queue();
+    } catch (...) {
+      refusal = std::current_exception();
+    }
+  };
+  attempt([&] { failed = std::make_shared<std::exception_ptr>(); });
   for (HostGraph::Part& part : graph->parts()) {
-    if (!part.steps.empty() && refusal == nullptr) {
-      try {
+    if (!part.steps.empty())
+      attempt([&] {
         submit(
             stream, part.uses,
             [graph, &part, failed, memory = OperationMemory(part.uses, caller.site), location = stream.location()] {
               run_part(part, *failed, memory, location);
             },
             "replay");
-      } catch (...) {
-        refusal = std::current_exception();
-      }
-    }
+      });
     try {
       if (part.replay_callback) part.replay_callback(*this, stream, call_epoch);
     } catch (...) {  // only this operation fails: later parts are queued
       stream.fail(std::current_exception());
     }
   }
-  try {
-    if (refusal == nullptr && graph->parts().size() > 1) poison_if_failed(stream, graph, failed, caller);
-  } catch (...) {
-    refusal = std::current_exception();
-  }
+  if (graph->parts().size() > 1) attempt([&] { poison_if_failed(stream, graph, failed, caller); });
   if (refusal == nullptr) return;
   stream.fail(refusal);
   for (const HostGraph::Part& part : graph->parts()) poison(part.uses, refusal, caller);
