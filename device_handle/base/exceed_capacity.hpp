@@ -2,10 +2,10 @@
 
 namespace cox::detail {
 
-/// While an object of this class exists, submissions of its thread neither wait for room in a device's queue nor fail
-/// because it is full. For calls made while a lock is held: the device thread that would make room may be waiting for
-/// the same lock, which would be a deadlock. The caller waits for room before it takes the lock, so a queue exceeds its
-/// capacity by at most one call of each thread.
+/// While an object of this class exists, submissions of its thread do not wait for room in a device's queue: they
+/// exceed its capacity, or throw CallError QueueFull under QueuePolicy::Fail. For calls made while a lock is held: the
+/// device thread that would make room may be waiting for the same lock, which would be a deadlock. The caller waits for
+/// room before it takes the lock, so a queue exceeds its capacity by at most one call of each thread.
 class ExceedCapacity {
  public:
   ExceedCapacity() noexcept { ++count_; }

@@ -175,8 +175,8 @@ Statistics DeviceThread::statistics() const {
 
 DeviceThread::Reservation DeviceThread::begin_slow(const TaskOps& ops, const PostOptions& options) {
   WhenFull when_full = options.when_full;
-  if (when_full == WhenFull::Block && detail::ExceedCapacity::active()) when_full = WhenFull::OvercommitAlways;
-  if (when_full == WhenFull::Block && HeldNode::any_held()) when_full = WhenFull::Overcommit;
+  if (when_full == WhenFull::Block && (HeldNode::any_held() || detail::ExceedCapacity::active()))
+    when_full = WhenFull::Overcommit;
   const bool limited =
       options.call != nullptr && when_full == WhenFull::Block && options_.queue_policy == QueuePolicy::Block;
   return detail::at_site(options.site, [&]() -> Reservation {

@@ -22,9 +22,10 @@
 
 namespace cox {
 
-/// The progress of the streams of a device. `completed(stream)` is the position that the stream is known to have reached.
-/// It must be inexpensive: the pool calls it for every stream and for every block that waits for streams. The server
-/// advances it: on a GPU CudaStreams::poll(), before allocations and in syncs; a host stream when a piece of work ends.
+/// The progress of the streams of a device. `completed(stream)` is the position that the stream is known to have
+/// reached. It must be inexpensive: the pool calls it for every stream and for every block that waits for streams. The
+/// server advances it: on a GPU CudaStreams::poll(), before allocations and in syncs; a host stream when a piece of
+/// work ends.
 template <class C>
 concept StreamClock = requires(const C& clock, StreamSlot stream) {
   { clock.completed(stream) } noexcept -> std::same_as<std::uint64_t>;
