@@ -101,7 +101,7 @@ TEST_CASE("L7: under Block a thread that may exceed the capacity does not wait, 
   const TestDevice device(limited(QueuePolicy::Block, 4));
   auto handle = cox::DeviceHandle<Alpha>::get(device);
   REQUIRE(at_rest(handle).depth == 0);
-  int ran = 0;
+  std::atomic<int> ran{0};
   {
     const Occupied occupied(handle);
     const cox::detail::ExceedCapacity exceed;
