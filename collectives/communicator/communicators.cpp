@@ -27,7 +27,7 @@ constinit std::atomic<Communicators*> made_of_process{nullptr};
 
 Communicators* made_now() noexcept { return made_of_process.load(std::memory_order_acquire); }
 
-/// Devices whose servers were in service before the object of the process was created.
+/// Devices that joined before Communicators::of_process() was first called.
 struct EarlyMembers {
   std::mutex mutex;
   std::vector<std::pair<DeviceId, std::uint64_t>> all;  // guarded by mutex

@@ -55,8 +55,8 @@ struct NcclOperation {
   /// What has become of a rank's launch.
   struct RankState {
     std::shared_ptr<NcclLaunch> launch;  ///< Null: the rank has not launched it, or need not be notified any more.
-    std::shared_ptr<DeviceEvent>
-        completion;          ///< Of the launch. Null: the rank has not launched it, or has released it.
+    /// Of the launch. Null: the rank has not launched it, or has released it.
+    std::shared_ptr<DeviceEvent> completion;
     bool completed = false;  ///< The launch has completed, and the rank has released it.
   };
   NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : summary(requests) {

@@ -27,8 +27,8 @@ class CollectiveLaunch {
   /// thread, but must not block. If it throws, its communicator is aborted, because the other ranks would wait for this
   /// rank forever.
   virtual void release(LaunchGrant&& grant) = 0;
-  /// The rank calls it instead if it queued the submission, but the sequencer does not get it, or does not accept it.
-  /// Not called if the submission was not even queued. Device thread.
+  /// Called by the rank instead of release() if a queued submission is not passed to the sequencer, or the sequencer
+  /// does not accept it. A submission that could not be queued gets neither call. Device thread.
   virtual void cancel(const std::exception_ptr& cause) noexcept = 0;
 
  protected:

@@ -271,7 +271,7 @@ TEST_CASE("NCCL's communicators are made once, and destroyed when what was launc
   for (const auto& part : operation.parts) CHECK(part.failure_count == 0);
 }
 
-TEST_CASE("L13: it is gone when what it does on threads of its own is over, and who waits finds them joined") {
+TEST_CASE("L13: an NcclCommunicator ends when its helper threads have ended, and a waiter finds them joined") {
   Bench bench;
   REQUIRE(bench.create());
   std::promise<void> go_on;
