@@ -321,10 +321,17 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   const OperationName name{"replay", nullptr, caller.site};
   // A replay is one operation (L14): if a part of it fails, later parts are not run, and everything that the replay
   // should have written is poisoned.
-  const std::shared_ptr<std::exception_ptr> failed =  // device thread; null: the graph has one part
-      graph->has_one_part() ? nullptr : std::make_shared<std::exception_ptr>();
+  std::shared_ptr<std::exception_ptr> failed;  // device thread; null: the graph has one part, or nothing can be queued
+  std::exception_ptr refusal;
+  try {
+    if (!graph->has_one_part()) failed = std::make_shared<std::exception_ptr>();
+  } catch (...) {
+    refusal = std::current_exception();
+    stream.fail(refusal);
+  }
   graph->replay(
       [&](CUgraphExec native, const BufferUses& uses) {
+        if (refusal != nullptr) return poison(uses, refusal, caller);
         const auto launch = [graph, native](const IssueTarget& target) {
           COX_CUDA_TRY(graph_launch(native, target.stream()));
         };

@@ -109,8 +109,9 @@ std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& 
 StreamSlot CudaStreams::acquire_slot() {
   if (free_slots_.empty()) {
     free_slots_.reserve(timelines_.size() + 1);
-    queues_.resize(timelines_.size() + 1);
-    timelines_.push_back(std::make_unique<CudaTimeline>());
+    queues_.reserve(timelines_.size() + 1);
+    timelines_.push_back(std::make_unique<CudaTimeline>());  // the last that may throw: one queue for each timeline
+    queues_.resize(timelines_.size());
     free_slots_.push_back(static_cast<StreamSlot>(timelines_.size() - 1));
   }
   const StreamSlot slot = free_slots_.back();

@@ -1,9 +1,12 @@
 // L14 on one device of any kind: what a failed operation should have written is neither read nor computed with, whether
 // or not the failure was known when the next operation was queued.
 
+#include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/tests/servers/contract/poison_contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -215,6 +218,52 @@ TEMPLATE_TEST_CASE("L14: a replay neither reads nor hands out what a failed kern
   for (const Handle& handle : {memory, between, result}) f.other.write(handle, Bytes::copy_of(Values{5, 5, 5, 5}));
   graph.replay();
   REQUIRE(content(f.other, result) == Values{7, 7, 7, 7});
+}
+
+TEMPLATE_TEST_CASE("L14: a replay is one operation, also if there is no memory to queue all of it", "[poison]",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  int refused = 0;
+  for (int k = 0;; ++k) {
+    INFO("allocation " << k);
+    REQUIRE(k < 1000);
+    PoisonDevice<TestType> f;
+    const auto& client = f.client;
+    const Handle source = upload(client, {1, 2, 3, 4});
+    const Handle between = upload(client, {0, 0, 0, 0});
+    const Handle sum = upload(client, {7, 7, 7, 7});
+    const Handle result = upload(client, {0, 0, 0, 0});
+    const CommunicationId alone({client.device_id()});
+    client.ensure_init_collective(alone);
+    client.graph_prepare();
+    launch(client, TestType::plus_one(source, between));
+    client.graph_start_capture();
+    launch(client, TestType::plus_one(source, between));
+    client.all_reduce(sum, sum, ElementType::U32, alone);  // which ends a part of the graph
+    launch(client, TestType::plus_one(between, result));
+    const auto graph = client.graph_stop_capture();
+    REQUIRE(content(client, between) == Values{2, 3, 4, 5});
+    client.device_handle().submit_blocking([k](auto&) {
+      detail::RecycledMemory::free_cached();
+      allocations_until_failure = k;
+    });
+    graph.replay();
+    const bool failed = client.device_handle().submit_blocking(
+        [](auto&) { return std::exchange(allocations_until_failure, -1) < 0; });
+    const bool reported = next_failure(client) != nullptr;
+    CHECK(reported == failed);
+    if (between.failure() || result.failure()) {
+      ++refused;
+      for (const Handle& written : {between, result})
+        CHECK(find_cause<IoError>(failure_of_read(client, written), IoError::Kind::Poisoned) != nullptr);
+    } else {
+      CHECK(content(client, between) == Values{2, 3, 4, 5});
+      CHECK(content(client, result) == Values{3, 4, 5, 6});
+    }
+    if (failed) continue;
+    CHECK(refused > 0);
+    return;
+  }
 }
 
 TEMPLATE_TEST_CASE("L14: memory that was dropped passes its poison on, and not to what has its place", "[poison]",
