@@ -27,7 +27,8 @@ class CaptureMemory {
   [[nodiscard]] Buffer take(std::size_t size) {
     const auto found = std::ranges::find_if(memory_, [size](const auto& kept) {
       const auto* const buffer = static_cast<const DeviceBuffer*>(kept.second.state().resource.get());
-      return buffer != nullptr && buffer->size() == size && kept.second.is_last();
+      return buffer != nullptr && buffer->home != DeviceBuffer::Home::Borrowed && buffer->size() == size &&
+             kept.second.is_last();
     });
     if (found == memory_.end()) return nullptr;
     Buffer taken(static_cast<DeviceBuffer&>(*found->second.state().resource).detach_allocation());

@@ -3,15 +3,18 @@
 #include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/device_handle/observe/task_trace.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/bytes/lazy_bytes.hpp>
 #include <coxswain/runtime/client/apply_settings.hpp>
 #include <coxswain/runtime/client/compute_server.hpp>
+#include <coxswain/runtime/client/foreign_server.hpp>
 #include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/handle/managed_resource.hpp>
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
 #include <coxswain/runtime/profile/profile_duration.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
 #include <coxswain/runtime/tensor/vector_sizes.hpp>
@@ -171,6 +174,140 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   void accept(const Handle& handle, Site site = Site::current()) const {
     submit(site, "accept",
            [binding = handle.binding()](Server& server, const Caller& caller) { server.accept(binding, caller); });
+  }
+
+  // Memory, streams and functions of other owners
+  // -----------------------------------------------------------------------------------------------
+
+  /// A handle of memory that someone else owns, such as a tensor of another library: of at least `bytes` bytes, in
+  /// memory of this device, aligned to 16 bytes. Hazards, poison, graphs and collectives hold for it as for any other
+  /// memory, and nothing is copied. `ready`: when the memory may be accessed (CudaReady: an event or a stream; nothing:
+  /// at once). `release`: called once, on the device thread, when the last handle has been dropped and the last use is
+  /// complete, at the latest when the device is shut down; the owner must keep the memory until then, and must access
+  /// it only as `ready`, ready_on and ready_after allow. It must not block; what it throws becomes a task error. Does
+  /// not block. Throws IoError InvalidPointer (null, not memory of a device), Misaligned, WrongDevice, OutOfBounds (the
+  /// driver's allocation is smaller), and what CudaReady says; then `release` is not called. Later failures as write.
+  /// In a capture the capture fails.
+  template <ForeignServer S = Server>
+  [[nodiscard]] Handle borrow(void* pointer, std::size_t bytes, typename S::Ready ready = {},
+                              BorrowedMemory::Release release = {}, Site site = Site::current()) const {
+    S::require_foreign(device_id(), pointer, bytes, site);
+    typename S::Fence fence = S::fence(device_id(), ready, site);
+    auto owner = std::make_shared<BorrowedMemory>(Location{device_id(), stream_id()}, std::move(release));
+    try {
+      ManagedMemory memory = ManagedMemory::create(utilities_->owner, bytes);
+      Handle handle(ManagedMemoryHandle(memory), stream_id());
+      submit(site, "borrow",
+             [memory = std::move(memory), pointer, fence = std::move(fence), owner](Server& server,
+                                                                                    const Caller& caller) mutable {
+               server.borrow(std::move(memory), pointer, fence, owner, caller);
+             });
+      return handle;
+    } catch (...) {
+      owner->cancel();
+      throw;
+    }
+  }
+  /// Work that is queued on the memory from now on, on any stream, runs after `ready`: after the work that the owner of
+  /// a stream has queued on it so far, for instance. Does not block. Throws what CudaReady says. Later failures as
+  /// write; they poison the memory.
+  template <ForeignServer S = Server>
+  void ready_after(const Handle& handle, typename S::Ready ready, Site site = Site::current()) const {
+    submit(site, "ready_after",
+           [binding = handle.binding(), fence = S::fence(device_id(), ready, site)](
+               Server& server, const Caller& caller) { server.wait_for(binding, fence, caller); });
+  }
+  /// Makes a stream of another owner wait for the queued work on the memory: for what writes it, or with Access::Write
+  /// also for what reads it. The owner may queue work on `stream` when the future is ready, not earlier: the wait is
+  /// given to the driver when the work has been, and that may depend on other ranks. Once the owner has queued that
+  /// work, it calls ready_after before the memory is used here again. The future throws IoError Poisoned if the memory
+  /// is poisoned as far as that is known then; ServerError Graph in a capture of either stream, Validation if `stream`
+  /// belongs to another device; CudaError. Does not block.
+  template <ForeignStreamServer S = Server>
+  [[nodiscard]] Future<void> ready_on(const Handle& handle, typename S::NativeStream stream,
+                                      Access access = Access::Read, Site site = Site::current()) const {
+    return submit_promise(
+        site, "ready_on",
+        [binding = handle.binding(), stream, access](Server& server, const Caller& caller, Promise<void> promise) {
+          server.ready_on(binding, access, stream, caller, std::move(promise));
+        });
+  }
+  /// A StreamId whose work is issued on `stream`, which someone else has created: for set_stream. The same stream
+  /// always has the same id until end_use. The owner may queue work of its own on the stream at any time, for memory
+  /// that is not used here; for other memory when issued() of this stream is ready, or inside call(). It must neither
+  /// destroy nor capture the stream before end_use. Blocks for the device thread. Throws ServerError: Graph if the
+  /// stream is in capture, Validation if it belongs to another device or if 64 streams are used already; CudaError.
+  template <ForeignStreamServer S = Server>
+  [[nodiscard]] StreamId use_stream(typename S::NativeStream stream, Site site = Site::current()) const {
+    return device_.submit_blocking(
+        [stream, caller = Caller{stream_id(), site}](Server& server) { return server.use_stream(stream, caller); },
+        site);
+  }
+  /// Waits until the work of that stream is complete, and uses it no longer. Throws the failures of that work; then the
+  /// stream is still in use. Throws ServerError Validation if `stream` did not come from use_stream, or if a capture or
+  /// profile is open on it.
+  template <ForeignStreamServer S = Server>
+  void end_use(StreamId stream, Site site = Site::current()) const {
+    ComputeClient on_stream = *this;
+    on_stream.set_stream(stream);
+    on_stream.sync(site).get();
+    device_.submit_blocking(
+        [stream, caller = Caller{stream_id(), site}](Server& server) { server.end_use(stream, caller); }, site);
+  }
+  /// A future that is ready when all work queued on this stream so far has been given to the device, collectives
+  /// included, so that work which others queue on the native stream runs after it. It does not throw the failures of
+  /// that work. Throws ServerError Graph in a capture. Does not block.
+  template <ForeignServer S = Server>
+  [[nodiscard]] Future<void> issued(Site site = Site::current()) const {
+    return submit_promise(site, "issued", [](Server& server, const Caller& caller, Promise<void> promise) {
+      server.issued(caller, std::move(promise));
+    });
+  }
+  /// Queues a call of a function of another library as one operation of this stream on the buffers of `arguments`
+  /// (their scalars are not passed on): on GPUs function(stream, pointers), which queues work on that stream and
+  /// returns, on the device thread, in a capture once; on host devices function(pointers), on a thread of the device,
+  /// in a graph at each replay. `pointers`: one for each buffer, in order. The function must not block, and must not
+  /// wait for this client. If it throws, the operation has failed, and what it should have written is poisoned.
+  /// Failures as launch. Does not block.
+  template <class F, ForeignServer S = Server>
+  void call(KernelArguments arguments, F&& function, Site site = Site::current()) const {
+    submit(site, "call",
+           [arguments = std::move(arguments), function = typename S::NativeCall(std::forward<F>(function))](
+               Server& server, const Caller& caller) mutable {
+             server.call(arguments.view(), std::move(function), caller);
+           });
+  }
+  /// As call, for a function that may wait for running kernels, as a library does that loads code at its first use: it
+  /// runs while no collective is half started on any device (see quiet), so that it cannot deadlock. Blocks until the
+  /// function has been called or the call has failed. Throws CallError WouldDeadlock on a device thread.
+  template <class F, ForeignServer S = Server>
+  void call_quiet(KernelArguments arguments, F&& function, Site site = Site::current()) const {
+    typename S::NativeCall call(std::forward<F>(function));
+    require_no_device_thread("call_quiet", site);
+    for (bool called = false; !called;) {
+      submit_promise(site, "call_quiet", [&arguments](Server& server, const Caller& caller, Promise<void> promise) {
+        server.when_callable(arguments.view(), caller, std::move(promise));
+      }).get();
+      const std::shared_ptr<void> held = S::quiesce();
+      called = device_.submit_blocking([&, caller = Caller{stream_id(), site}](
+                                           Server& server) { return server.try_call(arguments.view(), call, caller); },
+                                       site);
+      if (called)
+        submit_promise(site, "call_quiet", [](Server& server, const Caller& caller, Promise<void> promise) {
+          server.when_callable(KernelArguments().view(), caller, std::move(promise));
+        }).get();
+    }
+  }
+  /// Returns f(), called on this thread while no collective is half started on any device of the process: for calls
+  /// that may wait for running kernels, such as the first use of a library, which loads code. Collectives that ranks
+  /// ask for meanwhile begin afterwards; so `f` must not wait for one. Blocks until those that have begun are launched
+  /// on all their devices. Throws CollectiveError Timeout if that takes a minute, CallError WouldDeadlock on a device
+  /// thread.
+  template <class F, ForeignServer S = Server>
+  decltype(auto) quiet(F&& f, Site site = Site::current()) const {
+    require_no_device_thread("quiet", site);
+    const std::shared_ptr<void> held = S::quiesce();
+    return std::invoke(std::forward<F>(f));
   }
 
   // Staging
@@ -369,14 +506,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// stream does not wait for these collectives either. A thread that drives several ranks must submit for all of them
   /// before it waits for one: see sync_all().
   [[nodiscard]] Future<void> sync(Site site = Site::current()) const {
-    Promise<void> promise(utilities_->completion_thread);
-    promise.queued_at(device_.wait_node());
-    Future<void> future = promise.future();
-    submit(site, "sync", [promise = std::move(promise)](Server& server, const Caller& caller) mutable {
-      promise.begin();
+    return submit_promise(site, "sync", [](Server& server, const Caller& caller, Promise<void> promise) {
       server.sync(caller, std::move(promise));
     });
-    return future;
   }
   /// Completes any Asio token with (std::exception_ptr).
   template <class CompletionToken>
@@ -594,6 +726,26 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   }
   static Downloads moved(std::vector<CopyDescriptor> tensors) {
     return {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())};
+  }
+
+  // As submit, with a promise that `f` completes.
+  template <class F>
+  Future<void> submit_promise(const Site& site, const char* operation, F&& f) const {
+    Promise<void> promise(utilities_->completion_thread);
+    promise.queued_at(device_.wait_node());
+    Future<void> future = promise.future();
+    submit(site, operation,
+           [f = std::forward<F>(f), promise = std::move(promise)](Server& server, const Caller& caller) mutable {
+             promise.begin();
+             f(server, caller, std::move(promise));
+           });
+    return future;
+  }
+  static void require_no_device_thread(const char* call, const Site& site) {
+    if (ThreadContext::current() != nullptr)
+      throw CallError(CallError::Kind::WouldDeadlock,
+                      std::string(call) + " on a device thread would wait for collectives that this thread launches",
+                      site);
   }
 
   Future<std::vector<Bytes>> submit_read(Downloads downloads, const Site& site) const {

@@ -28,11 +28,12 @@ IoError IoError::out_of_host_memory(std::size_t bytes, std::source_location site
 }
 
 const char* to_string(IoError::Kind kind) noexcept {
-  static constexpr std::array names{"buffer_too_big", "out_of_memory",     "out_of_host_memory", "unsupported_strides",
-                                    "rank_mismatch",  "element_size",      "size_mismatch",      "out_of_bounds",
-                                    "not_found",      "allocation_failed", "poisoned",           "wrong_device",
-                                    "stale_handle",   "file_unreadable",   "file_too_short",     "would_copy"};
-  static_assert(names.size() == static_cast<std::size_t>(IoError::Kind::WouldCopy) + 1);
+  static constexpr std::array names{"buffer_too_big",  "out_of_memory",     "out_of_host_memory", "unsupported_strides",
+                                    "rank_mismatch",   "element_size",      "size_mismatch",      "out_of_bounds",
+                                    "not_found",       "allocation_failed", "poisoned",           "wrong_device",
+                                    "stale_handle",    "file_unreadable",   "file_too_short",     "would_copy",
+                                    "invalid_pointer", "misaligned"};
+  static_assert(names.size() == static_cast<std::size_t>(IoError::Kind::Misaligned) + 1);
   return names[static_cast<std::size_t>(kind)];
 }
 

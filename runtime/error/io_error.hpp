@@ -32,6 +32,8 @@ class IoError : public Error {
     FileUnreadable,  ///< The file of lazy bytes cannot be opened or read; cause() is a std::system_error.
     FileTooShort,    ///< The file ends before the range of the lazy bytes ends.
     WouldCopy,       ///< The access needs a copy, which AccessPolicy::ZeroCopy does not allow.
+    InvalidPointer,  ///< The pointer of foreign memory is null, or is not memory of a device now.
+    Misaligned,      ///< The pointer of foreign memory is not aligned as the device needs it.
   };
   /// The figures of a failed allocation, in bytes.
   struct Sizes {

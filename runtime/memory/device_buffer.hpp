@@ -3,6 +3,7 @@
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/handle/return_list.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
 #include <coxswain/runtime/memory/memory_pool.hpp>
 #include <coxswain/runtime/memory/poison.hpp>
 
@@ -25,13 +26,15 @@ using ReturnedBuffers = detail::ReturnList<DeviceBuffer>;
 /// streams allows, and not earlier (L11). Device thread only, unless stated otherwise.
 class DeviceBuffer final : public MemoryResource {
  public:
-  /// The pool that the memory of a buffer comes from.
-  enum class Home : std::uint8_t { Automatic, Persistent };
+  /// The pool that the memory of a buffer comes from. Borrowed: from no pool, see BorrowedMemory.
+  enum class Home : std::uint8_t { Automatic, Persistent, Borrowed };
 
   explicit DeviceBuffer(std::shared_ptr<ReturnedBuffers> returned) noexcept : returned_(std::move(returned)) {}
 
   /// Called when the last reference to the allocation is dropped. Any thread.
   void release() noexcept override {
+    if (home == Home::Borrowed) [[unlikely]]
+      return release_borrowed();
     if (!returned_->push(*this)) drop();
   }
   [[nodiscard]] std::optional<MemoryFailure> failure() const override { return poison.failure(); }
@@ -62,6 +65,7 @@ class DeviceBuffer final : public MemoryResource {
   std::uint64_t depends_on = 0;
   bool is_marked = false;  ///< used by the device's log
   Poison poison;  ///< of the current allocation; last, so that the members that every launch reads are adjacent
+  std::shared_ptr<BorrowedMemory> borrowed;  ///< null unless the memory is borrowed
 
   /// Reference count of the object, not of its memory. The allocation holds one reference from the start; queued work
   /// holds the others (DeviceBufferReference). Any thread.
@@ -75,6 +79,13 @@ class DeviceBuffer final : public MemoryResource {
   }
 
  private:
+  // The device thread is notified: the owner of the memory waits for it to be released.
+  void release_borrowed() noexcept {
+    const std::shared_ptr<PostQueue> posts = borrowed->posts();  // the buffer may be gone after push()
+    if (!returned_->push(*this)) return drop();
+    posts->notify();
+  }
+
   std::atomic<std::uint32_t> references_{1};
   const std::shared_ptr<ReturnedBuffers> returned_;
 };

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,10 +50,12 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  /// Returns all memory to the device, including memory that handles still refer to. Precondition: no work uses the
-  /// memory.
+  /// Returns all memory to the device, and borrowed memory to its owners, including memory that handles still refer to.
+  /// Precondition: no work uses the memory.
   ~DeviceMemory() {
+    for (const auto& memory : borrowed_) memory->release();
     delete_all(std::exchange(returning_, nullptr));
+    delete_all(std::exchange(dropped_, nullptr));
     delete_all(returned_->close());
     delete_all(retired_);
     delete_all(spare_);
@@ -79,6 +82,33 @@ class DeviceMemory {
     return buffer;
   }
 
+  /// A buffer of `bytes` bytes at an address that the caller of ComputeClient::borrow owns. It is released through
+  /// end_borrowed() after it has been dropped, or at the end of this object. Throws std::bad_alloc; then `memory` is
+  /// not kept.
+  [[nodiscard]] Buffer borrow(MemoryAddress address, std::size_t bytes, std::shared_ptr<BorrowedMemory> memory) {
+    Buffer buffer(spare_buffer());
+    if (borrowed_.size() >= sweep_at_) forget_released();
+    borrowed_.push_back(memory);
+    buffer->bytes = bytes;
+    buffer->home = Home::Borrowed;
+    buffer->allocation = {.block = 0, .generation = 0, .address = address, .size = bytes, .last_use = {}};
+    buffer->borrowed = std::move(memory);
+    return buffer;
+  }
+  /// Memory has been borrowed, and may have been dropped.
+  [[nodiscard]] bool has_borrowed() const noexcept { return !borrowed_.empty(); }
+  /// Calls `end(uses, memory)` for the borrowed memory that has been dropped. `uses`: the positions that may still use
+  /// it; `end` must have memory->release() called on this thread when they are complete. Throws what `end` throws, and
+  /// std::bad_alloc; the next call goes on with that memory.
+  template <class End>
+  void end_borrowed(End&& end) {
+    collect_returned();
+    while (dropped_ != nullptr) {
+      end(dropped_->uses.pending(clock_), dropped_->borrowed);
+      retire(*std::exchange(dropped_, dropped_->next_returned));
+    }
+  }
+
   /// Frees the buffers that have been dropped so far; allocate, cleanup, usage, report and install call it first.
   /// Throws std::bad_alloc; the remaining buffers are freed by the next call.
   void collect_returned() {
@@ -92,20 +122,20 @@ class DeviceMemory {
         keep_spare(std::exchange(next, next->next_returned));
     if (returning_ == nullptr) return;
     while (returning_ != nullptr) {
-      if (returning_->bytes != 0) free(*returning_);
-      DeviceBuffer* const buffer = std::exchange(returning_, returning_->next_returned);
-      if (work_refers_to_buffers()) {
-        buffer->next_returned = std::exchange(retired_, buffer);
-        buffer->bytes = 0;
-      } else {
-        keep_spare(buffer);
+      if (returning_->home == Home::Borrowed) [[unlikely]] {
+        DeviceBuffer* const buffer = std::exchange(returning_, returning_->next_returned);
+        buffer->next_returned = std::exchange(dropped_, buffer);
+        continue;
       }
+      if (returning_->bytes != 0) free(*returning_);
+      retire(*std::exchange(returning_, returning_->next_returned));
     }
     publish();
   }
 
   /// Whether the buffer's memory has not been freed.
   [[nodiscard]] bool is_live(const DeviceBuffer& buffer) const noexcept {
+    if (buffer.home == Home::Borrowed) return !buffer.borrowed->is_released();
     return buffer.bytes == 0 || pool_of(buffer.home).is_live(buffer.allocation);
   }
 
@@ -206,11 +236,25 @@ class DeviceMemory {
     return std::exchange(spare_, spare_->next_returned);
   }
 
+  void forget_released() noexcept {
+    std::erase_if(borrowed_, [](const auto& each) { return each->is_released(); });
+    sweep_at_ = std::max<std::size_t>(64, 2 * borrowed_.size());  // so that sweeping costs O(1) a call
+  }
+
+  // The buffer object may be reused once no queued work refers to it.
+  void retire(DeviceBuffer& buffer) noexcept {
+    if (!work_refers_to_buffers()) return keep_spare(&buffer);
+    buffer.next_returned = std::exchange(retired_, &buffer);
+    buffer.bytes = 0;
+  }
+
   void keep_spare(DeviceBuffer* buffer) noexcept {
     if (spares_ == max_spare || !buffer->is_reusable()) return buffer->drop();
     buffer->uses = AccessTracker();
     buffer->poison.clear();
     buffer->allocation = {};
+    buffer->borrowed.reset();
+    buffer->home = Home::Automatic;
     buffer->bytes = 0;
     buffer->depends_on = 0;
     buffer->next_returned = std::exchange(spare_, buffer);
@@ -237,8 +281,11 @@ class DeviceMemory {
   const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
   const std::shared_ptr<UsageGauge> published_ = std::make_shared<UsageGauge>();
   const std::shared_ptr<const UsageGauge> gauge_ = published_;
-  DeviceBuffer* returning_ = nullptr;  // returned by other threads, not freed yet
-  DeviceBuffer* retired_ = nullptr;    // freed, but queued work may refer to them
+  DeviceBuffer* returning_ = nullptr;                    // returned by other threads, not freed yet
+  DeviceBuffer* dropped_ = nullptr;                      // borrowed and dropped, not passed to end_borrowed() yet
+  std::list<std::shared_ptr<BorrowedMemory>> borrowed_;  // all that have not been released, and some that have
+  std::size_t sweep_at_ = 64;                            // size of borrowed_ at which the released ones are removed
+  DeviceBuffer* retired_ = nullptr;                      // freed, but queued work may refer to them
   DeviceBuffer* spare_ = nullptr;
   std::size_t spares_ = 0;
 };

@@ -55,6 +55,7 @@ struct CUstream_st {
   bool begun = false;           // the first has been looked at
   CUgraph capture = nullptr;    // what is enqueued goes there
   bool capture_failed = false;  // by a call that is not allowed meanwhile
+  int device = 0;
 };
 struct CUfunc_st {
   std::string name;

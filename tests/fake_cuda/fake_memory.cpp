@@ -145,6 +145,34 @@ CUresult cuMemFree(CUdeviceptr address) {
   }
   return cuMemFreeHost(host(address));
 }
+// Only memory of cuMemAlloc is known.
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr address) {
+  const auto lock = lock_fake();
+  const auto& allocations = fake_world().allocations;
+  auto found = allocations.upper_bound(address);
+  if (found != allocations.begin() && address < std::prev(found)->first + std::prev(found)->second.second)
+    --found;
+  else
+    found = allocations.end();
+  const bool known = found != allocations.end();
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *static_cast<unsigned*>(values[i]) = known ? CU_MEMORYTYPE_DEVICE : 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *static_cast<int*>(values[i]) = known ? found->second.first : -2; break;
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *static_cast<CUdeviceptr*>(values[i]) = known ? found->first : 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *static_cast<std::size_t*>(values[i]) = known ? found->second.second : 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *static_cast<unsigned*>(values[i]) = 1; break;
+      default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
+  return CUDA_SUCCESS;
+}
 CUresult cuMemsetD32(CUdeviceptr address, unsigned value, std::size_t count) {
   if (value == 0 && ::madvise(host(address), count * sizeof(value), MADV_REMOVE) == 0) return CUDA_SUCCESS;
   std::fill_n(static_cast<unsigned*>(host(address)), count, value);

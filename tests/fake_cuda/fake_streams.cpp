@@ -111,6 +111,7 @@ CUresult cuCtxGetStreamPriorityRange(int* lowest, int* highest) {
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int) {
   const CUresult result = make(stream);
   if (result != CUDA_SUCCESS) return result;
+  (*stream)->device = current_device();
   const auto lock = lock_fake();
   fake_world().streams.insert(*stream);
   return result;
@@ -146,6 +147,19 @@ CUresult cuStreamSynchronize(CUstream stream) {
   // Nothing is ever enqueued on the default stream.
   fake_world().done.wait(lock, [&] { return fake_state().faulted || stream == nullptr || stream->work.empty(); });
   return fake_state().faulted ? fake_fault : CUDA_SUCCESS;
+}
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  const auto lock = lock_fake();
+  *status = stream != CU_STREAM_LEGACY && stream->capture != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                                     : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+  const int current = current_device();
+  const auto lock = lock_fake();
+  const int device = stream == CU_STREAM_LEGACY ? current : stream->device;
+  *context = &fake_world().contexts.at(static_cast<std::size_t>(device));
+  return CUDA_SUCCESS;
 }
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
   CUgraph graph = nullptr;

@@ -16,6 +16,11 @@ class MemoryOver final : public CudaMemory {
       : memory_(streams, options, storage...) {}
 
   Buffer allocate(const MemoryRequest& request) override { return memory_.allocate(request); }
+  Buffer borrow(MemoryAddress address, std::size_t bytes, std::shared_ptr<BorrowedMemory> memory) override {
+    return memory_.borrow(address, bytes, std::move(memory));
+  }
+  bool has_borrowed() const noexcept override { return memory_.has_borrowed(); }
+  void end_borrowed(const EndBorrowed& end) override { memory_.end_borrowed(end); }
   void collect_returned() override { memory_.collect_returned(); }
   bool is_live(const DeviceBuffer& buffer) const noexcept override { return memory_.is_live(buffer); }
   void cleanup() override { memory_.cleanup(); }

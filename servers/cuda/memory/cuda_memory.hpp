@@ -6,6 +6,7 @@
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace cox::detail {
@@ -22,6 +23,11 @@ class CudaMemory {
   virtual ~CudaMemory() = default;
 
   [[nodiscard]] virtual Buffer allocate(const MemoryRequest& request) = 0;
+  [[nodiscard]] virtual Buffer borrow(MemoryAddress address, std::size_t bytes,
+                                      std::shared_ptr<BorrowedMemory> memory) = 0;
+  [[nodiscard]] virtual bool has_borrowed() const noexcept = 0;
+  using EndBorrowed = std::function<void(const StreamPositions& uses, const std::shared_ptr<BorrowedMemory>& memory)>;
+  virtual void end_borrowed(const EndBorrowed& end) = 0;
   virtual void collect_returned() = 0;
   [[nodiscard]] virtual bool is_live(const DeviceBuffer& buffer) const noexcept = 0;
   virtual void cleanup() = 0;

@@ -159,7 +159,20 @@ void CudaDevice::submit_batched() noexcept {
   run_calls();
 }
 
+// Borrowed memory that was dropped goes back to its owner when its last use is complete.
+void CudaDevice::end_borrowed() noexcept {
+  if (!memory_->has_borrowed()) return;
+  try {
+    memory_->end_borrowed([this](const StreamPositions& uses, const std::shared_ptr<BorrowedMemory>& owner) {
+      streams_.when_complete(uses, [owner] { owner->release(); });
+    });
+  } catch (...) {  // no memory: the next notification tries again
+    posts_->notify();
+  }
+}
+
 void CudaDevice::advance() {
+  end_borrowed();
   streams_.poison_log()->trim(streams_);
   if (gpu_faulted()) {
     transfers_.abandon();

@@ -13,6 +13,7 @@
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/cuda/collective/cuda_ranks.hpp>
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
@@ -95,6 +96,12 @@ class CudaDevice final : private BatchHook {
   /// Storage for new memory of the caller's stream. Throws IoError BufferTooBig, OutOfMemory with a report of all
   /// memory, or OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
   [[nodiscard]] CaptureMemory::Buffer allocate(std::size_t size, const Caller& caller);
+  /// The storage of memory that `owner` has lent. Throws std::bad_alloc.
+  [[nodiscard]] CudaMemory::Buffer borrow(CUdeviceptr address, std::size_t bytes,
+                                          std::shared_ptr<BorrowedMemory> owner) {
+    owner->take(posts_);
+    return memory_->borrow(address, bytes, std::move(owner));
+  }
   /// Page-locked host memory. Throws IoError like allocate().
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// The address range of the window. Adds its buffer to `uses`, which must not outlive the memory that the window
@@ -231,6 +238,7 @@ class CudaDevice final : private BatchHook {
   // As waits_of(), plus the stream's transfers.
   [[nodiscard]] StreamPositions waits_for_all(CudaStream& stream, const BufferUses& uses);
   [[nodiscard]] CudaMemory::Buffer try_allocate(const MemoryRequest& request);
+  void end_borrowed() noexcept;
   void submit_batched() noexcept;
   // Requests a call of end_batch() at the end of the device thread's batch of tasks. Returns false if that is
   // impossible.

@@ -5,10 +5,12 @@
 #include <coxswain/runtime/client/compute_server.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
 #include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/memory/pinned_storage.hpp>
+#include <coxswain/servers/cuda/server/cuda_foreign.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -108,6 +110,25 @@ class CudaServer {
   void graph_destroy(GraphId graph, const Caller& caller);
   void on_task_error(std::exception_ptr error, StreamId stream);
   void report_failures_to(std::optional<StreamId> stream, const Caller& caller);
+
+  // See ForeignServer. Device thread only, unless static; none of these waits for the GPU.
+  using Ready = CudaReady;
+  using Fence = detail::CudaFencePtr;
+  using NativeStream = NativeCudaStream;
+  using NativeCall = UniqueFunction<void(NativeCudaStream, std::span<void* const>)>;
+  static void require_foreign(DeviceId device, const void* pointer, std::size_t bytes, std::source_location site);
+  [[nodiscard]] static Fence fence(DeviceId device, const Ready& ready, std::source_location site);
+  [[nodiscard]] static std::shared_ptr<void> quiesce();
+  void borrow(ManagedMemory memory, void* pointer, const Fence& fence, const std::shared_ptr<BorrowedMemory>& owner,
+              const Caller& caller);
+  void wait_for(const Binding& memory, const Fence& fence, const Caller& caller);
+  void ready_on(const Binding& memory, Access access, NativeStream stream, const Caller& caller, Promise<void> promise);
+  void issued(const Caller& caller, Promise<void> promise);
+  void call(const LaunchArguments& arguments, NativeCall function, const Caller& caller);
+  bool try_call(const LaunchArguments& arguments, NativeCall& function, const Caller& caller);
+  void when_callable(const LaunchArguments& arguments, const Caller& caller, Promise<void> promise);
+  [[nodiscard]] StreamId use_stream(NativeStream stream, const Caller& caller);
+  void end_use(StreamId stream, const Caller& caller);
 
   // See ServerCommunication. Transfers are peer copies; other collectives use NCCL or, for small sums, our own kernels.
   [[nodiscard]] static std::shared_ptr<Communicator> communicator(const CommunicationId& devices);

@@ -2,11 +2,15 @@
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <string>
 #include <utility>
 
 namespace cox::detail {
@@ -86,10 +90,69 @@ NativeStream& CudaStreams::make_native(StreamPriority priority) {
 
 std::shared_ptr<CudaStream> CudaStreams::create_dedicated_stream() {
   const auto left = std::ranges::find_if(  // left over by a call that failed in make_stream()
-      natives_, [](const auto& native) { return native->is_dedicated && native->users == 0; });
+      natives_, [](const auto& native) { return native->is_dedicated && !native->is_foreign() && native->users == 0; });
   NativeStream& native = left != natives_.end() ? **left : make_native(StreamPriority::High);
   if (!std::exchange(native.is_dedicated, true)) ++dedicated_;
   return make_stream(StreamId::allocate(), native);
+}
+
+StreamId CudaStreams::use_foreign(CUstream foreign, std::source_location site) {
+  for (const auto& [id, stream] : streams_) {
+    NativeStream& native = stream->queue().native();
+    if (native.is_foreign() && native.native() == foreign) return id;
+  }
+  auto place =
+      std::ranges::find_if(natives_, [](const auto& native) { return native->is_foreign() && native->users == 0; });
+  if (place == natives_.end()) {
+    const auto used = std::ranges::count_if(natives_, [](const auto& native) { return native->is_foreign(); });
+    if (used >= static_cast<std::ptrdiff_t>(max_foreign))
+      throw ServerError(ServerError::Kind::Validation,
+                        device_.to_string() + " uses as many streams of other owners as it can, " +
+                            std::to_string(max_foreign) + ": end the use of one",
+                        site);
+    natives_.push_back(std::make_unique<NativeStream>(options_.launches_at_a_time));  // has room
+    native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
+    place = std::prev(natives_.end());
+    (*place)->is_dedicated = true;
+    ++dedicated_;
+  }
+  const StreamId id = StreamId::allocate();
+  const auto entry = streams_.try_emplace(id).first;
+  try {
+    entry->second = make_stream(id, **place);
+  } catch (...) {
+    streams_.erase(entry);
+    throw;
+  }
+  (*place)->set_foreign(foreign);
+  return id;
+}
+
+void CudaStreams::end_use(StreamId id, std::source_location site) {
+  poll();
+  const auto found = streams_.find(id);
+  if (found == streams_.end() || !found->second->queue().native().is_foreign())
+    throw ServerError(ServerError::Kind::Validation,
+                      Location{device_, id}.to_string() + " is not the stream of anybody else", site);
+  static_cast<void>(found->second->transfers(*this));
+  static_cast<void>(found->second->pending_waits(*this));
+  NativeStream& native = found->second->queue().native();
+  if (!found->second->idle() || found->second.use_count() != 1)
+    throw ServerError(ServerError::Kind::Validation,
+                      "the use of " + found->second->location().to_string() +
+                          " cannot end: its work, a capture or a profile has not ended",
+                      site);
+  if (last_ == found->second.get()) last_ = nullptr;
+  remove(*found->second);
+  native.set_foreign(nullptr);
+  streams_.erase(found);
+}
+
+void CudaStreams::remove(CudaStream& stream) noexcept {
+  const StreamSlot slot = stream.slot();
+  queue_of(slot) = nullptr;
+  release_slot(slot);
+  --stream.queue().native().users;
 }
 
 std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& native) {
@@ -129,11 +192,9 @@ void CudaStreams::forget_idle() noexcept {
     static_cast<void>(stream->pending_waits(*this));
   }
   std::erase_if(streams_, [this](const auto& entry) {
-    if (!entry.second->idle() || entry.second.use_count() != 1) return false;
-    const StreamSlot slot = entry.second->slot();
-    queue_of(slot) = nullptr;
-    release_slot(slot);
-    --entry.second->queue().native().users;
+    if (!entry.second->idle() || entry.second.use_count() != 1 || entry.second->queue().native().is_foreign())
+      return false;
+    remove(*entry.second);
     return true;
   });
   sweep_at_ = std::max<std::size_t>(1024, 2 * streams_.size());  // amortised cost of sweeping: O(1) per stream
@@ -340,7 +401,8 @@ void CudaStreams::poll() noexcept {
 }
 
 void CudaStreams::synchronize() noexcept {
-  for (const auto& native : natives_) COX_CUDA_CHECK(stream_synchronize(native->native()));
+  for (const auto& native : natives_)
+    if (!native->is_foreign() || native->users != 0) COX_CUDA_CHECK(stream_synchronize(native->native()));
   poll();
 }
 

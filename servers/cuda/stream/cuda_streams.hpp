@@ -20,6 +20,7 @@
 #include <exception>
 #include <list>
 #include <memory>
+#include <source_location>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -44,7 +45,7 @@ class CudaStreams {
         posts_(std::move(posts)),
         options_(options),
         poison_log_(PoisonLog::open(device)) {
-    natives_.reserve(options_.streams + 1 + max_dedicated);  // never reallocated: see add_suspects()
+    natives_.reserve(options_.streams + 1 + max_dedicated + max_foreign);  // never reallocated: see add_suspects()
     with_launches_.reserve(natives_.capacity());
   }
   CudaStreams(const CudaStreams&) = delete;
@@ -58,6 +59,12 @@ class CudaStreams {
   }
   /// A stream that no StreamId shares, for the device's own work. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaStream> create_dedicated_stream();
+  /// The StreamId of a stream that someone else created (ComputeClient::use_stream): the same one until end_use().
+  /// Throws ServerError Validation if there are too many, std::bad_alloc.
+  [[nodiscard]] StreamId use_foreign(CUstream foreign, std::source_location site);
+  /// Nothing is issued on that stream any more. Throws ServerError Validation unless `id` came from use_foreign() and
+  /// all its work is complete.
+  void end_use(StreamId id, std::source_location site);
   /// See StreamClock. The last position known to be complete; polls nothing.
   [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
     return timelines_[static_cast<std::size_t>(slot)]->completed();
@@ -187,11 +194,13 @@ class CudaStreams {
  private:
   static constexpr std::uint64_t mark_interval = 16;
   static constexpr std::size_t max_dedicated = 4;
+  static constexpr std::size_t max_foreign = 64;  // at a time
 
   [[nodiscard]] CudaStream& find_or_make(StreamId id);
   [[nodiscard]] NativeStream& native_for_new(StreamPriority priority);
   [[nodiscard]] NativeStream& make_native(StreamPriority priority);
   [[nodiscard]] std::shared_ptr<CudaStream> make_stream(StreamId id, NativeStream& native);
+  void remove(CudaStream& stream) noexcept;
   void forget_idle() noexcept;
   [[nodiscard]] bool has_room(NativeStream& native) {
     const std::uint64_t in_flight = native.timeline().in_flight();

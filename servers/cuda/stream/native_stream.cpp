@@ -19,10 +19,19 @@ NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_ti
     COX_CUDA_TRY(stream_priorities(&lowest, &highest));
     const int wanted = priority == StreamPriority::High ? highest : lowest;
     COX_CUDA_TRY(stream_create(stream_.out(), CU_STREAM_NON_BLOCKING, wanted));
+    native_ = stream_.get();
     batch_.set_priority(wanted);
   } catch (...) {
     if (!gpu_faulted()) throw;
   }
+}
+
+NativeStream::NativeStream(std::size_t launches_at_a_time)
+    : priority_(StreamPriority::Normal),
+      launches_at_a_time_(std::min(launches_at_a_time, LaunchBatch::max_kernels)),
+      is_foreign_(true) {
+  timeline_.set_in_order(true);
+  if (launches_at_a_time_ == 1) batch_.disable_graphs();
 }
 
 // All work has completed, but the last event may not have been reached yet if the completion of the work before it was

@@ -23,6 +23,8 @@ class NativeStream {
   /// `launches_at_a_time`: maximum number of kernels that are passed to the driver together. Throws CudaError, but not
   /// for a GPU fault, after which nothing is issued.
   NativeStream(StreamPriority priority, std::size_t launches_at_a_time);
+  /// A stream that someone else created, and that outlives its use: see set_foreign().
+  explicit NativeStream(std::size_t launches_at_a_time);
   NativeStream(const NativeStream&) = delete;
   NativeStream& operator=(const NativeStream&) = delete;
   /// Precondition: all work has completed.
@@ -33,7 +35,7 @@ class NativeStream {
   [[nodiscard]] CUstream native() noexcept {
     if (!batch_.empty()) [[unlikely]]
       flush();
-    return stream_.get();
+    return native_;
   }
   /// Adds a kernel to the batch; note() has counted it as the last piece. The driver is given the batch when it is
   /// full, when anything else is issued on the stream, or by flush(). `launched` is then called with the outcome.
@@ -45,7 +47,7 @@ class NativeStream {
   /// Some launches have not been passed to the driver.
   [[nodiscard]] bool has_launches() const noexcept { return !batch_.empty(); }
   void flush() noexcept {
-    batch_.flush(stream_.get());
+    batch_.flush(native_);
     if (on_flushed_) on_flushed_();
   }
   /// Sets a callback that runs after each flush(), when the outcome of the launches is known. `flushed` must not throw.
@@ -80,6 +82,13 @@ class NativeStream {
     for (auto& operation : history_.after(timeline_.completed(), timeline_.submitted(), most)) add(operation);
   }
 
+  [[nodiscard]] bool is_foreign() const noexcept { return is_foreign_; }
+  /// The stream from now on; null: none. Precondition: is_foreign(), and all work has completed.
+  void set_foreign(CUstream stream) noexcept {
+    native_ = stream;
+    waited_.clear();
+  }
+
   std::size_t users = 0;      ///< StreamIds that share the stream
   bool is_dedicated = false;  ///< no other StreamId is ever assigned to it
   bool is_listed = false;     ///< in the list of streams with launches not yet passed to the driver
@@ -87,7 +96,9 @@ class NativeStream {
  private:
   const StreamPriority priority_;
   const std::size_t launches_at_a_time_;
-  DriverStream stream_;  // null after a GPU fault
+  const bool is_foreign_ = false;
+  DriverStream stream_;        // null after a GPU fault, and if the stream is foreign
+  CUstream native_ = nullptr;  // stream_, or the foreign one
   LaunchBatch batch_{driver()};
   std::function<void()> on_flushed_;
   CudaTimeline timeline_;

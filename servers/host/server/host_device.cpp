@@ -9,6 +9,8 @@
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 
+#include <bit>
+#include <cstdint>
 #include <functional>
 #include <new>
 #include <source_location>
@@ -36,8 +38,9 @@ void run_part(HostGraph::Part& part, std::exception_ptr& failed, const Operation
 
 }  // namespace
 
-HostDevice::HostDevice(Facts facts, const HostOptions& options)
+HostDevice::HostDevice(Facts facts, const HostOptions& options, ThreadContext* thread)
     : facts_(std::move(facts)),
+      posts_(std::make_shared<PostQueue>(facts_->owner.device, [this] { end_borrowed(); })),
       threads_("cox-host-" + std::to_string(facts_->owner.device.index), options.threads_per_device,
                facts_->completion_thread->streams()),
       streams_(facts_->owner.device, threads_),
@@ -52,6 +55,7 @@ HostDevice::HostDevice(Facts facts, const HostOptions& options)
         if (const auto memory = pinned.lock())
           add_memory_metrics(set, {{"device", label}, {"memory", "pinned"}}, memory->usage());
       })) {
+  if (thread != nullptr) attach(*thread);
   log::write(LogSubsystem::Host, LogLevel::Debug, [&] {
     return facts_->owner.device.to_string() + " is open: " + format_byte_count(options.memory_capacity) + ", " +
            std::to_string(options.threads_per_device) + " threads";
@@ -59,8 +63,10 @@ HostDevice::HostDevice(Facts facts, const HostOptions& options)
 }
 
 HostDevice::~HostDevice() {
+  posts_->close();
   ranks_.leave(facts_->owner.generation);
   streams_.for_each([](HostStream& stream) { stream.drain(); });
+  posts_->run_calls();  // releases
   // Report the errors that no call has taken, so that they are not lost (L12).
   streams_.for_each([this](HostStream& stream) {
     if (const auto error = stream.take_remaining_errors(std::source_location::current()))
@@ -88,6 +94,25 @@ CaptureMemory::Buffer HostDevice::allocate(std::size_t size, const Caller& calle
     throw allocation_error(location(caller), size, memory_.report(), caller.site);
   } catch (const std::bad_alloc&) {
     throw IoError::out_of_host_memory(size, caller.site);
+  }
+}
+
+HostMemory::Buffer HostDevice::borrow(std::byte* memory, std::size_t bytes, std::shared_ptr<BorrowedMemory> owner) {
+  owner->take(posts_);
+  return memory_.borrow(std::bit_cast<std::uintptr_t>(memory), bytes, std::move(owner));
+}
+
+// Borrowed memory that was dropped goes back to its owner when its last use is complete. That is found out by a stream
+// which waits for the uses; it is used once, so that no release waits for another one.
+void HostDevice::end_borrowed() noexcept {
+  try {
+    memory_.end_borrowed([this](const StreamPositions& uses, const std::shared_ptr<BorrowedMemory>& owner) {
+      if (uses.empty()) return owner->release();
+      stream(StreamId::allocate())
+          .submit(streams_.events(uses), [posts = posts_, owner] { posts->post(owner); }, "release");
+    });
+  } catch (...) {  // no memory: the next notification tries again
+    posts_->notify();
   }
 }
 

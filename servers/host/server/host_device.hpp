@@ -2,6 +2,8 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/device_handle/service/post_queue.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/base/location.hpp>
 #include <coxswain/runtime/buffer/captured_writes.hpp>
@@ -11,6 +13,7 @@
 #include <coxswain/runtime/client/server_utilities.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/host/collective/host_ranks.hpp>
 #include <coxswain/servers/host/kernel/host_range.hpp>
@@ -33,12 +36,15 @@ class HostDevice {
  public:
   using Facts = std::shared_ptr<const ServerFacts>;
 
-  HostDevice(Facts facts, const HostOptions& options);
+  /// `thread`: the device's thread; null if attach() sets it later.
+  HostDevice(Facts facts, const HostOptions& options, ThreadContext* thread);
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
   /// Blocks until all work has run. Reports the errors that no call has taken.
   ~HostDevice();
 
+  /// Sets the thread on which all functions are called from now on. Call once.
+  void attach(ThreadContext& thread) { posts_->attach(thread); }
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
   [[nodiscard]] HostStream& stream(StreamId id) { return streams_.find_or_create(id); }
   [[nodiscard]] HostStreams& streams() noexcept { return streams_; }
@@ -50,6 +56,8 @@ class HostDevice {
   /// Allocates memory for the caller's stream. Throws IoError BufferTooBig, OutOfMemory with a report of all memory, or
   /// OutOfHostMemory; ServerError Graph if a capture would have to grow the pool.
   [[nodiscard]] CaptureMemory::Buffer allocate(std::size_t size, const Caller& caller);
+  /// The storage of memory that `owner` has lent. Throws std::bad_alloc.
+  [[nodiscard]] HostMemory::Buffer borrow(std::byte* memory, std::size_t bytes, std::shared_ptr<BorrowedMemory> owner);
   /// Allocates staging memory, the equivalent of page-locked memory on a GPU. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// The memory of the window. Adds its buffer to `uses`, which must not outlive what the window refers to. Throws
@@ -93,10 +101,12 @@ class HostDevice {
   void remove_graph(GraphId id) noexcept { graphs_.erase(id.value); }
 
  private:
+  void end_borrowed() noexcept;
   void poison_if_failed(HostStream& stream, const std::shared_ptr<HostGraph>& graph,
                         const std::shared_ptr<std::exception_ptr>& failed, const Caller& caller);
 
   Facts facts_;
+  const std::shared_ptr<PostQueue> posts_;
   HostThreads threads_;
   HostStreams streams_;
   HostRanks ranks_;

@@ -12,6 +12,8 @@
 #include <coxswain/servers/host/server/host_work.hpp>
 #include <coxswain/servers/host/stream/stream_sync.hpp>
 
+#include <bit>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -70,14 +72,18 @@ std::shared_ptr<const ServerUtilities<HostServer>> describe(DeviceId device, con
 
 }  // namespace
 
-HostServer::HostServer(DeviceId device) {
+HostServer::HostServer(DeviceId device, ThreadContext* thread) {
   const HostOptions options = options_for(device);
   utilities_ = describe(device, options);
-  device_ = std::make_unique<HostDevice>(utilities_, options);
+  device_ = std::make_unique<HostDevice>(utilities_, options, thread);
 }
+HostServer::HostServer(DeviceId device) : HostServer(device, nullptr) {}
+HostServer::HostServer(ThreadContext& thread) : HostServer(thread.device(), &thread) {}
 HostServer::HostServer(HostServer&&) noexcept = default;
 HostServer& HostServer::operator=(HostServer&&) noexcept = default;
 HostServer::~HostServer() = default;
+
+void HostServer::attach(ThreadContext& thread) { device_->attach(thread); }
 
 std::shared_ptr<const ServerUtilities<HostServer>> HostServer::utilities() const {
   Communicators::join_in_process(utilities_->owner.device, utilities_->owner.generation);
@@ -311,6 +317,59 @@ void HostServer::replay(GraphId graph, MembershipEpoch call_epoch, const Caller&
 }
 
 void HostServer::graph_destroy(GraphId graph, const Caller&) { device_->remove_graph(graph); }
+
+void HostServer::require_foreign(DeviceId device, const void* pointer, std::size_t bytes, std::source_location site) {
+  const auto refuse = [&](IoError::Kind kind, const char* why) {
+    throw IoError(kind, "memory cannot be borrowed for " + device.to_string() + ": the pointer " + why, site);
+  };
+  const auto address = std::bit_cast<std::uintptr_t>(pointer);
+  if (pointer == nullptr) refuse(IoError::Kind::InvalidPointer, "is null");
+  if (address % detail::host_foreign_alignment != 0)
+    refuse(IoError::Kind::Misaligned, "is not a multiple of 16 bytes; borrow the allocation, and use a view");
+  if (address + bytes < address) refuse(IoError::Kind::OutOfBounds, "plus the size is beyond the address space");
+}
+
+void HostServer::borrow(ManagedMemory memory, void* pointer, const Fence&, const std::shared_ptr<BorrowedMemory>& owner,
+                        const Caller& caller) {
+  HostStream& stream = device_->stream(caller.stream);
+  MemoryState& state = memory.state();
+  try {
+    stream.capture.require_none("borrowing memory", caller.site);
+    state.resource = device_->borrow(static_cast<std::byte*>(pointer), memory.size(), owner);
+  } catch (...) {
+    state.failure = std::current_exception();
+    owner->release();
+  }
+  state.published.store(true, std::memory_order_release);  // pairs with the acquire in MemoryView::failure
+  if (state.failure != nullptr) stream.fail(state.failure);
+}
+
+// Work of a host stream needs no other issue than to be queued.
+void HostServer::issued(const Caller& caller, Promise<void> promise) {
+  try {
+    device_->stream(caller.stream).capture.require_none("a wait for work to be issued", caller.site);
+  } catch (...) {
+    return promise.set_error(std::current_exception());
+  }
+  promise.set_value();
+}
+
+// A kernel of one cube.
+void HostServer::call(const LaunchArguments& arguments, NativeCall function, const Caller& caller) {
+  const auto run = [shared = std::make_shared<NativeCall>(std::move(function))](const KernelContext& context) {
+    std::vector<void*> pointers;
+    for (std::size_t i = 0; i < context.buffer_count(); ++i)
+      pointers.push_back(const_cast<std::byte*>(context.buffer<const std::byte>(i).data()));
+    (*shared)(pointers);
+  };
+  launch(HostKernel("call", CubeDim{1, 1, 1}, arguments.buffers.size(), run), CubeCount::single(), arguments,
+         ExecutionMode::Checked, caller, SubmitMode::Immediate);
+}
+
+bool HostServer::try_call(const LaunchArguments& arguments, NativeCall& function, const Caller& caller) {
+  call(arguments, std::move(function), caller);
+  return true;
+}
 
 std::shared_ptr<Communicator> HostServer::communicator(const CommunicationId& devices) {
   require_host_devices(devices);

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/client/compute_server.hpp>
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
 #include <coxswain/runtime/tensor/memory_layout_policy.hpp>
 #include <coxswain/servers/host/kernel/host_kernel.hpp>
 #include <coxswain/servers/host/memory/host_memory.hpp>
@@ -15,6 +16,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <vector>
 
@@ -45,12 +47,17 @@ class HostServer {
   /// Alignment in bytes of every staging buffer.
   static constexpr std::size_t pinned_alignment = detail::host_pinned_alignment;
 
-  /// Starts the device's threads. Throws CallError UnknownDevice unless `device` is one of host_device_count() devices
-  /// of type 0.
+  /// Starts the device's threads. Throws CallError UnknownDevice unless the thread's device is one of
+  /// host_device_count() devices of type 0.
+  explicit HostServer(ThreadContext& thread);
+  /// As above, for ComputeClient::insert(): the server has no thread until attach().
   explicit HostServer(DeviceId device);
   HostServer(HostServer&&) noexcept;
   HostServer& operator=(HostServer&&) noexcept;
   ~HostServer();
+
+  /// Sets the thread on which all operations are called from now on. Call once, before the first operation.
+  void attach(ThreadContext& thread);
 
   /// The device reads them once, when it takes the server into service. Other ranks can communicate with the server
   /// from then on.
@@ -85,6 +92,22 @@ class HostServer {
   void on_task_error(std::exception_ptr error, StreamId stream);
   void report_failures_to(std::optional<StreamId> stream, const Caller& caller);
 
+  // See ForeignServer. Device thread only, unless static; none of these waits for streams. Nobody else has streams of a
+  // host device: memory of another owner is ready when it is lent.
+  struct Ready {};
+  struct Fence {};
+  using NativeCall = UniqueFunction<void(std::span<void* const>)>;
+  static void require_foreign(DeviceId device, const void* pointer, std::size_t bytes, std::source_location site);
+  [[nodiscard]] static Fence fence(DeviceId, const Ready&, std::source_location) { return {}; }
+  [[nodiscard]] static std::shared_ptr<void> quiesce() { return nullptr; }  // loading code waits for nothing here
+  void borrow(ManagedMemory memory, void* pointer, const Fence& fence, const std::shared_ptr<BorrowedMemory>& owner,
+              const Caller& caller);
+  void wait_for(const Binding&, const Fence&, const Caller&) {}
+  void issued(const Caller& caller, Promise<void> promise);
+  void call(const LaunchArguments& arguments, NativeCall function, const Caller& caller);
+  bool try_call(const LaunchArguments& arguments, NativeCall& function, const Caller& caller);
+  void when_callable(const LaunchArguments&, const Caller&, Promise<void> promise) { promise.set_value(); }
+
   // See ServerCommunication.
   [[nodiscard]] static std::shared_ptr<Communicator> communicator(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<Communicator> renew_communicator(const CommunicationId& devices);
@@ -93,6 +116,8 @@ class HostServer {
   void sync_collective(const Caller& caller);
 
  private:
+  HostServer(DeviceId device, ThreadContext* thread);
+
   std::shared_ptr<const ServerUtilities<HostServer>> utilities_;
   std::unique_ptr<detail::HostDevice> device_;
 };

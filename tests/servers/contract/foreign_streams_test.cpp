@@ -1,0 +1,271 @@
+#if COX_CUDA_TESTS
+
+// Streams of other owners: borrow with a stream, ready_after, ready_on, use_stream. GPUs, and the driver that stands
+// in.
+
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/tests/servers/contract/foreign_memory.hpp>
+#include <coxswain/tests/servers/contract/poison_contract.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+
+namespace {
+
+using Values = std::vector<std::uint32_t>;
+
+template <class Backend>
+struct Owner {
+  OpenDevice<Backend> device;
+  typename Backend::Client& client = device.client();
+  ForeignMemory<Backend> memory{device.device(), 16};
+  ForeignStream stream{device.device()};
+
+  Owner() = default;
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+  ~Owner() { shutdown(device.device()); }
+  [[nodiscard]] CUdeviceptr address(const Handle& handle) const {
+    return static_cast<CUdeviceptr>(Backend::address(client.get_resource(handle).resource));
+  }
+};
+
+bool is_ready(const Future<void>& future) { return future.wait_for(std::chrono::milliseconds(0)); }
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("Borrowed memory waits for its owner's stream", "[foreign]", CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  f.stream.hold();
+  f.stream.word(1) = 42;
+  f.stream.copy_to_device(f.memory.address(), 1);
+  const Handle handle = f.client.borrow(f.memory.data(), 4, f.stream.native());
+  const Handle copied = f.client.empty(4);
+  launch(f.client, TestType::copy(handle, copied));
+  get_soon(f.client.issued());
+  f.stream.open();
+  CHECK(content(f.client, copied) == Values{42});
+
+  // What the owner writes later, and says so.
+  f.stream.word(2) = 43;
+  f.stream.copy_to_device(f.memory.address(), 2);
+  f.client.ready_after(handle, f.stream.native());
+  CHECK(content(f.client, handle) == Values{43});
+}
+
+TEMPLATE_TEST_CASE("Borrowed memory waits for its owner's event", "[foreign]", CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  detail::DriverEvent event;
+  const detail::CurrentContext current(f.stream.context());
+  COX_CUDA_TRY(event_create(event.out(), CU_EVENT_DISABLE_TIMING));
+  f.stream.hold();
+  f.stream.word(1) = 42;
+  f.stream.copy_to_device(f.memory.address(), 1);
+  COX_CUDA_TRY(event_record(event.get(), f.stream.native()));
+  const Handle handle = f.client.borrow(f.memory.data(), 4, event.get());
+  const Handle copied = f.client.empty(4);
+  launch(f.client, TestType::copy(handle, copied));
+  get_soon(f.client.issued());
+  f.stream.open();
+  CHECK(content(f.client, copied) == Values{42});
+}
+
+TEMPLATE_TEST_CASE("A stream of another owner waits for queued work", "[foreign]", CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  const Handle handle = upload(f.client, {1});
+  const CUdeviceptr address = f.address(handle);
+  f.client.sync().get();
+
+  // Its wait is given to the driver while the work is still held up.
+  typename TestType::Gate gate(f.client);
+  launch(f.client, gate.fill(handle, 7));
+  get_soon(f.client.ready_on(handle, f.stream.native()));
+  f.stream.copy_to_host(1, address);
+  gate.open();
+  f.stream.sync();
+  CHECK(f.stream.word(1) == 7);
+
+  // Without the future the owner may be earlier than the launch.
+  std::promise<void> go;
+  std::promise<void> held;
+  f.client.device_handle().submit([&](auto&) {
+    held.set_value();
+    go.get_future().wait();
+  });
+  held.get_future().wait();
+  launch(f.client, TestType::fill(handle, 9));
+  auto ready = f.client.ready_on(handle, f.stream.native());
+  CHECK_FALSE(is_ready(ready));
+  f.stream.copy_to_host(2, address);
+  f.stream.sync();
+  CHECK(f.stream.word(2) == 7);
+  go.set_value();
+  get_soon(std::move(ready));
+  f.stream.copy_to_host(3, address);
+  f.stream.sync();
+  CHECK(f.stream.word(3) == 9);
+}
+
+TEMPLATE_TEST_CASE("Work waits for what the owner of a stream does with its memory", "[foreign]", CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  const Handle handle = upload(f.client, {1});
+  const CUdeviceptr address = f.address(handle);
+  f.stream.hold();
+  get_soon(f.client.ready_on(handle, f.stream.native(), Access::Write));
+  f.stream.copy_to_host(1, address);
+  f.client.ready_after(handle, f.stream.native());
+  launch(f.client, TestType::fill(handle, 5));
+  get_soon(f.client.issued());
+  f.stream.open();
+  CHECK(content(f.client, handle) == Values{5});
+  f.stream.sync();
+  CHECK(f.stream.word(1) == 1);
+}
+
+TEMPLATE_TEST_CASE("L14: a stream of another owner is not told to go on to poisoned memory", "[foreign][poison]",
+                   CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  const Handle handle = upload(f.client, {1, 2, 3, 4});
+  launch(f.client, TestType::fail_on(f.client, handle));
+  CHECK(is_late_failure<TestType>(next_failure(f.client)));
+  std::exception_ptr error;
+  try {
+    get_soon(f.client.ready_on(handle, f.stream.native()));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  CHECK(is_poisoned_by_late_failure<TestType>(error));
+}
+
+TEMPLATE_TEST_CASE("Work of a used stream is in order with what its owner queues", "[foreign]", CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  const StreamId id = f.client.use_stream(f.stream.native());
+  CHECK(f.client.use_stream(f.stream.native()) == id);
+  auto used = f.client;
+  used.set_stream(id);
+  const Handle handle = upload(used, {0});
+  const CUdeviceptr address = f.address(handle);
+  const std::uint32_t rounds = 500;
+  for (std::uint32_t i = 1; i < rounds; ++i) {
+    launch(used, TestType::fill(handle, i));
+    get_soon(used.issued());
+    f.stream.copy_to_host(i % ForeignStream::words, address);
+  }
+  f.stream.sync();
+  for (std::uint32_t i = 1; i < rounds; ++i) REQUIRE(f.stream.word(i) == i);
+  // Other streams wait for it, as for any stream.
+  f.stream.hold();
+  launch(used, TestType::fill(handle, 77));
+  auto read = f.client.read_async(std::vector<Handle>{handle});
+  f.stream.open();
+  CHECK(numbers(get_soon(std::move(read))[0]) == Values{77});
+  used.end_use(id);
+  CHECK_THROWS_AS(used.end_use(id), ServerError);
+  CHECK(f.client.use_stream(f.stream.native()) != id);
+}
+
+TEMPLATE_TEST_CASE("The use of a stream ends with its failures told", "[foreign]", CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  {
+    ForeignStream stream(f.device.device());
+    const StreamId id = f.client.use_stream(stream.native());
+    auto used = f.client;
+    used.set_stream(id);
+    const Handle handle = upload(used, {0, 0, 0, 0});
+    launch(used, TestType::fail_on(used, handle));
+    CHECK_THROWS_AS(f.client.end_use(id), ServerError);
+    f.client.end_use(id);
+  }
+  // Many, one after the other: each takes the place of one before.
+  for (int i = 0; i < 100; ++i) {
+    ForeignStream stream(f.device.device());
+    const StreamId id = f.client.use_stream(stream.native());
+    auto used = f.client;
+    used.set_stream(id);
+    const Handle handle = upload(used, {0});
+    launch(used, TestType::fill(handle, static_cast<std::uint32_t>(i)));
+    REQUIRE(content(f.client, handle) == Values{static_cast<std::uint32_t>(i)});
+    f.client.end_use(id);
+  }
+}
+
+TEMPLATE_TEST_CASE("Streams that cannot be used are refused", "[foreign]", CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  CHECK_THROWS_AS(f.client.use_stream(CU_STREAM_PER_THREAD), ServerError);
+  {
+    const detail::CurrentContext current(f.stream.context());
+    COX_CUDA_TRY(stream_begin_capture(f.stream.native(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  }
+  const auto kind_of = [](auto&& f) {
+    try {
+      f();
+    } catch (const ServerError& error) {
+      return error.kind();
+    }
+    return ServerError::Kind::Generic;
+  };
+  CHECK(kind_of([&] { static_cast<void>(f.client.use_stream(f.stream.native())); }) == ServerError::Kind::Graph);
+  CHECK(kind_of([&] { static_cast<void>(f.client.borrow(f.memory.data(), 4, f.stream.native())); }) ==
+        ServerError::Kind::Graph);
+  const Handle handle = upload(f.client, {1});
+  CHECK(kind_of([&] { get_soon(f.client.ready_on(handle, f.stream.native())); }) == ServerError::Kind::Graph);
+  CHECK(kind_of([&] { f.client.ready_after(handle, f.stream.native()); }) == ServerError::Kind::Graph);
+  {
+    const detail::CurrentContext current(f.stream.context());
+    CUgraph graph = nullptr;
+    COX_CUDA_TRY(stream_end_capture(f.stream.native(), &graph));
+    if (graph != nullptr) COX_CUDA_TRY(graph_destroy(graph));
+  }
+  // 64 at a time.
+  std::vector<std::unique_ptr<ForeignStream>> streams;
+  for (int i = 0; i < 64; ++i) {
+    streams.push_back(std::make_unique<ForeignStream>(f.device.device()));
+    static_cast<void>(f.client.use_stream(streams.back()->native()));
+  }
+  CHECK(kind_of([&] { static_cast<void>(f.client.use_stream(f.stream.native())); }) == ServerError::Kind::Validation);
+  CHECK(content(f.client, handle) == Values{1});
+  shutdown(f.device.device());  // before the streams go
+}
+
+TEMPLATE_TEST_CASE("Memory that the driver knows otherwise is not borrowed", "[foreign]", CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Owner<TestType> f;
+  const auto kind_of = [&](void* pointer, std::size_t bytes) {
+    try {
+      static_cast<void>(f.client.borrow(pointer, bytes));
+    } catch (const IoError& error) {
+      return error.kind();
+    }
+    return IoError::Kind::NotFound;
+  };
+  CHECK(kind_of(f.memory.data(), 17) == IoError::Kind::OutOfBounds);
+  alignas(16) std::uint32_t host_word[4]{};
+  CHECK(kind_of(host_word, 16) == IoError::Kind::InvalidPointer);
+  CHECK(kind_of(&f.stream.word(0), 16) == IoError::Kind::InvalidPointer);
+  void* const gone = f.memory.data();
+  f.memory.reset();
+  CHECK(kind_of(gone, 16) == IoError::Kind::InvalidPointer);
+  if (!TestType::missing_devices(2).empty()) return;
+  ForeignMemory<TestType> elsewhere({.type = cuda_device_type, .index = 1}, 16);
+  CHECK(kind_of(elsewhere.data(), 16) == IoError::Kind::WrongDevice);
+  ForeignStream other({.type = cuda_device_type, .index = 1});
+  CHECK_THROWS_AS(f.client.use_stream(other.native()), ServerError);
+}
+
+#endif
