@@ -92,8 +92,8 @@ class HostServer {
   void on_task_error(std::exception_ptr error, StreamId stream);
   void report_failures_to(std::optional<StreamId> stream, const Caller& caller);
 
-  // See ForeignServer. Device thread only, unless static; none of these waits for streams. Nobody else has streams of a
-  // host device: memory of another owner is ready when it is lent.
+  // See ForeignServer. Device thread only, unless static; none of these waits for streams. A host device has no streams
+  // that others could create: memory of another owner is ready when it is borrowed.
   struct Ready {};
   struct Fence {};
   using NativeCall = UniqueFunction<void(std::span<void* const>)>;

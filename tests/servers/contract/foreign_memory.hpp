@@ -89,6 +89,7 @@ class ForeignStream {
   }
   /// Later work of the stream waits for open().
   void hold() {
+    std::atomic_ref(word(0)).store(0);
     const detail::CurrentContext current(*context_);
     COX_CUDA_TRY(
         stream_wait_value(stream_.get(), reinterpret_cast<CUdeviceptr>(host_.get()), 1, CU_STREAM_WAIT_VALUE_GEQ));

@@ -3,6 +3,7 @@
 // Streams of other owners: borrow with a stream, ready_after, ready_on, use_stream. GPUs, and the driver that stands
 // in.
 
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/servers/contract/foreign_memory.hpp>
@@ -12,7 +13,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <future>
+#include <memory>
+#include <string>
 #include <vector>
 
 using namespace cox;
@@ -159,14 +163,17 @@ TEMPLATE_TEST_CASE("Work of a used stream is in order with what its owner queues
   used.set_stream(id);
   const Handle handle = upload(used, {0});
   const CUdeviceptr address = f.address(handle);
-  const std::uint32_t rounds = 500;
+  // The work of a stand-in for the driver takes longer.
+  const std::uint32_t rounds = settings().get<std::string>("cuda.driver").empty() ? 100'000 : 500;
   for (std::uint32_t i = 1; i < rounds; ++i) {
     launch(used, TestType::fill(handle, i));
     get_soon(used.issued());
     f.stream.copy_to_host(i % ForeignStream::words, address);
+    if (i % ForeignStream::words != ForeignStream::words - 1 && i + 1 != rounds) continue;
+    f.stream.sync();
+    for (std::uint32_t j = i - i % ForeignStream::words; j <= i; ++j)
+      REQUIRE(f.stream.word(j % ForeignStream::words) == j);
   }
-  f.stream.sync();
-  for (std::uint32_t i = 1; i < rounds; ++i) REQUIRE(f.stream.word(i) == i);
   // Other streams wait for it, as for any stream.
   f.stream.hold();
   launch(used, TestType::fill(handle, 77));

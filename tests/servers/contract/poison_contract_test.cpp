@@ -248,8 +248,8 @@ TEMPLATE_TEST_CASE("L14: a replay is one operation, also if there is no memory t
       allocations_until_failure = k;
     });
     graph.replay();
-    const bool failed = client.device_handle().submit_blocking(
-        [](auto&) { return std::exchange(allocations_until_failure, -1) < 0; });
+    const bool failed =
+        client.device_handle().submit_blocking([](auto&) { return std::exchange(allocations_until_failure, -1) < 0; });
     const bool reported = next_failure(client) != nullptr;
     CHECK(reported == failed);
     if (between.failure() || result.failure()) {
