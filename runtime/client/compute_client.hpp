@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -184,10 +185,12 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// memory, and nothing is copied. `ready`: when the memory may be accessed (CudaReady: an event or a stream; nothing:
   /// at once). `release`: called once, on the device thread, when the last handle has been dropped and the last use is
   /// complete, at the latest when the device is shut down; the owner must keep the memory until then, and must access
-  /// it only as `ready`, ready_on and ready_after allow. It must not block; what it throws becomes a task error. Does
-  /// not block. Throws IoError InvalidPointer (null, not memory of a device), Misaligned, WrongDevice, OutOfBounds (the
-  /// driver's allocation is smaller), and what CudaReady says; then `release` is not called. Later failures as write.
-  /// In a capture the capture fails.
+  /// it only as `ready`, ready_on and ready_after allow. It must not block, and must not wait for kernels as cudaFree
+  /// does (that may deadlock with a collective: free on another thread, or with cudaFreeAsync); what it throws becomes
+  /// a task error. Overlapping memory must not be borrowed twice at a time: hazards between two handles are known only
+  /// for views of one. Does not block. Throws IoError InvalidPointer (null, not memory of a device), Misaligned,
+  /// WrongDevice, OutOfBounds (the driver's allocation is smaller), and what CudaReady says; then `release` is not
+  /// called. Later failures as write. In a capture the capture fails.
   template <ForeignServer S = Server>
   [[nodiscard]] Handle borrow(void* pointer, std::size_t bytes, typename S::Ready ready = {},
                               BorrowedMemory::Release release = {}, Site site = Site::current()) const {
@@ -220,9 +223,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// Makes a stream of another owner wait for the queued work on the memory: for what writes it, or with Access::Write
   /// also for what reads it. The owner may queue work on `stream` when the future is ready, not earlier: the wait is
   /// given to the driver when the work has been, and that may depend on other ranks. Once the owner has queued that
-  /// work, it calls ready_after before the memory is used here again. The future throws IoError Poisoned if the memory
-  /// is poisoned as far as that is known then; ServerError Graph in a capture of either stream, Validation if `stream`
-  /// belongs to another device; CudaError. Does not block.
+  /// work, it calls ready_after before the memory is used here again or its last handle is dropped. The future throws
+  /// IoError Poisoned if the memory is poisoned as far as that is known then; ServerError Graph in a capture of either
+  /// stream, Validation if `stream` belongs to another device; CudaError. Does not block.
   template <ForeignStreamServer S = Server>
   [[nodiscard]] Future<void> ready_on(const Handle& handle, typename S::NativeStream stream,
                                       Access access = Access::Read, Site site = Site::current()) const {
@@ -233,10 +236,11 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
         });
   }
   /// A StreamId whose work is issued on `stream`, which someone else has created: for set_stream. The same stream
-  /// always has the same id until end_use. The owner may queue work of its own on the stream at any time, for memory
-  /// that is not used here; for other memory when issued() of this stream is ready, or inside call(). It must neither
-  /// destroy nor capture the stream before end_use. Blocks for the device thread. Throws ServerError: Graph if the
-  /// stream is in capture, Validation if it belongs to another device or if 64 streams are used already; CudaError.
+  /// always has the same id until it was ended as often as it was used. The owner may queue work of its own on the
+  /// stream at any time, for memory that is not used here; for other memory when issued() of this stream is ready, or
+  /// inside call(). It must neither destroy nor capture the stream before end_use. Blocks for the device thread. Throws
+  /// ServerError: Graph if the stream is in capture, Validation if it belongs to another device or if 64 streams are
+  /// used already; CudaError.
   template <ForeignStreamServer S = Server>
   [[nodiscard]] StreamId use_stream(typename S::NativeStream stream, Site site = Site::current()) const {
     return device_.submit_blocking(
@@ -254,8 +258,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     device_.submit_blocking(
         [stream, caller = Caller{stream_id(), site}](Server& server) { server.end_use(stream, caller); }, site);
   }
-  /// A future that is ready when all work queued on this stream so far has been given to the device, collectives
-  /// included, so that work which others queue on the native stream runs after it. It does not throw the failures of
+  /// A future that is ready when all work queued on this stream so far has been given to the device, so that work
+  /// which others queue on the native stream runs after it. For work that runs beside the stream (collectives,
+  /// transfers, large copies) the stream is made to wait, as by sync_collective(). It does not throw the failures of
   /// that work. Throws ServerError Graph in a capture. Does not block.
   template <ForeignServer S = Server>
   [[nodiscard]] Future<void> issued(Site site = Site::current()) const {
@@ -279,11 +284,17 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   }
   /// As call, for a function that may wait for running kernels, as a library does that loads code at its first use: it
   /// runs while no collective is half started on any device (see quiet), so that it cannot deadlock. Blocks until the
-  /// function has been called or the call has failed. Throws CallError WouldDeadlock on a device thread.
+  /// function has been called and destroyed, or the call has failed. Throws CallError WouldDeadlock on a device thread,
+  /// ServerError Graph in a capture, CollectiveError Timeout as quiet.
   template <class F, ForeignServer S = Server>
   void call_quiet(KernelArguments arguments, F&& function, Site site = Site::current()) const {
-    typename S::NativeCall call(std::forward<F>(function));
     require_no_device_thread("call_quiet", site);
+    std::promise<void> destroyed;
+    std::future<void> end = destroyed.get_future();
+    typename S::NativeCall call = [function = std::decay_t<F>(std::forward<F>(function)),
+                                   signal = AtDestruction(std::move(destroyed))](auto&&... given) mutable {
+      std::invoke(function, std::forward<decltype(given)>(given)...);
+    };
     for (bool called = false; !called;) {
       submit_promise(site, "call_quiet", [&arguments](Server& server, const Caller& caller, Promise<void> promise) {
         server.when_callable(arguments.view(), caller, std::move(promise));
@@ -292,10 +303,10 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
       called = device_.submit_blocking([&, caller = Caller{stream_id(), site}](
                                            Server& server) { return server.try_call(arguments.view(), call, caller); },
                                        site);
-      if (called)
-        submit_promise(site, "call_quiet", [](Server& server, const Caller& caller, Promise<void> promise) {
-          server.when_callable(KernelArguments().view(), caller, std::move(promise));
-        }).get();
+      if (called) {
+        call = {};
+        end.wait();
+      }
     }
   }
   /// Returns f(), called on this thread while no collective is half started on any device of the process: for calls
@@ -741,6 +752,19 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
            });
     return future;
   }
+  // Sets the promise when it is destroyed.
+  class AtDestruction {
+   public:
+    explicit AtDestruction(std::promise<void> promise) noexcept : promise_(std::move(promise)) {}
+    AtDestruction(AtDestruction&& other) noexcept : promise_(std::exchange(other.promise_, std::nullopt)) {}
+    AtDestruction& operator=(AtDestruction&&) = delete;
+    ~AtDestruction() {
+      if (promise_) promise_->set_value();
+    }
+
+   private:
+    std::optional<std::promise<void>> promise_;
+  };
   static void require_no_device_thread(const char* call, const Site& site) {
     if (ThreadContext::current() != nullptr)
       throw CallError(CallError::Kind::WouldDeadlock,

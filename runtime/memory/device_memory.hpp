@@ -104,8 +104,14 @@ class DeviceMemory {
   void end_borrowed(End&& end) {
     collect_returned();
     while (dropped_ != nullptr) {
-      end(dropped_->uses.pending(clock_), dropped_->borrowed);
-      retire(*std::exchange(dropped_, dropped_->next_returned));
+      DeviceBuffer& buffer = *std::exchange(dropped_, dropped_->next_returned);  // first: `end` may come here again
+      try {
+        end(buffer.uses.pending(clock_), buffer.borrowed);
+      } catch (...) {
+        buffer.next_returned = std::exchange(dropped_, &buffer);
+        throw;
+      }
+      retire(buffer);
     }
   }
 

@@ -154,6 +154,11 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
                                                                      : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  thread_local CUstreamCaptureMode of_thread = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::swap(*mode, of_thread);
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   const int current = current_device();
   const auto lock = lock_fake();

@@ -51,7 +51,10 @@ int CudaContext::attribute(CUdevice_attribute which) const {
   return value;
 }
 
-void CudaContext::make_current() const { COX_CUDA_TRY(context_set_current(context_)); }
+void CudaContext::make_current() const {
+  COX_CUDA_TRY(context_set_current(context_));
+  RelaxedCapture::of_thread();
+}
 
 CurrentContext::CurrentContext(const CudaContext& context) noexcept
     : pushed_(!process_is_ending() && COX_CUDA_CHECK(context_push(context.native()))) {}
@@ -59,6 +62,33 @@ CurrentContext::CurrentContext(const CudaContext& context) noexcept
 CurrentContext::~CurrentContext() {
   CUcontext popped = nullptr;
   if (pushed_) COX_CUDA_CHECK(context_pop(&popped));
+}
+
+namespace {
+
+thread_local bool thread_is_relaxed = false;
+
+// Exchanges the mode of the thread. Returns the mode before.
+CUstreamCaptureMode exchange_capture_mode(CUstreamCaptureMode mode) noexcept {
+  if (!process_is_ending()) COX_CUDA_CHECK(thread_exchange_capture_mode(&mode));
+  return mode;
+}
+
+}  // namespace
+
+RelaxedCapture::RelaxedCapture() noexcept {
+  if (thread_is_relaxed) return;
+  before_ = exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  changed_ = true;
+}
+
+RelaxedCapture::~RelaxedCapture() {
+  if (changed_) exchange_capture_mode(before_);
+}
+
+void RelaxedCapture::of_thread() noexcept {
+  if (!thread_is_relaxed) exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  thread_is_relaxed = true;
 }
 
 }  // namespace cox::detail

@@ -25,7 +25,8 @@ class CudaContext {
   /// Throws CudaError.
   [[nodiscard]] int attribute(CUdevice_attribute which) const;
   [[nodiscard]] CUcontext native() const noexcept { return context_; }
-  /// Makes the context current on the calling thread, permanently: for the library's own threads. Throws CudaError.
+  /// Makes the context current on the calling thread, permanently, and calls RelaxedCapture::of_thread(): for the
+  /// library's own threads. Throws CudaError.
   void make_current() const;
 
  private:
@@ -45,6 +46,23 @@ class CurrentContext {
 
  private:
   bool pushed_;
+};
+
+/// While this object exists, a capture that other code has begun in global mode neither fails because of the driver
+/// calls of this thread nor has them refused. Without it the driver refuses some of them, cuEventQuery among them,
+/// while any thread of the process captures in that mode.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() noexcept;
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  ~RelaxedCapture();
+  /// The calling thread is the library's own: this holds for all its calls from now on.
+  static void of_thread() noexcept;
+
+ private:
+  bool changed_ = false;
+  CUstreamCaptureMode before_ = CU_STREAM_CAPTURE_MODE_GLOBAL;
 };
 
 }  // namespace cox::detail

@@ -43,7 +43,10 @@ bool CudaEvent::reached() noexcept {
     reached_.store(true, std::memory_order_release);
     return true;
   }
-  const CUresult result = driver().event_query(native());
+  const CUresult result = [this] {
+    const RelaxedCapture relaxed;
+    return driver().event_query(native());
+  }();
   if (result == CUDA_ERROR_NOT_READY && !gpu_faulted()) return false;
   if (result != CUDA_ERROR_NOT_READY) check_cuda(result, "event_query");
   reached_.store(true, std::memory_order_release);

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/queue/spin_wait.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -51,6 +52,7 @@ void CudaPoller::stop() noexcept {
 
 void CudaPoller::run() {
   name_this_thread(thread_name_);
+  RelaxedCapture::of_thread();
   constexpr std::chrono::microseconds look_for{50};
   constexpr std::chrono::microseconds rest{20};
   constexpr std::chrono::milliseconds lazy_rest{1};

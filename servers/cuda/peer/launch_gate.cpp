@@ -71,8 +71,8 @@ std::shared_ptr<void> LaunchGate::quiesce() {
   if (quiescent) return held;
   throw CollectiveError(
       CollectiveError::Kind::Timeout,
-      "a communicator could not be created: in-flight collectives were not launched on all their devices within "
-      "a minute");
+      "no moment was found at which a communicator can be created or code be loaded: in-flight collectives were not "
+      "launched on all their devices within a minute");
 }
 
 void LaunchGate::open() noexcept {

@@ -3,13 +3,20 @@
 
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/error/stream_errors.hpp>
+#include <coxswain/runtime/error/taken_error.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 
 #include <bit>
+#include <cstdint>
 #include <exception>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,27 +67,44 @@ StreamPositions waits_of_call(CudaDevice& device, CudaStream& stream, const Laun
   return waits;
 }
 
+/// Completes the promise at the end of `f`, or with what it throws.
+template <class F>
+void settle(Promise<void>& promise, F&& f) noexcept {
+  try {
+    f();
+  } catch (...) {
+    return promise.set_error(detail::current_error());
+  }
+  promise.set_value();
+}
+
 /// A stream of another owner waits for the accesses of one allocation, then the promise is completed.
 struct ReadyOn {
   CudaDevice& device;
-  Location location;
+  std::shared_ptr<CudaStream> caller;  ///< its errors receive the failure of a future that is dropped
+  std::uint64_t sequence;
   NativeCudaStream stream;
   StreamPositions waits;
   OperationMemory memory;
-  Promise<void> promise;
+  std::optional<Promise<void>> promise;
 
   void operator()() noexcept {
-    try {
-      if (detail::gpu_faulted()) detail::throw_gpu_fault(memory.site());
-      device.streams().flush_launches();  // their outcome is known then
-      if (const auto refusal = memory.refusal(location)) std::rethrow_exception(refusal);
-      std::vector<std::shared_ptr<detail::CudaEvent>> events;
-      device.streams().add_events(waits, events);
-      for (const auto& event : events) event->enqueue_wait(stream);
-    } catch (...) {
-      return promise.set_error(std::current_exception());
-    }
-    promise.set_value();
+    settle(*promise, [this] {
+      try {
+        make_wait();
+      } catch (...) {
+        throw detail::StreamErrors::of_operation(caller->errors(), sequence, std::current_exception());
+      }
+    });
+  }
+
+  void make_wait() {
+    if (detail::gpu_faulted()) detail::throw_gpu_fault(memory.site());
+    device.streams().flush_launches();  // their outcome is known then
+    if (const auto refusal = memory.refusal(caller->location())) std::rethrow_exception(refusal);
+    std::vector<std::shared_ptr<detail::CudaEvent>> events;
+    device.streams().add_events(waits, events);
+    for (const auto& event : events) event->enqueue_wait(stream);
   }
 };
 
@@ -130,6 +154,7 @@ void CudaServer::wait_for(const Binding& memory, const Fence& fence, const Calle
 void CudaServer::ready_on(const Binding& memory, Access access, NativeStream stream, const Caller& caller,
                           Promise<void> promise) {
   CudaStream& own = device_->enter(caller);
+  std::shared_ptr<ReadyOn> ready;
   try {
     if (detail::gpu_faulted()) detail::throw_gpu_fault(caller.site);
     own.capture.require_none("a wait on another stream", caller.site);
@@ -139,30 +164,45 @@ void CudaServer::ready_on(const Binding& memory, Access access, NativeStream str
     StreamPositions waits;
     uses.front().buffer->uses.add_waits(access, no_stream, device_->streams(), waits);
     uses.front().access = Access::Read;  // what the owner of the stream reads must not be poisoned
-    const auto ready = std::make_shared<ReadyOn>(
-        ReadyOn{*device_, own.location(), native, waits, OperationMemory(uses, caller.site), std::move(promise)});
-    device_->streams().when_issued(waits, [ready] { (*ready)(); });
+    OperationMemory used(uses, caller.site);
+    ready = std::make_shared<ReadyOn>(ReadyOn{*device_, own.shared_from_this(), own.next_sequence(), native,
+                                              std::move(waits), std::move(used), std::nullopt});
   } catch (...) {
-    promise.set_error(std::current_exception());
+    return promise.set_error(
+        detail::StreamErrors::of_operation(own.errors(), own.next_sequence(), std::current_exception()));
+  }
+  ready->promise.emplace(std::move(promise));
+  try {
+    device_->streams().when_issued(ready->waits, [ready] { (*ready)(); });
+  } catch (...) {
+    ready->promise->set_error(std::current_exception());
   }
 }
 
 void CudaServer::issued(const Caller& caller, Promise<void> promise) {
   CudaStream& stream = device_->enter(caller);
+  std::shared_ptr<std::optional<Promise<void>>> shared;
+  try {
+    shared = std::make_shared<std::optional<Promise<void>>>();
+  } catch (...) {
+    return promise.set_error(std::current_exception());
+  }
+  shared->emplace(std::move(promise));
   try {
     if (detail::gpu_faulted()) detail::throw_gpu_fault(caller.site);
     stream.capture.require_none("a wait for work to be issued", caller.site);
-    const auto shared = std::make_shared<Promise<void>>(std::move(promise));
-    device_->notify_when_issued(stream, caller.site,
-                                [device = device_.get(), collectives = stream.collectives.left(device_->streams()),
-                                 shared](const IssueTarget&, const StreamPositions&) {
-                                  device->streams().when_issued(collectives, [device, shared] {
-                                    device->streams().flush_launches();
-                                    shared->set_value();
-                                  });
-                                });
+    // Work that runs beside the stream: what others queue on the driver stream runs after that, too.
+    StreamPositions beside = stream.collectives.left(device_->streams());
+    for (const StreamPosition& transfer : stream.transfers(device_->streams())) beside.push_back(transfer);
+    stream.add_pending_waits(beside);
+    device_->clear_pending_waits(stream, caller);
+    device_->in_turn(stream, caller.site, [shared, site = caller.site](const IssueTarget&) {
+      settle(**shared, [&] {
+        if (detail::gpu_faulted()) detail::throw_gpu_fault(site);
+      });
+    });
   } catch (...) {
-    promise.set_error(std::current_exception());
+    (*shared)->set_error(std::current_exception());
   }
 }
 
@@ -170,13 +210,22 @@ void CudaServer::call(const LaunchArguments& arguments, NativeCall function, con
   CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   try {
+    if (!arguments.tensor_maps.empty())
+      throw LaunchError(LaunchError::Kind::ArgumentType,
+                        "a call on " + stream.location().to_string() + " was given " +
+                            std::to_string(arguments.tensor_maps.size()) + " tensor maps, which calls do not take",
+                        caller.site);
     BufferUses uses;
     std::vector<void*> pointers;
     for (const KernelBuffer buffer : arguments.buffers)
       pointers.push_back(std::bit_cast<void*>(device_->resolve(buffer, buffer.access, caller, uses).address));
     device_->submit(stream, uses, {"call", nullptr, caller.site},
-                    [function = std::move(function), pointers = std::move(pointers)](
-                        const IssueTarget& target) mutable { function(target.stream(), pointers); });
+                    [function = std::move(function), pointers = std::move(pointers),
+                     &context = device_->events().context()](const IssueTarget& target) mutable {
+                      const CUstream native = target.stream();
+                      const detail::CurrentContext current(context);  // the function may make another one current
+                      function(native, pointers);
+                    });
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     stream.fail(error);
@@ -187,9 +236,9 @@ void CudaServer::call(const LaunchArguments& arguments, NativeCall function, con
 
 bool CudaServer::try_call(const LaunchArguments& arguments, NativeCall& function, const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
-  if (!stream.capture.capturing() && !detail::gpu_faulted() &&
-      !(stream.queue().pending.empty() &&
-        device_->streams().issued(waits_of_call(*device_, stream, arguments, caller))))
+  stream.capture.require_none("a quiet call", caller.site);
+  if (!detail::gpu_faulted() && !(stream.queue().pending.empty() &&
+                                  device_->streams().issued(waits_of_call(*device_, stream, arguments, caller))))
     return false;
   call(arguments, std::move(function), caller);
   return true;
@@ -197,13 +246,19 @@ bool CudaServer::try_call(const LaunchArguments& arguments, NativeCall& function
 
 void CudaServer::when_callable(const LaunchArguments& arguments, const Caller& caller, Promise<void> promise) {
   CudaStream& stream = device_->enter(caller);
+  std::shared_ptr<std::optional<Promise<void>>> shared;
   try {
-    if (stream.capture.capturing() || detail::gpu_faulted()) return promise.set_value();
-    const auto shared = std::make_shared<Promise<void>>(std::move(promise));
-    device_->streams().when_issued(waits_of_call(*device_, stream, arguments, caller),
-                                   [shared] { shared->set_value(); });
+    shared = std::make_shared<std::optional<Promise<void>>>();
   } catch (...) {
-    promise.set_error(std::current_exception());
+    return promise.set_error(std::current_exception());
+  }
+  shared->emplace(std::move(promise));
+  try {
+    if (stream.capture.capturing() || detail::gpu_faulted()) return (*shared)->set_value();
+    device_->streams().when_issued(waits_of_call(*device_, stream, arguments, caller),
+                                   [shared] { (*shared)->set_value(); });
+  } catch (...) {
+    (*shared)->set_error(std::current_exception());
   }
 }
 

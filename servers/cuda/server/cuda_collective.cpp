@@ -97,6 +97,7 @@ void submit(CudaDevice& device, CudaStream& stream, CudaRank& rank, const Collec
   }
   launch->memory = OperationMemory(uses, caller.site);
   for (const BufferUse& use : untouched) uses.push_back(use);
+  device.follow_foreign(stream, uses, caller.site);
   launch->set_origin(stream, calls.front().request.caller.site);
   const StreamPosition end = launch->position;
   StreamPositions waits = stream.pending_waits(streams);

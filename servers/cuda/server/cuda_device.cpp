@@ -117,6 +117,7 @@ void CudaDevice::drain() noexcept {
 }
 
 void CudaDevice::attach(ThreadContext& thread) {
+  if (!gpu_faulted()) RelaxedCapture::of_thread();
   posts_->attach(thread);
   watch_.attach(thread);
   thread_ = &thread;
@@ -164,7 +165,10 @@ void CudaDevice::end_borrowed() noexcept {
   if (!memory_->has_borrowed()) return;
   try {
     memory_->end_borrowed([this](const StreamPositions& uses, const std::shared_ptr<BorrowedMemory>& owner) {
-      streams_.when_complete(uses, [owner] { owner->release(); });
+      streams_.when_complete(uses, [this, owner] {
+        const CurrentContext current(*context_);  // the owner's code may make another one current
+        owner->release();
+      });
     });
   } catch (...) {  // no memory: the next notification tries again
     posts_->notify();
@@ -256,6 +260,7 @@ StreamPositions CudaDevice::waits_for_all(CudaStream& stream, const BufferUses& 
 }
 
 void CudaDevice::transfer(CudaStream& stream, const BufferUses& uses, CopyTask task) {
+  follow_foreign(stream, uses, std::source_location::current());
   const StreamSlot slot = transfers_.next_slot();
   StreamPositions waits;
   for (const BufferUse& use : uses) {

@@ -169,6 +169,15 @@ class CudaDevice final : private BatchHook {
         },
         nullptr, PieceKind::Notice));
   }
+  /// Before work on `uses` that runs beside the stream: if someone else may queue work on its driver stream
+  /// (use_stream), makes these uses wait for what is there already. Throws as submit.
+  void follow_foreign(CudaStream& stream, const BufferUses& uses, const std::source_location& site) {
+    if (!stream.queue().native().is_foreign() || uses.empty()) return;
+    BufferUses all = uses;
+    for (BufferUse& use : all) use.access = Access::Write;
+    submit_unchecked(stream, all, {nullptr, nullptr, site}, [](const IssueTarget&) {});
+    streams_.mark(stream);
+  }
   /// Queues a copy by the copy threads, as work of the stream. Throws as CudaTransfers::begin.
   void transfer(CudaStream& stream, const BufferUses& uses, CopyTask task);
   /// An operation of the caller's stream was refused before it was queued: poisons what it should have written, in

@@ -60,7 +60,15 @@ PointerFacts facts_of(CUdeviceptr address) {
 }  // namespace
 
 CudaFencePtr make_fence(const CudaContext& context, const CudaReady& ready, std::source_location site) {
-  if (ready.event() != nullptr) return std::make_shared<const CudaFence>(ready.event());
+  if (ready.is_event()) {
+    if (ready.event() == nullptr) throw ServerError(ServerError::Kind::Validation, "the event is null", site);
+    const CUresult result = driver().event_query(ready.event());
+    if (result == CUDA_ERROR_CAPTURED_EVENT)
+      throw ServerError(ServerError::Kind::Graph,
+                        "the event was recorded in a capture: work of " + name_of(context) + " would become part of it",
+                        site);
+    return std::make_shared<const CudaFence>(ready.event());
+  }
   if (!ready.is_stream()) return nullptr;
   const CUstream stream = require_stream(context, ready.stream(), site);
   const CurrentContext current(context);

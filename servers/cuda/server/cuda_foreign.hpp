@@ -19,9 +19,9 @@ using NativeCudaEvent = CUevent_st*;
 class CudaReady {
  public:
   CudaReady() noexcept = default;
-  /// The event must have been recorded, and must neither be recorded again nor be destroyed before the wait has been
-  /// given to the driver (ComputeClient::issued).
-  CudaReady(NativeCudaEvent event) noexcept : event_(event) {}  // NOLINT(google-explicit-constructor)
+  /// The event must have been recorded, outside a capture, and must neither be recorded again nor be destroyed before
+  /// the wait has been given to the driver (ComputeClient::issued). Null is refused.
+  CudaReady(NativeCudaEvent event) noexcept : event_(event), is_event_(true) {}  // NOLINT(google-explicit-constructor)
   /// A stream of the same device, not in capture.
   CudaReady(NativeCudaStream stream) noexcept
       : stream_(stream), is_stream_(true) {}  // NOLINT(google-explicit-constructor)
@@ -29,11 +29,13 @@ class CudaReady {
 
   [[nodiscard]] NativeCudaEvent event() const noexcept { return event_; }
   [[nodiscard]] NativeCudaStream stream() const noexcept { return stream_; }
+  [[nodiscard]] bool is_event() const noexcept { return is_event_; }
   [[nodiscard]] bool is_stream() const noexcept { return is_stream_; }
 
  private:
   NativeCudaEvent event_ = nullptr;
   NativeCudaStream stream_ = nullptr;
+  bool is_event_ = false;
   bool is_stream_ = false;
 };
 
@@ -45,8 +47,8 @@ class CudaContext;
 class CudaFence;
 using CudaFencePtr = std::shared_ptr<const CudaFence>;
 
-/// Records an event on the stream of `ready`, if it has one. Throws ServerError Graph if the stream is in capture,
-/// Validation if it belongs to another device; CudaError.
+/// Records an event on the stream of `ready`, if it has one. Throws ServerError: Graph if the stream is in capture or
+/// the event was recorded in one, Validation if the stream belongs to another device or the event is null; CudaError.
 [[nodiscard]] CudaFencePtr make_fence(const CudaContext& context, const CudaReady& ready, std::source_location site);
 /// The stream as the driver takes it on every thread. Throws ServerError as make_fence().
 [[nodiscard]] NativeCudaStream require_stream(const CudaContext& context, NativeCudaStream stream,

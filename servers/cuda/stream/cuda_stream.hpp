@@ -62,6 +62,13 @@ class CudaStream : public std::enable_shared_from_this<CudaStream> {
   /// No undelivered errors, no open capture or profile, and no work pending or in flight.
   [[nodiscard]] bool idle() const noexcept;
 
+  /// No work is pending or in flight, and no capture or profile is open: no more work needs the stream.
+  template <class Clock>
+  [[nodiscard]] bool can_end(const Clock& clock) {
+    return queue_.idle() && transfers(clock).empty() && pending_waits(clock).empty() &&
+           collectives.left(clock).empty() && capture.idle() && profiles.empty();
+  }
+
   /// Adds a transfer, which runs outside the stream but counts as its work. Call after make_room_for_transfer(), which
   /// may throw std::bad_alloc.
   void add_transfer(const StreamPosition& transfer) noexcept { transfers_.push_back(transfer); }

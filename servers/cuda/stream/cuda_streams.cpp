@@ -99,7 +99,9 @@ std::shared_ptr<CudaStream> CudaStreams::create_dedicated_stream() {
 StreamId CudaStreams::use_foreign(CUstream foreign, std::source_location site) {
   for (const auto& [id, stream] : streams_) {
     NativeStream& native = stream->queue().native();
-    if (native.is_foreign() && native.native() == foreign) return id;
+    if (!native.is_foreign() || native.native() != foreign) continue;
+    ++native.uses;
+    return id;
   }
   auto place =
       std::ranges::find_if(natives_, [](const auto& native) { return native->is_foreign() && native->users == 0; });
@@ -125,6 +127,7 @@ StreamId CudaStreams::use_foreign(CUstream foreign, std::source_location site) {
     throw;
   }
   (*place)->set_foreign(foreign);
+  (*place)->uses = 1;
   return id;
 }
 
@@ -134,17 +137,23 @@ void CudaStreams::end_use(StreamId id, std::source_location site) {
   if (found == streams_.end() || !found->second->queue().native().is_foreign())
     throw ServerError(ServerError::Kind::Validation,
                       Location{device_, id}.to_string() + " is not the stream of anybody else", site);
-  static_cast<void>(found->second->transfers(*this));
-  static_cast<void>(found->second->pending_waits(*this));
-  NativeStream& native = found->second->queue().native();
-  if (!found->second->idle() || found->second.use_count() != 1)
-    throw ServerError(ServerError::Kind::Validation,
-                      "the use of " + found->second->location().to_string() +
-                          " cannot end: its work, a capture or a profile has not ended",
-                      site);
-  if (last_ == found->second.get()) last_ = nullptr;
-  remove(*found->second);
+  CudaStream& stream = *found->second;
+  NativeStream& native = stream.queue().native();
+  if (native.uses > 1) {
+    --native.uses;
+    return;
+  }
+  if (!stream.can_end(*this))
+    throw ServerError(
+        ServerError::Kind::Validation,
+        "the use of " + stream.location().to_string() + " cannot end: its work, a capture or a profile has not ended",
+        site);
+  std::erase_if(ended_, [](const auto& ended) { return ended.use_count() == 1 && ended->errors()->empty(); });
+  ended_.push_back(found->second);  // operations that have ended may still refer to it, and report a failure late
+  if (last_ == &stream) last_ = nullptr;
+  remove(stream);
   native.set_foreign(nullptr);
+  native.uses = 0;
   streams_.erase(found);
 }
 
@@ -401,8 +410,13 @@ void CudaStreams::poll() noexcept {
 }
 
 void CudaStreams::synchronize() noexcept {
-  for (const auto& native : natives_)
-    if (!native->is_foreign() || native->users != 0) COX_CUDA_CHECK(stream_synchronize(native->native()));
+  for (const auto& native : natives_) {
+    if (native->is_foreign()) {
+      native->wait_for_own(*events_);
+    } else {
+      COX_CUDA_CHECK(stream_synchronize(native->native()));
+    }
+  }
   poll();
 }
 

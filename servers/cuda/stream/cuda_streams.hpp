@@ -62,8 +62,8 @@ class CudaStreams {
   /// The StreamId of a stream that someone else created (ComputeClient::use_stream): the same one until end_use().
   /// Throws ServerError Validation if there are too many, std::bad_alloc.
   [[nodiscard]] StreamId use_foreign(CUstream foreign, std::source_location site);
-  /// Nothing is issued on that stream any more. Throws ServerError Validation unless `id` came from use_foreign() and
-  /// all its work is complete.
+  /// Ends one use. After the last one nothing is issued on that stream any more. Throws ServerError Validation unless
+  /// `id` came from use_foreign() and, for the last one, all its work is complete.
   void end_use(StreamId id, std::source_location site);
   /// See StreamClock. The last position known to be complete; polls nothing.
   [[nodiscard]] std::uint64_t completed(StreamSlot slot) const noexcept {
@@ -184,6 +184,7 @@ class CudaStreams {
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const auto& [id, stream] : streams_) visit(*stream);
+    for (const auto& stream : ended_) visit(*stream);
   }
   /// Issues all pending work, whatever it waits for. For use after a GPU fault: the work is refused, and its waiters
   /// get the error.
@@ -305,7 +306,8 @@ class CudaStreams {
   std::size_t dedicated_ = 0;                             // number of dedicated ones in natives_
   std::atomic<std::size_t> native_count_{0};              // elements of natives_ that other threads may read
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
-  std::vector<NativeStream*> with_launches_;  // may have launches not yet passed to the driver
+  std::vector<std::shared_ptr<CudaStream>> ended_;  // by end_use(), while others refer to them
+  std::vector<NativeStream*> with_launches_;        // may have launches not yet passed to the driver
   std::size_t launches_kept_ = 0;  // pieces since all launches were flushed; at least the number of batched launches
   CudaStream* last_ = nullptr;     // the last result of find_or_create()
   std::vector<StreamQueue*> pending_queues_;  // queues with pending work

@@ -47,6 +47,17 @@ const std::shared_ptr<CudaEvent>& NativeStream::event_after_all(CudaEvents& even
   return timeline_.back().event;
 }
 
+void NativeStream::wait_for_own(CudaEvents& events) noexcept {
+  flush();
+  poll();
+  if (timeline_.completed() == timeline_.issued()) return;
+  try {
+    event_after_all(events)->wait();
+  } catch (...) {  // no event can be recorded
+    COX_CUDA_CHECK(stream_synchronize(native_));
+  }
+}
+
 std::shared_ptr<CudaEvent> NativeStream::event_after(std::uint64_t position, CudaEvents& events) {
   if (timeline_.completed() >= position) return nullptr;
   if (const CudaTimeline::Mark* const mark = timeline_.covering(position)) return mark->event;

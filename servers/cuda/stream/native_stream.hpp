@@ -82,6 +82,9 @@ class NativeStream {
     for (auto& operation : history_.after(timeline_.completed(), timeline_.submitted(), most)) add(operation);
   }
 
+  /// Blocks until the work that was issued here is complete, whatever the owner of a foreign stream has queued behind
+  /// it.
+  void wait_for_own(CudaEvents& events) noexcept;
   [[nodiscard]] bool is_foreign() const noexcept { return is_foreign_; }
   /// The stream from now on; null: none. Precondition: is_foreign(), and all work has completed.
   void set_foreign(CUstream stream) noexcept {
@@ -90,6 +93,7 @@ class NativeStream {
   }
 
   std::size_t users = 0;      ///< StreamIds that share the stream
+  std::size_t uses = 0;       ///< of a foreign stream: calls of use_stream without their end_use
   bool is_dedicated = false;  ///< no other StreamId is ever assigned to it
   bool is_listed = false;     ///< in the list of streams with launches not yet passed to the driver
 

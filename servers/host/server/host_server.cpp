@@ -367,6 +367,7 @@ void HostServer::call(const LaunchArguments& arguments, NativeCall function, con
 }
 
 bool HostServer::try_call(const LaunchArguments& arguments, NativeCall& function, const Caller& caller) {
+  device_->stream(caller.stream).capture.require_none("a quiet call", caller.site);
   call(arguments, std::move(function), caller);
   return true;
 }

@@ -6,6 +6,7 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/tests/servers/contract/fleet.hpp>
 #include <coxswain/tests/servers/contract/foreign_memory.hpp>
 #include <coxswain/tests/servers/contract/poison_contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
@@ -60,10 +61,14 @@ TEMPLATE_TEST_CASE("Borrowed memory waits for its owner's stream", "[foreign]", 
   CHECK(content(f.client, copied) == Values{42});
 
   // What the owner writes later, and says so.
+  f.stream.hold();
   f.stream.word(2) = 43;
   f.stream.copy_to_device(f.memory.address(), 2);
   f.client.ready_after(handle, f.stream.native());
-  CHECK(content(f.client, handle) == Values{43});
+  auto read = f.client.read_async(std::vector<Handle>{handle});
+  get_soon(f.client.issued());
+  f.stream.open();
+  CHECK(numbers(get_soon(std::move(read))[0]) == Values{43});
 }
 
 TEMPLATE_TEST_CASE("Borrowed memory waits for its owner's event", "[foreign]", CudaBackend) {
@@ -126,16 +131,20 @@ TEMPLATE_TEST_CASE("Work waits for what the owner of a stream does with its memo
   Owner<TestType> f;
   const Handle handle = upload(f.client, {1});
   const CUdeviceptr address = f.address(handle);
-  f.stream.hold();
+  const Handle copied = upload(f.client, {0});
+  f.client.sync().get();
+  // The owner writes after a reader that is still held up, and the library reads after the owner.
+  typename TestType::Gate gate(f.client);
+  launch(f.client, gate.copy(handle, copied));
+  gate.wait_until_entered();
   get_soon(f.client.ready_on(handle, f.stream.native(), Access::Write));
-  f.stream.copy_to_host(1, address);
+  f.stream.word(1) = 6;
+  f.stream.copy_to_device(address, 1);
   f.client.ready_after(handle, f.stream.native());
-  launch(f.client, TestType::fill(handle, 5));
-  get_soon(f.client.issued());
-  f.stream.open();
-  CHECK(content(f.client, handle) == Values{5});
-  f.stream.sync();
-  CHECK(f.stream.word(1) == 1);
+  auto read = f.device.on_new_stream().read_async(std::vector<Handle>{handle});
+  gate.open();
+  CHECK(numbers(get_soon(std::move(read))[0]) == Values{6});
+  CHECK(content(f.client, copied) == Values{1});
 }
 
 TEMPLATE_TEST_CASE("L14: a stream of another owner is not told to go on to poisoned memory", "[foreign][poison]",
@@ -159,6 +168,7 @@ TEMPLATE_TEST_CASE("Work of a used stream is in order with what its owner queues
   Owner<TestType> f;
   const StreamId id = f.client.use_stream(f.stream.native());
   CHECK(f.client.use_stream(f.stream.native()) == id);
+  f.client.end_use(id);  // one of two
   auto used = f.client;
   used.set_stream(id);
   const Handle handle = upload(used, {0});
@@ -184,6 +194,70 @@ TEMPLATE_TEST_CASE("Work of a used stream is in order with what its owner queues
   used.end_use(id);
   CHECK_THROWS_AS(used.end_use(id), ServerError);
   CHECK(f.client.use_stream(f.stream.native()) != id);
+}
+
+TEMPLATE_TEST_CASE("Work that runs beside a used stream is in order with what its owner queues", "[foreign]",
+                   CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  constexpr std::size_t count = std::size_t{2} << 20U;  // 8 MiB: copied by the copy threads
+  Owner<TestType> f;
+  const StreamId id = f.client.use_stream(f.stream.native());
+  auto used = f.client;
+  used.set_stream(id);
+  const Handle handle = upload(used, Values(count, 1));
+  const CUdeviceptr last = f.address(handle) + (count - 1) * sizeof(std::uint32_t);
+  for (std::uint32_t i = 2; i < 6; ++i) {
+    used.write(handle, Bytes::copy_of(Values(count, i)));
+    get_soon(used.issued());
+    f.stream.copy_to_host(i, last);
+    f.stream.sync();
+    CHECK(f.stream.word(i) == i);
+    f.stream.hold();
+    f.stream.word(1) = 100 * i;
+    f.stream.copy_to_device(last, 1);
+    auto read = used.read_async(std::vector<Handle>{handle});
+    reach(used);
+    f.stream.open();
+    CHECK(numbers(get_soon(std::move(read))[0]).back() == 100 * i);
+  }
+  used.end_use(id);
+}
+
+TEMPLATE_TEST_CASE("Collectives of a used stream are in order with what its owner queues", "[foreign]", CudaFleet) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CommunicationId all(fleet.devices());
+  const auto count = GENERATE(as<std::size_t>(), 300, 3'000'000);
+  {
+    ForeignStream stream(fleet.devices()[0]);
+    const StreamId id = fleet[0].use_stream(stream.native());
+    auto used = fleet[0];
+    used.set_stream(id);
+    const Handle sum = used.create(Bytes::copy_of(Numbers(count, 1)));
+    const Handle other = fleet[1].create(Bytes::copy_of(Numbers(count, 2)));
+    const auto last = static_cast<CUdeviceptr>(CudaBackend::address(used.get_resource(sum).resource)) +
+                      (count - 1) * sizeof(std::int32_t);
+    fleet.for_each([&](std::size_t, const auto& client) {
+      client.ensure_init_collective(all);
+      settle(client);
+    });
+    // The owner writes first; the rank takes part in the sum when that is done.
+    stream.hold();
+    stream.word(1) = 50;
+    stream.copy_to_device(last, 1);
+    typename TestType::Hold hold;
+    hold.launch(fleet[1]);
+    used.all_reduce(sum, sum, ElementType::I32, all);
+    fleet[1].all_reduce(other, other, ElementType::I32, all);
+    stream.open();
+    get_soon(used.issued());
+    stream.copy_to_host(2, last);
+    hold.open();
+    stream.sync();
+    CHECK(stream.word(2) == 52);
+    CHECK(read_soon(fleet[1], other).back() == 52);
+    used.end_use(id);
+  }
 }
 
 TEMPLATE_TEST_CASE("The use of a stream ends with its failures told", "[foreign]", CudaBackend) {
@@ -216,6 +290,7 @@ TEMPLATE_TEST_CASE("Streams that cannot be used are refused", "[foreign]", CudaB
   COX_REQUIRE_DEVICES(TestType, 1);
   Owner<TestType> f;
   CHECK_THROWS_AS(f.client.use_stream(CU_STREAM_PER_THREAD), ServerError);
+  CHECK_THROWS_AS(f.client.borrow(f.memory.data(), 4, NativeCudaEvent()), ServerError);
   {
     const detail::CurrentContext current(f.stream.context());
     COX_CUDA_TRY(stream_begin_capture(f.stream.native(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
