@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/bytes/host_allocation.hpp>
+#include <coxswain/runtime/bytes/plain_range.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 
 #include <cstddef>
@@ -61,15 +62,9 @@ class Bytes {
   [[nodiscard]] static Bytes zeroed(std::size_t size);
   /// A copy of `data`. Throws IoError OutOfHostMemory.
   [[nodiscard]] static Bytes copy_of(std::span<const std::byte> data);
-  template <class T>
-    requires std::is_trivially_copyable_v<T>
-  [[nodiscard]] static Bytes copy_of(std::span<const T> data) {
-    return copy_of(std::as_bytes(data));
-  }
-  template <class T>
-    requires std::is_trivially_copyable_v<T>
-  [[nodiscard]] static Bytes copy_of(const std::vector<T>& data) {
-    return copy_of(std::as_bytes(std::span<const T>(data)));
+  template <PlainRange Range>
+  [[nodiscard]] static Bytes copy_of(const Range& data) {
+    return copy_of(bytes_of(data));
   }
   /// Takes ownership of the vector without copying its elements; they keep their alignment. Throws std::bad_alloc.
   template <class T>

@@ -107,10 +107,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   [[nodiscard]] Handle create_from_slice(std::span<const std::byte> data, Site site = Site::current()) const {
     return create(Bytes::copy_of(data), site);
   }
-  template <class T>
-    requires(std::is_trivially_copyable_v<T> && !std::is_same_v<std::remove_cv_t<T>, std::byte>)
-  [[nodiscard]] Handle create_from_slice(std::span<T> data, Site site = Site::current()) const {
-    return create_from_slice(std::as_bytes(data), site);
+  template <PlainRange Range>
+  [[nodiscard]] Handle create_from_slice(const Range& data, Site site = Site::current()) const {
+    return create(Bytes::copy_of(data), site);
   }
   /// New memory with the content of `data`, which is released once the device has copied it.
   [[nodiscard]] Handle create(Bytes data, Site site = Site::current()) const {
@@ -127,6 +126,11 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                                                       std::size_t elem_size, Site site = Site::current()) const {
     return create_tensor(Bytes::copy_of(data), std::move(shape), elem_size, site);
   }
+  template <PlainRange Range>
+  [[nodiscard]] MemoryLayout create_tensor_from_slice(const Range& data, Shape shape, std::size_t elem_size,
+                                                      Site site = Site::current()) const {
+    return create_tensor(Bytes::copy_of(data), std::move(shape), elem_size, site);
+  }
   /// New tensors in one allocation, in order.
   [[nodiscard]] SmallVector<MemoryLayout, 1> create_tensors(
       std::vector<std::pair<MemoryLayoutDescriptor, Bytes>> tensors, Site site = Site::current()) const;
@@ -137,6 +141,10 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// thread.
   [[nodiscard]] Handle create_from_slice_pinned(std::span<const std::byte> data, Site site = Site::current()) const {
     return create(staged(data, site), site);
+  }
+  template <PlainRange Range>
+  [[nodiscard]] Handle create_from_slice_pinned(const Range& data, Site site = Site::current()) const {
+    return create_from_slice_pinned(bytes_of(data), site);
   }
   /// As create_tensors_from_slices, through staging memory. Blocks for the device thread.
   [[nodiscard]] SmallVector<MemoryLayout, 1> create_tensors_from_slices_pinned(

@@ -32,6 +32,7 @@ KernelArguments with_static_words(KernelArguments arguments, std::size_t count) 
 void check_same(const LaunchArguments& left, const LaunchArguments& right) {
   CHECK(std::ranges::equal(left.words, right.words));
   CHECK(left.static_words == right.static_words);
+  CHECK(left.types == right.types);
   CHECK(std::ranges::equal(left.buffers, right.buffers, [](const auto& a, const auto& b) {
     return a.memory == b.memory && a.offset_start == b.offset_start && a.size_in_used == b.size_in_used &&
            a.access == b.access;
@@ -59,6 +60,19 @@ TEST_CASE("A server reads in compact arguments what was in the arguments") {
   }
 }
 
+TEST_CASE("A server reads in compact arguments the types of the scalars") {
+  const ManagedMemory memory = ManagedMemory::create({}, 256);
+  KernelArguments given = with(memory, 2, 0, 9);
+  given.with_scalar(1.0);
+  const KernelArguments kept = given;
+  REQUIRE(KernelArguments::Compact::fits(given));
+  KernelArguments::Compact compact(std::move(given));
+  CHECK(compact.view().types[8] == cox::ScalarType::U64);
+  CHECK(compact.view().types[9] == cox::ScalarType::F64);
+  const KernelArguments::Compact moved(std::move(compact));
+  check_same(moved.view(), kept.view());
+}
+
 TEST_CASE("Compact arguments drop the references to their memory") {
   const ManagedMemory memory = ManagedMemory::create({}, 256);
   {
@@ -68,12 +82,13 @@ TEST_CASE("Compact arguments drop the references to their memory") {
   CHECK(memory.is_last());
 }
 
-TEST_CASE("Arguments of more than twelve words, or with tensor maps, do not fit the compact form") {
+TEST_CASE("Arguments of more than twelve words or ten scalars, or with tensor maps, do not fit the compact form") {
   const ManagedMemory memory = ManagedMemory::create({}, 256);
   CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 13, 0, 0)));
   CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 8, 0, 5)));
   CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 0, 5, 0)));
-  CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 0, 0, 13)));
+  CHECK(KernelArguments::Compact::fits(with(memory, 0, 0, 10)));
+  CHECK_FALSE(KernelArguments::Compact::fits(with(memory, 0, 0, 11)));
   const KernelArguments mapped = KernelArguments{}.with_tensor_map(
       Binding{memory, 0, 0, {}}, {.shape = {64}, .format = cox::TensorMapTiled{{16}}});
   CHECK_FALSE(KernelArguments::Compact::fits(mapped));

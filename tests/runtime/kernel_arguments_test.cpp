@@ -2,8 +2,10 @@
 
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
+#include <coxswain/runtime/launch/scalar_types.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -81,4 +83,44 @@ TEST_CASE("Tensor maps are taken in order with their memory, and refused if they
   CHECK(given.view().tensor_maps[1].access == cox::Access::Read);
   memory.offset_start = 16;
   CHECK_THROWS_AS(KernelArguments{}.with_tensor_map(memory, row()), cox::ServerError);
+}
+
+TEST_CASE("Arguments are added to an object in place, and to a temporary one") {
+  const cox::ManagedMemory memory = cox::ManagedMemory::create({}, 256);
+  const cox::Handle handle(cox::ManagedMemoryHandle(cox::ManagedMemory::create({}, 64)), {});
+  KernelArguments arguments;
+  arguments.with_info({.data = {10}});
+  arguments.with_buffer(handle, cox::Access::Read).with_scalar(std::uint64_t{1});
+  arguments.with_buffer(Binding{memory, 16, 0, {}});
+  arguments.with_tensor_map(Binding{memory, 0, 0, {}}, row()).with_tensor_map(Binding{memory, 0, 0, {}}, row());
+  const auto expected = KernelArguments{}
+                            .with_info({.data = {10}})
+                            .with_buffer(handle, cox::Access::Read)
+                            .with_scalar(std::uint64_t{1})
+                            .with_buffer(Binding{memory, 16, 0, {}});
+  CHECK(arguments.info().data == expected.info().data);
+  CHECK(arguments.view().buffers.size() == 2);
+  CHECK((*arguments.view().buffers.begin()).memory == handle.memory().memory());
+  CHECK((*arguments.view().buffers.begin()).access == cox::Access::Read);
+  CHECK((*++arguments.view().buffers.begin()).size_in_used == std::size_t{240});
+  CHECK(arguments.view().tensor_maps.size() == 2);
+  CHECK(&arguments.with_scalar(1) == &arguments);
+}
+
+TEST_CASE("Arguments keep the types of scalars, also when they are copied, moved and assigned") {
+  using cox::ScalarType;
+  auto given = KernelArguments{}.with_scalar(2.0F).with_scalar(std::array<std::uint32_t, 3>{}).with_scalar(-1);
+  const auto right = [](const cox::ScalarTypes& types) {
+    return types[0] == ScalarType::F32 && types[1] == ScalarType::Object && types[2] == ScalarType::Continued &&
+           types[3] == ScalarType::I32 && types[4] == ScalarType::Unknown;
+  };
+  CHECK(right(given.view().types));
+  const KernelArguments copied = given;
+  CHECK(right(copied.view().types));
+  KernelArguments assigned;
+  assigned = given;
+  CHECK(right(assigned.view().types));
+  const KernelArguments moved = std::move(given);
+  CHECK(right(moved.view().types));
+  CHECK(KernelArguments(moved).with_info(moved.info()).view().types == cox::ScalarTypes(0, 4));
 }

@@ -1,6 +1,9 @@
 #include <coxswain/servers/host/kernel/kernel_context.hpp>
 
 #include <coxswain/runtime/base/byte_count.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
+
+#include <string>
 
 namespace cox {
 
@@ -20,12 +23,19 @@ const KernelContext::Buffer& KernelContext::require_buffer(std::size_t i, std::s
   return given;
 }
 
-const std::uint64_t* KernelContext::require_word(std::size_t i) const {
+void KernelContext::refuse_scalar(std::size_t i, ScalarType type, std::size_t words) const {
+  const std::string name = "scalar " + std::to_string(i);
   if (i >= words_.size())
-    throw LaunchError(
-        LaunchError::Kind::ArgumentCount,
-        "scalar " + std::to_string(i) + " does not exist: the launch has " + std::to_string(words_.size()));
-  return &words_[i];
+    throw LaunchError(LaunchError::Kind::ArgumentCount,
+                      name + " does not exist: the launch has " + std::to_string(words_.size()));
+  std::size_t given = 1;
+  while (types_[i + given] == ScalarType::Continued) ++given;
+  const auto describe = [](ScalarType of, std::size_t count) {
+    return std::string(to_string(of)) +
+           (of == ScalarType::Object ? " of " + std::to_string(count) + (count == 1 ? " word" : " words") : "");
+  };
+  throw LaunchError(LaunchError::Kind::ArgumentType, name + " was passed as " + describe(types_[i], given) +
+                                                         ", but the kernel reads " + describe(type, words));
 }
 
 }  // namespace cox

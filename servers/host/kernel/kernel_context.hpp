@@ -4,9 +4,11 @@
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/launch/cube_count.hpp>
 #include <coxswain/runtime/launch/cube_dim.hpp>
+#include <coxswain/runtime/launch/scalar_types.hpp>
 #include <coxswain/servers/host/kernel/buffer_view.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,8 +27,8 @@ class KernelContext {
   };
 
   KernelContext(CubeDim dim, CubeCount::Static count, std::span<const Buffer> buffers,
-                std::span<const std::uint64_t> words, ExecutionMode mode) noexcept
-      : dim_(dim), count_(count), buffers_(buffers), words_(words), mode_(mode) {}
+                std::span<const std::uint64_t> words, ExecutionMode mode, ScalarTypes types = {}) noexcept
+      : dim_(dim), count_(count), buffers_(buffers), words_(words), types_(types), mode_(mode) {}
 
   /// The index of this cube in the grid.
   [[nodiscard]] const std::array<std::uint32_t, 3>& cube_index() const noexcept { return index_; }
@@ -58,14 +60,21 @@ class KernelContext {
     return {reinterpret_cast<T*>(given.data), given.size / sizeof(T), i, mode_ != ExecutionMode::Unchecked};
   }
 
+  /// The number of words of all scalars.
   [[nodiscard]] std::size_t scalar_count() const noexcept { return words_.size(); }
-  /// Scalar `i`, as passed to KernelArguments::with_scalar<T>. Throws LaunchError ArgumentCount if there is none.
+  /// The scalar that begins at word `i`, as passed to KernelArguments::with_scalar<T>: scalar `i`, unless an earlier
+  /// one has more than 8 bytes and so takes several words. Throws LaunchError ArgumentCount if there is none,
+  /// ArgumentType if it was passed as another type, as far as ScalarTypes records that: the number 1, an int, cannot be
+  /// read as std::uint32_t. Words of with_info may be read as any type.
   template <class T>
-    requires(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t))
+    requires std::is_trivially_copyable_v<T>
   [[nodiscard]] T scalar(std::size_t i) const {
-    T value;
-    std::memcpy(&value, require_word(i), sizeof(T));
-    return value;
+    constexpr std::size_t words = scalar_words<T>;
+    if (words_.size() < words || i > words_.size() - words || !types_.match(i, scalar_type_of<T>, words)) [[unlikely]]
+      refuse_scalar(i, scalar_type_of<T>, words);
+    std::array<std::byte, sizeof(T)> bytes;
+    std::memcpy(bytes.data(), words_.data() + i, sizeof(T));
+    return std::bit_cast<T>(bytes);
   }
   /// All words of the metadata.
   [[nodiscard]] std::span<const std::uint64_t> words() const noexcept { return words_; }
@@ -75,13 +84,14 @@ class KernelContext {
 
  private:
   [[nodiscard]] const Buffer& require_buffer(std::size_t i, std::size_t size, std::size_t alignment, bool reads) const;
-  [[nodiscard]] const std::uint64_t* require_word(std::size_t i) const;
+  [[noreturn]] void refuse_scalar(std::size_t i, ScalarType type, std::size_t words) const;
 
   std::array<std::uint32_t, 3> index_{};
   CubeDim dim_;
   CubeCount::Static count_;
   std::span<const Buffer> buffers_;
   std::span<const std::uint64_t> words_;
+  ScalarTypes types_;
   ExecutionMode mode_;
 };
 

@@ -54,7 +54,8 @@ void HostLaunch::run_cubes() {
   SmallVector<KernelContext::Buffer, 8> buffers;
   for (const Argument& argument : arguments)
     buffers.push_back({argument.range.data, argument.range.size, argument.access});
-  KernelContext context(kernel.cube_dim(), count, {buffers.data(), buffers.size()}, {words.data(), words.size()}, mode);
+  KernelContext context(kernel.cube_dim(), count, {buffers.data(), buffers.size()}, {words.data(), words.size()}, mode,
+                        types);
   try {
     for (std::uint32_t z = 0; z < count.z; ++z)
       for (std::uint32_t y = 0; y < count.y; ++y)

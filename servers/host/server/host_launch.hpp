@@ -29,6 +29,7 @@ struct HostLaunch {
   std::optional<HostRange> dynamic_count;  ///< x, y, z as u32; written before run()
   SmallVector<Argument, 8> arguments;
   SmallVector<std::uint64_t, 4> words;  ///< scalars and metadata
+  ScalarTypes types;                    ///< of the scalars
   OperationMemory memory;               ///< empty in a capture: each replay has its own
   ExecutionMode mode = ExecutionMode::Checked;
   std::shared_ptr<const HardwareProperties> hardware;

@@ -156,6 +156,7 @@ void enqueue_host_launch(HostDevice& device, HostKernel kernel, const CubeCount&
                     .dynamic_count = std::nullopt,
                     .arguments = {},
                     .words = {arguments.words.begin(), arguments.words.end()},
+                    .types = arguments.types,
                     .memory = {},
                     .mode = mode,
                     .hardware = hardware,

@@ -21,10 +21,17 @@ TEMPLATE_TEST_CASE("What is uploaded comes back", "", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   OpenDevice<TestType> device;
   const auto values = counted(1000);
+  auto modifiable = values;
   REQUIRE(numbers(device.client().read_one(upload(device.client(), values))) == values);
   const Handle from_slice = device.client().create_from_slice(std::span<const std::uint32_t>(values));
   REQUIRE(numbers(device.client().read_one(from_slice.offset_start(8).offset_end(4 * 990))) ==
           std::vector<std::uint32_t>{2, 3, 4, 5, 6, 7, 8, 9});
+  const std::span<std::uint32_t> part = std::span(modifiable).first(2);
+  for (const Handle& same : {device.client().create_from_slice(part), device.client().create_from_slice_pinned(part)})
+    REQUIRE(numbers(device.client().read_one(same)) == std::vector<std::uint32_t>{0, 1});
+  REQUIRE(numbers(device.client().read_one(device.client().create_from_slice(values))) == values);
+  const auto tensor = device.client().create_tensor_from_slice(values, {1000}, 4);
+  REQUIRE(numbers(device.client().read_one_tensor(tensor.copy_descriptor({1000}, 4))) == values);
   const auto both = device.client().read({from_slice, from_slice.offset_end(3996)});
   REQUIRE(both.size() == 2);
   REQUIRE(both[0].size() == 4000);

@@ -2,6 +2,7 @@
 #include <coxswain/tests/servers/host/open_host.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/execution_mode.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
@@ -127,4 +128,26 @@ TEST_CASE("A launch with a dynamic cube count is recorded, and every replay read
   client.write(cubes, cox::Bytes::copy_of(std::vector<std::uint32_t>{2, 2, 1}));
   graph.replay();
   CHECK(numbers(client.read_one(counted)) == std::vector<std::uint32_t>{7});
+}
+
+TEST_CASE("A scalar that the kernel reads as another type fails the launch, and poisons what it should have written") {
+  OpenHost host;
+  const HostClient& client = host.client();
+  const Handle data = upload(client, {1, 2, 3, 4});
+  const HostKernel scale("scale", {}, 1, [](const cox::KernelContext& context) {
+    for (float& value : context.buffer<float>(0)) value *= context.scalar<float>(0);
+  });
+  const bool compact = GENERATE(true, false);
+  auto arguments = KernelArguments{}.with_buffer(data).with_scalar(std::uint64_t{2});
+  if (!compact)
+    for (int i = 0; i < 12; ++i) arguments.with_scalar(i);
+  client.launch(scale, CubeCount::single(), arguments);
+  try {
+    client.sync().get();
+    FAIL("a u64 was read as a float");
+  } catch (const ServerError& error) {
+    CHECK(kind_in<LaunchError>(error.cause()) == LaunchError::Kind::ArgumentType);
+    CHECK(mentions(cox::describe(error.cause()), {"scale", "scalar 0 was passed as u64", "f32"}));
+  }
+  CHECK(data.failure());
 }

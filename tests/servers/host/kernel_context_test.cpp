@@ -1,6 +1,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/servers/host/kernel/kernel_context.hpp>
 
 #include <array>
@@ -64,4 +65,31 @@ TEST_CASE("Scalars come back as they were given") {
   std::memcpy(fixture.words.data(), &value, sizeof(value));
   REQUIRE(fixture.context.scalar<float>(0) == value);
   REQUIRE(mentions(message_of([&] { (void)fixture.context.scalar<int>(1); }), {"scalar 1", "has 1"}));
+}
+
+TEST_CASE("Scalars are read as the type that they were passed as") {
+  struct Extents {
+    explicit Extents(std::uint64_t all) : x(all), y(all), z(static_cast<std::uint32_t>(all)) {}
+    std::uint64_t x, y;
+    std::uint32_t z;
+  };
+  const auto arguments = cox::KernelArguments{}.with_scalar(std::uint64_t{7}).with_scalar(Extents(9)).with_scalar(2.5F);
+  const auto view = arguments.view();
+  const KernelContext context({1, 1, 1}, {1, 1, 1}, {}, view.words, ExecutionMode::Checked, view.types);
+  CHECK(context.scalar_count() == 5);
+  CHECK(context.scalar<std::uint64_t>(0) == 7);
+  CHECK(context.scalar<Extents>(1).y == 9);
+  CHECK(context.scalar<Extents>(1).z == 9);
+  CHECK(context.scalar<float>(4) == 2.5F);
+  const auto refused = [](auto f, const char* given_as, const char* read_as) {
+    return kind_of<LaunchError>(f) == LaunchError::Kind::ArgumentType &&
+           mentions(message_of(f), {given_as, "the kernel reads", read_as});
+  };
+  CHECK(refused([&] { (void)context.scalar<float>(0); }, "scalar 0 was passed as u64", "f32"));
+  CHECK(refused([&] { (void)context.scalar<std::int64_t>(0); }, "u64", "i64"));
+  CHECK(refused([&] { (void)context.scalar<std::uint64_t>(1); }, "an object of 3 words", "u64"));
+  CHECK(refused([&] { (void)context.scalar<double>(4); }, "scalar 4 was passed as f32", "f64"));
+  CHECK(refused([&] { (void)context.scalar<std::array<float, 2>>(1); }, "3 words", "an object of 1 word"));
+  CHECK(kind_of<LaunchError>([&] { (void)context.scalar<Extents>(4); }) == LaunchError::Kind::ArgumentType);
+  CHECK(kind_of<LaunchError>([&] { (void)context.scalar<float>(5); }) == LaunchError::Kind::ArgumentCount);
 }
