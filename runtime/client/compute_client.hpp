@@ -171,11 +171,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   }
   /// Overwrites a tensor in place from dense row-major `data`. Fails as write does.
   void write_tensor(CopyDescriptor destination, Bytes data, Site site = Site::current()) const {
-    Uploads uploads;
-    uploads.push_back({std::move(destination), on_host(std::move(data))});
-    submit(site, "write", [uploads = std::move(uploads)](Server& server, const Caller& caller) mutable {
-      server.write(std::move(uploads), caller);
-    });
+    submit_write({std::move(destination), on_host(std::move(data))}, site);
   }
 
   /// Declares the allocation valid from here on in stream order, even if operations on it have failed (L14): the caller
@@ -524,11 +520,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   /// submitted on it (L15); the table of measured launches has then been logged. Does not block. Later work of the
   /// stream does not wait for these collectives either. A thread that drives several ranks must submit for all of them
   /// before it waits for one: see sync_all().
-  [[nodiscard]] Future<void> sync(Site site = Site::current()) const {
-    return submit_promise(site, "sync", [](Server& server, const Caller& caller, Promise<void> promise) {
-      server.sync(caller, std::move(promise));
-    });
-  }
+  [[nodiscard]] Future<void> sync(Site site = Site::current()) const;
   /// Completes any Asio token with (std::exception_ptr).
   template <class CompletionToken>
     requires(!std::same_as<std::remove_cvref_t<CompletionToken>, Site>)
@@ -639,35 +631,18 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     Site site_;
   };
 
-  // Submits the closure of a launch. It is constructed in place in the queue, and packed into as few cache lines as
-  // possible.
+  // Submits the closure of a launch. Not inline, nor are the functions below: see `extern template` in the headers of
+  // the servers.
+  void submit_launch(const Kernel& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
+                     const Site& site) const;
+  void submit_launch(Kernel&& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
+                     const Site& site) const;
+  // Inlined: as a function of its own it would cost each launch 20 instructions.
   template <class K>
-  void submit_launch(K&& kernel, CubeCount& count, KernelArguments& arguments, ExecutionMode mode,
-                     const Site& site) const {
-    const auto post = [&]<class Arguments>(std::type_identity<Arguments>, auto&& launch_count) {
-      const auto make = [&] {
-        return [kernel = Kernel(std::forward<K>(kernel)), count = std::forward<decltype(launch_count)>(launch_count),
-                mode, site, arguments = Arguments(std::move(arguments))](Server& server) mutable {
-          launch_on_server(server, std::move(kernel), count, arguments.view(), mode, site);
-        };
-      };
-      device_.submit_in_place(make, site);
-    };
-    on_stream([&] {
-      if (const CubeCount::Static* const known = count.as_static();
-          known != nullptr && KernelArguments::Compact::fits(arguments)) {
-        post(std::type_identity<KernelArguments::Compact>(), CubeCount::Static(*known));
-      } else {
-        post(std::type_identity<KernelArguments>(), std::move(count));
-      }
-    });
-  }
+  [[gnu::always_inline]] inline void post_launch(K&& kernel, CubeCount& count, KernelArguments& arguments,
+                                                 ExecutionMode mode, const Site& site) const;
   static void launch_on_server(Server& server, Kernel&& kernel, const CubeCount& count,
-                               const LaunchArguments& arguments, ExecutionMode mode, const Site& site) {
-    name_operation("launch");
-    const Caller caller{.site = site};  // its stream is that of the submitting thread (L9)
-    server.launch(std::move(kernel), count, arguments, mode, caller, SubmitMode::Batched);
-  }
+                               const LaunchArguments& arguments, ExecutionMode mode, const Site& site);
   void launch_profiled(Kernel kernel, CubeCount count, KernelArguments arguments, ExecutionMode mode, Site site) const;
   bool launch_measured(const std::string& name, Kernel& kernel, CubeCount& count, KernelArguments& arguments,
                        ExecutionMode mode, const Site& site) const;
@@ -675,11 +650,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   auto measure(F&& f, ProfileFailures failures, const Site& site) const;
   void close_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) const noexcept;
   Bytes staged(std::span<const std::byte> data, const Site& site) const;
-  [[nodiscard]] static std::string profile_name(const Kernel& kernel, const CubeCount& count) {
-    const CubeCount::Static* known = count.as_static();
-    return std::string(kernel.name()) + ": " + to_string(kernel.cube_dim()) + " CubeCount " +
-           (known != nullptr ? to_string(*known) : "dynamic");
-  }
+  [[nodiscard]] static std::string profile_name(const Kernel& kernel, const CubeCount& count);
 
   /// Submits `f(server, caller)` to the device thread and does not wait. What `f` throws joins the errors of the
   /// stream. `operation`: the name shown in traces.
@@ -701,15 +672,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     post();
   }
 
-  void submit_allocation(Handle base, Uploads uploads, const Site& site) const {
-    const std::size_t size = base.size();
-    submit(site, "create",
-           [memory = std::move(base).binding().memory, size, uploads = std::move(uploads)](
-               Server& server, const Caller& caller) mutable {
-             const bool usable = server.initialize_memory(std::move(memory), size, caller);
-             if (usable && !uploads.empty()) server.write(std::move(uploads), caller);
-           });
-  }
+  void submit_allocation(Handle base, Uploads uploads, const Site& site) const;
+  void submit_write(Upload upload, const Site& site) const;
 
   MemoryLayout empty_one(MemoryLayoutDescriptor tensor, const Site& site) const {
     AllocationLayout layout = lay_out(utilities_->layout_policy, utilities_->owner, stream_id(), {&tensor, 1}, site);
@@ -780,34 +744,73 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                       site);
   }
 
-  Future<std::vector<Bytes>> submit_read(Downloads downloads, const Site& site) const {
-    Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
-    promise.queued_at(device_.wait_node());
-    Future<std::vector<Bytes>> future = promise.future();
-    submit(
-        site, "read",
-        [downloads = std::move(downloads), promise = std::move(promise)](Server& server, const Caller& caller) mutable {
-          promise.begin();
-          server.read(std::move(downloads), caller, std::move(promise));
-        });
-    return future;
-  }
-  std::vector<Bytes> blocking_read(Downloads downloads, const Site& site) const {
-    if (!HeldNode::any_held()) return submit_read(std::move(downloads), site).get();
-    // The calling thread may be the device thread: a queued closure would wait for its own caller, so submit_blocking
-    // runs it now or throws (L10).
-    Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
-    Future<std::vector<Bytes>> future = promise.future();
-    device_.submit_blocking([&, caller = Caller{stream_id(), site}](
-                                Server& server) { server.read(std::move(downloads), caller, std::move(promise)); },
-                            site);
-    return future.get();
-  }
+  Future<std::vector<Bytes>> submit_read(Downloads downloads, const Site& site) const;
+  std::vector<Bytes> blocking_read(Downloads downloads, const Site& site) const;
 
   HandleTemplate<Server> device_;
   std::shared_ptr<const ServerUtilities<Server>> utilities_;
   std::optional<StreamId> stream_;
 };
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+void ComputeClient<Server, HandleTemplate>::submit_allocation(Handle base, Uploads uploads, const Site& site) const {
+  const std::size_t size = base.size();
+  submit(site, "create",
+         [memory = std::move(base).binding().memory, size, uploads = std::move(uploads)](Server& server,
+                                                                                         const Caller& caller) mutable {
+           const bool usable = server.initialize_memory(std::move(memory), size, caller);
+           if (usable && !uploads.empty()) server.write(std::move(uploads), caller);
+         });
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+void ComputeClient<Server, HandleTemplate>::submit_write(Upload upload, const Site& site) const {
+  Uploads uploads;
+  uploads.push_back(std::move(upload));
+  submit(site, "write", [uploads = std::move(uploads)](Server& server, const Caller& caller) mutable {
+    server.write(std::move(uploads), caller);
+  });
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+Future<std::vector<Bytes>> ComputeClient<Server, HandleTemplate>::submit_read(Downloads downloads,
+                                                                              const Site& site) const {
+  Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
+  promise.queued_at(device_.wait_node());
+  Future<std::vector<Bytes>> future = promise.future();
+  submit(
+      site, "read",
+      [downloads = std::move(downloads), promise = std::move(promise)](Server& server, const Caller& caller) mutable {
+        promise.begin();
+        server.read(std::move(downloads), caller, std::move(promise));
+      });
+  return future;
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+std::vector<Bytes> ComputeClient<Server, HandleTemplate>::blocking_read(Downloads downloads, const Site& site) const {
+  if (!HeldNode::any_held()) return submit_read(std::move(downloads), site).get();
+  // The calling thread may be the device thread: a queued closure would wait for its own caller, so submit_blocking
+  // runs it now or throws (L10).
+  Promise<std::vector<Bytes>> promise(utilities_->completion_thread);
+  Future<std::vector<Bytes>> future = promise.future();
+  device_.submit_blocking([&, caller = Caller{stream_id(), site}](
+                              Server& server) { server.read(std::move(downloads), caller, std::move(promise)); },
+                          site);
+  return future.get();
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+Future<void> ComputeClient<Server, HandleTemplate>::sync(Site site) const {
+  Promise<void> promise(utilities_->completion_thread);
+  promise.queued_at(device_.wait_node());
+  Future<void> future = promise.future();
+  submit(site, "sync", [promise = std::move(promise)](Server& server, const Caller& caller) mutable {
+    promise.begin();
+    server.sync(caller, std::move(promise));
+  });
+  return future;
+}
 
 template <ComputeServer Server, template <class> class HandleTemplate>
 SmallVector<MemoryLayout, 1> ComputeClient<Server, HandleTemplate>::create_tensors(
@@ -934,6 +937,59 @@ void ComputeClient<Server, HandleTemplate>::close_profile(ProfilingToken token, 
         [&](Server& server) { return server.end_profile(token, failures, caller); }, caller.site));
   } catch (...) {  // the caller gets the exception of `f` or of the first end_profile
   }
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+void ComputeClient<Server, HandleTemplate>::submit_launch(const Kernel& kernel, CubeCount& count,
+                                                          KernelArguments& arguments, ExecutionMode mode,
+                                                          const Site& site) const {
+  post_launch(kernel, count, arguments, mode, site);
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+void ComputeClient<Server, HandleTemplate>::submit_launch(Kernel&& kernel, CubeCount& count, KernelArguments& arguments,
+                                                          ExecutionMode mode, const Site& site) const {
+  post_launch(std::move(kernel), count, arguments, mode, site);
+}
+
+// The closure is constructed in place in the queue, and packed into as few cache lines as possible.
+template <ComputeServer Server, template <class> class HandleTemplate>
+template <class K>
+void ComputeClient<Server, HandleTemplate>::post_launch(K&& kernel, CubeCount& count, KernelArguments& arguments,
+                                                        ExecutionMode mode, const Site& site) const {
+  const auto post = [&]<class Arguments>(std::type_identity<Arguments>, auto&& launch_count) {
+    const auto make = [&] {
+      return [kernel = Kernel(std::forward<K>(kernel)), count = std::forward<decltype(launch_count)>(launch_count),
+              mode, site, arguments = Arguments(std::move(arguments))](Server& server) mutable {
+        launch_on_server(server, std::move(kernel), count, arguments.view(), mode, site);
+      };
+    };
+    device_.submit_in_place(make, site);
+  };
+  on_stream([&] {
+    if (const CubeCount::Static* const known = count.as_static();
+        known != nullptr && KernelArguments::Compact::fits(arguments)) {
+      post(std::type_identity<KernelArguments::Compact>(), CubeCount::Static(*known));
+    } else {
+      post(std::type_identity<KernelArguments>(), std::move(count));
+    }
+  });
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+void ComputeClient<Server, HandleTemplate>::launch_on_server(Server& server, Kernel&& kernel, const CubeCount& count,
+                                                             const LaunchArguments& arguments, ExecutionMode mode,
+                                                             const Site& site) {
+  name_operation("launch");
+  const Caller caller{.site = site};  // its stream is that of the submitting thread (L9)
+  server.launch(std::move(kernel), count, arguments, mode, caller, SubmitMode::Batched);
+}
+
+template <ComputeServer Server, template <class> class HandleTemplate>
+std::string ComputeClient<Server, HandleTemplate>::profile_name(const Kernel& kernel, const CubeCount& count) {
+  const CubeCount::Static* known = count.as_static();
+  return std::string(kernel.name()) + ": " + to_string(kernel.cube_dim()) + " CubeCount " +
+         (known != nullptr ? to_string(*known) : "dynamic");
 }
 
 template <ComputeServer Server, template <class> class HandleTemplate>

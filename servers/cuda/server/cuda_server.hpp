@@ -149,4 +149,7 @@ static_assert(ComputeServer<CudaServer>);
 /// A client of a CUDA device.
 using CudaClient = ComputeClient<CudaServer>;
 
+// Compiled once, in cuda_client.cpp, and not in every program that uses the client.
+extern template class ComputeClient<CudaServer>;
+
 }  // namespace cox

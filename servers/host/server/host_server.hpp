@@ -127,4 +127,7 @@ static_assert(ComputeServer<HostServer>);
 /// A client of a host device.
 using HostClient = ComputeClient<HostServer>;
 
+// Compiled once, in host_client.cpp, and not in every program that uses the client.
+extern template class ComputeClient<HostServer>;
+
 }  // namespace cox

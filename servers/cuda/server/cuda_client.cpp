@@ -1,0 +1,7 @@
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
+
+namespace cox {
+
+template class ComputeClient<CudaServer>;
+
+}  // namespace cox

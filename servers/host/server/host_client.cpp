@@ -1,0 +1,7 @@
+#include <coxswain/servers/host/server/host_server.hpp>
+
+namespace cox {
+
+template class ComputeClient<HostServer>;
+
+}  // namespace cox
