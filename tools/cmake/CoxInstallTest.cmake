@@ -26,3 +26,22 @@ set_tests_properties("install: into the prefix" PROPERTIES
   FIXTURES_REQUIRED clean_prefix FIXTURES_SETUP installed_tree TIMEOUT 120)
 set_tests_properties("install: consumer finds the package, builds and runs" PROPERTIES
   FIXTURES_REQUIRED installed_tree FIXTURES_SETUP consumer TIMEOUT 600)
+
+# The project of docs/tutorial.md, as a reader writes it: its CMake file and its first program.
+set(tutorial "${CMAKE_CURRENT_BINARY_DIR}/install/tutorial")
+file(READ "${PROJECT_SOURCE_DIR}/docs/tutorial.md" tutorial_page)
+cox_take_block(cmake "${tutorial_page}" tutorial_project ignored)
+cox_take_block(cpp "${tutorial_page}" tutorial_source tutorial_rest)
+cox_take_block(text "${tutorial_rest}" tutorial_output ignored)
+file(CONFIGURE OUTPUT "${tutorial}/CMakeLists.txt" CONTENT "@tutorial_project@\n" @ONLY)
+file(CONFIGURE OUTPUT "${tutorial}/sum.cpp" CONTENT "@tutorial_source@\n" @ONLY)
+file(CONFIGURE OUTPUT "${tutorial}/output.txt" CONTENT "@tutorial_output@\n" @ONLY)
+add_test(NAME "install: the project of the tutorial builds and runs"
+  COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${tutorial}" "${tutorial}/build"
+    --build-generator "${CMAKE_GENERATOR}"
+    --build-options "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
+      "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}" "-DCMAKE_BUILD_TYPE=Debug"
+    --test-command "${CMAKE_COMMAND}" -D "PROGRAM=${tutorial}/build/sum" -D "EXPECTED=${tutorial}/output.txt"
+      -P "${PROJECT_SOURCE_DIR}/tools/cmake/ExpectOutput.cmake")
+set_tests_properties("install: the project of the tutorial builds and runs" PROPERTIES
+  FIXTURES_REQUIRED installed_tree TIMEOUT 600)
