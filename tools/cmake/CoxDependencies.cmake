@@ -139,6 +139,20 @@ if(COX_BUILD_PERF OR COX_BUILD_TESTS)
   endif()
 endif()
 
+# For tests alone: the library is built and installed without it. tools/dev test puts it into build/packages.
+if(COX_BUILD_TESTS)
+  find_path(COX_DLPACK_INCLUDE_DIR dlpack/dlpack.h HINTS "${PROJECT_SOURCE_DIR}/build/packages/include"
+    DOC "Folder of dlpack/dlpack.h of DLPack 1.x; without it what includes it is not tested")
+  mark_as_advanced(COX_DLPACK_INCLUDE_DIR)
+  if(COX_DLPACK_INCLUDE_DIR)
+    file(STRINGS "${COX_DLPACK_INCLUDE_DIR}/dlpack/dlpack.h" dlpack_version REGEX "^#define DLPACK_MAJOR_VERSION 1$")
+    if(NOT dlpack_version)  # as that of Debian 12
+      unset(COX_DLPACK_INCLUDE_DIR CACHE)
+      set(COX_DLPACK_INCLUDE_DIR "")
+    endif()
+  endif()
+endif()
+
 if(COX_BUILD_TESTS)
   find_package(rapidcheck QUIET)
   if(NOT TARGET rapidcheck)

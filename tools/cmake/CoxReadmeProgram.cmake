@@ -1,5 +1,6 @@
 # The C++ blocks of a page that have a main are compiled, linked and run, so that the page cannot rot: the programs
 # NAME_program, NAME_program_2, ... Those that use the CUDA server are built where that is, and skip where GPUs are missing.
+# Those that include DLPack's header are built where that is.
 # A text block that follows a program, before the next C++ block, is what it prints.
 
 # Sets `block` to the first block of that language in `text`, and `rest` to what follows it; `block` is empty without one.
@@ -33,9 +34,19 @@ function(cox_add_page_program program test block expected)
   if(uses_gpus AND NOT TARGET coxswain_cuda)
     return()
   endif()
+  set(uses_dlpack OFF)
+  if(block MATCHES "<dlpack/dlpack.h>")
+    set(uses_dlpack ON)
+  endif()
+  if(uses_dlpack AND NOT COX_DLPACK_INCLUDE_DIR)
+    return()
+  endif()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${program}.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "@block@\n" @ONLY)
   cox_add_program(${program} SOURCES "${source}")
+  if(uses_dlpack)
+    target_include_directories(${program} SYSTEM PRIVATE "${COX_DLPACK_INCLUDE_DIR}")
+  endif()
   if(expected STREQUAL "")
     add_test(NAME "${test}" COMMAND ${program})
   else()
@@ -108,3 +119,4 @@ cox_add_page_programs(client "${PROJECT_SOURCE_DIR}/docs/client.md")
 cox_add_page_programs(embedding "${PROJECT_SOURCE_DIR}/docs/embedding.md")
 cox_add_page_programs(tutorial "${PROJECT_SOURCE_DIR}/docs/tutorial.md")
 cox_add_page_diff(from_nccl "${PROJECT_SOURCE_DIR}/docs/from_nccl.md")
+cox_add_page_programs(dlpack "${PROJECT_SOURCE_DIR}/docs/dlpack.md")
