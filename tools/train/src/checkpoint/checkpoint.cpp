@@ -1,0 +1,209 @@
+#include <checkpoint/checkpoint.hpp>
+#include <data/random.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace train {
+namespace {
+
+constexpr std::string_view magic = "COXTRAIN";
+constexpr std::string_view extension = ".checkpoint";
+constexpr std::size_t kept = 2;
+
+/// A file descriptor that is closed on every path.
+class File {
+ public:
+  File(const std::filesystem::path& path, int flags) : path_(path), descriptor_(::open(path.c_str(), flags, 0644)) {
+    if (descriptor_ < 0) fail("open");
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { ::close(descriptor_); }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write");
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+  void flush() {
+    if (::fsync(descriptor_) != 0) fail("flush");
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what) const {
+    throw std::system_error(errno, std::generic_category(), std::string("cannot ") + what + " " + path_.string());
+  }
+
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+class Writer {
+ public:
+  explicit Writer(File& file) : file_(file) {}
+
+  void bytes(std::span<const std::byte> data) {
+    sum_ = checksum(data, sum_);
+    file_.write(data);
+  }
+  void number(std::uint64_t value) { bytes(std::as_bytes(std::span(&value, 1))); }
+  void block(std::span<const std::byte> data) {
+    number(data.size());
+    bytes(data);
+  }
+  void text(std::string_view value) { block(std::as_bytes(std::span(value))); }
+  [[nodiscard]] std::uint64_t sum() const { return sum_; }
+
+ private:
+  File& file_;
+  std::uint64_t sum_ = 0;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> data) : data_(data) {}
+
+  [[nodiscard]] std::span<const std::byte> bytes(std::uint64_t count) {
+    if (count > data_.size()) throw std::runtime_error("is cut off");
+    const auto taken = data_.first(static_cast<std::size_t>(count));
+    data_ = data_.subspan(taken.size());
+    sum_ = checksum(taken, sum_);
+    return taken;
+  }
+  [[nodiscard]] std::uint64_t number() {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes(sizeof(value)).data(), sizeof(value));
+    return value;
+  }
+  [[nodiscard]] std::span<const std::byte> block() { return bytes(number()); }
+  [[nodiscard]] std::string text() {
+    const auto data = block();
+    return {reinterpret_cast<const char*>(data.data()), data.size()};
+  }
+  [[nodiscard]] std::uint64_t sum() const { return sum_; }
+
+ private:
+  std::span<const std::byte> data_;
+  std::uint64_t sum_ = 0;
+};
+
+std::string file_name(std::uint64_t step) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "step-%010llu", static_cast<unsigned long long>(step));
+  return name.data() + std::string(extension);
+}
+
+/// The checkpoints of the folder, oldest first.
+std::vector<std::filesystem::path> checkpoint_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  if (!std::filesystem::is_directory(folder)) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == extension) files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+// Throws std::runtime_error, with the end of a sentence, if the contents are damaged.
+Checkpoint parse(std::span<const std::byte> content, std::uint64_t& version) {
+  Reader reader(content);
+  const auto begin = reader.bytes(magic.size());
+  if (std::memcmp(begin.data(), magic.data(), magic.size()) != 0) throw std::runtime_error("is no checkpoint");
+  version = reader.number();
+  Checkpoint result;
+  if (version != Checkpoint::version) return result;
+  result.fingerprint = reader.text();
+  result.step = reader.number();
+  const auto losses = reader.block();
+  result.losses.resize(losses.size() / sizeof(float));
+  std::memcpy(result.losses.data(), losses.data(), result.losses.size() * sizeof(float));
+  for (std::uint64_t left = reader.number(); left > 0; --left) {
+    std::string name = reader.text();
+    const auto data = reader.block();
+    result.tensors.emplace(std::move(name), std::vector<std::byte>(data.begin(), data.end()));
+  }
+  const std::uint64_t expected = reader.sum();
+  if (reader.number() != expected) throw std::runtime_error("has a wrong checksum");
+  return result;
+}
+
+}  // namespace
+
+std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed) {
+  std::uint64_t sum = mixed(seed ^ bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, std::min(sizeof(word), bytes.size() - i));
+    sum = mixed(sum ^ word) + 0x9e3779b97f4a7c15U;
+  }
+  return sum;
+}
+
+void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint) {
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path final_path = folder / file_name(checkpoint.step);
+  std::filesystem::path temporary = final_path;
+  temporary += ".temporary";
+  {
+    File file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
+    Writer writer(file);
+    writer.bytes(std::as_bytes(std::span(magic)));
+    writer.number(Checkpoint::version);
+    writer.text(checkpoint.fingerprint);
+    writer.number(checkpoint.step);
+    writer.block(std::as_bytes(std::span(checkpoint.losses)));
+    writer.number(checkpoint.tensors.size());
+    for (const auto& [name, data] : checkpoint.tensors) {
+      writer.text(name);
+      writer.block(data);
+    }
+    writer.number(writer.sum());
+    file.flush();
+  }
+  std::filesystem::rename(temporary, final_path);
+  File(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).flush();  // the new name itself
+  auto files = checkpoint_files(folder);
+  for (std::size_t i = 0; i + kept < files.size(); ++i) std::filesystem::remove(files[i]);
+}
+
+bool has_checkpoints(const std::filesystem::path& folder) { return !checkpoint_files(folder).empty(); }
+
+std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, const std::string& fingerprint) {
+  const auto files = checkpoint_files(folder);
+  for (auto file = files.rbegin(); file != files.rend(); ++file) {
+    std::ifstream in(*file, std::ios::binary);
+    const std::vector<char> content{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    std::uint64_t version = 0;
+    Checkpoint checkpoint;
+    try {
+      checkpoint = parse(std::as_bytes(std::span(content)), version);
+    } catch (const std::runtime_error& error) {
+      std::fprintf(stderr, "checkpoint %s %s; the one before it is used\n", file->c_str(), error.what());
+      continue;
+    }
+    if (version != Checkpoint::version)
+      throw std::runtime_error(file->string() + " has version " + std::to_string(version) + " of the format; this is " +
+                               std::to_string(Checkpoint::version));
+    if (checkpoint.fingerprint != fingerprint)
+      throw std::runtime_error(file->string() + " is of another run: " + checkpoint.fingerprint + "; this one is " +
+                               fingerprint);
+    return checkpoint;
+  }
+  return std::nullopt;
+}
+
+}  // namespace train

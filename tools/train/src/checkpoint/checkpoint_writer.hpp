@@ -1,0 +1,74 @@
+#pragma once
+
+#include <checkpoint/checkpoint.hpp>
+
+#include <coxswain/runtime/async/future.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace train {
+
+/// Writes checkpoints on a thread of its own while training goes on. Each rank adds its part; a checkpoint whose parts
+/// are complete is written.
+class CheckpointWriter {
+ public:
+  struct Part {
+    std::vector<std::string> names;
+    cox::Future<std::vector<cox::Bytes>> contents;  ///< of the tensors of these names
+  };
+
+  /// `parts`: number of ranks that add a part to each checkpoint.
+  CheckpointWriter(std::filesystem::path folder, std::string fingerprint, std::size_t parts);
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  /// Writes what is complete, then ends the thread. Blocks for the downloads and the disk.
+  ~CheckpointWriter();
+
+  /// Adds a rank's part of the checkpoint after `step`. Does not wait for the download. Blocks while two complete
+  /// checkpoints wait to be written: the disk is slower than the training.
+  void add(std::uint64_t step, Part part);
+  /// The losses up to the step; once for each checkpoint, before or after the parts.
+  void add_losses(std::uint64_t step, std::vector<float> losses);
+
+  /// Number of checkpoints that could not be written. Call finish() first.
+  [[nodiscard]] std::size_t failed() const { return failed_; }
+  [[nodiscard]] std::size_t written() const { return written_; }
+  /// As the destructor; nothing can be added afterwards.
+  void finish();
+
+ private:
+  struct Pending {
+    std::vector<Part> parts;
+    std::vector<float> losses;
+    bool has_losses = false;
+  };
+
+  [[nodiscard]] bool complete(const Pending& pending) const {
+    return pending.has_losses && pending.parts.size() == parts_;
+  }
+  [[nodiscard]] std::size_t complete_count() const;
+  void run();
+  void write(std::uint64_t step, Pending pending);
+
+  const std::filesystem::path folder_;
+  const std::string fingerprint_;
+  const std::size_t parts_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::uint64_t, Pending> pending_;  // by step; guarded by mutex_, as stopping_
+  bool stopping_ = false;
+  std::size_t written_ = 0;  // used by the thread, and after its end by others
+  std::size_t failed_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace train

@@ -1,0 +1,172 @@
+#include <engine/gradient_exchange.hpp>
+
+#include <coxswain/collectives/communicator/bucket_plan.hpp>
+#include <coxswain/collectives/communicator/gradient_buckets.hpp>
+#include <coxswain/runtime/communication/collective_group.hpp>
+
+#include <functional>
+#include <utility>
+
+namespace train {
+namespace {
+
+std::vector<cox::Gradient> declared(const ParameterList& list) {
+  std::vector<cox::Gradient> gradients;
+  for (const Parameter& parameter : list.all()) gradients.push_back({parameter.elements * sizeof(float)});
+  return gradients;
+}
+
+cox::BucketOptions bucket_options(const Options& options) {
+  return {.bucket_bytes = options.bucket_bytes, .first_bucket_bytes = options.bucket_bytes / 4};
+}
+
+template <class Backend>
+std::vector<Slice> whole_parameters(const Model<Backend>& model) {
+  std::vector<Slice> slices;
+  for (std::size_t i = 0; i < model.list().size(); ++i)
+    slices.push_back({model.parameters()[i], model.gradients()[i], model.list()[i].elements, model.list()[i].decays});
+  return slices;
+}
+
+/// The stages of a pipeline have different parameters.
+template <class Backend>
+class NoExchange final : public GradientExchange {
+ public:
+  explicit NoExchange(const Model<Backend>& model) : slices_(whole_parameters(model)) {}
+
+  void add(std::size_t /*index*/) override {}
+  std::optional<cox::Future<void>> finish(bool /*capturing*/) override { return std::nullopt; }
+  void updated() override {}
+  [[nodiscard]] std::vector<Slice> slices() const override { return slices_; }
+
+ private:
+  std::vector<Slice> slices_;
+};
+
+/// The mean of the gradients of all replicas, by the buckets of the library.
+template <class Backend>
+class BucketExchange final : public GradientExchange {
+ public:
+  BucketExchange(const Device<Backend>& device, const Model<Backend>& model, const cox::CommunicationId& ranks,
+                 const Options& options)
+      : model_(model),
+        buckets_(device.client(), ranks, declared(model.list()), cox::ReduceOperation::Mean, bucket_options(options)) {}
+
+  void add(std::size_t index) override { buckets_.add(index, model_.gradients()[index]); }
+  std::optional<cox::Future<void>> finish(bool /*capturing*/) override { return buckets_.finish(); }
+  void updated() override {}
+  [[nodiscard]] std::vector<Slice> slices() const override { return whole_parameters(model_); }
+
+ private:
+  const Model<Backend>& model_;
+  cox::GradientBuckets<typename Backend::Client> buckets_;
+};
+
+/// Submits one group of operations when all gradients of a bucket have been added. A collective does not hold up the
+/// stream on which it is submitted, so these overlap with the rest of the backward pass as GradientBuckets do.
+template <class Backend>
+class GroupExchange : public GradientExchange {
+ public:
+  GroupExchange(const Device<Backend>& device, const Model<Backend>& model, const cox::CommunicationId& ranks,
+                const Options& options)
+      : client_(device.client()),
+        model_(model),
+        ranks_(ranks),
+        plan_(declared(model.list()), bucket_options(options)),
+        added_(plan_.buckets()) {}
+
+  void add(std::size_t index) override {
+    const std::size_t bucket = plan_.bucket_of(index);
+    if (++added_[bucket] < plan_.members(bucket).size()) return;
+    added_[bucket] = 0;
+    client_.collective_group(ranks_, [&](cox::CollectiveGroup& group) {
+      for (const std::size_t member : plan_.members(bucket)) exchange(group, member);
+    });
+  }
+  std::optional<cox::Future<void>> finish(bool capturing) override {
+    if (capturing) return std::nullopt;
+    return client_.sync();
+  }
+  void updated() override {}
+
+ protected:
+  virtual void exchange(cox::CollectiveGroup& group, std::size_t index) = 0;
+
+  const typename Backend::Client& client() const { return client_; }
+  const Model<Backend>& model() const { return model_; }
+  const cox::CommunicationId& ranks() const { return ranks_; }
+
+ private:
+  typename Backend::Client client_;
+  const Model<Backend>& model_;
+  cox::CommunicationId ranks_;
+  cox::BucketPlan plan_;
+  std::vector<std::size_t> added_;  // by bucket: number of gradients added in this step
+};
+
+template <class Backend>
+class ReduceExchange final : public GroupExchange<Backend> {
+ public:
+  using GroupExchange<Backend>::GroupExchange;
+  [[nodiscard]] std::vector<Slice> slices() const override { return whole_parameters(this->model()); }
+
+ private:
+  void exchange(cox::CollectiveGroup& group, std::size_t index) override {
+    const cox::Handle& gradient = this->model().gradients()[index];
+    group.all_reduce(gradient, gradient, cox::ElementType::F32, cox::ReduceOperation::Mean);
+  }
+};
+
+/// Each rank gets the mean of its share of each gradient, updates this share of the parameter, and gets the shares of
+/// the other ranks. Both operations work in place. Every parameter is a multiple of the model's width, which is a
+/// multiple of the number of ranks.
+template <class Backend>
+class ShardedExchange final : public GroupExchange<Backend> {
+ public:
+  ShardedExchange(const Device<Backend>& device, const Model<Backend>& model, const cox::CommunicationId& ranks,
+                  const Options& options)
+      : GroupExchange<Backend>(device, model, ranks, options) {
+    const std::size_t count = ranks.world_size();
+    const std::size_t rank = ranks.rank_of(device.client().device_id());
+    for (const Slice& whole : whole_parameters(model)) {
+      const std::size_t bytes = whole.elements / count * sizeof(float);
+      const auto own = [&](const cox::Handle& memory) {
+        return memory.offset_start(rank * bytes).offset_end((count - rank - 1) * bytes);
+      };
+      shards_.push_back({own(whole.parameter), own(whole.gradient), whole.elements / count, whole.decays});
+    }
+  }
+
+  void updated() override {
+    this->client().collective_group(this->ranks(), [&](cox::CollectiveGroup& group) {
+      for (std::size_t i = 0; i < shards_.size(); ++i)
+        group.all_gather(shards_[i].parameter, this->model().parameters()[i], cox::ElementType::F32);
+    });
+  }
+  [[nodiscard]] std::vector<Slice> slices() const override { return shards_; }
+
+ private:
+  void exchange(cox::CollectiveGroup& group, std::size_t index) override {
+    group.reduce_scatter(this->model().gradients()[index], shards_[index].gradient, cox::ElementType::F32,
+                         cox::ReduceOperation::Mean);
+  }
+
+  std::vector<Slice> shards_;
+};
+
+}  // namespace
+
+template <class Backend>
+std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<Backend>& device, const Model<Backend>& model,
+                                                         const cox::CommunicationId& ranks, const Options& options) {
+  if (options.layout == Layout::Pipeline) return std::make_unique<NoExchange<Backend>>(model);
+  if (options.layout == Layout::Sharded)
+    return std::make_unique<ShardedExchange<Backend>>(device, model, ranks, options);
+  if (options.captured) return std::make_unique<ReduceExchange<Backend>>(device, model, ranks, options);
+  return std::make_unique<BucketExchange<Backend>>(device, model, ranks, options);
+}
+
+template std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<HostBackend>&, const Model<HostBackend>&,
+                                                                  const cox::CommunicationId&, const Options&);
+
+}  // namespace train

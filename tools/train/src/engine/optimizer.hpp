@@ -1,0 +1,56 @@
+#pragma once
+
+#include <engine/device.hpp>
+#include <engine/options.hpp>
+#include <model/shape.hpp>
+
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace train {
+
+/// The part of a parameter that a device updates: all of it, or its shard.
+struct Slice {
+  cox::Handle parameter;
+  cox::Handle gradient;
+  std::size_t elements = 0;
+  bool decays = false;
+};
+
+/// AdamW with clipping by the norm of all gradients. All calls queue work and return.
+template <class Backend>
+class Optimizer {
+ public:
+  /// The moments begin with zeros. `norm_ranks`: the devices whose slices together are the model, if this device has
+  /// only some of them; the norm is then summed over these devices.
+  Optimizer(Device<Backend> device, std::vector<Slice> slices, const OptimizerOptions& options,
+            std::optional<cox::CommunicationId> norm_ranks);
+
+  /// The first and second moments of each slice.
+  [[nodiscard]] const std::vector<cox::Handle>& first_moments() const { return first_; }
+  [[nodiscard]] const std::vector<cox::Handle>& second_moments() const { return second_; }
+
+  /// Uploads what depends on the step, counted from 1. Not part of a captured step.
+  void set_step(std::size_t step, std::size_t steps);
+  /// Updates the parameters from the gradients. Can be captured.
+  void update();
+
+ private:
+  Device<Backend> device_;
+  std::vector<Slice> slices_;
+  OptimizerOptions options_;
+  std::optional<cox::CommunicationId> norm_ranks_;
+  std::vector<cox::Handle> first_;
+  std::vector<cox::Handle> second_;
+  cox::Handle squares_;              // of each slice, the sum of the squares of its gradient
+  std::vector<cox::Handle> square_;  // views of squares_
+  cox::Handle square_norm_;
+  cox::Handle factor_;
+  cox::Handle schedule_;
+};
+
+}  // namespace train

@@ -1,0 +1,167 @@
+#include <engine/options.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <cstdlib>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+namespace train {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw CLI::ValidationError(why);  // CLI11 prints it, with exit code 105
+}
+
+std::size_t parse_count(const std::string& option, const std::string& text) {
+  std::size_t value = 0;
+  if (!CLI::detail::lexical_cast(text, value)) refuse(option + ": " + text + " is not a count");
+  return value;
+}
+
+// "host:2": two host devices.
+std::size_t parse_devices(const std::string& text) {
+  const std::string prefix = "host:";
+  if (text.rfind(prefix, 0) != 0) refuse("--devices: " + text + " is not host:COUNT; GPUs are not supported yet");
+  const std::size_t count = parse_count("--devices", text.substr(prefix.size()));
+  if (count == 0 || count > 64) refuse("--devices: from host:1 to host:64");
+  return count;
+}
+
+// "kernel@12": the kernel fails in step 12.
+std::pair<FaultKind, std::size_t> parse_fault(const std::string& text) {
+  static const std::map<std::string, FaultKind> kinds{{"kernel", FaultKind::Kernel},
+                                                      {"thread", FaultKind::Thread},
+                                                      {"shutdown", FaultKind::Shutdown},
+                                                      {"missing", FaultKind::Missing}};
+  const std::size_t at = text.find('@');
+  const auto kind = kinds.find(text.substr(0, at));
+  if (at == std::string::npos || kind == kinds.end())
+    refuse("--fault: " + text + " is not KIND@STEP with kernel, thread, shutdown or missing");
+  return {kind->second, parse_count("--fault", text.substr(at + 1))};
+}
+
+void check(const Options& options) {
+  const ModelShape& shape = options.shape;
+  const bool pipeline = options.layout == Layout::Pipeline;
+  if (shape.width % shape.heads != 0) refuse("--width must be a multiple of --heads");
+  if (options.layout == Layout::Sharded && shape.width % options.devices != 0)
+    refuse("--sharded: --width must be a multiple of the number of devices");
+  if (pipeline && options.devices < 2) refuse("--pipeline needs two devices or more");
+  if (pipeline && shape.layers < options.devices) refuse("--pipeline needs a layer for each device");
+  if (pipeline && shape.tied) refuse("--pipeline needs --untied: the first and the last stage are different devices");
+  if (options.optimizer.warm_up >= options.steps) refuse("--warm-up must be less than --steps");
+  if (options.resume && options.checkpoints.empty()) refuse("--resume needs --checkpoint");
+  if (options.fault == FaultKind::Missing && options.timeout.empty())
+    refuse("--fault missing needs --timeout: the others wait for that long");
+}
+
+}  // namespace
+
+Options parse_options(int argc, const char* const* argv) {
+  Options options;
+  std::string devices = "host:2";
+  std::string fault;
+  bool untied = false;
+  bool sharded = false;
+  bool pipeline = false;
+  std::size_t bucket_kib = options.bucket_bytes >> 10U;
+
+  CLI::App app("Trains a character-level transformer on host devices of Coxswain.", "cox-train");
+  app.option_defaults()->always_capture_default();
+  const auto count = CLI::Range(std::size_t{1}, std::size_t{1} << 24U);
+  app.add_option("--devices", devices, "host:COUNT");
+  app.add_option("--steps", options.steps, "Optimizer steps")->check(count);
+  app.add_option("--text", options.text, "File to learn")->check(CLI::ExistingFile);
+  app.add_option("--seed", options.seed, "Of initial values and samples");
+
+  app.add_option("--layers", options.shape.layers, "Layers")->check(count)->group("Model");
+  app.add_option("--heads", options.shape.heads, "Attention heads of a layer")->check(count)->group("Model");
+  app.add_option("--width", options.shape.width, "Width of the residual stream")->check(count)->group("Model");
+  app.add_option("--context", options.shape.context, "Characters that the model sees")->check(count)->group("Model");
+  app.add_flag("--untied", untied, "The output layer has weights of its own")->group("Model");
+
+  app.add_option("--batch", options.batch, "Samples of a micro-batch on each device")->check(count)->group("Step");
+  app.add_option("--micro-batches", options.micro_batches, "Micro-batches of a step, whose gradients are accumulated")
+      ->check(count)
+      ->group("Step");
+  app.add_option("--rate", options.optimizer.rate, "Highest learning rate")->group("Step");
+  app.add_option("--last-rate", options.optimizer.last_rate, "Learning rate at the last step")->group("Step");
+  app.add_option("--warm-up", options.optimizer.warm_up, "Steps until the highest learning rate")->group("Step");
+  app.add_option("--decay", options.optimizer.decay, "Weight decay")->group("Step");
+  app.add_option("--clip", options.optimizer.clip, "Largest norm of the gradients")->group("Step");
+
+  auto* const as_shards =
+      app.add_flag("--sharded", sharded, "Each device updates its share of the parameters")->group("Devices");
+  app.add_flag("--pipeline", pipeline, "Each device has its share of the layers")
+      ->excludes(as_shards)
+      ->group("Devices");
+  app.add_flag("--captured", options.captured, "Record one step as a graph and replay it")->group("Devices");
+  app.add_option("--bucket-kib", bucket_kib, "KiB of gradients that are reduced together")
+      ->check(count)
+      ->group("Devices");
+  app.add_option("--timeout", options.timeout, "How long a collective waits for a missing rank, such as 2s")
+      ->group("Devices");
+
+  app.add_option("--checkpoint", options.checkpoints, "Folder for checkpoints")->group("Checkpoints and failures");
+  app.add_option("--every", options.checkpoint_every, "Steps from one checkpoint to the next")
+      ->check(count)
+      ->group("Checkpoints and failures");
+  app.add_flag("--resume", options.resume, "Continue after the newest checkpoint")->group("Checkpoints and failures");
+  app.add_option("--stop-after", options.stop_after, "End after this step, as if the process had been interrupted")
+      ->group("Checkpoints and failures");
+  app.add_option("--restarts", options.restarts, "Failures after which training continues from a checkpoint")
+      ->group("Checkpoints and failures");
+  app.add_option("--fault", fault, "For tests: kernel, thread, shutdown or missing, @, and the step")
+      ->group("Checkpoints and failures");
+
+  app.add_option("--log-every", options.log_every, "Steps from one progress line to the next; 0: none")
+      ->group("Output");
+  app.add_option("--losses", options.losses_file, "File for the loss of each step, exact to the bit")->group("Output");
+  app.add_option("--evaluate", options.evaluation_windows, "Windows of held-out text that are evaluated")
+      ->group("Output");
+
+  try {
+    app.parse(argc, argv);
+    options.devices = parse_devices(devices);
+    if (!fault.empty()) std::tie(options.fault, options.fault_step) = parse_fault(fault);
+    options.shape.tied = !untied;
+    options.layout = sharded ? Layout::Sharded : pipeline ? Layout::Pipeline : Layout::Replicated;
+    options.bucket_bytes = bucket_kib << 10U;
+    check(options);
+  } catch (const CLI::ParseError& error) {
+    std::exit(app.exit(error) == 0 ? 0 : 2);
+  }
+  return options;
+}
+
+std::string fingerprint(const Options& options, std::uint64_t text_checksum) {
+  const ModelShape& shape = options.shape;
+  const OptimizerOptions& o = options.optimizer;
+  std::string text;
+  const auto add = [&](const char* name, auto value) {
+    text.append(text.empty() ? "" : " ").append(name).append("=").append(std::to_string(value));
+  };
+  add("devices", options.devices);
+  add("layout", static_cast<int>(options.layout));
+  add("vocabulary", shape.vocabulary);
+  add("context", shape.context);
+  add("layers", shape.layers);
+  add("heads", shape.heads);
+  add("width", shape.width);
+  add("tied", static_cast<int>(shape.tied));
+  add("batch", options.batch);
+  add("micro-batches", options.micro_batches);
+  add("steps", options.steps);
+  add("seed", options.seed);
+  add("rate", o.rate);
+  add("last-rate", o.last_rate);
+  add("warm-up", o.warm_up);
+  add("decay", o.decay);
+  add("clip", o.clip);
+  add("text", text_checksum);
+  return text;
+}
+
+}  // namespace train

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <model/shape.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace train {
+
+struct OptimizerOptions {
+  float rate = 3e-3F;        ///< highest learning rate
+  float last_rate = 3e-4F;   ///< learning rate at the last step
+  std::size_t warm_up = 20;  ///< steps
+  float beta1 = 0.9F;
+  float beta2 = 0.95F;
+  float epsilon = 1e-8F;
+  float decay = 0.1F;  ///< weight decay of matrices
+  float clip = 1.0F;   ///< largest norm of all gradients together
+};
+
+/// How the devices share the work.
+enum class Layout : std::uint8_t {
+  Replicated,  ///< each device has the whole model; gradients are reduced
+  Sharded,     ///< the same, but each device updates its share of the parameters
+  Pipeline,    ///< each device has a part of the layers
+};
+
+enum class FaultKind : std::uint8_t { None, Kernel, Thread, Shutdown, Missing };
+
+struct Options {
+  std::size_t devices = 2;  ///< number of host devices
+  ModelShape shape;
+  std::size_t batch = 8;          ///< samples of a micro-batch on each device
+  std::size_t micro_batches = 1;  ///< micro-batches of a step, whose gradients are accumulated
+  std::size_t steps = 200;
+  std::size_t seed = 1;
+  OptimizerOptions optimizer;
+  Layout layout = Layout::Replicated;
+  bool captured = false;  ///< replay a graph of one step
+  std::size_t bucket_bytes = std::size_t{1} << 20U;
+  std::string text = "/usr/share/common-licenses/GPL-3";
+  std::size_t evaluation_windows = 48;  ///< at most
+
+  std::filesystem::path checkpoints;  ///< folder; empty: none are written
+  std::size_t checkpoint_every = 50;  ///< steps
+  bool resume = false;
+  std::size_t stop_after = 0;  ///< step; 0: do not stop before the last step
+  std::size_t restarts = 3;    ///< after failures, in this process
+
+  FaultKind fault = FaultKind::None;  ///< for tests
+  std::size_t fault_step = 0;
+  std::string timeout;  ///< of collectives, as the setting collectives.timeout; empty: unchanged
+
+  std::size_t log_every = 10;  ///< steps; 0: no progress lines
+  std::filesystem::path losses_file;
+};
+
+/// Reads the command line. Prints help or an error and ends the process where that is what the arguments ask for.
+[[nodiscard]] Options parse_options(int argc, const char* const* argv);
+
+/// Describes everything that the values of a training run depend on. A run may continue only a checkpoint with the same
+/// text.
+[[nodiscard]] std::string fingerprint(const Options& options, std::uint64_t text_checksum);
+
+}  // namespace train

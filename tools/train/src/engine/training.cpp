@@ -1,0 +1,154 @@
+#include <engine/rank.hpp>
+#include <engine/training.hpp>
+
+#include <coxswain/device_handle/base/error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/servers/host/server/host_options.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+namespace train {
+namespace {
+
+/// The communicators of a run: that of all ranks, and for a pipeline those of neighbours, on which they send and
+/// receive.
+std::vector<cox::CommunicationId> communicators(const Options& options, const cox::CommunicationId& ranks) {
+  std::vector<cox::CommunicationId> all{ranks};
+  if (options.layout == Layout::Pipeline && ranks.world_size() > 2)
+    for (std::size_t i = 1; i < ranks.world_size(); ++i) all.push_back({ranks.devices()[i - 1], ranks.devices()[i]});
+  return all;
+}
+
+/// Ranks that run at the same time, from a checkpoint to the last step or to a failure.
+template <class Backend>
+class Attempt {
+ public:
+  using Client = typename Backend::Client;
+
+  explicit Attempt(const Job& job) : job_(job), results_(job.ranks.world_size()), errors_(job.ranks.world_size()) {}
+
+  /// Blocks until all ranks have ended. Returns whether all have completed the last step.
+  bool run() {
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < results_.size(); ++i) threads.emplace_back([this, i] { run_rank(i); });
+    for (std::thread& thread : threads) thread.join();
+    return std::ranges::all_of(errors_, [](const std::exception_ptr& error) { return error == nullptr; });
+  }
+
+  [[nodiscard]] const std::vector<RankResult>& results() const { return results_; }
+  [[nodiscard]] const std::vector<std::exception_ptr>& errors() const { return errors_; }
+
+ private:
+  void run_rank(std::size_t i) {
+    std::optional<Client> client;
+    try {
+      client = Client::load(job_.ranks.devices()[i]);
+      results_[i] = Rank<Backend>(job_, *client).run();
+    } catch (...) {
+      errors_[i] = std::current_exception();
+      if (client) leave(*client, job_, errors_[i]);
+      job_.failure.raise();
+    }
+  }
+
+  // Has the other ranks fail at once, with the cause, instead of waiting for this one. Then takes the failures that are
+  // still with the stream: they follow from the first one.
+  static void leave(const Client& client, const Job& job, const std::exception_ptr& cause) {
+    try {
+      for (const cox::CommunicationId& ranks : communicators(job.options, job.ranks))
+        if (std::ranges::find(ranks.devices(), client.device_id()) != ranks.devices().end())
+          client.abort_collective(ranks, cause);
+      client.sync().get();
+    } catch (const cox::Error&) {  // the device may be closed
+    }
+  }
+
+  const Job& job_;
+  std::vector<RankResult> results_;
+  std::vector<std::exception_ptr> errors_;
+};
+
+void print_failures(const std::vector<std::exception_ptr>& errors) {
+  for (std::size_t i = 0; i < errors.size(); ++i)
+    if (errors[i] != nullptr) std::fprintf(stderr, "rank %zu failed:\n%s\n", i, cox::error_chain(errors[i]).c_str());
+}
+
+/// Opens the devices that were shut down, and replaces communicators that are no longer usable.
+void reopen(const Options& options, const cox::CommunicationId& ranks) {
+  std::vector<cox::HostClient> clients;
+  for (const cox::DeviceId device : ranks.devices()) clients.push_back(cox::HostClient::load(device));
+  for (const cox::CommunicationId& communicator : communicators(options, ranks))
+    clients[ranks.rank_of(communicator.devices().front())].ensure_init_collective(communicator);
+}
+
+cox::CommunicationId host_devices(std::size_t count) {
+  std::vector<cox::DeviceId> devices;
+  for (std::size_t i = 0; i < count; ++i) devices.push_back({cox::host_device_type, static_cast<std::uint16_t>(i)});
+  return devices;
+}
+
+}  // namespace
+
+bool Outcome::replicas_identical() const {
+  return std::ranges::all_of(checksums, [this](std::uint64_t sum) { return sum == checksums.front(); });
+}
+
+bool Outcome::loss_fell() const {
+  if (losses.size() < 2) return false;
+  const std::size_t count = std::min<std::size_t>(10, losses.size() / 2);
+  float sum = 0;
+  for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
+  return sum / static_cast<float>(count) < losses.front();
+}
+
+Outcome train_on_host(const Options& options, const Text& text, std::uint64_t text_checksum) {
+  const cox::CommunicationId ranks = host_devices(options.devices);
+  const std::string print = fingerprint(options, text_checksum);
+  const std::size_t parts = options.layout == Layout::Replicated ? 1 : ranks.world_size();
+  Fault fault(options.fault, options.fault_step);
+  Outcome outcome;
+  bool from_checkpoint = options.resume;
+  if (!from_checkpoint && !options.checkpoints.empty() && has_checkpoints(options.checkpoints))
+    throw std::runtime_error(options.checkpoints.string() + " has checkpoints: continue with --resume, or remove them");
+  while (true) {
+    std::optional<Checkpoint> start;
+    if (from_checkpoint && !options.checkpoints.empty()) start = newest_checkpoint(options.checkpoints, print);
+    if (start) std::printf("continues after step %llu\n", static_cast<unsigned long long>(start->step));
+    std::optional<CheckpointWriter> writer;
+    if (!options.checkpoints.empty()) writer.emplace(options.checkpoints, print, parts);
+    FailureSignal failure;
+    const Job job{options, text, ranks, start ? &*start : nullptr, writer ? &*writer : nullptr, fault, failure};
+    Attempt<HostBackend> attempt(job);
+    const bool completed = attempt.run();
+    if (writer) {
+      writer->finish();
+      outcome.checkpoints_written += writer->written();
+      outcome.checkpoints_failed += writer->failed();
+    }
+    if (completed) {
+      outcome.completed = true;
+      outcome.losses = attempt.results().front().losses;
+      for (const RankResult& result : attempt.results()) {
+        outcome.evaluation_loss += result.evaluation_sum;
+        outcome.evaluated += result.evaluation_count;
+        outcome.checksums.push_back(result.parameters);
+      }
+      outcome.evaluation_loss /= static_cast<double>(std::max<std::size_t>(1, outcome.evaluated));
+      return outcome;
+    }
+    print_failures(attempt.errors());
+    if (outcome.restarts == options.restarts) return outcome;
+    ++outcome.restarts;
+    from_checkpoint = true;
+    reopen(options, ranks);
+  }
+}
+
+}  // namespace train

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <data/text.hpp>
+#include <engine/options.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace train {
+
+/// How a training run has ended.
+struct Outcome {
+  bool completed = false;     ///< false: more failures than options.restarts
+  std::vector<float> losses;  ///< of each step
+  double evaluation_loss = 0;
+  std::size_t evaluated = 0;             ///< number of held-out characters
+  std::vector<std::uint64_t> checksums;  ///< of the parameters of each rank
+  std::size_t restarts = 0;
+  std::size_t checkpoints_written = 0;
+  std::size_t checkpoints_failed = 0;
+
+  [[nodiscard]] bool replicas_identical() const;
+  /// Whether the mean of the last losses is below the first one.
+  [[nodiscard]] bool loss_fell() const;
+};
+
+/// Trains on host devices, with a thread for each. After a failure it opens devices and communicators again, goes back
+/// to the newest checkpoint, or to the beginning if there is none, and continues. Blocks. Throws what is wrong before
+/// the first step, such as a checkpoint of another run.
+[[nodiscard]] Outcome train_on_host(const Options& options, const Text& text, std::uint64_t text_checksum);
+
+}  // namespace train

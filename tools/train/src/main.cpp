@@ -1,0 +1,91 @@
+#include <checkpoint/checkpoint.hpp>
+#include <data/text.hpp>
+#include <engine/options.hpp>
+#include <engine/training.hpp>
+
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/servers/host/server/host_options.hpp>
+
+#include <cinttypes>
+#include <cstdio>
+#include <exception>
+#include <span>
+
+namespace {
+
+/// Exit codes. 2: the command line is wrong.
+enum ExitCode { ok = 0, not_learned = 1, failed = 3 };
+
+// One line for each step: the number and the loss, as a decimal and exactly.
+void write_losses(const std::filesystem::path& path, const std::vector<float>& losses) {
+  std::FILE* const file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) throw std::runtime_error("cannot write " + path.string());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    std::fprintf(file, "%zu %.6f %a\n", i + 1, static_cast<double>(losses[i]), static_cast<double>(losses[i]));
+  if (std::fclose(file) != 0) throw std::runtime_error("cannot write " + path.string());
+}
+
+void print_plan(const train::Options& options, const train::Text& text) {
+  const std::size_t parameters = train::ParameterList(options.shape, train::stage_of(options.shape, 0, 1)).elements();
+  std::printf("model: %zu layers, %zu heads, width %zu, context %zu, %zu parameters\n", options.shape.layers,
+              options.shape.heads, options.shape.width, options.shape.context, parameters);
+  std::printf("text:  %zu characters, %zu different\n", text.tokens().size(), text.vocabulary());
+  std::printf("step:  %zu devices, %zu micro-batches of %zu samples on each\n", options.devices, options.micro_batches,
+              options.batch);
+}
+
+int report(const train::Options& options, const train::Outcome& outcome) {
+  if (outcome.restarts > 0) std::printf("failures after which training continued: %zu\n", outcome.restarts);
+  if (!outcome.completed) {
+    std::puts("training failed");
+    return failed;
+  }
+  if (!options.checkpoints.empty())
+    std::printf("checkpoints: %zu written, %zu failed\n", outcome.checkpoints_written, outcome.checkpoints_failed);
+  std::printf("final loss: %.4f (first step: %.4f)\n", static_cast<double>(outcome.losses.back()),
+              static_cast<double>(outcome.losses.front()));
+  std::printf("evaluation loss: %.4f on %zu held-out characters\n", outcome.evaluation_loss, outcome.evaluated);
+  int code = ok;
+  if (options.layout == train::Layout::Pipeline) {
+    for (std::size_t i = 0; i < outcome.checksums.size(); ++i)
+      std::printf("stage %zu: parameters %016" PRIx64 "\n", i, outcome.checksums[i]);
+  } else if (outcome.replicas_identical()) {
+    std::printf("replicas: %zu, identical bit by bit: %016" PRIx64 "\n", outcome.checksums.size(),
+                outcome.checksums.front());
+  } else {
+    for (std::size_t i = 0; i < outcome.checksums.size(); ++i)
+      std::printf("replicas DIFFER: rank %zu has %016" PRIx64 "\n", i, outcome.checksums[i]);
+    code = not_learned;
+  }
+  if (!outcome.loss_fell()) {
+    std::puts("the loss did NOT fall");
+    code = not_learned;
+  }
+  return code;
+}
+
+int run(train::Options options) {
+  const train::Text text = train::Text::from_file(options.text, options.shape.context);
+  options.shape.vocabulary = text.vocabulary();
+  cox::set_host_device_count(static_cast<std::uint16_t>(options.devices));
+  if (!options.timeout.empty()) cox::set_settings({{"collectives.timeout", options.timeout}});
+  print_plan(options, text);
+  const train::Outcome outcome =
+      train::train_on_host(options, text, train::checksum(std::as_bytes(std::span(text.tokens()))));
+  if (!options.losses_file.empty()) write_losses(options.losses_file, outcome.losses);
+  return report(options, outcome);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int code = failed;
+  try {
+    code = run(train::parse_options(argc, argv));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "cox-train: %s\n", error.what());
+  }
+  cox::shutdown_all();
+  return code;
+}
