@@ -80,6 +80,7 @@ int run(train::Options options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // in order with the standard error stream, also in a file
   int code = failed;
   try {
     code = run(train::parse_options(argc, argv));

@@ -31,14 +31,13 @@ std::size_t parse_devices(const std::string& text) {
 
 // "kernel@12": the kernel fails in step 12.
 std::pair<FaultKind, std::size_t> parse_fault(const std::string& text) {
-  static const std::map<std::string, FaultKind> kinds{{"kernel", FaultKind::Kernel},
-                                                      {"thread", FaultKind::Thread},
-                                                      {"shutdown", FaultKind::Shutdown},
-                                                      {"missing", FaultKind::Missing}};
+  static const std::map<std::string, FaultKind> kinds{
+      {"kernel", FaultKind::Kernel},     {"memory", FaultKind::Memory},   {"thread", FaultKind::Thread},
+      {"shutdown", FaultKind::Shutdown}, {"missing", FaultKind::Missing}, {"diverge", FaultKind::Diverge}};
   const std::size_t at = text.find('@');
   const auto kind = kinds.find(text.substr(0, at));
   if (at == std::string::npos || kind == kinds.end())
-    refuse("--fault: " + text + " is not KIND@STEP with kernel, thread, shutdown or missing");
+    refuse("--fault: " + text + " is not KIND@STEP with kernel, memory, thread, shutdown, missing or diverge");
   return {kind->second, parse_count("--fault", text.substr(at + 1))};
 }
 
@@ -69,7 +68,7 @@ Options parse_options(int argc, const char* const* argv) {
   std::size_t bucket_kib = options.bucket_bytes >> 10U;
 
   CLI::App app("Trains a character-level transformer on host devices of Coxswain.", "cox-train");
-  app.option_defaults()->always_capture_default();
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto count = CLI::Range(std::size_t{1}, std::size_t{1} << 24U);
   app.add_option("--devices", devices, "host:COUNT");
   app.add_option("--steps", options.steps, "Optimizer steps")->check(count);
@@ -113,7 +112,7 @@ Options parse_options(int argc, const char* const* argv) {
       ->group("Checkpoints and failures");
   app.add_option("--restarts", options.restarts, "Failures after which training continues from a checkpoint")
       ->group("Checkpoints and failures");
-  app.add_option("--fault", fault, "For tests: kernel, thread, shutdown or missing, @, and the step")
+  app.add_option("--fault", fault, "For tests: kernel, memory, thread, shutdown, missing or diverge, @, and the step")
       ->group("Checkpoints and failures");
 
   app.add_option("--log-every", options.log_every, "Steps from one progress line to the next; 0: none")

@@ -27,7 +27,16 @@ enum class Layout : std::uint8_t {
   Pipeline,    ///< each device has a part of the layers
 };
 
-enum class FaultKind : std::uint8_t { None, Kernel, Thread, Shutdown, Missing };
+/// What goes wrong in a test.
+enum class FaultKind : std::uint8_t {
+  None,
+  Kernel,    ///< a kernel throws
+  Memory,    ///< an allocation fails
+  Thread,    ///< the client thread of a rank throws
+  Shutdown,  ///< a device is shut down
+  Missing,   ///< a rank does not submit its work
+  Diverge,   ///< the parameters of a replica change; no error, but the end of the training finds it
+};
 
 struct Options {
   std::size_t devices = 2;  ///< number of host devices

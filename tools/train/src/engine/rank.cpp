@@ -209,6 +209,7 @@ void Rank<Backend>::save(std::size_t step) {
     part.names.push_back(std::move(tensor.name));
     memory.push_back(std::move(tensor.memory));
   }
+  if (memory.empty()) return;
   part.contents = client_.read_async(memory);
   job_.writer->add(step, std::move(part));
   if (rank_ == 0) job_.writer->add_losses(step, result_.losses);
@@ -241,15 +242,25 @@ void Rank<Backend>::evaluate() {
 
 template <class Backend>
 void Rank<Backend>::strike(FaultKind fault) {
+  const cox::Handle& d_residual = model_.scratch().d_residual;
   switch (fault) {
     case FaultKind::None: return;
     case FaultKind::Kernel:
       // The gradient of the residual stream is poisoned, and with it all gradients that are computed from it.
-      device_.launch(KernelId::Fault, 1, Launch().inout(model_.scratch().d_residual));
+      device_.launch(KernelId::Fault, 1, Launch().inout(d_residual));
       return;
+    case FaultKind::Memory: {
+      // All memory of the device, of which a part is in use. The call does not fail; the work that uses it does.
+      const cox::Handle huge = client_.empty(client_.properties().memory.capacity);
+      device_.launch(KernelId::Add, 1, Launch().inout(d_residual).in(huge).in(huge).size(0));
+      return;
+    }
     case FaultKind::Thread: throw std::runtime_error("injected: the client thread failed");
     case FaultKind::Shutdown: cox::shutdown(client_.device_id()); return;
     case FaultKind::Missing: job_.failure.wait(); throw std::runtime_error("injected: this rank did not come");
+    case FaultKind::Diverge:
+      model_.set_parameter(0, cox::Bytes::zeroed(model_.list()[0].elements * sizeof(float)));
+      return;
   }
 }
 

@@ -1,3 +1,4 @@
+#include <engine/failure.hpp>
 #include <engine/rank.hpp>
 #include <engine/training.hpp>
 
@@ -59,14 +60,19 @@ class Attempt {
   }
 
   // Has the other ranks fail at once, with the cause, instead of waiting for this one. Then takes the failures that are
-  // still with the stream: they follow from the first one.
+  // still with the stream: they follow from the first one, and would otherwise be logged when the device closes.
   static void leave(const Client& client, const Job& job, const std::exception_ptr& cause) {
+    for (const cox::CommunicationId& ranks : communicators(job.options, job.ranks))
+      if (std::ranges::find(ranks.devices(), client.device_id()) != ranks.devices().end())
+        ignore_failure([&] { client.abort_collective(ranks, cause); });
+    ignore_failure([&] { client.sync().get(); });
+  }
+  // The device, or another device of the communicator, may be closed.
+  template <class F>
+  static void ignore_failure(F&& f) {
     try {
-      for (const cox::CommunicationId& ranks : communicators(job.options, job.ranks))
-        if (std::ranges::find(ranks.devices(), client.device_id()) != ranks.devices().end())
-          client.abort_collective(ranks, cause);
-      client.sync().get();
-    } catch (const cox::Error&) {  // the device may be closed
+      f();
+    } catch (const cox::Error&) {
     }
   }
 
@@ -77,7 +83,9 @@ class Attempt {
 
 void print_failures(const std::vector<std::exception_ptr>& errors) {
   for (std::size_t i = 0; i < errors.size(); ++i)
-    if (errors[i] != nullptr) std::fprintf(stderr, "rank %zu failed:\n%s\n", i, cox::error_chain(errors[i]).c_str());
+    if (errors[i] != nullptr)
+      std::fprintf(stderr, "rank %zu failed (%s):\n%s\n", i, failure_kinds(errors[i]).c_str(),
+                   cox::error_chain(errors[i]).c_str());
 }
 
 /// Opens the devices that were shut down, and replaces communicators that are no longer usable.
@@ -120,7 +128,8 @@ Outcome train_on_host(const Options& options, const Text& text, std::uint64_t te
   while (true) {
     std::optional<Checkpoint> start;
     if (from_checkpoint && !options.checkpoints.empty()) start = newest_checkpoint(options.checkpoints, print);
-    if (start) std::printf("continues after step %llu\n", static_cast<unsigned long long>(start->step));
+    if (from_checkpoint)
+      std::printf("continues after step %llu\n", start ? static_cast<unsigned long long>(start->step) : 0ULL);
     std::optional<CheckpointWriter> writer;
     if (!options.checkpoints.empty()) writer.emplace(options.checkpoints, print, parts);
     FailureSignal failure;

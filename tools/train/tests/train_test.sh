@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Runs cox-train and checks what it did. usage: train_test.sh PROGRAM CASE [ARGUMENT...]
+# Runs are compared by the file of --losses, which has each loss exactly to the bit, and by the checksums of the
+# parameters.
+set -euo pipefail
+
+program=$1
+scenario=$2
+shift 2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+small=(--steps 30 --layers 2 --heads 2 --width 32 --context 16 --batch 4 --warm-up 5 --log-every 0 --evaluate 16)
+
+fail() {
+  echo "FAILED: $*"
+  for file in *.out; do [[ -f $file ]] && sed "s/^/$file: /" "$file"; done
+  exit 1
+}
+
+# run NAME ARGUMENT...: expects success; writes NAME.out and NAME.losses.
+run() {
+  "$program" "${small[@]}" --losses "$1.losses" "${@:2}" >"$1.out" 2>&1 || fail "$1 ended with exit code $?"
+}
+# run_code CODE NAME ARGUMENT...: expects this exit code.
+run_code() {
+  local code=0
+  "$program" "${small[@]}" "${@:3}" >"$2.out" 2>&1 || code=$?
+  [[ $code == "$1" ]] || fail "$2 ended with exit code $code instead of $1"
+}
+has() { # NAME TEXT
+  grep -qF -- "$2" "$1.out" || fail "$1 does not print: $2"
+}
+parameters() { grep -E '^(replicas|stage)' "$1.out"; }
+same() { # NAME NAME: equal to the bit
+  [[ $(wc -l <"$1.losses") == 30 ]] || fail "$1 has not 30 losses"
+  cmp -s "$1.losses" "$2.losses" || fail "the losses of $1 and $2 differ"
+  [[ $(parameters "$1") == "$(parameters "$2")" ]] || fail "the parameters of $1 and $2 differ"
+}
+close_to() { # NAME NAME: losses differ by at most 2e-5, and not in nothing at all
+  [[ $(wc -l <"$1.losses") == 30 ]] || fail "$1 has not 30 losses"
+  paste "$1.losses" "$2.losses" |
+    awk '{ d = $2 - $5; if (d < 0) d = -d; if (d > 2e-5) exit 1 }' || fail "the losses of $1 and $2 are not close"
+}
+damage() { # FILE: changes one byte in its middle
+  local middle=$(($(stat -c %s "$1") / 2)) byte
+  byte=$(od -An -tu1 -j "$middle" -N 1 "$1")
+  printf "%b" "\\x$(printf '%02x' $(((byte + 1) % 256)))" | dd of="$1" bs=1 seek="$middle" conv=notrunc status=none
+}
+
+case $scenario in
+  learns) # The loss falls, and the exit code says when it does not.
+    run falls
+    has falls "identical bit by bit"
+    run_code 1 rises --rate -0.01 --last-rate -0.01
+    has rises "the loss did NOT fall"
+    run_code 1 diverges --fault diverge@20
+    has diverges "replicas DIFFER"
+    run_code 2 unknown --no-such-option
+    ;;
+  repeatable) # Two runs of the same command are equal.
+    run first "$@"
+    run second "$@"
+    same first second
+    ;;
+  captured) # Replays of a captured step are equal to the steps themselves.
+    run eager "$@"
+    run captured --captured "$@"
+    same eager captured
+    ;;
+  layouts) # Devices, shards, stages and micro-batches only change the order of additions.
+    run one --devices host:1 --batch 8
+    for layout in "host2 --devices host:2" "host4 --devices host:4 --batch 2" "micro --batch 2 --micro-batches 2" \
+      "sharded --sharded" "sharded4 --sharded --devices host:4 --batch 2"; do
+      # shellcheck disable=SC2086
+      run $layout
+      close_to one "${layout%% *}"
+    done
+    run untied --devices host:1 --batch 8 --untied
+    run stages --pipeline --untied --batch 4 --micro-batches 2
+    close_to untied stages
+    run stages3 --pipeline --untied --batch 4 --micro-batches 2 --layers 3 --devices host:3
+    run untied3 --devices host:1 --batch 8 --untied --layers 3
+    close_to untied3 stages3
+    run other --devices host:1 --batch 8 --seed 2
+    if (close_to one other) >/dev/null; then fail "another seed gives the same losses: nothing was compared"; fi
+    ;;
+  resume) # 15 steps, then 15 in a new process, are equal to 30.
+    run whole "$@"
+    run begun "$@" --checkpoint saved --every 5 --stop-after 15
+    has begun "checkpoints: 3 written, 0 failed"
+    run resumed "$@" --checkpoint saved --every 5 --resume
+    has resumed "continues after step 15"
+    same whole resumed
+    ;;
+  checkpoints) # What is damaged is passed over, what belongs to another run is refused.
+    run whole
+    run begun --checkpoint saved --every 5 --stop-after 15
+    [[ $(ls saved) == $'step-0000000010.checkpoint\nstep-0000000015.checkpoint' ]] || fail "not two checkpoints: $(ls saved)"
+    run_code 3 other --checkpoint saved --resume --seed 2
+    has other "is of another run"
+    run_code 3 unasked --checkpoint saved
+    has unasked "continue with --resume"
+    damage saved/step-0000000015.checkpoint
+    run resumed --checkpoint saved --every 5 --resume
+    has resumed "has a wrong checksum"
+    has resumed "continues after step 10"
+    same whole resumed
+    ;;
+  killed) # The process is killed at some point after its first checkpoint.
+    run whole "$@"
+    "$program" "${small[@]}" "$@" --checkpoint saved --every 2 >killed.out 2>&1 &
+    process=$!
+    until compgen -G 'saved/*.checkpoint' >/dev/null || ! kill -0 $process 2>/dev/null; do :; done
+    kill -KILL $process 2>/dev/null || true
+    wait $process || true
+    run resumed "$@" --checkpoint saved --every 2 --resume
+    if grep -q 'continues after step 0' resumed.out; then fail "no checkpoint was found"; fi
+    same whole resumed
+    ;;
+  fault) # KIND EXPECTED-TEXT ARGUMENT...: the engine gets the typed error, and continues from the checkpoint of step 10.
+    kind=$1
+    expected=$2
+    shift 2
+    run whole "$@"
+    run disturbed "$@" --checkpoint saved --every 5 --fault "$kind@13" --timeout 500ms
+    has disturbed "$expected"
+    has disturbed "continues after step 10"
+    has disturbed "failures after which training continued: 1"
+    # A device that the engine itself shuts down logs what its stream had left.
+    if [[ $kind != shutdown ]] && grep -q '^coxswain:' disturbed.out; then fail "the library reports a failure that the engine did not take"; fi
+    same whole disturbed
+    run_code 3 given_up "$@" --fault "$kind@13" --timeout 500ms --restarts 0
+    has given_up "training failed"
+    ;;
+  *) fail "there is no case $scenario" ;;
+esac
+echo ok
