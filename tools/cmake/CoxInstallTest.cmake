@@ -45,3 +45,12 @@ add_test(NAME "install: the project of the tutorial builds and runs"
       -P "${PROJECT_SOURCE_DIR}/tools/cmake/ExpectOutput.cmake")
 set_tests_properties("install: the project of the tutorial builds and runs" PROPERTIES
   FIXTURES_REQUIRED installed_tree TIMEOUT 600)
+add_test(NAME "install: cox-train is built against the prefix and passes its tests"
+  COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${PROJECT_SOURCE_DIR}/tools/train"
+    "${CMAKE_CURRENT_BINARY_DIR}/install/train"
+    --build-generator "${CMAKE_GENERATOR}"
+    --build-options "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
+      "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}" "-DCMAKE_BUILD_TYPE=Release"
+    --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure)
+set_tests_properties("install: cox-train is built against the prefix and passes its tests" PROPERTIES
+  FIXTURES_REQUIRED installed_tree TIMEOUT 1200)

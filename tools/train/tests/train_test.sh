@@ -97,7 +97,8 @@ case $scenario in
   checkpoints) # What is damaged is passed over, what belongs to another run is refused.
     run whole
     run begun --checkpoint saved --every 5 --stop-after 15
-    [[ $(ls saved) == $'step-0000000010.checkpoint\nstep-0000000015.checkpoint' ]] || fail "not two checkpoints: $(ls saved)"
+    [[ $(ls saved) == $'step-0000000010.checkpoint\nstep-0000000015.checkpoint' ]] ||
+      fail "not two checkpoints: $(ls saved)"
     run_code 3 other --checkpoint saved --resume --seed 2
     has other "is of another run"
     run_code 3 unasked --checkpoint saved
@@ -119,7 +120,7 @@ case $scenario in
     if grep -q 'continues after step 0' resumed.out; then fail "no checkpoint was found"; fi
     same whole resumed
     ;;
-  fault) # KIND EXPECTED-TEXT ARGUMENT...: the engine gets the typed error, and continues from the checkpoint of step 10.
+  fault) # KIND EXPECTED-TEXT ARGUMENT...: the engine gets the typed error, and continues after step 10.
     kind=$1
     expected=$2
     shift 2
@@ -129,7 +130,9 @@ case $scenario in
     has disturbed "continues after step 10"
     has disturbed "failures after which training continued: 1"
     # A device that the engine itself shuts down logs what its stream had left.
-    if [[ $kind != shutdown ]] && grep -q '^coxswain:' disturbed.out; then fail "the library reports a failure that the engine did not take"; fi
+    if [[ $kind != shutdown ]] && grep -q '^coxswain:' disturbed.out; then
+      fail "the library reports a failure that the engine did not take"
+    fi
     same whole disturbed
     run_code 3 given_up "$@" --fault "$kind@13" --timeout 500ms --restarts 0
     has given_up "training failed"

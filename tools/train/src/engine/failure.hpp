@@ -5,8 +5,8 @@
 
 namespace train {
 
-/// The typed errors among `error` and its causes, for a report: "CollectiveError rank_failed, LaunchError kernel_failed".
-/// Empty if there is none of the library's.
+/// The errors of the library among `error` and its causes, for a report: "CollectiveError rank_failed, LaunchError
+/// kernel_failed". Empty if there is none.
 [[nodiscard]] std::string failure_kinds(const std::exception_ptr& error);
 
 }  // namespace train
