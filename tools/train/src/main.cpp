@@ -2,6 +2,7 @@
 #include <data/text.hpp>
 #include <engine/options.hpp>
 #include <engine/training.hpp>
+#include <report/report.hpp>
 
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
@@ -11,6 +12,8 @@
 #include <cstdio>
 #include <exception>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 namespace {
 
@@ -35,7 +38,7 @@ void print_plan(const train::Options& options, const train::Text& text) {
               options.batch);
 }
 
-int report(const train::Options& options, const train::Outcome& outcome) {
+int print_outcome(const train::Options& options, const train::Outcome& outcome) {
   if (outcome.restarts > 0) std::printf("failures after which training continued: %zu\n", outcome.restarts);
   if (!outcome.completed) {
     std::puts("training failed");
@@ -70,11 +73,14 @@ int run(train::Options options) {
   options.shape.vocabulary = text.vocabulary();
   cox::set_host_device_count(static_cast<std::uint16_t>(options.devices));
   if (!options.timeout.empty()) cox::set_settings({{"collectives.timeout", options.timeout}});
+  std::string why_not;
+  if (!options.report_file.empty() && !train::can_report(why_not)) throw std::runtime_error(why_not);
   print_plan(options, text);
   const train::Outcome outcome =
       train::train_on_host(options, text, train::checksum(std::as_bytes(std::span(text.tokens()))));
   if (!options.losses_file.empty()) write_losses(options.losses_file, outcome.losses);
-  return report(options, outcome);
+  if (!options.report_file.empty() && outcome.completed) train::write_report(options.report_file, options, outcome);
+  return print_outcome(options, outcome);
 }
 
 }  // namespace

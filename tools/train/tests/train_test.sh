@@ -137,6 +137,29 @@ case $scenario in
     run_code 3 given_up "$@" --fault "$kind@13" --timeout 500ms --restarts 0
     has given_up "training failed"
     ;;
+  random) # COX ARGUMENT...: random faults, also of the process, which `cox run` starts again.
+    cox=$1
+    shift
+    run whole "$@"
+    "$cox" run --restarts 1000 --backoff 1ms --backoff-max 1ms --on signal -- "$program" "${small[@]}" "$@" \
+      --losses disturbed.losses --checkpoint saved --every 2 --resume --fault random@3 --timeout 300ms \
+      --restarts 1000 >disturbed.out 2>&1 || fail "disturbed ended with exit code $?"
+    grep -Eq 'restart|rank [0-9]+ failed' disturbed.out || fail "there was no fault in 30 steps"
+    same whole disturbed
+    ;;
+  report) # One page without references to other files.
+    if [[ ! -r /usr/share/javascript/dygraphs/dygraph.min.js ]]; then
+      echo "skipped: needs libjs-dygraphs"
+      exit 0
+    fi
+    run drawn --report page.html
+    for text in "new Dygraph(document.getElementById('loss')" "new Dygraph(document.getElementById('times')" \
+      "Time line of step 5" "<title>matrix_product: " "<title>all_reduce: " "host:1 stream" "</html>"; do
+      grep -qF -- "$text" page.html || fail "the page has no $text"
+    done
+    [[ $(grep -cE '^\[[0-9]+,[0-9.]+\],$' page.html) == 30 ]] || fail "the page has not 30 losses"
+    if grep -qE '<(script|link|img)[^>]*(src|href)=' page.html; then fail "the page refers to another file"; fi
+    ;;
   *) fail "there is no case $scenario" ;;
 esac
 echo ok

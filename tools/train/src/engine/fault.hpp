@@ -1,27 +1,46 @@
 #pragma once
 
+#include <data/random.hpp>
 #include <engine/options.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace train {
 
-/// A failure that the command line asks for. It happens once in the process, on the last rank, in the middle of the
-/// backward pass, or before the replay of a captured step.
+/// Failures that the command line asks for: one in the process, on the last rank; or, for FaultKind::Random, one in
+/// every `step` steps on average, of a random kind on a random rank. They happen in the middle of the backward pass, or
+/// before the replay of a captured step.
 class Fault {
  public:
-  Fault(FaultKind kind, std::size_t step) : kind_(kind), step_(step) {}
+  /// `salt`: selects the random faults.
+  Fault(FaultKind kind, std::size_t step, std::uint64_t salt) : kind_(kind), step_(step), salt_(salt) {}
 
-  /// The fault of this rank in this step. FaultKind::None in every later call.
-  [[nodiscard]] FaultKind take(std::size_t step, bool last_rank) {
-    if (kind_ == FaultKind::None || step != step_ || !last_rank || taken_.exchange(true)) return FaultKind::None;
+  /// The fault of this rank in this step. Every rank asks in every step.
+  [[nodiscard]] FaultKind take(std::size_t step, std::size_t rank, std::size_t ranks) {
+    if (kind_ == FaultKind::None) return FaultKind::None;
+    if (kind_ == FaultKind::Random) return random(step, rank, ranks);
+    if (step != step_ || rank + 1 != ranks || taken_.exchange(true)) return FaultKind::None;
     return kind_;
   }
+  /// Selects other random faults, so that a step that is repeated can succeed. No rank may be running.
+  void next_attempt() { ++attempt_; }
 
  private:
+  [[nodiscard]] FaultKind random(std::size_t step, std::size_t rank, std::size_t ranks) const {
+    constexpr std::array kinds{FaultKind::Kernel,   FaultKind::Memory,  FaultKind::Thread,
+                               FaultKind::Shutdown, FaultKind::Missing, FaultKind::Crash};
+    const std::uint64_t number = mixed(mixed(salt_ + attempt_) + step);
+    if (number % step_ != 0 || mixed(number) % ranks != rank) return FaultKind::None;
+    return kinds[mixed(number + 1) % kinds.size()];
+  }
+
   const FaultKind kind_;
   const std::size_t step_;
+  const std::uint64_t salt_;
+  std::uint64_t attempt_ = 0;
   std::atomic<bool> taken_{false};
 };
 

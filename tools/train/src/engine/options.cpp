@@ -33,12 +33,15 @@ std::size_t parse_devices(const std::string& text) {
 std::pair<FaultKind, std::size_t> parse_fault(const std::string& text) {
   static const std::map<std::string, FaultKind> kinds{
       {"kernel", FaultKind::Kernel},     {"memory", FaultKind::Memory},   {"thread", FaultKind::Thread},
-      {"shutdown", FaultKind::Shutdown}, {"missing", FaultKind::Missing}, {"diverge", FaultKind::Diverge}};
+      {"shutdown", FaultKind::Shutdown}, {"missing", FaultKind::Missing}, {"crash", FaultKind::Crash},
+      {"random", FaultKind::Random},     {"diverge", FaultKind::Diverge}};
   const std::size_t at = text.find('@');
   const auto kind = kinds.find(text.substr(0, at));
   if (at == std::string::npos || kind == kinds.end())
-    refuse("--fault: " + text + " is not KIND@STEP with kernel, memory, thread, shutdown, missing or diverge");
-  return {kind->second, parse_count("--fault", text.substr(at + 1))};
+    refuse("--fault: " + text + " is not KIND@STEP with one of the kinds in README.md");
+  const std::size_t step = parse_count("--fault", text.substr(at + 1));
+  if (step == 0) refuse("--fault: steps are counted from 1");
+  return {kind->second, step};
 }
 
 void check(const Options& options) {
@@ -52,8 +55,8 @@ void check(const Options& options) {
   if (pipeline && shape.tied) refuse("--pipeline needs --untied: the first and the last stage are different devices");
   if (options.optimizer.warm_up >= options.steps) refuse("--warm-up must be less than --steps");
   if (options.resume && options.checkpoints.empty()) refuse("--resume needs --checkpoint");
-  if (options.fault == FaultKind::Missing && options.timeout.empty())
-    refuse("--fault missing needs --timeout: the others wait for that long");
+  if ((options.fault == FaultKind::Missing || options.fault == FaultKind::Random) && options.timeout.empty())
+    refuse("this --fault needs --timeout: the other ranks wait that long for one that is missing");
 }
 
 }  // namespace
@@ -112,12 +115,15 @@ Options parse_options(int argc, const char* const* argv) {
       ->group("Checkpoints and failures");
   app.add_option("--restarts", options.restarts, "Failures after which training continues from a checkpoint")
       ->group("Checkpoints and failures");
-  app.add_option("--fault", fault, "For tests: kernel, memory, thread, shutdown, missing or diverge, @, and the step")
+  app.add_option("--fault", fault,
+                 "For tests: kernel, memory, thread, shutdown, missing, crash, diverge or random, @, and the step")
       ->group("Checkpoints and failures");
 
   app.add_option("--log-every", options.log_every, "Steps from one progress line to the next; 0: none")
       ->group("Output");
   app.add_option("--losses", options.losses_file, "File for the loss of each step, exact to the bit")->group("Output");
+  app.add_option("--report", options.report_file, "File for a page (HTML) with losses, step times and a time line")
+      ->group("Output");
   app.add_option("--evaluate", options.evaluation_windows, "Windows of held-out text that are evaluated")
       ->group("Output");
 

@@ -35,6 +35,8 @@ enum class FaultKind : std::uint8_t {
   Thread,    ///< the client thread of a rank throws
   Shutdown,  ///< a device is shut down
   Missing,   ///< a rank does not submit its work
+  Crash,     ///< the process is killed
+  Random,    ///< any of the above, again and again
   Diverge,   ///< the parameters of a replica change; no error, but the end of the training finds it
 };
 
@@ -59,11 +61,12 @@ struct Options {
   std::size_t restarts = 3;    ///< after failures, in this process
 
   FaultKind fault = FaultKind::None;  ///< for tests
-  std::size_t fault_step = 0;
-  std::string timeout;  ///< of collectives, as the setting collectives.timeout; empty: unchanged
+  std::size_t fault_step = 0;         ///< for Random: mean number of steps between faults
+  std::string timeout;                ///< of collectives, as the setting collectives.timeout; empty: unchanged
 
   std::size_t log_every = 10;  ///< steps; 0: no progress lines
   std::filesystem::path losses_file;
+  std::filesystem::path report_file;
 };
 
 /// Reads the command line. Prints help or an error and ends the process where that is what the arguments ask for.

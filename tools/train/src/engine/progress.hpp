@@ -14,6 +14,11 @@ struct StepTimes {
   bool measured = false;                        ///< whether `not_hidden` is known; not for a captured step
 };
 
+struct StepRecord {
+  std::size_t step;
+  StepTimes times;
+};
+
 /// Prints progress lines: loss, rate, times and memory, as means over the steps since the line before.
 class Progress {
  public:

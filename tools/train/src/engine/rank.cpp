@@ -1,9 +1,11 @@
 #include <engine/rank.hpp>
 
 #include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/runtime/trace/trace.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
@@ -41,7 +43,9 @@ RankResult Rank<Backend>::run() {
   const std::size_t stop = job_.options.stop_after;
   const std::size_t last = stop == 0 ? job_.options.steps : std::min(stop, job_.options.steps);
   for (std::size_t step = first; step <= last; ++step) {
+    trace_begin(step);
     const float loss = train_step(step);
+    trace_end(step);
     if (rank_ == 0) result_.losses.push_back(loss);
     if (progress_.due(step)) progress_.line(step, loss, client_.memory_usage());
     if (job_.writer != nullptr && step % job_.options.checkpoint_every == 0) save(step);
@@ -50,6 +54,19 @@ RankResult Rank<Backend>::run() {
   for (const cox::Bytes& parameter : client_.read(model_.parameters()))
     result_.parameters = checksum(parameter.span(), result_.parameters);
   return std::move(result_);
+}
+
+// Records one step for the report: the fifth one of this attempt, when a captured step is being replayed.
+template <class Backend>
+void Rank<Backend>::trace_begin(std::size_t step) {
+  if (rank_ != 0 || job_.options.report_file.empty() || result_.times.size() != 4 || cox::trace::enabled()) return;
+  cox::trace::start();
+  result_.traced_step = step;
+}
+
+template <class Backend>
+void Rank<Backend>::trace_end(std::size_t step) {
+  if (result_.traced_step == step) result_.traced = cox::trace::stop();
 }
 
 // Uploads the initial values, or those of the checkpoint.
@@ -72,7 +89,7 @@ template <class Backend>
 float Rank<Backend>::train_step(std::size_t step) {
   const auto begin = Clock::now();
   upload(step);
-  const FaultKind fault = job_.fault.take(step, rank_ + 1 == ranks_);
+  const FaultKind fault = job_.fault.take(step, rank_, ranks_);
   Queued queued = job_.options.captured ? run_captured(fault) : enqueue(false, fault);
   auto loss = client_.read_async(std::vector{mean_loss_});
 
@@ -91,6 +108,7 @@ float Rank<Backend>::train_step(std::size_t step) {
   std::memcpy(&value, loss.get().front().span().data(), sizeof(value));
   times.step = Clock::now() - begin;
   progress_.add(times);
+  if (rank_ == 0) result_.times.push_back({step, times});
   return value;
 }
 
@@ -244,7 +262,8 @@ template <class Backend>
 void Rank<Backend>::strike(FaultKind fault) {
   const cox::Handle& d_residual = model_.scratch().d_residual;
   switch (fault) {
-    case FaultKind::None: return;
+    case FaultKind::None:
+    case FaultKind::Random: return;
     case FaultKind::Kernel:
       // The gradient of the residual stream is poisoned, and with it all gradients that are computed from it.
       device_.launch(KernelId::Fault, 1, Launch().inout(d_residual));
@@ -258,6 +277,7 @@ void Rank<Backend>::strike(FaultKind fault) {
     case FaultKind::Thread: throw std::runtime_error("injected: the client thread failed");
     case FaultKind::Shutdown: cox::shutdown(client_.device_id()); return;
     case FaultKind::Missing: job_.failure.wait(); throw std::runtime_error("injected: this rank did not come");
+    case FaultKind::Crash: std::raise(SIGKILL); return;
     case FaultKind::Diverge:
       model_.set_parameter(0, cox::Bytes::zeroed(model_.list()[0].elements * sizeof(float)));
       return;

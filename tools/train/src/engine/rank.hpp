@@ -15,6 +15,7 @@
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/trace/recording.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,9 @@ struct Job {
 
 struct RankResult {
   std::vector<float> losses;         ///< of each step, the mean over all samples; of rank 0
+  std::vector<StepRecord> times;     ///< of the steps of this attempt; of rank 0
+  std::size_t traced_step = 0;       ///< 0: none
+  cox::trace::Recording traced;      ///< what the process did in this step
   std::uint64_t parameters = 0;      ///< checksum of all parameters of this rank
   double evaluation_sum = 0;         ///< sum of the losses of the held-out characters that this rank has evaluated
   std::size_t evaluation_count = 0;  ///< number of these characters
@@ -70,6 +74,8 @@ class Rank {
   };
 
   void restore();
+  void trace_begin(std::size_t step);
+  void trace_end(std::size_t step);
   float train_step(std::size_t step);
   void upload(std::size_t step);
   Queued run_captured(FaultKind fault);

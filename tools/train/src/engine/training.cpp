@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <exception>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -43,7 +44,7 @@ class Attempt {
     return std::ranges::all_of(errors_, [](const std::exception_ptr& error) { return error == nullptr; });
   }
 
-  [[nodiscard]] const std::vector<RankResult>& results() const { return results_; }
+  [[nodiscard]] std::vector<RankResult>& results() { return results_; }
   [[nodiscard]] const std::vector<std::exception_ptr>& errors() const { return errors_; }
 
  private:
@@ -120,7 +121,7 @@ Outcome train_on_host(const Options& options, const Text& text, std::uint64_t te
   const cox::CommunicationId ranks = host_devices(options.devices);
   const std::string print = fingerprint(options, text_checksum);
   const std::size_t parts = options.layout == Layout::Replicated ? 1 : ranks.world_size();
-  Fault fault(options.fault, options.fault_step);
+  Fault fault(options.fault, options.fault_step, std::random_device()());
   Outcome outcome;
   bool from_checkpoint = options.resume;
   if (!from_checkpoint && !options.checkpoints.empty() && has_checkpoints(options.checkpoints))
@@ -143,7 +144,11 @@ Outcome train_on_host(const Options& options, const Text& text, std::uint64_t te
     }
     if (completed) {
       outcome.completed = true;
-      outcome.losses = attempt.results().front().losses;
+      RankResult& first = attempt.results().front();
+      outcome.losses = std::move(first.losses);
+      outcome.times = std::move(first.times);
+      outcome.traced_step = first.traced_step;
+      outcome.traced = std::move(first.traced);
       for (const RankResult& result : attempt.results()) {
         outcome.evaluation_loss += result.evaluation_sum;
         outcome.evaluated += result.evaluation_count;
@@ -155,6 +160,7 @@ Outcome train_on_host(const Options& options, const Text& text, std::uint64_t te
     print_failures(attempt.errors());
     if (outcome.restarts == options.restarts) return outcome;
     ++outcome.restarts;
+    fault.next_attempt();
     from_checkpoint = true;
     reopen(options, ranks);
   }

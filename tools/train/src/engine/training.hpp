@@ -2,6 +2,9 @@
 
 #include <data/text.hpp>
 #include <engine/options.hpp>
+#include <engine/progress.hpp>
+
+#include <coxswain/runtime/trace/recording.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +14,11 @@ namespace train {
 
 /// How a training run has ended.
 struct Outcome {
-  bool completed = false;     ///< false: more failures than options.restarts
-  std::vector<float> losses;  ///< of each step
+  bool completed = false;         ///< false: more failures than options.restarts
+  std::vector<float> losses;      ///< of each step
+  std::vector<StepRecord> times;  ///< of the steps since the last failure
+  std::size_t traced_step = 0;    ///< 0: none was recorded
+  cox::trace::Recording traced;   ///< for options.report_file: what the process did in this step
   double evaluation_loss = 0;
   std::size_t evaluated = 0;             ///< number of held-out characters
   std::vector<std::uint64_t> checksums;  ///< of the parameters of each rank
