@@ -130,7 +130,8 @@ Checkpoint parse(std::span<const std::byte> content, std::uint64_t& version) {
   result.step = reader.number();
   const auto losses = reader.block();
   result.losses.resize(losses.size() / sizeof(float));
-  std::memcpy(result.losses.data(), losses.data(), result.losses.size() * sizeof(float));
+  std::ranges::copy(losses.first(result.losses.size() * sizeof(float)),
+                    std::as_writable_bytes(std::span(result.losses)).begin());
   for (std::uint64_t left = reader.number(); left > 0; --left) {
     std::string name = reader.text();
     const auto data = reader.block();
