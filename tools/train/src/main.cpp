@@ -17,8 +17,10 @@
 
 namespace {
 
-/// Exit codes. 2: the command line is wrong.
-enum ExitCode { ok = 0, not_learned = 1, failed = 3 };
+// Exit codes. Wrong arguments: 2.
+constexpr int ok = 0;
+constexpr int wrong_result = 1;
+constexpr int failed = 3;
 
 // One line for each step: the number and the loss, as a decimal and exactly.
 void write_losses(const std::filesystem::path& path, const std::vector<float>& losses) {
@@ -44,12 +46,15 @@ int print_outcome(const train::Options& options, const train::Outcome& outcome) 
     std::puts("training failed");
     return failed;
   }
-  if (!options.checkpoints.empty())
+  int code = ok;
+  if (!options.checkpoints.empty()) {
     std::printf("checkpoints: %zu written, %zu failed\n", outcome.checkpoints_written, outcome.checkpoints_failed);
+    if (outcome.checkpoints_failed > 0) code = wrong_result;
+  }
   std::printf("final loss: %.4f (first step: %.4f)\n", static_cast<double>(outcome.losses.back()),
               static_cast<double>(outcome.losses.front()));
-  std::printf("evaluation loss: %.4f on %zu held-out characters\n", outcome.evaluation_loss, outcome.evaluated);
-  int code = ok;
+  if (outcome.evaluated > 0)
+    std::printf("evaluation loss: %.4f on %zu held-out characters\n", outcome.evaluation_loss, outcome.evaluated);
   if (options.layout == train::Layout::Pipeline) {
     for (std::size_t i = 0; i < outcome.checksums.size(); ++i)
       std::printf("stage %zu: parameters %016" PRIx64 "\n", i, outcome.checksums[i]);
@@ -59,11 +64,11 @@ int print_outcome(const train::Options& options, const train::Outcome& outcome) 
   } else {
     for (std::size_t i = 0; i < outcome.checksums.size(); ++i)
       std::printf("replicas DIFFER: rank %zu has %016" PRIx64 "\n", i, outcome.checksums[i]);
-    code = not_learned;
+    code = wrong_result;
   }
   if (!outcome.loss_fell()) {
     std::puts("the loss did NOT fall");
-    code = not_learned;
+    code = wrong_result;
   }
   return code;
 }
@@ -78,9 +83,10 @@ int run(train::Options options) {
   print_plan(options, text);
   const train::Outcome outcome =
       train::train_on_host(options, text, train::checksum(std::as_bytes(std::span(text.tokens()))));
+  const int code = print_outcome(options, outcome);
   if (!options.losses_file.empty()) write_losses(options.losses_file, outcome.losses);
   if (!options.report_file.empty() && outcome.completed) train::write_report(options.report_file, options, outcome);
-  return print_outcome(options, outcome);
+  return code;
 }
 
 }  // namespace

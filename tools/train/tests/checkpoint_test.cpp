@@ -18,7 +18,7 @@ namespace {
 
 train::Checkpoint sample(std::uint64_t step) {
   train::Checkpoint checkpoint{"a run", step, {3.0F, 2.5F}, {}};
-  checkpoint.tensors["weight"] = std::vector<std::byte>(13, static_cast<std::byte>(step));
+  checkpoint.tensors["weight"] = cox::Bytes::from_vector(std::vector<char>(13, static_cast<char>(step)));
   checkpoint.tensors["bias"] = {};
   return checkpoint;
 }

@@ -108,6 +108,8 @@ case $scenario in
     has resumed "has a wrong checksum"
     has resumed "continues after step 10"
     same whole resumed
+    run_code 1 unwritable --checkpoint /dev/null/saved --every 10
+    has unwritable "checkpoints: 0 written, 3 failed"
     ;;
   killed) # The process is killed at some point after its first checkpoint.
     run whole "$@"

@@ -134,8 +134,7 @@ Checkpoint parse(std::span<const std::byte> content, std::uint64_t& version) {
                     std::as_writable_bytes(std::span(result.losses)).begin());
   for (std::uint64_t left = reader.number(); left > 0; --left) {
     std::string name = reader.text();
-    const auto data = reader.block();
-    result.tensors.emplace(std::move(name), std::vector<std::byte>(data.begin(), data.end()));
+    result.tensors.emplace(std::move(name), cox::Bytes::copy_of(reader.block()));
   }
   const std::uint64_t expected = reader.sum();
   if (reader.number() != expected) throw std::runtime_error("has a wrong checksum");
@@ -170,7 +169,7 @@ void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& che
     writer.number(checkpoint.tensors.size());
     for (const auto& [name, data] : checkpoint.tensors) {
       writer.text(name);
-      writer.block(data);
+      writer.block(data.span());
     }
     writer.number(writer.sum());
     file.flush();

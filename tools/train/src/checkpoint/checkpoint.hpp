@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/runtime/bytes/bytes.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -24,7 +26,7 @@ struct Checkpoint {
   std::string fingerprint;    ///< see fingerprint() in options.hpp
   std::uint64_t step = 0;     ///< number of completed steps
   std::vector<float> losses;  ///< of each step so far
-  std::map<std::string, std::vector<std::byte>> tensors;
+  std::map<std::string, cox::Bytes> tensors;
 };
 
 /// Writes the file so that it appears with its complete contents or not at all, also if the machine fails: into a

@@ -62,11 +62,9 @@ void CheckpointWriter::write(std::uint64_t step, Pending pending) {
   try {
     Checkpoint checkpoint{fingerprint_, step, std::move(pending.losses), {}};
     for (Part& part : pending.parts) {
-      const std::vector<cox::Bytes> contents = part.contents.get();
-      for (std::size_t i = 0; i < contents.size(); ++i) {
-        const auto bytes = contents[i].span();
-        checkpoint.tensors.emplace(part.names[i], std::vector<std::byte>(bytes.begin(), bytes.end()));
-      }
+      std::vector<cox::Bytes> contents = part.contents.get();
+      for (std::size_t i = 0; i < contents.size(); ++i)
+        checkpoint.tensors.emplace(std::move(part.names[i]), std::move(contents[i]));
     }
     write_checkpoint(folder_, checkpoint);
     ++written_;

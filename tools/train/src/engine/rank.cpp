@@ -81,7 +81,7 @@ void Rank<Backend>::restore() {
   for (const State& tensor : state()) {
     const auto found = job_.start->tensors.find(tensor.name);
     if (found == job_.start->tensors.end()) throw std::runtime_error("the checkpoint has no " + tensor.name);
-    client_.write(tensor.memory, cox::Bytes::copy_of(found->second));
+    client_.write(tensor.memory, found->second.share());
   }
 }
 
