@@ -1,0 +1,71 @@
+#pragma once
+
+#include <engine/device.hpp>
+#include <engine/fault.hpp>
+#include <engine/gradient_exchange.hpp>
+#include <engine/job.hpp>
+#include <engine/optimizer.hpp>
+#include <model/model.hpp>
+
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/runtime/async/future.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
+#include <coxswain/runtime/client/graph.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace train {
+
+/// The work of one training step on one rank: forward and backward pass, exchange of gradients, update. Queues it on
+/// the stream of the calling thread, or captures it once and replays it. One object for each rank and attempt; used by
+/// one thread. No call waits for the device, except the capture, which waits for the device thread.
+template <class Backend>
+class TrainingStep {
+ public:
+  using Client = typename Backend::Client;
+
+  /// What a queued step gives to wait for. Each future throws the failures of the stream.
+  struct Queued {
+    std::optional<cox::Future<std::vector<cox::Bytes>>> computed;  ///< the backward pass has completed, if known
+    std::optional<cox::Future<void>> exchanged;                    ///< the gradients have been exchanged, if known
+    cox::Future<std::vector<cox::Bytes>> loss;                     ///< the step has completed: the mean loss, one float
+  };
+
+  /// Allocates all memory. The parameters are undefined.
+  TrainingStep(const Job& job, const Device<Backend>& device, std::size_t rank);
+
+  [[nodiscard]] Model<Backend>& model() { return model_; }
+  [[nodiscard]] const Model<Backend>& model() const { return model_; }
+  [[nodiscard]] const Optimizer<Backend>& optimizer() const { return optimizer_; }
+  /// The rank before (-1) or after (1) this one in a pipeline.
+  [[nodiscard]] cox::DeviceId neighbour(std::ptrdiff_t distance) const;
+
+  /// Uploads what this step needs and queues its work. Every rank must do so. `fault`: what is to fail.
+  [[nodiscard]] Queued queue(std::size_t step, FaultKind fault);
+
+ private:
+  void upload(std::size_t step);
+  void replay(FaultKind fault);
+  void enqueue(Queued* queued, FaultKind fault);
+  void enqueue_replica(FaultKind fault);
+  void enqueue_stage(FaultKind fault);
+  void enqueue_loss(std::size_t slot, std::size_t batch);
+  void strike(FaultKind fault);
+
+  const Job& job_;
+  const Device<Backend> device_;
+  const Client client_;
+  const std::size_t rank_;
+  Model<Backend> model_;
+  const std::unique_ptr<GradientExchange> exchange_;
+  Optimizer<Backend> optimizer_;
+  const cox::Handle loss_;       // of this rank
+  const cox::Handle mean_loss_;  // of all ranks
+  bool prepared_ = false;        // the step before the capture has been queued
+  std::optional<cox::Graph<Client>> graph_;
+};
+
+}  // namespace train
