@@ -46,9 +46,10 @@ namespace cox {
 ///     GradientBuckets buckets(client, devices, gradients, ReduceOperation::Mean, {.own_memory = true});
 ///       backward:  client.launch(kernel, count, KernelArguments{}.with_buffer(buckets.gradient(i))); buckets.add(i);
 ///
-/// The memory is zero at first. Each view starts at a multiple of BucketPlan::view_alignment; the padding in between is
-/// reduced too, and stays zero as long as no work of the caller writes it. Because hazards are tracked for each
-/// allocation, kernels on different streams that write gradients of one bucket run one after the other.
+/// The memory is zero at first, and keeps the reduced gradients until the next step overwrites them. Each view starts
+/// at a multiple of BucketPlan::view_alignment; the padding in between is reduced too, and stays zero as long as no
+/// work of the caller writes it. Because hazards are tracked for each allocation, kernels on different streams that
+/// write gradients of one bucket run one after the other.
 ///
 /// Failures are not lost (L12). The future of finish() throws them. If it is not taken, the next blocking call on each
 /// stream that called add() or finish() in that step throws them, with the first cause. GradientBuckets cannot be
@@ -166,7 +167,8 @@ class GradientBuckets {
   ///
   /// For a step that cannot be finished, and after one whose future threw. The ranks must have submitted the same
   /// buckets; if they may have stopped at different ones, abort the communicator (abort_collective) before, and open it
-  /// again (ensure_init_collective) after all ranks have called reset().
+  /// again (ensure_init_collective) after all ranks have called reset(). Throws what ComputeClient::sync and write
+  /// throw: memory may then not have been cleared, and reset() can be called again.
   [[nodiscard]] Future<void> reset(Site site = Site::current()) {
     const std::lock_guard lock(mutex_);
     report_to_caller(site);
