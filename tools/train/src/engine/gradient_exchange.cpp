@@ -92,9 +92,9 @@ class GroupExchange : public GradientExchange {
  protected:
   virtual void exchange(cox::CollectiveGroup& group, std::size_t index) = 0;
 
-  const typename Backend::Client& client() const { return client_; }
-  const Model<Backend>& model() const { return model_; }
-  const cox::CommunicationId& ranks() const { return ranks_; }
+  [[nodiscard]] const typename Backend::Client& client() const { return client_; }
+  [[nodiscard]] const Model<Backend>& model() const { return model_; }
+  [[nodiscard]] const cox::CommunicationId& ranks() const { return ranks_; }
 
  private:
   typename Backend::Client client_;

@@ -23,7 +23,7 @@ std::size_t parse_count(const std::string& option, const std::string& text) {
 // "host:2": two host devices.
 std::size_t parse_devices(const std::string& text) {
   const std::string prefix = "host:";
-  if (text.rfind(prefix, 0) != 0) refuse("--devices: " + text + " is not host:COUNT; GPUs are not supported yet");
+  if (!text.starts_with(prefix)) refuse("--devices: " + text + " is not host:COUNT; GPUs are not supported yet");
   const std::size_t count = parse_count("--devices", text.substr(prefix.size()));
   if (count == 0 || count > 64) refuse("--devices: from host:1 to host:64");
   return count;
