@@ -1,11 +1,21 @@
 #include <checkpoint/checkpoint_writer.hpp>
 
+#include <coxswain/device_handle/base/error.hpp>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <utility>
 
 namespace train {
+namespace {
+
+void report(std::uint64_t step, const std::exception& error) {
+  std::fprintf(stderr, "checkpoint of step %llu was not written: %s\n", static_cast<unsigned long long>(step),
+               error.what());
+}
+
+}  // namespace
 
 CheckpointWriter::CheckpointWriter(std::filesystem::path folder, std::string fingerprint, std::size_t parts)
     : folder_(std::move(folder)), fingerprint_(std::move(fingerprint)), parts_(parts), thread_([this] { run(); }) {}
@@ -68,10 +78,12 @@ void CheckpointWriter::write(std::uint64_t step, Pending pending) {
     }
     write_checkpoint(folder_, checkpoint);
     ++written_;
+  } catch (const cox::Error& error) {
+    ++not_downloaded_;
+    report(step, error);
   } catch (const std::exception& error) {
-    ++failed_;
-    std::fprintf(stderr, "checkpoint of step %llu was not written: %s\n", static_cast<unsigned long long>(step),
-                 error.what());
+    ++not_written_;
+    report(step, error);
   }
 }
 

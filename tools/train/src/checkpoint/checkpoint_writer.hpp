@@ -39,9 +39,13 @@ class CheckpointWriter {
   /// The losses up to the step; once for each checkpoint, before or after the parts.
   void add_losses(std::uint64_t step, std::vector<float> losses);
 
-  /// Number of checkpoints that could not be written. Call finish() first.
-  [[nodiscard]] std::size_t failed() const { return failed_; }
+  // Numbers of checkpoints. Call finish() first.
+
   [[nodiscard]] std::size_t written() const { return written_; }
+  /// Refused by the disk.
+  [[nodiscard]] std::size_t not_written() const { return not_written_; }
+  /// A device failed before its part was downloaded. To be expected if a rank has failed.
+  [[nodiscard]] std::size_t not_downloaded() const { return not_downloaded_; }
   /// As the destructor; nothing can be added afterwards.
   void finish();
 
@@ -67,7 +71,8 @@ class CheckpointWriter {
   std::map<std::uint64_t, Pending> pending_;  // by step; guarded by mutex_, as stopping_
   bool stopping_ = false;
   std::size_t written_ = 0;  // used by the thread, and after its end by others
-  std::size_t failed_ = 0;
+  std::size_t not_written_ = 0;
+  std::size_t not_downloaded_ = 0;
   std::thread thread_;
 };
 

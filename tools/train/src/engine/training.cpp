@@ -97,6 +97,20 @@ void reopen(const Options& options, const cox::CommunicationId& ranks) {
     clients[ranks.rank_of(communicator.devices().front())].ensure_init_collective(communicator);
 }
 
+void collect(Outcome& outcome, std::vector<RankResult>& results) {
+  outcome.completed = true;
+  outcome.losses = std::move(results.front().losses);
+  outcome.times = std::move(results.front().times);
+  outcome.traced_step = results.front().traced_step;
+  outcome.traced = std::move(results.front().traced);
+  for (const RankResult& result : results) {
+    outcome.evaluation_loss += result.evaluation_sum;
+    outcome.evaluated += result.evaluation_count;
+    outcome.checksums.push_back(result.parameters);
+  }
+  outcome.evaluation_loss /= static_cast<double>(std::max<std::size_t>(1, outcome.evaluated));
+}
+
 cox::CommunicationId host_devices(std::size_t count) {
   std::vector<cox::DeviceId> devices;
   for (std::size_t i = 0; i < count; ++i) devices.push_back({cox::host_device_type, static_cast<std::uint16_t>(i)});
@@ -140,21 +154,10 @@ Outcome train_on_host(const Options& options, const Text& text, std::uint64_t te
     if (writer) {
       writer->finish();
       outcome.checkpoints_written += writer->written();
-      outcome.checkpoints_failed += writer->failed();
+      outcome.checkpoints_failed += writer->not_written() + (completed ? writer->not_downloaded() : 0);
     }
     if (completed) {
-      outcome.completed = true;
-      RankResult& first = attempt.results().front();
-      outcome.losses = std::move(first.losses);
-      outcome.times = std::move(first.times);
-      outcome.traced_step = first.traced_step;
-      outcome.traced = std::move(first.traced);
-      for (const RankResult& result : attempt.results()) {
-        outcome.evaluation_loss += result.evaluation_sum;
-        outcome.evaluated += result.evaluation_count;
-        outcome.checksums.push_back(result.parameters);
-      }
-      outcome.evaluation_loss /= static_cast<double>(std::max<std::size_t>(1, outcome.evaluated));
+      collect(outcome, attempt.results());
       return outcome;
     }
     print_failures(attempt.errors());
