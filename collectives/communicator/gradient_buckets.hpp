@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -92,7 +93,9 @@ class GradientBuckets {
     if (callers_.empty()) return;
     try {
       client_.end_failure_reports();
-    } catch (const CallError&) {  // the device is closed
+    } catch (const CallError& error) {  // nothing is left to end if the device is closed
+      if (error.kind() != CallError::Kind::Closed && error.kind() != CallError::Kind::Forked)
+        report_task_error({client_.device_id(), client_.stream_id(), std::current_exception()});
     } catch (...) {
       report_task_error({client_.device_id(), client_.stream_id(), std::current_exception()});
     }
@@ -156,7 +159,7 @@ class GradientBuckets {
     report_to_caller(site);
     begin_complete(site);
     if (next_ != plan_.buckets()) refuse("gradient " + std::to_string(first_missing()) + " has not been added", site);
-    return end_step(site);
+    return end_step(site, AfterStep::Keep);
   }
 
   /// Abandons the step: gradients of buckets that have not been submitted count as not added and are not reduced, and
@@ -166,15 +169,14 @@ class GradientBuckets {
   /// finish() does.
   ///
   /// For a step that cannot be finished, and after one whose future threw. The ranks must have submitted the same
-  /// buckets; if they may have stopped at different ones, abort the communicator (abort_collective) before, and open it
-  /// again (ensure_init_collective) after all ranks have called reset(). Throws what ComputeClient::sync and write
-  /// throw: memory may then not have been cleared, and reset() can be called again.
+  /// buckets: otherwise later buckets of one rank are summed with earlier ones of another, without an error. If they
+  /// may have stopped at different ones, abort the communicator (abort_collective) before, and open it again
+  /// (ensure_init_collective) after all ranks have called reset(). Throws what ComputeClient::sync and write throw:
+  /// memory may then not have been cleared, and reset() can be called again.
   [[nodiscard]] Future<void> reset(Site site = Site::current()) {
     const std::lock_guard lock(mutex_);
     report_to_caller(site);
-    Future<void> reduced = end_step(site);
-    clear(site);
-    return reduced;
+    return end_step(site, AfterStep::Clear);
   }
 
  private:
@@ -275,9 +277,10 @@ class GradientBuckets {
     for (const std::size_t index : members) added_[index].reset();
   }
 
-  Future<void> end_step(const Site& site) {
-    client_.sync_collective(site);
+  enum class AfterStep : std::uint8_t { Keep, Clear };  // what becomes of owned memory
+  Future<void> end_step(const Site& site, AfterStep after) {
     Future<void> reduced = client_.sync(site);
+    if (after == AfterStep::Clear) clear(site);
     client_.end_failure_reports(site);
     callers_.clear();
     next_ = 0;

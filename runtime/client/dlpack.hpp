@@ -12,6 +12,7 @@
 #endif
 
 #include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/exceed_capacity.hpp>
 #include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
@@ -328,8 +329,9 @@ template <ForeignServer Server, template <class> class HandleTemplate>
 ///
 /// Blocks, because consumers queue work when `__dlpack__` returns; not for the work itself, but until that work has
 /// been given to the device. For the result of a collective that may depend on other ranks: submit for all ranks
-/// first. Throws IoError RankMismatch, OutOfBounds, NotFound, Poisoned, WrongDevice, StaleHandle; DlpackError
-/// UnsupportedStrides, InvalidShape; and what ready_on says.
+/// first. If a collective that is under way fails later, the consumer may read what it left: ask Handle::failure()
+/// after a wait here (L14). Throws IoError RankMismatch, OutOfBounds, NotFound, Poisoned, WrongDevice, StaleHandle;
+/// DlpackError UnsupportedStrides, InvalidShape; and what ready_on says.
 template <ForeignStreamServer Server, template <class> class HandleTemplate>
 [[nodiscard]] DLManagedTensorVersioned* to_dlpack(const ComputeClient<Server, HandleTemplate>& client,
                                                   const TensorView& tensor,
@@ -346,10 +348,12 @@ template <ForeignStreamServer Server, template <class> class HandleTemplate>
   }
   const auto end_use = [own, stream, has_elements](const Handle& memory) noexcept {
     if (!has_elements) return;
+    const detail::ExceedCapacity exceed;  // at a full queue it neither waits nor is refused
     try {
       own.ready_after(memory, stream);
-    } catch (const CallError&) {
-      return;  // the device is shut down, and the memory is freed
+    } catch (const CallError& error) {  // if the device was shut down, the memory is freed
+      if (error.kind() != CallError::Kind::Closed && error.kind() != CallError::Kind::Forked)
+        report_task_error({own.device_id(), own.stream_id(), std::current_exception()});
     } catch (...) {
       report_task_error({own.device_id(), own.stream_id(), std::current_exception()});
     }
