@@ -329,9 +329,9 @@ template <ForeignServer Server, template <class> class HandleTemplate>
 ///
 /// Blocks, because consumers queue work when `__dlpack__` returns; not for the work itself, but until that work has
 /// been given to the device. For the result of a collective that may depend on other ranks: submit for all ranks
-/// first. If a collective that is under way fails later, the consumer may read what it left: ask Handle::failure()
-/// after a wait here (L14). Throws IoError RankMismatch, OutOfBounds, NotFound, Poisoned, WrongDevice, StaleHandle;
-/// DlpackError UnsupportedStrides, InvalidShape; and what ready_on says.
+/// first. If a collective that still runs fails later, the consumer may have read undefined contents: check
+/// Handle::failure() after a wait on the library's side (L14). Throws IoError RankMismatch, OutOfBounds, NotFound,
+/// Poisoned, WrongDevice, StaleHandle; DlpackError UnsupportedStrides, InvalidShape; and what ready_on says.
 template <ForeignStreamServer Server, template <class> class HandleTemplate>
 [[nodiscard]] DLManagedTensorVersioned* to_dlpack(const ComputeClient<Server, HandleTemplate>& client,
                                                   const TensorView& tensor,
