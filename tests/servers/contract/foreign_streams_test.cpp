@@ -225,39 +225,42 @@ TEMPLATE_TEST_CASE("Work that runs beside a used stream is in order with what it
 
 TEMPLATE_TEST_CASE("Collectives of a used stream are in order with what its owner queues", "[foreign]", CudaFleet) {
   COX_REQUIRE_FLEET(TestType, 2);
+  ForeignStream stream({.type = cuda_device_type, .index = 0});  // goes after the devices, also if the test fails
   TestType fleet(2);
   const CommunicationId all(fleet.devices());
   const auto count = GENERATE(as<std::size_t>(), 300, 3'000'000);
-  {
-    ForeignStream stream(fleet.devices()[0]);
-    const StreamId id = fleet[0].use_stream(stream.native());
-    auto used = fleet[0];
-    used.set_stream(id);
-    const Handle sum = used.create(Bytes::copy_of(Numbers(count, 1)));
-    const Handle other = fleet[1].create(Bytes::copy_of(Numbers(count, 2)));
-    const auto last = static_cast<CUdeviceptr>(CudaBackend::address(used.get_resource(sum).resource)) +
-                      (count - 1) * sizeof(std::int32_t);
-    fleet.for_each([&](std::size_t, const auto& client) {
-      client.ensure_init_collective(all);
-      settle(client);
-    });
-    // The owner writes first; the rank takes part in the sum when that is done.
-    stream.hold();
-    stream.word(1) = 50;
-    stream.copy_to_device(last, 1);
-    typename TestType::Hold hold;
-    hold.launch(fleet[1]);
+  auto used = fleet[0];
+  const StreamId id = used.use_stream(stream.native());
+  used.set_stream(id);
+  const Handle sum = used.create(Bytes::copy_of(Numbers(count, 0)));
+  const Handle other = fleet[1].create(Bytes::copy_of(Numbers(count, 0)));
+  const auto last = static_cast<CUdeviceptr>(CudaBackend::address(used.get_resource(sum).resource)) +
+                    (count - 1) * sizeof(std::int32_t);
+  fleet.for_each([&](std::size_t, const auto& client) { client.ensure_init_collective(all); });
+  const auto all_reduce = [&] {
     used.all_reduce(sum, sum, ElementType::I32, all);
     fleet[1].all_reduce(other, other, ElementType::I32, all);
-    stream.open();
-    get_soon(used.issued());
-    stream.copy_to_host(2, last);
-    hold.open();
-    stream.sync();
-    CHECK(stream.word(2) == 52);
-    CHECK(read_soon(fleet[1], other).back() == 52);
-    used.end_use(id);
-  }
+  };
+  all_reduce();  // loads its code, which waits for running kernels
+  for (const auto& client : {used, fleet[1]}) settle(client);
+  used.write(sum, Bytes::copy_of(Numbers(count, 1)));
+  fleet[1].write(other, Bytes::copy_of(Numbers(count, 2)));
+  for (const auto& client : {used, fleet[1]}) settle(client);
+  // The owner writes first; the rank takes part in the sum when that is done.
+  stream.hold();
+  stream.word(1) = 50;
+  stream.copy_to_device(last, 1);
+  typename TestType::Hold hold;
+  hold.launch(fleet[1]);
+  all_reduce();
+  stream.open();
+  get_soon(used.issued());
+  stream.copy_to_host(2, last);
+  hold.open();
+  stream.sync();
+  CHECK(stream.word(2) == 52);
+  CHECK(read_soon(fleet[1], other).back() == 52);
+  used.end_use(id);
 }
 
 TEMPLATE_TEST_CASE("The use of a stream ends with its failures told", "[foreign]", CudaBackend) {
