@@ -168,9 +168,9 @@ class GradientBuckets {
   /// future that is ready when the buckets that have been submitted are reduced; it throws their failures as that of
   /// finish() does.
   ///
-  /// For a step that cannot be finished, and after one whose future threw. The ranks must have submitted the same
-  /// buckets: otherwise later buckets of one rank are summed with earlier ones of another, without an error. If they
-  /// may have stopped at different ones, abort the communicator (abort_collective) before, and open it again
+  /// For a step that cannot be finished, and after the future of a step has thrown. The ranks must have submitted the
+  /// same buckets: otherwise later buckets of one rank are summed with earlier ones of another, without an error. If
+  /// they may have stopped at different ones, abort the communicator (abort_collective) before, and open it again
   /// (ensure_init_collective) after all ranks have called reset(). Throws what ComputeClient::sync and write throw:
   /// memory may then not have been cleared, and reset() can be called again.
   [[nodiscard]] Future<void> reset(Site site = Site::current()) {

@@ -7,8 +7,8 @@
 
 namespace cox {
 
-/// A range whose elements may be copied as bytes: a vector (but not of bool), span, array or string, of const elements
-/// or not. All elements count: an array of char includes the terminating zero of a string literal.
+/// A range of elements that may be copied as bytes: a vector (but not of bool), span, array or string, of const
+/// elements or not. All elements count: an array of char includes the terminating zero of a string literal.
 template <class Range>
 concept PlainRange = std::ranges::contiguous_range<const Range> && std::ranges::sized_range<const Range> &&
                      std::is_trivially_copyable_v<std::ranges::range_value_t<const Range>>;

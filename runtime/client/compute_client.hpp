@@ -184,17 +184,17 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
   // Memory, streams and functions of other owners
   // -----------------------------------------------------------------------------------------------
 
-  /// A handle of memory that someone else owns, such as a tensor of another library: of at least `bytes` bytes, in
-  /// memory of this device, aligned to 16 bytes. Hazards, poison, graphs and collectives hold for it as for any other
-  /// memory, and nothing is copied. `ready`: when the memory may be accessed (CudaReady: an event or a stream; nothing:
-  /// at once). `release`: called once, on the device thread, when the last handle has been dropped and the last use is
-  /// complete, at the latest when the device is shut down; the owner must keep the memory until then, and must access
-  /// it only as `ready`, ready_on and ready_after allow. It must not block, and must not wait for kernels as cudaFree
-  /// does (that may deadlock with a collective: free on another thread, or with cudaFreeAsync); what it throws becomes
-  /// a task error. Overlapping memory must not be borrowed twice at a time: hazards between two handles are known only
-  /// for views of one. Does not block. Throws IoError InvalidPointer (null, not memory of a device), Misaligned,
-  /// WrongDevice, OutOfBounds (the driver's allocation is smaller), and what CudaReady says; then `release` is not
-  /// called. Later failures as write. In a capture the capture fails.
+  /// A handle of memory that the library does not own, such as a tensor of another library: of at least `bytes` bytes,
+  /// in memory of this device, aligned to 16 bytes. Hazards, poison, graphs and collectives hold for it as for any
+  /// other memory, and nothing is copied. `ready`: when the memory may be accessed (CudaReady: an event or a stream;
+  /// nothing: at once). `release`: called once, on the device thread, when the last handle has been dropped and the
+  /// last use is complete, at the latest when the device is shut down; the owner must keep the memory until then, and
+  /// must access it only as `ready`, ready_on and ready_after allow. It must not block, and must not wait for kernels
+  /// as cudaFree does (that may deadlock with a collective: free on another thread, or with cudaFreeAsync); what it
+  /// throws becomes a task error. Overlapping memory must not be borrowed twice at a time: hazards between two handles
+  /// are known only for views of one. Does not block. Throws IoError InvalidPointer (null, not memory of a device),
+  /// Misaligned, WrongDevice, OutOfBounds (the driver's allocation is smaller), and what CudaReady says; then `release`
+  /// is not called. Later failures as write. In a capture the capture fails.
   template <ForeignServer S = Server>
   [[nodiscard]] Handle borrow(void* pointer, std::size_t bytes, typename S::Ready ready = {},
                               BorrowedMemory::Release release = {}, Site site = Site::current()) const {
@@ -239,12 +239,12 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
           server.ready_on(binding, access, stream, caller, std::move(promise));
         });
   }
-  /// A StreamId whose work is issued on `stream`, which someone else has created: for set_stream. The same stream
-  /// always has the same id until it was ended as often as it was used. The owner may queue work of its own on the
-  /// stream at any time, for memory that is not used here; for other memory when issued() of this stream is ready, or
-  /// inside call(). It must neither destroy nor capture the stream before end_use. Blocks for the device thread. Throws
-  /// ServerError: Graph if the stream is in capture, Validation if it belongs to another device or if 64 streams are
-  /// used already; CudaError.
+  /// A StreamId, for set_stream, of work that is issued on `stream`, which was created outside the library. The same
+  /// stream always has the same id until it was ended as often as it was used. The owner may queue work of its own on
+  /// the stream at any time, for memory that is not used here; for other memory when issued() of this stream is ready,
+  /// or inside call(). It must neither destroy nor capture the stream before end_use. Blocks for the device thread.
+  /// Throws ServerError: Graph if the stream is in capture, Validation if it belongs to another device or if 64 streams
+  /// are used already; CudaError.
   template <ForeignStreamServer S = Server>
   [[nodiscard]] StreamId use_stream(typename S::NativeStream stream, Site site = Site::current()) const {
     return device_.submit_blocking(

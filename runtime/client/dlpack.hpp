@@ -305,8 +305,7 @@ template <ForeignServer Server, template <class> class HandleTemplate>
     }
     return std::move(import.tensor);
   }
-  constexpr std::uintptr_t alignment = 16;
-  const std::uintptr_t offset = import.begin % alignment;
+  const std::uintptr_t offset = import.begin % BorrowedMemory::alignment;
   import.tensor.memory = client
                              .borrow(
                                  std::bit_cast<void*>(import.begin - offset), import.bytes + offset, std::move(ready),

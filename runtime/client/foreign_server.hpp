@@ -17,7 +17,7 @@
 
 namespace cox {
 
-/// A server whose clients can bring memory and functions of other owners: ComputeClient::borrow, call, issued, quiet.
+/// A server that takes memory and functions of code outside the library: ComputeClient::borrow, call, issued, quiet.
 ///
 /// - Ready: what the owner says about when the memory may be accessed. Fence: the same as the server keeps it.
 /// - require_foreign(device, pointer, bytes, site): throws IoError unless the device can access the memory. Any thread.
@@ -49,9 +49,9 @@ concept ForeignServer =
       { server.when_callable(arguments, caller, std::move(promise)) } -> std::same_as<void>;
     };
 
-/// A server whose device has streams that others can create: ComputeClient::use_stream, end_use, ready_on.
+/// A server of devices with native streams: ComputeClient::use_stream, end_use, ready_on.
 ///
-/// - use_stream(stream, caller): the StreamId whose work is issued on that stream. Throws ServerError.
+/// - use_stream(stream, caller): the StreamId of the work that is issued on that stream. Throws ServerError.
 /// - end_use(id, caller): nothing is issued on that stream any more. Throws ServerError Validation if work is left.
 /// - ready_on(memory, access, stream, caller, promise): makes the stream wait for what an access to the memory must
 ///   wait for. Completes the promise when the wait has been given to the device.

@@ -5,6 +5,7 @@
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/base/location.hpp>
 
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -16,6 +17,8 @@ namespace cox {
 class BorrowedMemory final : public PostQueue::Posted {
  public:
   using Release = UniqueFunction<void()>;
+  /// Bytes of which the address must be a multiple: vector loads of kernels, and the copies of collectives, take 16.
+  static constexpr std::size_t alignment = 16;
 
   /// `release` may be empty. Any thread.
   BorrowedMemory(Location location, Release release) noexcept : location_(location), release_(std::move(release)) {}

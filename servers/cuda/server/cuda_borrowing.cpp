@@ -67,6 +67,21 @@ StreamPositions waits_of_call(CudaDevice& device, CudaStream& stream, const Laun
   return waits;
 }
 
+/// A promise that several callables refer to, of which one completes it.
+using SharedPromise = std::shared_ptr<std::optional<Promise<void>>>;
+
+/// Moves the promise. Without memory returns null, and the promise has failed.
+SharedPromise share(Promise<void>& promise) noexcept {
+  try {
+    auto shared = std::make_shared<std::optional<Promise<void>>>();
+    shared->emplace(std::move(promise));
+    return shared;
+  } catch (...) {
+    promise.set_error(std::current_exception());
+    return nullptr;
+  }
+}
+
 /// Completes the promise at the end of `f`, or with what it throws.
 template <class F>
 void settle(Promise<void>& promise, F&& f) noexcept {
@@ -181,13 +196,8 @@ void CudaServer::ready_on(const Binding& memory, Access access, NativeStream str
 
 void CudaServer::issued(const Caller& caller, Promise<void> promise) {
   CudaStream& stream = device_->enter(caller);
-  std::shared_ptr<std::optional<Promise<void>>> shared;
-  try {
-    shared = std::make_shared<std::optional<Promise<void>>>();
-  } catch (...) {
-    return promise.set_error(std::current_exception());
-  }
-  shared->emplace(std::move(promise));
+  const SharedPromise shared = share(promise);
+  if (shared == nullptr) return;
   try {
     if (detail::gpu_faulted()) detail::throw_gpu_fault(caller.site);
     stream.capture.require_none("a wait for work to be issued", caller.site);
@@ -246,13 +256,8 @@ bool CudaServer::try_call(const LaunchArguments& arguments, NativeCall& function
 
 void CudaServer::when_callable(const LaunchArguments& arguments, const Caller& caller, Promise<void> promise) {
   CudaStream& stream = device_->enter(caller);
-  std::shared_ptr<std::optional<Promise<void>>> shared;
-  try {
-    shared = std::make_shared<std::optional<Promise<void>>>();
-  } catch (...) {
-    return promise.set_error(std::current_exception());
-  }
-  shared->emplace(std::move(promise));
+  const SharedPromise shared = share(promise);
+  if (shared == nullptr) return;
   try {
     if (stream.capture.capturing() || detail::gpu_faulted()) return (*shared)->set_value();
     device_->streams().when_issued(waits_of_call(*device_, stream, arguments, caller),

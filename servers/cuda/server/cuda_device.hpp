@@ -169,7 +169,7 @@ class CudaDevice final : private BatchHook {
         },
         nullptr, PieceKind::Notice));
   }
-  /// Before work on `uses` that runs beside the stream: if someone else may queue work on its driver stream
+  /// Before work on `uses` that runs beside the stream: if code outside the library may queue work on its driver stream
   /// (use_stream), makes these uses wait for what is there already. Throws as submit.
   void follow_foreign(CudaStream& stream, const BufferUses& uses, const std::source_location& site) {
     if (!stream.queue().native().is_foreign() || uses.empty()) return;

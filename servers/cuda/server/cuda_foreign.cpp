@@ -3,6 +3,7 @@
 #include <coxswain/runtime/base/byte_count.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
@@ -27,9 +28,6 @@ class CudaFence {
 };
 
 namespace {
-
-// Vector loads of kernels, and the copies of collectives, take 16 bytes at a time.
-constexpr std::uintptr_t foreign_alignment = 16;
 
 std::string name_of(const CudaContext& context) {
   return DeviceId{.type = cuda_device_type, .index = static_cast<std::uint16_t>(context.ordinal())}.to_string();
@@ -109,7 +107,7 @@ void require_device_memory(const CudaContext& context, const void* pointer, std:
     throw IoError(kind, "memory cannot be borrowed for " + name_of(context) + ": " + why, site);
   };
   if (address == 0) refuse(IoError::Kind::InvalidPointer, "the pointer is null");
-  if (address % foreign_alignment != 0)
+  if (address % BorrowedMemory::alignment != 0)
     refuse(IoError::Kind::Misaligned,
            "the pointer is not a multiple of 16 bytes; borrow the allocation, and use a view");
   const CurrentContext current(context);

@@ -136,7 +136,8 @@ void CudaStreams::end_use(StreamId id, std::source_location site) {
   const auto found = streams_.find(id);
   if (found == streams_.end() || !found->second->queue().native().is_foreign())
     throw ServerError(ServerError::Kind::Validation,
-                      Location{device_, id}.to_string() + " is not the stream of anybody else", site);
+                      Location{device_, id}.to_string() + " was not returned by use_stream(), or its use has ended",
+                      site);
   CudaStream& stream = *found->second;
   NativeStream& native = stream.queue().native();
   if (native.uses > 1) {

@@ -59,7 +59,7 @@ class CudaStreams {
   }
   /// A stream that no StreamId shares, for the device's own work. Throws CudaError, std::bad_alloc.
   [[nodiscard]] std::shared_ptr<CudaStream> create_dedicated_stream();
-  /// The StreamId of a stream that someone else created (ComputeClient::use_stream): the same one until end_use().
+  /// The StreamId of a stream created outside the library (ComputeClient::use_stream): the same one until end_use().
   /// Throws ServerError Validation if there are too many, std::bad_alloc.
   [[nodiscard]] StreamId use_foreign(CUstream foreign, std::source_location site);
   /// Ends one use. After the last one nothing is issued on that stream any more. Throws ServerError Validation unless

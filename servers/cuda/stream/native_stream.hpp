@@ -23,7 +23,7 @@ class NativeStream {
   /// `launches_at_a_time`: maximum number of kernels that are passed to the driver together. Throws CudaError, but not
   /// for a GPU fault, after which nothing is issued.
   NativeStream(StreamPriority priority, std::size_t launches_at_a_time);
-  /// A stream that someone else created, and that outlives its use: see set_foreign().
+  /// A stream created outside the library, which outlives its use here: see set_foreign().
   explicit NativeStream(std::size_t launches_at_a_time);
   NativeStream(const NativeStream&) = delete;
   NativeStream& operator=(const NativeStream&) = delete;

@@ -15,9 +15,6 @@ inline constexpr std::size_t host_memory_alignment = 512;
 /// Alignment in bytes of every staging buffer.
 inline constexpr std::size_t host_pinned_alignment = 64;
 
-/// Alignment in bytes that memory of another owner must have; the same as on GPUs.
-inline constexpr std::size_t host_foreign_alignment = 16;
-
 /// The memory of a host device, and its staging memory: the equivalent of page-locked memory on a GPU.
 using HostMemory = DeviceMemory<HostStorage, HostStreams>;
 using HostPinnedMemory = PinnedMemory<HostStorage>;

@@ -324,7 +324,7 @@ void HostServer::require_foreign(DeviceId device, const void* pointer, std::size
   };
   const auto address = std::bit_cast<std::uintptr_t>(pointer);
   if (pointer == nullptr) refuse(IoError::Kind::InvalidPointer, "is null");
-  if (address % detail::host_foreign_alignment != 0)
+  if (address % BorrowedMemory::alignment != 0)
     refuse(IoError::Kind::Misaligned, "is not a multiple of 16 bytes; borrow the allocation, and use a view");
   if (address + bytes < address) refuse(IoError::Kind::OutOfBounds, "plus the size is beyond the address space");
 }

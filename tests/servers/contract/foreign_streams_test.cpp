@@ -147,8 +147,7 @@ TEMPLATE_TEST_CASE("Work waits for what the owner of a stream does with its memo
   CHECK(content(f.client, copied) == Values{1});
 }
 
-TEMPLATE_TEST_CASE("L14: a stream of another owner is not told to go on to poisoned memory", "[foreign][poison]",
-                   CudaBackend) {
+TEMPLATE_TEST_CASE("L14: ready_on of poisoned memory fails", "[foreign][poison]", CudaBackend) {
   COX_REQUIRE_DEVICES(TestType, 1);
   Owner<TestType> f;
   const Handle handle = upload(f.client, {1, 2, 3, 4});
@@ -263,7 +262,7 @@ TEMPLATE_TEST_CASE("Collectives of a used stream are in order with what its owne
   used.end_use(id);
 }
 
-TEMPLATE_TEST_CASE("The use of a stream ends with its failures told", "[foreign]", CudaBackend) {
+TEMPLATE_TEST_CASE("end_use throws the failures of the stream", "[foreign]", CudaBackend) {
   COX_REQUIRE_DEVICES(TestType, 1);
   Owner<TestType> f;
   {
@@ -329,7 +328,7 @@ TEMPLATE_TEST_CASE("Streams that cannot be used are refused", "[foreign]", CudaB
   shutdown(f.device.device());  // before the streams go
 }
 
-TEMPLATE_TEST_CASE("Memory that the driver knows otherwise is not borrowed", "[foreign]", CudaBackend) {
+TEMPLATE_TEST_CASE("Memory that is not an allocation of this device is not borrowed", "[foreign]", CudaBackend) {
   COX_REQUIRE_DEVICES(TestType, 1);
   Owner<TestType> f;
   const auto kind_of = [&](void* pointer, std::size_t bytes) {

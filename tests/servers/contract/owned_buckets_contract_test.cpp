@@ -244,7 +244,7 @@ TEMPLATE_TEST_CASE("L12: a failure of owned buckets reaches the streams that add
 
 namespace {
 
-/// A training step of two ranks whose buckets own two gradients, in a bucket each. Each rank's kernels write its
+/// A training step of two ranks. The buckets own two gradients, in a bucket each. Each rank's kernels write its
 /// number and 1.
 template <class Fleet>
 struct Training {

@@ -37,7 +37,7 @@ struct ForeignTensor {
   std::optional<std::vector<std::int64_t>> strides;
   std::shared_ptr<Deletions> deletions = std::make_shared<Deletions>();
 
-  /// Of 32-bit integers. Released to whoever calls the deleter.
+  /// Of 32-bit integers. The caller of the deleter owns it.
   [[nodiscard]] static std::unique_ptr<ForeignTensor> make(DeviceId device, void* data, std::vector<std::int64_t> shape,
                                                            std::optional<std::vector<std::int64_t>> strides = {}) {
     auto tensor = std::make_unique<ForeignTensor>();
