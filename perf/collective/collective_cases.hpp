@@ -150,6 +150,8 @@ inline Sample missing_rank() {
   const auto end = std::chrono::steady_clock::now();
   if (told != 3) throw std::runtime_error("not all ranks were notified that one is missing");
   hosts.clients[0].ensure_init_collective(hosts.devices);
+  // The sums that were not executed have poisoned the buffers, whose contents do not matter here.
+  for (std::size_t rank = 0; rank < 4; ++rank) hosts.clients[rank].accept(buffers[rank]);
   for (std::size_t rank = 0; rank < 4; ++rank) ask(rank);
   hosts.sync();
   return {Milliseconds(end - begin - timeout).count(), Milliseconds(std::chrono::steady_clock::now() - end).count()};
