@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <source_location>
 #include <string>
 
 namespace cox {
@@ -62,6 +63,12 @@ struct BufferWindow {
     }
   }
   refuse_window(window, owner, caller);
+}
+
+/// Throws ServerError Validation if the use writes kept memory outside of an update.
+inline void require_update(const BufferUse& use, std::source_location site) {
+  if (use.buffer->home == DeviceBuffer::Home::Borrowed && writes(use.access)) [[unlikely]]
+    use.buffer->borrowed->require_update(site);
 }
 
 /// "memory 12 was used on host:1, stream 7": the beginning of error messages about a window. Precondition: the window

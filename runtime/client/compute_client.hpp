@@ -12,6 +12,7 @@
 #include <coxswain/runtime/client/graph.hpp>
 #include <coxswain/runtime/communication/collective_calls.hpp>
 #include <coxswain/runtime/handle/managed_resource.hpp>
+#include <coxswain/runtime/kept/kept_calls.hpp>
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/memory/borrowed_memory.hpp>
@@ -51,9 +52,11 @@ namespace cox {
 /// HandleTemplate is DeviceHandle (a device thread of its own) or InlineDeviceHandle (the caller's thread, for
 /// debugging).
 ///
-/// For operations that involve clients of other devices see CollectiveCalls.
+/// For operations that involve clients of other devices see CollectiveCalls, for memory that outlives the process
+/// KeptCalls.
 template <ComputeServer Server, template <class> class HandleTemplate = DeviceHandle>
-class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, HandleTemplate>> {
+class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, HandleTemplate>>,
+                      public KeptCalls<Server, ComputeClient<Server, HandleTemplate>> {
  public:
   using Kernel = typename Server::Kernel;
   using Site = std::source_location;
@@ -202,14 +205,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     typename S::Fence fence = S::fence(device_id(), ready, site);
     auto owner = std::make_shared<BorrowedMemory>(Location{device_id(), stream_id()}, std::move(release));
     try {
-      ManagedMemory memory = ManagedMemory::create(utilities_->owner, bytes);
-      Handle handle(ManagedMemoryHandle(memory), stream_id());
-      submit(site, "borrow",
-             [memory = std::move(memory), pointer, fence = std::move(fence), owner](Server& server,
-                                                                                    const Caller& caller) mutable {
-               server.borrow(std::move(memory), pointer, fence, owner, caller);
-             });
-      return handle;
+      return lend(pointer, bytes, std::move(fence), owner, site);
     } catch (...) {
       owner->cancel();
       throw;
@@ -596,6 +592,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
 
  private:
   friend CollectiveCalls<Server, ComputeClient>;
+  friend KeptCalls<Server, ComputeClient>;
   friend Graph<ComputeClient>;
 
   [[nodiscard]] PendingCollectives::Call pending_collective() const noexcept {
@@ -630,6 +627,19 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     const ComputeClient& client_;
     Site site_;
   };
+
+  template <ForeignServer S = Server>
+  [[nodiscard]] Handle lend(void* pointer, std::size_t bytes, typename S::Fence fence,
+                            std::shared_ptr<BorrowedMemory> owner, const Site& site) const {
+    ManagedMemory memory = ManagedMemory::create(utilities_->owner, bytes);
+    Handle handle(ManagedMemoryHandle(memory), stream_id());
+    submit(site, "borrow",
+           [memory = std::move(memory), pointer, fence = std::move(fence), owner = std::move(owner)](
+               Server& server, const Caller& caller) mutable {
+             server.borrow(std::move(memory), pointer, fence, owner, caller);
+           });
+    return handle;
+  }
 
   // Submits the closure of a launch. It is constructed in place in the queue, and packed into as few cache lines as
   // possible. Inline: as a function of the library it made a launch of four buffers 8 % slower.

@@ -106,6 +106,11 @@ CUresult cuDeviceGetPCIBusId(char* text, int size, CUdevice device) {
   std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(device) + 1);
   return CUDA_SUCCESS;
 }
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  *uuid = {};
+  uuid->bytes[15] = static_cast<char>(device + 1);
+  return CUDA_SUCCESS;
+}
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) {
   *can = 1;
   return CUDA_SUCCESS;

@@ -1,7 +1,9 @@
 // Memory and copies of the library that stands in for the CUDA driver.
 #include <coxswain/tests/fake_cuda/fake_driver.hpp>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +17,9 @@
 using namespace cox::test;
 
 namespace {
+
+constexpr std::size_t fake_granule = std::size_t{2} << 20U;
+constexpr std::size_t fake_device_mark = 4096;
 
 // The fd of a piece of memory, as a handle that is not 0.
 CUmemGenericAllocationHandle handle_of(int fd) { return static_cast<CUmemGenericAllocationHandle>(fd) + 1; }
@@ -210,7 +215,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, co
   const int device = properties->location.id;
   if (!has_room(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const int fd = ::memfd_create("fake device memory", MFD_CLOEXEC);
-  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::size_t marked = bytes + static_cast<std::size_t>(device) * fake_device_mark;
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(marked)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   ++fake_state().live;
   *handle = handle_of(fd);
   fake_world().pieces[*handle] = {device, bytes};
@@ -240,6 +246,38 @@ CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
   std::erase_if(fake_world().mapped,
                 [=](const auto& entry) { return entry.first >= address && entry.first < address + bytes; });
   ::mmap(host(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemExportToShareableHandle(void* descriptor, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType,
+                                      unsigned long long) {
+  const auto lock = lock_fake();
+  if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
+  const int copy = ::fcntl(fd_of(handle), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  std::memcpy(descriptor, &copy, sizeof(copy));
+  return CUDA_SUCCESS;
+}
+// The size of the memory tells the device: pages beyond it, one for each device before this one.
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* descriptor,
+                                        CUmemAllocationHandleType) {
+  const auto lock = lock_fake();
+  if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
+  const int given = static_cast<int>(reinterpret_cast<std::uintptr_t>(descriptor));
+  struct stat status{};
+  const int fd = ::fcntl(given, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0 || ::fstat(fd, &status) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto size = static_cast<std::size_t>(status.st_size);
+  const int device = static_cast<int>(size % fake_granule / fake_device_mark);
+  ++fake_state().live;
+  *handle = handle_of(fd);
+  fake_world().pieces[*handle] = {device, size / fake_granule * fake_granule};
+  taken_of(device) += size / fake_granule * fake_granule;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
+  const auto lock = lock_fake();
+  *properties = {};
+  properties->location.id = fake_world().pieces.at(handle).first;
   return CUDA_SUCCESS;
 }
 CUresult cuMemSetAccess(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) {

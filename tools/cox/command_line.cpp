@@ -142,7 +142,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     if (app.get_subcommands().empty())
       throw ArgumentError("a subcommand is needed: bench, config, devices, doctor, run or stress; see cox --help");
     // The settings are for the program that `cox run` starts. They are not applied to this process.
-    if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, err);
+    if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, out, err);
     if (mark != arguments.end()) throw ArgumentError("only cox run takes '--' and a program");
     // Read the settings first, so that every command reports invalid settings in the same way. Commands that only show
     // information write no log and no trace.

@@ -3,10 +3,13 @@
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/settings.hpp>
+#include <coxswain/tools/cox/supervisor/control_socket.hpp>
 #include <coxswain/tools/cox/supervisor/supervisor.hpp>
 
 #include <CLI/CLI.hpp>
 
+#include <sys/types.h>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -30,11 +33,48 @@ RunCommand::RunCommand(CLI::App& app)
                   "Longest wait before a restart; after a run of at least this time, the wait is --backoff again")
       ->capture_default_str();
   command_.add_option("--on", on_, "Also restart after these exit codes, or after any signal: CODE,CODE,signal");
+  command_
+      .add_option("--status", status_,
+                  "Instead of running a program, print the state of the one that `cox run` in process ID runs, and its "
+                  "kept memory; without ID of the only one")
+      ->type_name("[ID]")
+      ->expected(0, 1)
+      ->default_str("0");
+  command_
+      .add_option("--reload", reload_,
+                  "End that program by SIGTERM, and start it again with its kept memory; not counted as a restart")
+      ->type_name("[ID]")
+      ->expected(0, 1)
+      ->default_str("0");
 }
 
 bool RunCommand::chosen() const { return command_.parsed(); }
 
-ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& err) const {
+ExitCode RunCommand::ask(std::string_view request, const std::string& process, std::ostream& out,
+                         std::ostream& err) const {
+  auto id = static_cast<pid_t>(parse_count("the process ID", process, 0, std::numeric_limits<pid_t>::max()));
+  try {
+    if (id == 0) {
+      const std::vector<pid_t> found = ControlSocket::supervisors();
+      if (found.size() != 1) {
+        err << "cox run: " << (found.empty() ? "none runs" : "several run; give the ID of one:");
+        for (const pid_t each : found) err << " " << each;
+        err << "\n";
+        return ExitCode::Violation;
+      }
+      id = found.front();
+    }
+    out << ControlSocket::ask(id, request);
+    return ExitCode::Ok;
+  } catch (const std::system_error& error) {
+    err << "cox run: " << error.what() << "\n";
+    return ExitCode::Violation;
+  }
+}
+
+ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
+  if (command_.count("--status") != 0) return ask(Supervisor::status_request, status_, out, err);
+  if (command_.count("--reload") != 0) return ask(Supervisor::reload_request, reload_, out, err);
   RestartLimits limits;
   limits.restarts = parse_count("--restarts", restarts_, 0, max_restarts);
   limits.within = parse_time("--within", within_, std::chrono::nanoseconds(1));

@@ -4,6 +4,7 @@
 
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -22,16 +23,22 @@ class RunCommand {
 
   [[nodiscard]] bool chosen() const;
   /// Blocks until the program has ended and is not restarted. Returns the exit code of the program: any value, not only
-  /// the enumerators of ExitCode. Throws ArgumentError.
-  [[nodiscard]] ExitCode run(std::vector<std::string> program, std::ostream& err) const;
+  /// the enumerators of ExitCode. With --status or --reload asks a supervisor that runs instead, and prints its answer.
+  /// Throws ArgumentError.
+  [[nodiscard]] ExitCode run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const;
 
  private:
+  [[nodiscard]] ExitCode ask(std::string_view request, const std::string& process, std::ostream& out,
+                             std::ostream& err) const;
+
   CLI::App& command_;
   std::string restarts_ = "10";
   std::string within_ = "1h";
   std::string backoff_ = "1s";
   std::string backoff_max_ = "1min";
   std::string on_;
+  std::string status_;  // process ids; "0": the only one
+  std::string reload_;
 };
 
 }  // namespace cox::tools

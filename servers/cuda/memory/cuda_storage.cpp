@@ -19,6 +19,8 @@ CUmemLocation location_of(int ordinal) {
   return location;
 }
 
+}  // namespace
+
 std::vector<CUmemAccessDesc> access_for(const CudaContext& context) {
   std::vector<CUmemAccessDesc> access;
   int devices = 0;
@@ -34,8 +36,6 @@ std::vector<CUmemAccessDesc> access_for(const CudaContext& context) {
   }
   return access;
 }
-
-}  // namespace
 
 CudaStorage::CudaStorage(const std::shared_ptr<CudaContext>& context)
     : context_(context), access_(access_for(*context)) {}

@@ -14,6 +14,9 @@
 
 namespace cox::detail {
 
+/// The access of the device and of those of its peers that can reach it. Throws CudaError, std::bad_alloc.
+[[nodiscard]] std::vector<CUmemAccessDesc> access_for(const CudaContext& context);
+
 /// Memory of a GPU, mapped piece by piece into one range of addresses (the driver's virtual memory management). Mapping
 /// and unmapping wait for no kernel, and free memory can always be mapped elsewhere, so that fragmentation wastes none.
 /// A piece may be mapped at several addresses. Peers that can reach the device are given access. Device thread only.

@@ -10,6 +10,7 @@
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
+#include <coxswain/servers/cuda/server/open_context.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -26,13 +27,6 @@ namespace {
 using detail::CudaDevice;
 using detail::CudaStream;
 using detail::IssueTarget;
-
-std::shared_ptr<detail::CudaContext> context_of(DeviceId device, std::source_location site) {
-  if (detail::gpu_faulted()) detail::throw_gpu_fault(site);
-  auto context = detail::CudaContext::find(device.index);
-  if (context == nullptr) throw CallError(CallError::Kind::Closed, device.to_string() + " was shut down", site);
-  return context;
-}
 
 // Makes later work on the memory run after the fence. If that cannot be queued or fails, the memory is poisoned.
 void queue_fence(CudaDevice& device, CudaStream& stream, const BufferUses& uses, const detail::CudaFencePtr& fence,
@@ -126,11 +120,11 @@ struct ReadyOn {
 }  // namespace
 
 void CudaServer::require_foreign(DeviceId device, const void* pointer, std::size_t bytes, std::source_location site) {
-  detail::require_device_memory(*context_of(device, site), pointer, bytes, site);
+  detail::require_device_memory(*detail::open_context(device, site), pointer, bytes, site);
 }
 
 CudaServer::Fence CudaServer::fence(DeviceId device, const Ready& ready, std::source_location site) {
-  return detail::make_fence(*context_of(device, site), ready, site);
+  return detail::make_fence(*detail::open_context(device, site), ready, site);
 }
 
 std::shared_ptr<void> CudaServer::quiesce() { return detail::LaunchGate::of_process().quiesce(); }

@@ -279,7 +279,7 @@ void CudaDevice::poison_one(const MemoryWindow& window, const std::exception_ptr
                             const Caller& caller) noexcept {
   BufferUses uses;
   try {
-    static_cast<void>(resolve(window, Access::Overwrite, caller, uses));
+    static_cast<void>(find(window, Access::Overwrite, caller, uses));
   } catch (...) {  // not memory of this device
     return;
   }

@@ -105,10 +105,17 @@ class CudaDevice final : private BatchHook {
   /// Page-locked host memory. Throws IoError like allocate().
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// The address range of the window. Adds its buffer to `uses`, which must not outlive the memory that the window
-  /// refers to. Throws IoError like resolve_window(), ServerError Graph if a capture of another stream writes the
-  /// buffer.
+  /// refers to. Throws IoError like resolve_window(); ServerError: Graph if a capture of another stream writes the
+  /// buffer, Validation for a write of kept memory outside of an update.
   [[nodiscard]] CudaRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
                                   BufferUses& uses) const {
+    const CudaRange range = find(window, access, caller, uses);
+    require_update(uses.back(), caller.site);
+    return range;
+  }
+  /// As resolve(), for an operation that changes only what is known of the memory, not its contents.
+  [[nodiscard]] CudaRange find(const MemoryWindow& window, Access access, const Caller& caller,
+                               BufferUses& uses) const {
     const auto [buffer, size] = resolve_window(window, facts_->owner, caller);
 #ifndef NDEBUG
     if (!memory_->is_live(buffer))
@@ -127,6 +134,12 @@ class CudaDevice final : private BatchHook {
   void submit(CudaStream& stream, const BufferUses& uses, const OperationName& name, F&& issue,
               std::shared_ptr<CudaEvent> ready = nullptr) {
     submit(stream, uses, name, std::forward<F>(issue), std::move(ready), uses);
+  }
+  /// As submit(), but only the uses `checked` are checked and poisoned (L14).
+  template <class F>
+  void submit_checking(CudaStream& stream, const BufferUses& uses, const BufferUses& checked, const OperationName& name,
+                       F&& issue) {
+    submit(stream, uses, name, std::forward<F>(issue), nullptr, checked);
   }
   /// As submit(), but `issue` itself must check and poison its memory (L14).
   template <class F>

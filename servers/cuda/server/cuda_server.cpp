@@ -212,7 +212,7 @@ void CudaServer::accept(const Binding& memory, const Caller& caller) {
   BufferUses uses;
   CudaStream& stream = device_->enter(caller);
   stream.capture.require_none("accepting memory", caller.site);
-  static_cast<void>(device_->resolve(memory, Access::Overwrite, caller, uses));
+  static_cast<void>(device_->find(memory, Access::Overwrite, caller, uses));
   uses.front().whole = true;
   device_->submit(stream, uses, {nullptr, nullptr, caller.site}, [](const detail::IssueTarget&) {});
 }

@@ -130,6 +130,16 @@ class CudaServer {
   [[nodiscard]] StreamId use_stream(NativeStream stream, const Caller& caller);
   void end_use(StreamId stream, const Caller& caller);
 
+  // See KeptServer.
+  [[nodiscard]] static std::shared_ptr<KeptStorage> make_kept(DeviceId device, std::size_t bytes,
+                                                              std::source_location site);
+  [[nodiscard]] static std::shared_ptr<KeptStorage> adopt_kept(DeviceId device, KeptPieces pieces,
+                                                               std::source_location site);
+  /// The UUID of the GPU.
+  [[nodiscard]] static std::string kept_key(DeviceId device);
+  void mark_kept(KeptMarking marking, const Caller& caller);
+  void poison(const Binding& memory, const std::exception_ptr& cause, const Caller& caller);
+
   // See ServerCommunication. Transfers are peer copies; other collectives use NCCL or, for small sums, our own kernels.
   [[nodiscard]] static std::shared_ptr<Communicator> communicator(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<Communicator> renew_communicator(const CommunicationId& devices);

@@ -125,7 +125,7 @@ Bytes HostDevice::allocate_pinned(std::size_t size, const Caller& caller) {
   }
 }
 
-HostRange HostDevice::resolve(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
+HostRange HostDevice::find(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const {
   const auto [buffer, size] = resolve_window(window, facts_->owner, caller);
 #ifndef NDEBUG
   if (!memory_.is_live(buffer))
@@ -165,7 +165,7 @@ void HostDevice::poison_one(const MemoryWindow& window, const std::exception_ptr
                             const Caller& caller) noexcept {
   BufferUses uses;
   try {
-    static_cast<void>(resolve(window, Access::Overwrite, caller, uses));
+    static_cast<void>(find(window, Access::Overwrite, caller, uses));
   } catch (...) {  // not memory of this device
     return;
   }

@@ -61,10 +61,16 @@ class HostDevice {
   /// Allocates staging memory, the equivalent of page-locked memory on a GPU. Throws IoError as allocate.
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// The memory of the window. Adds its buffer to `uses`, which must not outlive what the window refers to. Throws
-  /// IoError as resolve_window, ServerError Graph if a capture writes the buffer and the caller's stream is not
-  /// capturing.
+  /// IoError as resolve_window; ServerError: Graph if a capture writes the buffer and the caller's stream is not
+  /// capturing, Validation for a write of kept memory outside of an update.
   [[nodiscard]] HostRange resolve(const MemoryWindow& window, Access access, const Caller& caller,
-                                  BufferUses& uses) const;
+                                  BufferUses& uses) const {
+    const HostRange range = find(window, access, caller, uses);
+    require_update(uses.back(), caller.site);
+    return range;
+  }
+  /// As resolve(), for an operation that changes only what is known of the memory, not its contents.
+  [[nodiscard]] HostRange find(const MemoryWindow& window, Access access, const Caller& caller, BufferUses& uses) const;
   /// Queues `work` after all accesses on other streams that its uses must wait for. During a capture adds it to the
   /// graph instead; `work` may then run many times. Throws std::bad_alloc; then nothing has changed.
   /// `name`: for traces, of static storage.

@@ -7,6 +7,7 @@
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/profile/profile_error.hpp>
+#include <coxswain/servers/host/memory/memory_file.hpp>
 #include <coxswain/servers/host/server/host_collective.hpp>
 #include <coxswain/servers/host/server/host_device.hpp>
 #include <coxswain/servers/host/server/host_work.hpp>
@@ -14,6 +15,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -192,7 +194,7 @@ void HostServer::accept(const Binding& memory, const Caller& caller) {
   BufferUses uses;
   HostStream& stream = device_->stream(caller.stream);
   stream.capture.require_none("accepting memory", caller.site);
-  static_cast<void>(device_->resolve(memory, Access::Overwrite, caller, uses));
+  static_cast<void>(device_->find(memory, Access::Overwrite, caller, uses));
   uses.front().whole = true;
   device_->submit(stream, uses, [memory = OperationMemory(uses, caller.site)] { memory.set_succeeded(); }, "accept");
 }
@@ -370,6 +372,55 @@ bool HostServer::try_call(const LaunchArguments& arguments, NativeCall& function
   device_->stream(caller.stream).capture.require_none("a quiet call", caller.site);
   call(arguments, std::move(function), caller);
   return true;
+}
+
+std::shared_ptr<KeptStorage> HostServer::make_kept(DeviceId, std::size_t bytes, std::source_location site) {
+  return detail::MemoryFile::create(bytes, site);
+}
+
+std::shared_ptr<KeptStorage> HostServer::adopt_kept(DeviceId, KeptPieces pieces, std::source_location site) {
+  return detail::MemoryFile::adopt(std::move(pieces), site);
+}
+
+void HostServer::mark_kept(KeptMarking marking, const Caller& caller) {
+  HostStream& stream = device_->stream(caller.stream);
+  const bool commits = marking.change.kind == KeptMarkChange::Kind::Commit;
+  if (stream.capture.capturing()) {  // each replay marks the next epoch
+    marking.change.epoch = 0;
+    marking.change.copy.reset();
+  }
+  BufferUses checked;
+  try {
+    // A commit is not made on poisoned memory, nor after another change of the record has failed.
+    const detail::HostRange record =
+        device_->resolve(marking.record, commits ? Access::Write : Access::Overwrite, caller, checked);
+    // As a read of the memory: writes that were queued before come before the mark, later ones after it.
+    BufferUses uses = checked;
+    for (const Binding& memory : marking.memory)
+      static_cast<void>(device_->resolve(memory, Access::Read, caller, uses));
+    if (commits) checked = uses;
+    device_->submit(
+        stream, uses,
+        [record, change = marking.change, set = marking.guard->set, location = stream.location(), site = caller.site,
+         memory = device_->operation_memory(stream, checked, caller.site)] {
+          memory.run(
+              location,
+              [&] {
+                if (!change.apply(*reinterpret_cast<KeptRecord*>(record.data))) throw mark_error(set, location, site);
+              },
+              std::identity());
+        },
+        "mark");
+    marking.guard->is_open = marking.change.kind == KeptMarkChange::Kind::Begin;
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    stream.fail(error);
+    device_->poison(checked, error, caller);
+  }
+}
+
+void HostServer::poison(const Binding& memory, const std::exception_ptr& cause, const Caller& caller) {
+  device_->poison_one(memory, cause, caller);
 }
 
 std::shared_ptr<Communicator> HostServer::communicator(const CommunicationId& devices) {

@@ -18,6 +18,7 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace cox {
@@ -107,6 +108,15 @@ class HostServer {
   void call(const LaunchArguments& arguments, NativeCall function, const Caller& caller);
   bool try_call(const LaunchArguments& arguments, NativeCall& function, const Caller& caller);
   void when_callable(const LaunchArguments&, const Caller&, Promise<void> promise) { promise.set_value(); }
+
+  // See KeptServer.
+  [[nodiscard]] static std::shared_ptr<KeptStorage> make_kept(DeviceId device, std::size_t bytes,
+                                                              std::source_location site);
+  [[nodiscard]] static std::shared_ptr<KeptStorage> adopt_kept(DeviceId device, KeptPieces pieces,
+                                                               std::source_location site);
+  [[nodiscard]] static std::string kept_key(DeviceId device) { return device.to_string(); }
+  void mark_kept(KeptMarking marking, const Caller& caller);
+  void poison(const Binding& memory, const std::exception_ptr& cause, const Caller& caller);
 
   // See ServerCommunication.
   [[nodiscard]] static std::shared_ptr<Communicator> communicator(const CommunicationId& devices);

@@ -2,7 +2,9 @@
 
 #include <coxswain/tests/servers/contract/cuda_stand_in.hpp>
 
+#include <coxswain/runtime/kept/kept_record.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
+#include <coxswain/servers/cuda/memory/kept_mark.hpp>
 #include <coxswain/tests/fake_cuda/fake_cuda.hpp>
 #include <coxswain/tests/servers/contract/program_kernels.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>
@@ -94,6 +96,17 @@ FakeCuda::KernelType program_kernel(const ProgramJob& job) {
   });
 }
 
+// Where the kernel traps, the GPUs fault.
+void mark(const Run& run) {
+  const auto copy = argument<std::int32_t>(run, 5);
+  KeptMarkChange change{.kind = static_cast<KeptMarkChange::Kind>(number(run, 1)),
+                        .generation = argument<std::uint64_t>(run, 2),
+                        .epoch = argument<std::uint64_t>(run, 3),
+                        .two_copies = number(run, 4) != 0};
+  if (copy >= 0) change.copy = static_cast<unsigned>(copy);
+  if (!change.apply(*argument<KeptRecord*>(run, 0))) find_cuda_stand_in()->faulted = true;
+}
+
 // What cuda_kernels.cpp has the source of. Under the stand-in's lock.
 void add_vocabulary(FakeCuda& fake) {
   auto& kernels = fake.kernels;
@@ -146,6 +159,7 @@ std::string prepare() {
   add_vocabulary(fake);
   for (const ProgramJob& job : program_jobs) fake.kernels[cuda_name_of(job)] = program_kernel(job);
   fake.kernels[cuda_name_of(count_job)] = program_kernel(count_job);
+  fake.kernels[detail::kept_mark_name] = function_kernel({address, word, 8, 8, word, word}, mark);
   prepare_nccl_stand_in(fake);
   prepare_peer_kernels(fake);
   return detail::find_nvrtc().nvrtc == nullptr ? "NVRTC: " + detail::find_nvrtc().error : "";

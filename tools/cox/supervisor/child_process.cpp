@@ -46,11 +46,12 @@ void forget_signal_handlers() noexcept {
 
 // In the child, between fork and exec: nothing here may allocate or lock.
 [[noreturn]] void become(char* const* arguments, char* const* environment, const sigset_t& mask, pid_t parent,
-                         int failure) noexcept {
+                         const std::optional<rlimit>& descriptors, int failure) noexcept {
   constexpr int not_run = 127;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(not_run);  // the parent ended before prctl() took effect
   forget_signal_handlers();
+  if (descriptors) setrlimit(RLIMIT_NOFILE, &*descriptors);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   execvpe(arguments[0], arguments, environment);
   const int error = errno;
@@ -68,14 +69,15 @@ int read_failure(int pipe) noexcept {
 }
 
 // Blocks all signals during the fork, so that no signal handler of this process runs in the child.
-pid_t fork_and_become(char* const* arguments, char* const* environment, int failure) noexcept {
+pid_t fork_and_become(char* const* arguments, char* const* environment, const std::optional<rlimit>& descriptors,
+                      int failure) noexcept {
   const pid_t parent = getpid();
   sigset_t all;
   sigset_t mask;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &mask);
   const pid_t child = fork();
-  if (child == 0) become(arguments, environment, mask, parent, failure);
+  if (child == 0) become(arguments, environment, mask, parent, descriptors, failure);
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   errno = error;
@@ -91,14 +93,15 @@ pid_t wait_for(pid_t child, int& status, int flags) noexcept {
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const EnvironmentChanges& changes) {
+ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const EnvironmentChanges& changes,
+                           const std::optional<rlimit>& descriptors) {
   std::vector<std::string> words = arguments;
   std::vector<std::string> environment = changed_environment(changes);
   const std::vector<char*> word_list = pointers(words);
   const std::vector<char*> environment_list = pointers(environment);
   std::array<int, 2> failure{};
   if (pipe2(failure.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
-  id_ = fork_and_become(word_list.data(), environment_list.data(), failure[1]);
+  id_ = fork_and_become(word_list.data(), environment_list.data(), descriptors, failure[1]);
   int error = id_ < 0 ? errno : 0;
   close(failure[1]);
   if (id_ > 0) error = read_failure(failure[0]);

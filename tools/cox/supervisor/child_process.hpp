@@ -2,6 +2,7 @@
 
 #include <coxswain/tools/cox/supervisor/program_end.hpp>
 
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <map>
 #include <optional>
@@ -18,9 +19,10 @@ using EnvironmentChanges = std::map<std::string, std::optional<std::string>>;
 class ChildProcess {
  public:
   /// Starts `arguments.front()`, looked up in PATH. Blocks until the program has started. The child has the signal mask
-  /// of the calling thread and no signal handlers; ignored signals stay ignored. Throws std::system_error if the
-  /// program cannot be started. Precondition: `arguments` is not empty.
-  ChildProcess(const std::vector<std::string>& arguments, const EnvironmentChanges& changes);
+  /// of the calling thread and no signal handlers; ignored signals stay ignored. `descriptors`: its limit of open
+  /// files. Throws std::system_error if the program cannot be started. Precondition: `arguments` is not empty.
+  ChildProcess(const std::vector<std::string>& arguments, const EnvironmentChanges& changes,
+               const std::optional<rlimit>& descriptors = std::nullopt);
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
   /// Kills the process if it still runs, and blocks until it has ended.
@@ -28,6 +30,7 @@ class ChildProcess {
 
   /// How the program has ended; nullopt while it runs. Does not block.
   [[nodiscard]] std::optional<ProgramEnd> end() noexcept;
+  [[nodiscard]] pid_t id() const noexcept { return id_; }
   /// Sends a signal to the process. Does nothing if the process has ended.
   void send(int signal) noexcept;
 

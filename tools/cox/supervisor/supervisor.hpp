@@ -2,6 +2,9 @@
 
 #include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
+#include <coxswain/tools/cox/supervisor/control_socket.hpp>
+#include <coxswain/tools/cox/supervisor/descriptor_limit.hpp>
+#include <coxswain/tools/cox/supervisor/keeper.hpp>
 #include <coxswain/tools/cox/supervisor/private_folder.hpp>
 #include <coxswain/tools/cox/supervisor/restart_causes.hpp>
 #include <coxswain/tools/cox/supervisor/restart_policy.hpp>
@@ -12,6 +15,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cox::tools {
@@ -23,6 +27,10 @@ namespace cox::tools {
 ///       | no cause, limit reached,  | signal that requests exit
 ///       | exit requested            v
 ///       +-----------------------> done
+///
+/// Keeps the memory of the program's kept sets from run to run (Keeper). While it holds any, a signal is a restart
+/// cause, too, and all processes of a run are ended before the next one begins; the restart after a run that is likely
+/// to have made progress waits for nothing and is not counted.
 class Supervisor {
  public:
   /// Reports on `err` why the program is restarted or not. `err` must outlive this object. Throws std::system_error.
@@ -31,6 +39,10 @@ class Supervisor {
   /// Runs the program until it is not restarted. Blocks until then. Returns the exit code for this process: that of the
   /// program's last run, 126 or 127 if the program cannot be started, or 128 + the signal that ended the back-off.
   [[nodiscard]] int run();
+
+  // What ControlSocket::ask() is answered.
+  static constexpr std::string_view status_request = "status";  ///< a text about the program and its kept memory
+  static constexpr std::string_view reload_request = "reload";  ///< ends the program by SIGTERM, and starts it again
 
  private:
   // The sender of the signals to forward. A terminal sends SIGINT and SIGQUIT to the program as well, so that a
@@ -41,6 +53,12 @@ class Supervisor {
   [[nodiscard]] ProgramEnd run_once();
   [[nodiscard]] ProgramEnd wait_for(ChildProcess& child);
   void forward(ChildProcess& child, From from);
+  // `child`: null while none runs.
+  void answer_requests(ChildProcess* child);
+  [[nodiscard]] std::string status(const ChildProcess* child) const;
+  // Ends what the last run has left: its other processes, which could still write kept memory, and its connection.
+  // Returns whether a successor is likely to make progress.
+  [[nodiscard]] bool finish_run();
   // The signal that ended the back-off; nullopt when the delay has elapsed.
   [[nodiscard]] std::optional<int> back_off(std::chrono::nanoseconds delay);
   void report_end(const ProgramEnd& end, const std::string& what_next);
@@ -52,9 +70,14 @@ class Supervisor {
   std::ostream& err_;
   RestartPolicy policy_;
   PrivateFolder folder_;
+  Keeper keeper_;
+  DescriptorLimit descriptors_;
+  std::optional<ControlSocket> control_;         // none if it cannot be created
+  std::chrono::steady_clock::time_point began_;  // of the run
   CaughtSignals signals_;
   std::uint64_t restarts_ = 0;
   bool exit_requested_ = false;
+  bool reload_requested_ = false;
 };
 
 }  // namespace cox::tools

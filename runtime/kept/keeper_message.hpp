@@ -1,0 +1,83 @@
+#pragma once
+
+#include <coxswain/runtime/kept/file_descriptor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cox {
+
+/// One packet between a process and its supervisor (`cox run`) about kept memory, on a local socket of type
+/// SOCK_SEQPACKET. Fields that a kind does not name are empty.
+///
+/// The process asks; one request at a time. Each is answered by the packets named here, or by Refused.
+///
+/// | kind | fields | answer |
+/// |---|---|---|
+/// | Open | set, text: schema, name: mode | Held for each allocation, Values for each one, then Opened |
+/// | Keep | set, device, name, bytes: as requested; sizes, descriptors: of these pieces; number: 1 for the last packet
+/// of the allocation | Done | | Take | set, device, name | Pieces, one packet or more; number: 1 for the last one | |
+/// Forget | set, device and name: empty for all | Done | | Values | set, device, number: epoch, payload | none |
+///
+/// | answer | fields |
+/// |---|---|
+/// | Held | device, name, bytes |
+/// | Opened | number: generation, greater than that of every earlier process that has opened a set |
+/// | Pieces | sizes, descriptors |
+/// | Refused | number: a KeptError::Kind; text |
+struct KeeperMessage {
+  enum class Kind : std::uint8_t {
+    Open = 1,
+    Keep,
+    Take,
+    Forget,
+    Values,
+    Found,
+    Close,
+    Held,
+    Opened,
+    Pieces,
+    Done,
+    Refused
+  };
+
+  static constexpr std::uint8_t version = 1;
+  static constexpr std::size_t max_name = 255;           ///< bytes of `set`, `device` and `name`
+  static constexpr std::size_t max_text = 4096;          ///< bytes of `text`
+  static constexpr std::size_t max_payload = 64 * 1024;  ///< bytes
+  static constexpr std::size_t max_pieces = 253;         ///< descriptors that the kernel passes with one packet
+
+  Kind kind = Kind::Done;
+  std::string set;
+  std::string device;  ///< as ComputeClient calls it: "host:0", or the UUID of a GPU
+  std::string name;
+  std::string text;
+  std::uint64_t number = 0;
+  std::uint64_t bytes = 0;
+  std::vector<std::uint64_t> sizes;  ///< of the pieces in bytes, one for each descriptor
+  std::vector<std::byte> payload;
+  std::vector<FileDescriptor> descriptors;
+
+  /// The packet without its descriptors. Precondition: no field is longer than the limits.
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// std::nullopt if the bytes are not a packet of this version.
+  [[nodiscard]] static std::optional<KeeperMessage> decode(std::span<const std::byte> packet);
+};
+
+/// Whether send_message may wait for the receiver.
+enum class KeeperWait : std::uint8_t { Yes, No };
+
+/// Sends a packet. Throws KeptError: Supervisor if the other end is closed, or if it takes nothing more and `wait` is
+/// No; Descriptors if too many descriptors are under way; Limit if a field is too long.
+void send_message(int socket, const KeeperMessage& message, KeeperWait wait, std::source_location site);
+/// Waits for a packet and receives it; its descriptors are close-on-exec. Returns std::nullopt if the other end is
+/// closed. Throws KeptError: Supervisor for what is not a packet, Descriptors if this process has none left for those
+/// of the packet (which are closed).
+[[nodiscard]] std::optional<KeeperMessage> receive_message(int socket, std::source_location site);
+
+}  // namespace cox

@@ -1,0 +1,242 @@
+#pragma once
+
+#include <coxswain/runtime/base/caller.hpp>
+#include <coxswain/runtime/handle/binding.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
+#include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/runtime/kept/kept_record.hpp>
+#include <coxswain/runtime/kept/kept_set.hpp>
+#include <coxswain/runtime/kept/kept_storage.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cox {
+
+/// A change of the record of a kept set, as one operation of a stream.
+struct KeptMarking {
+  Binding record;
+  std::vector<Binding> memory;  ///< all memory of the set on this device, which the operation is in order with
+  KeptMarkChange change;
+  std::shared_ptr<UpdateGuard> guard;
+};
+
+/// Why the change of a record was not made.
+[[nodiscard]] KeptError mark_error(const std::string& set, const Location& location, std::source_location site);
+
+/// A server whose memory can be kept: see KeptCalls.
+///
+/// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, pieces, site): that of another process.
+///   kept_key(device): a text by which another process finds the device. Throw KeptError. Block; any thread but a
+///   device thread.
+/// - mark_kept(marking, caller): queues the change behind all work that uses the memory. A commit fails if the memory
+/// is
+///   poisoned. Failures as launch; they poison the record, so that nothing is committed later.
+/// - poison(memory, cause, caller): poisons the allocation, in stream order.
+template <class S>
+concept KeptServer =
+    requires(S& server, DeviceId device, std::size_t bytes, KeptPieces pieces, KeptMarking marking,
+             const Binding& memory, const std::exception_ptr& cause, const Caller& caller, std::source_location site) {
+      { S::make_kept(device, bytes, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
+      { S::adopt_kept(device, std::move(pieces), site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
+      { S::kept_key(device) } -> std::same_as<std::string>;
+      { server.mark_kept(std::move(marking), caller) } -> std::same_as<void>;
+      { server.poison(memory, cause, caller) } -> std::same_as<void>;
+    };
+
+/// Memory of a kept set on one device.
+struct KeptMemory {
+  Handle handle;          ///< Double: the current copy as it was when the memory was opened; see kept_current
+  bool restored = false;  ///< its contents are those of an earlier process; else they are zero
+};
+
+/// The calls of ComputeClient for memory that outlives the process: see KeptSet.
+template <class Server, class Client>
+class KeptCalls {
+ public:
+  using Site = std::source_location;
+
+  /// Opens memory of the set on this device, or makes it: persistent, of that size, aligned as any other. A handle of
+  /// it is an ordinary one, but its memory may be written only between begin_update and commit: each other write
+  /// (launch, copy, view, graph, destination of a collective or transfer) is refused with ServerError Validation.
+  /// Writes by `call` and through raw pointers are not seen. Calls with the same name return the same memory. Blocks
+  /// for the device and the supervisor. Throws KeptError: Size, Descriptors, Limit, Memory, Supervisor, Forked, Order;
+  /// and as read().
+  template <KeptServer S = Server>
+  [[nodiscard]] KeptMemory kept(KeptSet& set, const std::string& name, std::size_t bytes,
+                                Site site = Site::current()) const {
+    KeptSet::Device& device = open(set, site);
+    if (name.empty() || name.starts_with(record_name) || name.size() + 2 > KeeperMessage::max_name)
+      throw KeptError(KeptError::Kind::Limit,
+                      "the name of kept memory must have 1 to 253 bytes, and not begin with \"(record)\"", site);
+    if (const auto found = device.memory.find(name); found == device.memory.end()) {
+      set.add(device, name, make(set, device, name, bytes, site), site);
+    } else if (found->second.bytes != bytes) {
+      refuse_size(set, name, found->second.bytes, bytes, site);
+    }
+    const KeptSet::Memory& memory = device.memory.at(name);
+    return {*memory.handles[set.current_copy(device)], memory.restored};
+  }
+  /// The memory with the contents of the last commit. Does not block.
+  template <KeptServer S = Server>
+  [[nodiscard]] const Handle& kept_current(KeptSet& set, const std::string& name, Site site = Site::current()) const {
+    KeptSet::Device& device = set.device(client().device_id(), site);
+    return *find(set, device, name, site).handles[set.current_copy(device)];
+  }
+  /// The memory that an update writes: in the mode InPlace the same. Does not block.
+  template <KeptServer S = Server>
+  [[nodiscard]] const Handle& kept_next(KeptSet& set, const std::string& name, Site site = Site::current()) const {
+    KeptSet::Device& device = set.device(client().device_id(), site);
+    return *find(set, device, name, site).handles[written(set, device)];
+  }
+
+  /// From here on in stream order an update writes the memory of the set on this device; if the process ends before
+  /// commit, the contents are torn (InPlace) or those of the last commit (Double). `epoch`: greater than that of the
+  /// last update, the same on all devices; 0: one more. In a capture each replay begins the next epoch; the call after
+  /// replays must give an epoch greater than theirs. Does not block.
+  /// Throws KeptError Order if an update is open, if `epoch` is not greater, or before the state of the set is known.
+  /// Later failures as write.
+  template <KeptServer S = Server>
+  void begin_update(KeptSet& set, std::uint64_t epoch = 0, Site site = Site::current()) const {
+    static_cast<void>(set.state(site));
+    KeptSet::Device& device = set.device(client().device_id(), site);
+    if (device.updating) refuse_order(set, "an update is open", site);
+    if (epoch == 0) epoch = device.last_epoch + 1;
+    if (epoch <= device.last_epoch || epoch > KeptMark::max_epoch)
+      refuse_order(set, "epoch " + std::to_string(epoch) + " does not follow " + std::to_string(device.last_epoch),
+                   site);
+    mark(set, device, {.kind = KeptMarkChange::Kind::Begin, .epoch = epoch, .copy = device.copy}, site);
+    device.updating = true;
+    device.last_epoch = epoch;
+    if (set.mode() == KeptMode::Double) poison_unwritten(set, device, site);
+  }
+  /// The update is complete: from here on in stream order the contents are those of its epoch. `values`: up to 64 KiB
+  /// of the host's state (step, random numbers, position in the data), which KeptState gives back with the epoch; the
+  /// supervisor has those of the last 256 commits, so wait for the stream at least that often. If memory of the set is
+  /// poisoned, the commit fails, and nothing is marked. In the mode Double kept_current and kept_next change places; no
+  /// device may begin the next update but one before all have committed this one: a collective of all devices must lie
+  /// between two updates. Does not block. Throws KeptError: Order if no update is open, Limit, Supervisor if the
+  /// supervisor does not take the values at once; then nothing is marked. Later failures as launch.
+  template <KeptServer S = Server>
+  void commit(KeptSet& set, std::span<const std::byte> values = {}, Site site = Site::current()) const {
+    KeptSet::Device& device = set.device(client().device_id(), site);
+    if (!device.updating) refuse_order(set, "no update is open", site);
+    set.send_values(device.id, device.last_epoch, values, site);
+    mark(set, device, {.kind = KeptMarkChange::Kind::Commit}, site);
+    device.updating = false;
+    device.copy = written(set, device);
+  }
+
+ private:
+  static constexpr const char* record_name = "(record)";
+
+  [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
+
+  [[noreturn]] static void refuse_order(const KeptSet& set, const std::string& why, const Site& site) {
+    throw KeptError(KeptError::Kind::Order, "the kept set '" + set.name() + "' is used out of order: " + why, site);
+  }
+  [[noreturn]] static void refuse_size(const KeptSet& set, const std::string& name, std::uint64_t held,
+                                       std::uint64_t wanted, const Site& site) {
+    throw KeptError(KeptError::Kind::Size,
+                    "memory '" + name + "' of the kept set '" + set.name() + "' has " + std::to_string(held) +
+                        " bytes, and was to be opened with " + std::to_string(wanted),
+                    site);
+  }
+  [[nodiscard]] static const KeptSet::Memory& find(const KeptSet& set, const KeptSet::Device& device,
+                                                   const std::string& name, const Site& site) {
+    const auto found = device.memory.find(name);
+    if (found == device.memory.end()) refuse_order(set, "memory '" + name + "' has not been opened", site);
+    return found->second;
+  }
+  // The copy that an update writes.
+  [[nodiscard]] static unsigned written(const KeptSet& set, const KeptSet::Device& device) noexcept {
+    return set.mode() == KeptMode::Double ? device.copy ^ 1U : 0U;
+  }
+
+  // Opens the record, before any memory.
+  KeptSet::Device& open(KeptSet& set, const Site& site) const {
+    KeptSet::Device& device = set.device(client().device_id(), site);
+    if (device.is_open) return device;
+    device.key = Server::kept_key(device.id);
+    device.record = make(set, device, record_name, sizeof(KeptRecord), site, 1);
+    device.poison = [client = client()](const Handle& memory, const std::exception_ptr& cause) {
+      client.submit(Site::current(), "poison",
+                    [binding = memory.binding(), cause](Server& server, const Caller& caller) {
+                      server.poison(binding, cause, caller);
+                    });
+    };
+    mark(set, device, {.kind = KeptMarkChange::Kind::Adopt}, site);
+    const auto bytes = client().read_one(*device.record.handles[0], site);
+    std::memcpy(&device.found, bytes.span().data(), sizeof(KeptRecord));
+    set.opened(device, site);
+    return device;
+  }
+
+  // Memory that the supervisor holds, or new memory, which it holds from now on.
+  [[nodiscard]] KeptSet::Memory make(const KeptSet& set, const KeptSet::Device& device, const std::string& name,
+                                     std::size_t bytes, const Site& site, unsigned copies = 0) const {
+    if (copies == 0) copies = set.mode() == KeptMode::Double ? 2 : 1;
+    KeptSet::Memory memory;
+    memory.bytes = bytes;
+    for (unsigned copy = 0; copy < copies; ++copy) {
+      const std::string key = copies == 1 ? name : name + "/" + std::to_string(copy);
+      if (const auto held = set.held(device.key, key)) {
+        if (*held != bytes) refuse_size(set, name, *held, bytes, site);
+        memory.storage[copy] = Server::adopt_kept(device.id, set.take(device.key, key, site), site);
+        memory.restored = true;
+      } else {
+        memory.storage[copy] = Server::make_kept(device.id, bytes, site);
+        set.keep(device.key, key, bytes, *memory.storage[copy], site);
+      }
+      memory.handles[copy] = lend(memory.storage[copy], bytes, name == record_name ? nullptr : device.guard, site);
+    }
+    return memory;
+  }
+
+  // A handle of the storage, which lives as long as work uses it.
+  [[nodiscard]] Handle lend(const std::shared_ptr<KeptStorage>& storage, std::size_t bytes,
+                            std::shared_ptr<const UpdateGuard> guard, const Site& site) const {
+    auto owner = std::make_shared<BorrowedMemory>(
+        Location{client().device_id(), client().stream_id()}, [storage] { static_cast<void>(storage); },
+        std::move(guard));
+    return client().lend(storage->address(), bytes, {}, std::move(owner), site);
+  }
+
+  // The copy that an update writes holds an older epoch: what the update does not write as a whole must not be
+  // committed.
+  static void poison_unwritten(const KeptSet& set, const KeptSet::Device& device, const Site& site) {
+    for (const auto& [name, memory] : device.memory)
+      device.poison(
+          *memory.handles[written(set, device)],
+          std::make_exception_ptr(KeptError(KeptError::Kind::Order,
+                                            "update " + std::to_string(device.last_epoch) + " of the kept set '" +
+                                                set.name() + "' has not written all of '" + name + "'",
+                                            site)));
+  }
+
+  void mark(const KeptSet& set, const KeptSet::Device& device, KeptMarkChange change, const Site& site) const {
+    change.generation = set.generation();
+    change.two_copies = set.mode() == KeptMode::Double;
+    KeptMarking marking{device.record.handles[0]->binding(), {}, change, device.guard};
+    const bool commits = change.kind == KeptMarkChange::Kind::Commit;
+    for (const auto& [name, memory] : device.memory)
+      for (unsigned copy = 0; copy < memory.handles.size(); ++copy)
+        if (memory.handles[copy] && (!commits || copy == written(set, device)))
+          marking.memory.push_back(memory.handles[copy]->binding());
+    client().submit(site, "mark", [marking = std::move(marking)](Server& server, const Caller& caller) mutable {
+      server.mark_kept(std::move(marking), caller);
+    });
+  }
+};
+
+}  // namespace cox

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <coxswain/device_handle/base/error.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <source_location>
+#include <string>
+#include <utility>
+
+namespace cox {
+
+/// Kept memory cannot be opened, given to the supervisor or taken from it. See KeptSet.
+class KeptError : public Error {
+ public:
+  enum class Kind : std::uint8_t {
+    Forked,       ///< The process is a fork of the one that opened the connection to the supervisor.
+    InUse,        ///< The set is open in this process, or in another one of this supervisor, already.
+    Schema,       ///< The supervisor holds the set with another schema. The memory stays held.
+    Size,         ///< The supervisor holds that memory with another size. It stays held.
+    Limit,        ///< A limit of the supervisor is reached: `cox run --kept-limit`, or a maximum number or length.
+    Descriptors,  ///< The supervisor or this process has no file descriptor left.
+    Supervisor,   ///< The supervisor does not answer, or not as this version of the library expects.
+    Memory,       ///< The memory cannot be created or mapped.
+    Order,        ///< begin_update or commit out of order, or a device of the set has not been opened.
+  };
+
+  KeptError(Kind kind, const std::string& what, std::source_location site = std::source_location::current(),
+            std::exception_ptr cause = nullptr)
+      : Error(what, site, std::move(cause)), kind_(kind) {}
+
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+[[nodiscard]] const char* to_string(KeptError::Kind kind) noexcept;
+
+}  // namespace cox

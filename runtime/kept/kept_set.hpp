@@ -1,0 +1,135 @@
+#pragma once
+
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/runtime/handle/handle.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
+#include <coxswain/runtime/kept/keeper_connection.hpp>
+#include <coxswain/runtime/kept/kept_record.hpp>
+#include <coxswain/runtime/kept/kept_state.hpp>
+#include <coxswain/runtime/kept/kept_storage.hpp>
+#include <coxswain/runtime/memory/borrowed_memory.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cox {
+
+/// What an update of kept memory writes.
+enum class KeptMode : std::uint8_t {
+  InPlace,  ///< The memory itself. A process that ends in the middle of an update leaves torn contents.
+  /// A second copy: each memory has two, of which commit makes the written one the current one. The contents of the
+  /// last commit are always whole. Takes twice the memory; an update must write all of it.
+  Double,
+};
+
+struct KeptOptions {
+  /// What the contents mean: a version of the program's state, sizes, types. A supervisor gives memory only to a
+  /// process with the same text. At most 4,096 bytes.
+  std::string schema{};
+  KeptMode mode = KeptMode::InPlace;
+  /// KeptState::suspect is set after so many runs in a row without a commit.
+  std::uint64_t suspect_after = 2;
+};
+
+/// The allocations of one state that outlives the process, on the devices that share it. `cox run` holds them: after a
+/// fault, a signal or an exit the next process finds them where the last commit left them. Without `cox run` they are
+/// ordinary allocations, and end with the process. docs/kept-memory.md has the rules.
+///
+/// The memory is made and used by the client of each device: ComputeClient::kept, begin_update, commit. Functions may
+/// be called by any thread, those for one device by one thread at a time. The set must outlive the last use of its
+/// memory by begin_update and commit; handles may outlive it.
+class KeptSet {
+ public:
+  using Site = std::source_location;
+
+  /// Opens the set in this process. Blocks for the supervisor, which answers when the process before has certainly
+  /// ended. `name`: 1 to 255 bytes. Throws KeptError: Forked, InUse, Schema, Supervisor, Limit.
+  KeptSet(std::string name, std::vector<DeviceId> devices, KeptOptions options = {}, Site site = Site::current());
+  KeptSet(const KeptSet&) = delete;
+  KeptSet& operator=(const KeptSet&) = delete;
+  ~KeptSet();
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::vector<DeviceId>& devices() const noexcept { return ids_; }
+  [[nodiscard]] KeptMode mode() const noexcept { return options_.mode; }
+  /// What the memory held when this process opened it. Throws KeptError Order until ComputeClient::kept has been called
+  /// on each device of the set.
+  [[nodiscard]] KeptState state(Site site = Site::current()) const;
+  /// Gives host values of an update to the supervisor, as commit does: for an update that a graph replays. Throws
+  /// KeptError Limit for more than 64 KiB, Supervisor if the supervisor does not take them at once. Does not block.
+  void send_values(DeviceId device, std::uint64_t epoch, std::span<const std::byte> values,
+                   Site site = Site::current()) const;
+  /// The supervisor lets go of memory that nothing in this process has opened, such as that of an earlier layout, or of
+  /// all memory of the set; what this process has mapped stays usable, and ends with it. Blocks for the supervisor.
+  void forget(Site site = Site::current());
+
+  // For ComputeClient
+  // ---------------------------------------------------------------------------------------------------
+
+  /// One allocation of one device; in the mode Double one for each copy.
+  struct Memory {
+    std::array<std::shared_ptr<KeptStorage>, 2> storage;
+    std::array<std::optional<Handle>, 2> handles;
+    std::size_t bytes = 0;
+    bool restored = false;
+  };
+  /// The set on one device.
+  struct Device {
+    DeviceId id;
+    std::string key;     ///< as the supervisor knows the device
+    MemoryOwner server;  ///< that has the handles below
+    Memory record;
+    std::shared_ptr<UpdateGuard> guard;
+    KeptRecord found;  ///< the record as it was when the device was opened
+    bool is_open = false;
+    bool updating = false;         ///< begin_update has been called, commit not
+    std::uint64_t last_epoch = 0;  ///< of the last begin_update
+    unsigned copy = 0;             ///< Double: the current copy
+    std::map<std::string, Memory> memory;
+    /// Poisons memory of this device. Any thread.
+    std::function<void(const Handle& memory, const std::exception_ptr& cause)> poison;
+  };
+
+  /// Throws KeptError Order if the device does not belong to the set.
+  [[nodiscard]] Device& device(DeviceId id, Site site);
+  /// The current copy of the device's memory.
+  [[nodiscard]] unsigned current_copy(const Device& device) const;
+  [[nodiscard]] std::uint64_t generation() const noexcept { return held_.generation; }
+  /// The bytes that the supervisor holds under that name; std::nullopt: none.
+  [[nodiscard]] std::optional<std::uint64_t> held(const std::string& key, const std::string& name) const;
+  [[nodiscard]] KeptPieces take(const std::string& key, const std::string& name, Site site) const;
+  /// Gives new memory to the supervisor, if there is one.
+  void keep(const std::string& key, const std::string& name, std::uint64_t bytes, KeptStorage& storage,
+            Site site) const;
+  /// The device is open: its record, server and functions are set. Once all are, the state is decided, and memory that
+  /// is torn is poisoned.
+  void opened(Device& device, Site site);
+  /// Memory of an open device has been opened.
+  void add(Device& device, const std::string& name, Memory memory, Site site);
+
+ private:
+  void decide(Site site);
+  void poison_if_torn(const Device& device, const Memory& memory, Site site) const;
+
+  const std::string name_;
+  const std::vector<DeviceId> ids_;
+  const KeptOptions options_;
+  const std::shared_ptr<KeeperConnection> keeper_;  // null: there is no supervisor
+  HeldSet held_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::optional<KeptState> state_;
+};
+
+}  // namespace cox

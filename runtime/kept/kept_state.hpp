@@ -1,0 +1,53 @@
+#pragma once
+
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/runtime/kept/kept_record.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cox {
+
+/// What the memory of a set holds when a process opens it.
+struct KeptState {
+  enum class Kind : std::uint8_t {
+    Empty,  ///< No update was ever begun: the contents are undefined.
+    Whole,  ///< All devices hold the contents that the update `epoch` has committed.
+    Torn,   ///< There is no such epoch: an update was begun and not committed, or devices are at different epochs.
+  };
+
+  /// One device of the set.
+  struct Device {
+    DeviceId device;
+    bool updating = false;          ///< an update was begun and not committed
+    std::uint64_t last_epoch = 0;   ///< of the update that was begun last; 0: none
+    std::uint64_t epoch = 0;        ///< of the contents of its memory; 0: they are not whole
+    std::vector<std::byte> values;  ///< that were given to the commit of KeptState::epoch (Whole) on this device
+  };
+
+  Kind kind = Kind::Empty;
+  bool supervised = false;  ///< `cox run` holds the memory; otherwise it ends with this process
+  /// Several runs in a row have ended without a commit, so that the contents may be what makes them fail: a checkpoint
+  /// is the safer begin. How many, says KeptOptions::suspect_after.
+  bool suspect = false;
+  std::uint64_t runs_without_commit = 0;
+  std::uint64_t epoch = 0;       ///< Whole: of the contents
+  std::uint64_t last_epoch = 0;  ///< the greatest of any device; that of the next update must be greater
+  std::vector<Device> devices;
+
+  /// "whole at epoch 12", "torn: cuda:0 in update 13, cuda:1 at epoch 12".
+  [[nodiscard]] std::string to_string() const;
+};
+
+[[nodiscard]] const char* to_string(KeptState::Kind kind) noexcept;
+
+/// The copy that holds the contents of that epoch; std::nullopt if none does. Memory that an open update writes has no
+/// contents: all of it in the mode InPlace, the copy that is not current in the mode Double.
+[[nodiscard]] std::optional<unsigned> copy_of_epoch(const KeptRecord& record, std::uint64_t epoch, bool two_copies);
+/// The newest epoch that all records hold; std::nullopt if there is none.
+[[nodiscard]] std::optional<std::uint64_t> common_epoch(const std::vector<KeptRecord>& records, bool two_copies);
+
+}  // namespace cox

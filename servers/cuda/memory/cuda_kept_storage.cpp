@@ -1,0 +1,126 @@
+#include <coxswain/servers/cuda/memory/cuda_kept_storage.hpp>
+
+#include <coxswain/runtime/base/byte_count.hpp>
+#include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
+#include <coxswain/servers/cuda/memory/cuda_storage.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+std::size_t whole_granules(std::size_t bytes) {
+  return (std::max<std::size_t>(bytes, 1) + CudaStorage::granule - 1) / CudaStorage::granule * CudaStorage::granule;
+}
+
+CUmemAllocationProp properties_of(const CudaContext& context) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context.ordinal()};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return properties;
+}
+
+[[noreturn]] void fail(const CudaContext& context, const std::string& why, std::source_location site) {
+  throw KeptError(KeptError::Kind::Memory, "kept memory of GPU " + std::to_string(context.ordinal()) + " " + why, site);
+}
+
+}  // namespace
+
+CudaKeptStorage::CudaKeptStorage(std::shared_ptr<CudaContext> context, std::size_t bytes)
+    : context_(std::move(context)), reserved_(bytes) {
+  COX_CUDA_TRY(address_reserve(&base_, reserved_, CudaStorage::granule, 0, 0));
+}
+
+CudaKeptStorage::~CudaKeptStorage() {
+  const CurrentContext current(*context_);
+  if (mapped_ != 0) COX_CUDA_CHECK(physical_unmap(base_, mapped_));
+  for (const CUmemGenericAllocationHandle piece : pieces_) COX_CUDA_CHECK(physical_release(piece));
+  COX_CUDA_CHECK(address_free(base_, reserved_));
+}
+
+std::shared_ptr<CudaKeptStorage> CudaKeptStorage::create(std::shared_ptr<CudaContext> context, std::size_t bytes,
+                                                         std::source_location site) {
+  const CurrentContext current(*context);
+  std::shared_ptr<CudaKeptStorage> memory(new CudaKeptStorage(std::move(context), whole_granules(bytes)));
+  memory->create_pieces(site);
+  memory->give_access();
+  memory->set_zero();
+  return memory;
+}
+
+std::shared_ptr<CudaKeptStorage> CudaKeptStorage::adopt(std::shared_ptr<CudaContext> context, KeptPieces pieces,
+                                                        std::source_location site) {
+  const CurrentContext current(*context);
+  const std::uint64_t bytes = std::accumulate(pieces.sizes.begin(), pieces.sizes.end(), std::uint64_t{0});
+  if (bytes == 0 ||
+      std::ranges::any_of(pieces.sizes, [](std::uint64_t size) { return size % CudaStorage::granule != 0; }))
+    fail(*context, "has pieces of a wrong size", site);
+  std::shared_ptr<CudaKeptStorage> memory(new CudaKeptStorage(std::move(context), bytes));
+  for (std::size_t i = 0; i < pieces.sizes.size(); ++i) {
+    CUmemGenericAllocationHandle piece = 0;
+    const auto descriptor = static_cast<std::uintptr_t>(pieces.descriptors[i].get());
+    if (!COX_CUDA_CHECK(
+            physical_import(&piece, reinterpret_cast<void*>(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)))
+      fail(*memory->context_, "cannot be imported: the GPU was reset, or the memory belongs to another driver", site);
+    memory->pieces_.push_back(piece);
+    CUmemAllocationProp properties{};
+    COX_CUDA_TRY(physical_properties(&properties, piece));
+    if (properties.location.id != memory->context_->ordinal())
+      fail(*memory->context_, "belongs to GPU " + std::to_string(properties.location.id), site);
+    memory->map(piece, pieces.sizes[i]);
+    pieces.descriptors[i].reset();
+  }
+  memory->give_access();
+  return memory;
+}
+
+void* CudaKeptStorage::address() const noexcept { return std::bit_cast<void*>(base_); }
+
+// The largest pieces that the driver has.
+void CudaKeptStorage::create_pieces(std::source_location site) {
+  const CUmemAllocationProp properties = properties_of(*context_);
+  for (std::size_t most = std::min(max_piece, std::bit_floor(reserved_)); mapped_ < reserved_;) {
+    const std::size_t size = std::min(most, reserved_ - mapped_);
+    CUmemGenericAllocationHandle piece = 0;
+    const CUresult result = driver().physical_create(&piece, size, &properties, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && size > CudaStorage::granule) {
+      most = std::bit_floor(size - 1);
+      continue;
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+      fail(*context_, "of " + format_byte_count(reserved_) + " does not fit", site);
+    check_cuda(result, "physical_create");
+    if (result != CUDA_SUCCESS) fail(*context_, "cannot be created by this driver", site);
+    pieces_.push_back(piece);
+    int descriptor = -1;
+    if (!COX_CUDA_CHECK(physical_export(&descriptor, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)))
+      throw KeptError(KeptError::Kind::Descriptors, "kept memory cannot be exported: no file descriptor is left", site);
+    exported_.descriptors.emplace_back(descriptor);
+    exported_.sizes.push_back(size);
+    map(piece, size);
+  }
+}
+
+void CudaKeptStorage::map(CUmemGenericAllocationHandle piece, std::size_t bytes) {
+  COX_CUDA_TRY(physical_map(base_ + mapped_, bytes, 0, piece, 0));
+  mapped_ += bytes;
+}
+
+void CudaKeptStorage::give_access() {
+  const std::vector<CUmemAccessDesc> access = access_for(*context_);
+  COX_CUDA_TRY(physical_set_access(base_, mapped_, access.data(), access.size()));
+}
+
+void CudaKeptStorage::set_zero() {
+  COX_CUDA_TRY(memory_set(base_, 0, mapped_ / sizeof(std::uint32_t)));
+  COX_CUDA_TRY(stream_synchronize(nullptr));
+}
+
+}  // namespace cox::detail

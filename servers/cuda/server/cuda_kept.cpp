@@ -1,0 +1,103 @@
+// What a CudaServer does for memory that outlives the process: see KeptServer.
+#include <coxswain/servers/cuda/server/cuda_server.hpp>
+
+#include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/memory/cuda_kept_storage.hpp>
+#include <coxswain/servers/cuda/memory/kept_mark.hpp>
+#include <coxswain/servers/cuda/peer/launch_gate.hpp>
+#include <coxswain/servers/cuda/server/cuda_device.hpp>
+#include <coxswain/servers/cuda/server/open_context.hpp>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace cox {
+namespace {
+
+using detail::CudaStream;
+
+// Loading code may wait for running kernels: not on a device thread, and while no collective is half started.
+void prepare_mark(DeviceId device) {
+  const std::shared_ptr<void> held = detail::LaunchGate::of_process().quiesce();
+  detail::kept_mark_kernel().prepare(device);
+}
+
+void launch_mark(CUfunction function, CUstream stream, CUdeviceptr record, detail::KeptMarkArguments arguments) {
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  std::array<void*, 6> parameters{&record,          &arguments.kind,       &arguments.generation,
+                                  &arguments.epoch, &arguments.two_copies, &arguments.copy};
+  COX_CUDA_TRY(launch(&config, function, parameters.data(), nullptr));
+}
+
+}  // namespace
+
+std::shared_ptr<KeptStorage> CudaServer::make_kept(DeviceId device, std::size_t bytes, std::source_location site) {
+  prepare_mark(device);
+  return detail::CudaKeptStorage::create(detail::open_context(device, site), bytes, site);
+}
+
+std::shared_ptr<KeptStorage> CudaServer::adopt_kept(DeviceId device, KeptPieces pieces, std::source_location site) {
+  prepare_mark(device);
+  return detail::CudaKeptStorage::adopt(detail::open_context(device, site), std::move(pieces), site);
+}
+
+std::string CudaServer::kept_key(DeviceId device) {
+  CUdevice native = 0;
+  COX_CUDA_TRY(device_get(&native, device.index));
+  CUuuid uuid{};
+  COX_CUDA_TRY(device_uuid(&uuid, native));
+  std::string key = "GPU-";
+  for (const char byte : uuid.bytes) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(byte));
+    key += digits.data();
+  }
+  return key;
+}
+
+void CudaServer::mark_kept(KeptMarking marking, const Caller& caller) {
+  CudaStream& stream = device_->enter(caller);
+  if (detail::gpu_faulted()) return;
+  const bool commits = marking.change.kind == KeptMarkChange::Kind::Commit;
+  if (stream.capture.capturing()) {  // each replay marks the next epoch
+    marking.change.epoch = 0;
+    marking.change.copy.reset();
+  }
+  BufferUses checked;
+  try {
+    const CUfunction function = detail::kept_mark_kernel().require_loaded(stream.location(), caller.site).function;
+    // A commit is not made on poisoned memory, nor after another change of the record has failed.
+    const CUdeviceptr record =
+        device_->resolve(marking.record, commits ? Access::Write : Access::Overwrite, caller, checked).address;
+    // As a read of the memory: writes that were queued before come before the mark, later ones after it.
+    BufferUses uses = checked;
+    for (const Binding& memory : marking.memory)
+      static_cast<void>(device_->resolve(memory, Access::Read, caller, uses));
+    if (commits) checked = uses;
+    device_->submit_checking(
+        stream, uses, checked, {"mark of kept memory", nullptr, caller.site},
+        [function, record, arguments = detail::KeptMarkArguments(marking.change)](const detail::IssueTarget& target) {
+          launch_mark(function, target.stream(), record, arguments);
+        });
+    marking.guard->is_open = marking.change.kind == KeptMarkChange::Kind::Begin;
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    stream.fail(error);
+    device_->poison(checked, error, caller);
+  }
+}
+
+void CudaServer::poison(const Binding& memory, const std::exception_ptr& cause, const Caller& caller) {
+  static_cast<void>(device_->enter(caller));
+  device_->poison_one(memory, cause, caller);
+}
+
+}  // namespace cox

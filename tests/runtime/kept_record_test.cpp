@@ -1,0 +1,186 @@
+#include <coxswain/runtime/kept/kept_record.hpp>
+#include <coxswain/runtime/kept/kept_state.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+using namespace cox;
+using Kind = KeptMarkChange::Kind;
+
+namespace {
+
+bool apply(KeptRecord& record, Kind kind, std::uint64_t generation, std::uint64_t epoch = 0, bool two_copies = false) {
+  return KeptMarkChange{.kind = kind, .generation = generation, .epoch = epoch, .two_copies = two_copies}.apply(record);
+}
+
+}  // namespace
+
+TEST_CASE("The word of a mark holds its parts") {
+  for (const KeptMark mark :
+       {KeptMark{}, KeptMark{.generation = KeptMark::max_generation, .updating = true, .copy = 1, .epoch = 5},
+        KeptMark{.generation = 3, .updating = false, .copy = 0, .epoch = KeptMark::max_epoch}})
+    CHECK(KeptMark::from(mark.word()) == mark);
+}
+
+TEST_CASE("A record is whole between a commit and the next begin") {
+  KeptRecord record;
+  CHECK(apply(record, Kind::Adopt, 1));
+  CHECK_FALSE(apply(record, Kind::Commit, 1));  // nothing was begun
+  CHECK(apply(record, Kind::Begin, 1, 4));
+  CHECK_FALSE(copy_of_epoch(record, 4, false));
+  CHECK_FALSE(apply(record, Kind::Commit, 1, 5));  // of another update
+  CHECK(apply(record, Kind::Commit, 1, 4));
+  CHECK(copy_of_epoch(record, 4, false) == 0U);
+  CHECK_FALSE(apply(record, Kind::Begin, 1, 4));  // not greater
+  CHECK(apply(record, Kind::Begin, 1));           // one more
+  CHECK(KeptMark::from(record.mark).epoch == 5);
+  CHECK_FALSE(copy_of_epoch(record, 4, false));
+  CHECK_FALSE(copy_of_epoch(record, 5, false));
+}
+
+TEST_CASE("A later process fences off updates of an earlier one") {
+  KeptRecord record;
+  apply(record, Kind::Adopt, 1);
+  apply(record, Kind::Begin, 1, 1);
+  apply(record, Kind::Commit, 1, 1);
+  CHECK(apply(record, Kind::Adopt, 2));
+  const KeptRecord adopted = record;
+  CHECK_FALSE(apply(record, Kind::Begin, 1, 2));
+  CHECK_FALSE(apply(record, Kind::Commit, 1));
+  CHECK(record.mark == adopted.mark);
+  CHECK(record.committed == adopted.committed);
+  CHECK(apply(record, Kind::Begin, 2, 2));
+}
+
+TEST_CASE("With two copies the last commit stays whole during an update, and the one before it until then") {
+  KeptRecord record;
+  apply(record, Kind::Adopt, 1);
+  for (std::uint64_t epoch = 1; epoch < 6; ++epoch) {
+    CHECK(apply(record, Kind::Begin, 1, epoch, true));
+    CHECK_FALSE(copy_of_epoch(record, epoch, true));
+    if (epoch > 1) CHECK(copy_of_epoch(record, epoch - 1, true));
+    if (epoch > 2) CHECK_FALSE(copy_of_epoch(record, epoch - 2, true));
+    CHECK(apply(record, Kind::Commit, 1, epoch, true));
+    CHECK(copy_of_epoch(record, epoch, true));
+    if (epoch > 1) CHECK(copy_of_epoch(record, epoch, true) != copy_of_epoch(record, epoch - 1, true));
+  }
+}
+
+namespace {
+
+/// Two devices make two updates each; each step of each device is a write of a quarter of its memory or a change of its
+/// record. With two copies a device waits with its next update but one until the other has committed. All states that
+/// any order of the steps can reach, each of which a death of the process may leave.
+struct World {
+  struct Device {
+    KeptRecord record;
+    std::uint64_t contents[2][2] = {};  // two halves of each copy: the epoch that has written them
+    unsigned at = 0;                    // steps done
+  };
+  Device devices[2];
+};
+constexpr unsigned steps_of_update = 4;  // begin, first half, second half, commit
+constexpr unsigned all_steps = 3 * steps_of_update;
+
+enum class Flaw { None, HostMarks, NoBarrier, NoBegin };
+
+// Whether the device may make its next step.
+bool may_step(const World& world, unsigned device, bool two_copies, Flaw flaw) {
+  const unsigned at = world.devices[device].at;
+  if (at == all_steps) return false;
+  if (!two_copies || flaw == Flaw::NoBarrier || at % steps_of_update != 0) return true;
+  const unsigned update = at / steps_of_update;  // begins this one, counted from 0
+  return update < 2 || world.devices[1 - device].at >= (update - 1) * steps_of_update;
+}
+
+void step(World& world, unsigned device, bool two_copies, Flaw flaw) {
+  World::Device& it = world.devices[device];
+  const std::uint64_t epoch = it.at / steps_of_update + 1;
+  const KeptMark mark = KeptMark::from(it.record.mark);
+  const unsigned written = two_copies ? mark.copy ^ 1U : 0U;
+  switch (it.at++ % steps_of_update) {
+    case 0:
+      if (flaw != Flaw::NoBegin) REQUIRE(apply(it.record, Kind::Begin, 1, epoch, two_copies));
+      if (flaw == Flaw::HostMarks) REQUIRE(apply(it.record, Kind::Commit, 1, epoch, two_copies));
+      break;
+    case 1: it.contents[flaw == Flaw::HostMarks && two_copies ? mark.copy : written][0] = epoch; break;
+    case 2: it.contents[flaw == Flaw::HostMarks && two_copies ? mark.copy : written][1] = epoch; break;
+    default:
+      if (flaw == Flaw::NoBegin) REQUIRE(apply(it.record, Kind::Begin, 1, epoch, two_copies));
+      if (flaw != Flaw::HostMarks) REQUIRE(apply(it.record, Kind::Commit, 1, epoch, two_copies));
+  }
+}
+
+struct Found {
+  std::size_t states = 0;
+  std::size_t whole = 0;
+  std::size_t wrong = 0;  // told as whole, and not so
+  std::size_t lost = 0;   // with two copies: torn after a first commit of all devices
+};
+
+void explore(const World& world, bool two_copies, Flaw flaw, std::set<std::pair<unsigned, unsigned>>& seen,
+             Found& found) {
+  if (!seen.emplace(world.devices[0].at, world.devices[1].at).second) return;
+  ++found.states;
+  const auto epoch = common_epoch({world.devices[0].record, world.devices[1].record}, two_copies);
+  if (epoch) {
+    ++found.whole;
+    for (const World::Device& each : world.devices) {
+      const unsigned copy = *copy_of_epoch(each.record, *epoch, two_copies);
+      if (each.contents[copy][0] != *epoch || each.contents[copy][1] != *epoch) ++found.wrong;
+    }
+  } else if (two_copies && world.devices[0].at >= steps_of_update && world.devices[1].at >= steps_of_update) {
+    ++found.lost;
+  }
+  for (unsigned device = 0; device < 2; ++device) {
+    if (!may_step(world, device, two_copies, flaw)) continue;
+    World next = world;
+    step(next, device, two_copies, flaw);
+    explore(next, two_copies, flaw, seen, found);
+  }
+}
+
+Found explored(bool two_copies, Flaw flaw) {
+  World world;
+  for (World::Device& each : world.devices) apply(each.record, Kind::Adopt, 1);
+  std::set<std::pair<unsigned, unsigned>> seen;
+  Found found;
+  explore(world, two_copies, flaw, seen, found);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("Whatever the devices have done when the process ends, nothing torn is told as whole") {
+  const Found in_place = explored(false, Flaw::None);
+  CHECK(in_place.states == (all_steps + 1) * (all_steps + 1));
+  CHECK(in_place.whole == 3);  // both devices are between the same two updates
+  CHECK(in_place.wrong == 0);
+  const Found twice = explored(true, Flaw::None);
+  CHECK(twice.states > 100);
+  CHECK(twice.wrong == 0);
+  CHECK(twice.lost == 0);
+}
+
+TEST_CASE("The exploration finds marks made ahead of the writes, a missing barrier and a missing begin") {
+  CHECK(explored(false, Flaw::HostMarks).wrong > 0);
+  CHECK(explored(true, Flaw::HostMarks).wrong > 0);
+  CHECK(explored(true, Flaw::NoBarrier).lost > 0);
+  CHECK(explored(false, Flaw::NoBegin).wrong > 0);
+}
+
+TEST_CASE("A state says what its devices hold") {
+  KeptState state;
+  CHECK(state.to_string() == "empty");
+  state.kind = KeptState::Kind::Whole;
+  state.epoch = 12;
+  CHECK(state.to_string() == "whole at epoch 12");
+  state.kind = KeptState::Kind::Torn;
+  state.devices = {{DeviceId{1, 0}, true, 13, 0, {}}, {DeviceId{1, 1}, false, 12, 12, {}}};
+  CHECK(state.to_string() ==
+        "torn: " + DeviceId{1, 0}.to_string() + " in update 13, " + DeviceId{1, 1}.to_string() + " at epoch 12");
+}

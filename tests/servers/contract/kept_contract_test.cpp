@@ -1,0 +1,210 @@
+// Memory that outlives the process, on devices of any kind, without a supervisor: the order of updates, refused writes,
+// poison, graphs, two copies. What a successor finds is in tests/tools.
+
+#include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/runtime/kept/kept_set.hpp>
+#include <coxswain/tests/servers/contract/compute_backend.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using Values = std::vector<std::uint32_t>;
+constexpr std::size_t bytes_of_four = 4 * sizeof(std::uint32_t);
+
+template <class F>
+KeptError::Kind kept_error_of(F&& f) {
+  try {
+    f();
+  } catch (const KeptError& error) {
+    return error.kind();
+  }
+  FAIL("no KeptError");
+  return KeptError::Kind::Order;
+}
+
+/// What the next sync throws, with its causes.
+template <class Client>
+std::string failure_of(const Client& client) {
+  try {
+    client.sync().get();
+  } catch (const Error&) {
+    return error_chain(std::current_exception());
+  }
+  return {};
+}
+
+/// A set with four elements on one device.
+template <class Backend>
+struct Kept {
+  OpenDevice<Backend> device;
+  typename Backend::Client& client = device.client();
+  KeptSet set;
+  Handle handle = client.kept(set, "values", bytes_of_four).handle;
+
+  explicit Kept(KeptOptions options = {}) : set("contract", {client.device_id()}, std::move(options)) {}
+
+  [[nodiscard]] Values values(const Handle& memory) const {
+    return client.read_one(memory).template to_vector<std::uint32_t>();
+  }
+  [[nodiscard]] Values values() const { return values(handle); }
+  /// The record, as the device has written it.
+  [[nodiscard]] KeptRecord record() {
+    client.sync().get();
+    KeptRecord copy;
+    const Handle& memory = *set.device(client.device_id(), {}).record.handles[0];
+    client.accept(memory);  // a commit that fails poisons it
+    const auto bytes = client.read_one(memory);
+    std::memcpy(&copy, bytes.span().data(), sizeof(copy));
+    return copy;
+  }
+  void update(std::uint64_t epoch, const Values& contents) {
+    client.begin_update(set, epoch);
+    client.write(client.kept_next(set, "values"), Bytes::copy_of(contents));
+    client.commit(set);
+  }
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("Kept memory is zero at first, and its set is empty", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  CHECK(kept.values() == Values{0, 0, 0, 0});
+  const KeptState state = kept.set.state();
+  CHECK(state.kind == KeptState::Kind::Empty);
+  CHECK_FALSE(state.supervised);
+  CHECK(state.last_epoch == 0);
+  const auto again = kept.client.kept(kept.set, "values", bytes_of_four);
+  CHECK_FALSE(again.restored);
+  CHECK(again.handle.binding().memory == kept.handle.binding().memory);
+  CHECK(kept_error_of([&] { static_cast<void>(kept.client.kept(kept.set, "values", 8)); }) == KeptError::Kind::Size);
+}
+
+TEMPLATE_TEST_CASE("An update marks the record on the device, in stream order", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  kept.client.begin_update(kept.set, 3);
+  CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = true, .copy = 0, .epoch = 3});
+  kept.client.write(kept.handle, Bytes::copy_of(Values{1, 2, 3, 4}));
+  kept.client.commit(kept.set);
+  const KeptRecord record = kept.record();
+  CHECK(KeptMark::from(record.mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 3});
+  CHECK(record.committed[0] == 3);
+  CHECK(kept.values() == Values{1, 2, 3, 4});
+}
+
+TEMPLATE_TEST_CASE("Kept memory is written between begin_update and commit alone", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  kept.update(1, {1, 2, 3, 4});
+  const auto refused = [&](const std::function<void()>& write) {
+    write();
+    CHECK_THAT(failure_of(kept.client), ContainsSubstring("outside of an update"));
+    kept.client.accept(kept.handle);  // what was to be written is poisoned, and unchanged
+    CHECK(kept.values() == Values{1, 2, 3, 4});
+  };
+  refused([&] { kept.client.write(kept.handle, Bytes::copy_of(Values{5, 6, 7, 8})); });
+  refused([&] { kept.client.write(kept.handle.offset_start(8), Bytes::copy_of(Values{5, 6})); });
+  refused([&] { kept.client.call(KernelArguments().with_buffer(kept.handle, Access::Write), [](auto&&...) {}); });
+  kept.update(2, {5, 6, 7, 8});
+  CHECK(kept.values() == Values{5, 6, 7, 8});
+}
+
+TEMPLATE_TEST_CASE("begin_update and commit out of order are refused", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  using Kind = KeptError::Kind;
+  CHECK(kept_error_of([&] { kept.client.commit(kept.set); }) == Kind::Order);
+  kept.client.begin_update(kept.set, 5);
+  CHECK(kept_error_of([&] { kept.client.begin_update(kept.set, 6); }) == Kind::Order);
+  kept.client.commit(kept.set);
+  CHECK(kept_error_of([&] { kept.client.begin_update(kept.set, 5); }) == Kind::Order);
+  kept.client.begin_update(kept.set);
+  kept.client.commit(kept.set);
+  CHECK(KeptMark::from(kept.record().mark).epoch == 6);
+  CHECK(kept_error_of([&] { KeptSet again("contract", {kept.client.device_id()}); }) == Kind::InUse);
+  KeptSet other("other", {DeviceId{0, 77}});
+  CHECK(kept_error_of([&] { static_cast<void>(kept.client.kept(other, "values", 4)); }) == Kind::Order);
+  CHECK(kept_error_of([&] { static_cast<void>(other.state()); }) == Kind::Order);
+}
+
+TEMPLATE_TEST_CASE("A commit with poisoned memory fails and marks nothing; the next whole update is committed",
+                   "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  kept.update(1, {1, 2, 3, 4});
+  kept.client.begin_update(kept.set, 2);
+  kept.client.call(KernelArguments().with_buffer(kept.handle, Access::Write),
+                   [](auto&&...) { throw std::runtime_error("planned failure"); });
+  kept.client.commit(kept.set);
+  CHECK_THAT(failure_of(kept.client), ContainsSubstring("planned failure"));
+  const KeptRecord record = kept.record();
+  CHECK(KeptMark::from(record.mark) == KeptMark{.generation = 1, .updating = true, .copy = 0, .epoch = 2});
+  kept.update(3, {9, 8, 7, 6});
+  CHECK(kept.values() == Values{9, 8, 7, 6});
+  CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 3});
+}
+
+TEMPLATE_TEST_CASE("With two copies the current one is left alone until the commit", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept({.mode = KeptMode::Double});
+  kept.update(1, {1, 1, 1, 1});
+  const Handle first = kept.client.kept_current(kept.set, "values");
+  CHECK(kept.values(first) == Values{1, 1, 1, 1});
+  kept.client.begin_update(kept.set, 2);
+  const Handle second = kept.client.kept_next(kept.set, "values");
+  CHECK_FALSE(second.binding().memory == first.binding().memory);
+  kept.client.write(second, Bytes::copy_of(Values{2, 2, 2, 2}));
+  CHECK(kept.values(first) == Values{1, 1, 1, 1});
+  kept.client.commit(kept.set);
+  CHECK(kept.values(kept.client.kept_current(kept.set, "values")) == Values{2, 2, 2, 2});
+  const KeptRecord record = kept.record();
+  CHECK((KeptMark::from(record.mark).epoch == 2 && !KeptMark::from(record.mark).updating));
+  CHECK(copy_of_epoch(record, 1, true));
+  CHECK(copy_of_epoch(record, 2, true));
+}
+
+TEMPLATE_TEST_CASE("With two copies an update that does not write all of its memory is not committed", "[kept]",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept({.mode = KeptMode::Double});
+  kept.update(1, {1, 1, 1, 1});
+  kept.client.begin_update(kept.set, 2);
+  kept.client.write(kept.client.kept_next(kept.set, "values").offset_start(4), Bytes::copy_of(Values{2, 2, 2}));
+  kept.client.commit(kept.set);
+  CHECK_THAT(failure_of(kept.client), ContainsSubstring("has not written all of 'values'"));
+  CHECK(KeptMark::from(kept.record().mark).updating);
+}
+
+TEMPLATE_TEST_CASE("A captured update begins the next epoch at each replay", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  kept.update(1, {1, 2, 3, 4});
+  kept.client.graph_prepare();
+  kept.client.begin_update(kept.set, 2);
+  launch(kept.client, TestType::multiply_add(kept.handle, 1, 1));
+  kept.client.commit(kept.set);
+  kept.client.graph_start_capture();
+  kept.client.begin_update(kept.set);
+  launch(kept.client, TestType::multiply_add(kept.handle, 1, 1));
+  kept.client.commit(kept.set);
+  const auto graph = kept.client.graph_stop_capture();
+  for (int i = 0; i < 5; ++i) graph.replay();
+  CHECK(kept.values() == Values{7, 8, 9, 10});
+  CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 7});
+}

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <coxswain/runtime/kept/file_descriptor.hpp>
+
+#include <sys/types.h>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cox::tools {
+
+/// Where the running supervisors of this user are asked about their programs: a socket for each, in a folder that only
+/// the user can access. Any thread.
+class ControlSocket {
+ public:
+  /// Creates the socket of this process. Throws std::system_error.
+  ControlSocket();
+  ControlSocket(const ControlSocket&) = delete;
+  ControlSocket& operator=(const ControlSocket&) = delete;
+  ~ControlSocket();
+
+  /// Readable when somebody asks.
+  [[nodiscard]] int descriptor() const noexcept { return listener_.get(); }
+  /// Answers those who ask: answer(request) returns the text for each. Requests of other users are dropped. Waits
+  /// at most a second for a request that does not come.
+  void answer(const std::function<std::string(std::string_view request)>& answer) const;
+
+  /// The processes of this user that run a supervisor, in increasing order.
+  [[nodiscard]] static std::vector<pid_t> supervisors();
+  /// Sends the request to the supervisor in that process, and returns its answer. Blocks for it, at most ten seconds.
+  /// Throws std::system_error.
+  [[nodiscard]] static std::string ask(pid_t supervisor, std::string_view request);
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor listener_;
+};
+
+}  // namespace cox::tools
